@@ -7,12 +7,20 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from nbdist.contract.history import Begun, Ended, Line, OpenCell, PastCell, Recovered
+from nbdist.contract.history import (
+    Begun,
+    Doubted,
+    Ended,
+    Line,
+    OpenCell,
+    PastCell,
+    Recovered,
+)
 from nbdist.contract.wire import decode, encode
 from nbdist.errors import WireError
 
@@ -25,13 +33,14 @@ FILE = "cells.jsonl"
 class Read:
     """What a session's file says.
 
-    `running` are the cells whose end nobody has noted; `since` and `stuck` as in `nbdist.cells.facts.Facts`.
+    `running` are the cells whose end nobody has noted, all else as in `nbdist.cells.facts.Facts`.
     """
 
     past: list[PastCell] = field(default_factory=list)
     running: list[OpenCell] = field(default_factory=list)
     since: int | None = None
     stuck: frozenset[int] = frozenset()
+    unsure: Mapping[str, str] = field(default_factory=dict)
 
 
 class History:
@@ -63,6 +72,10 @@ class History:
         """All processes are there again and in step."""
         self._write(Recovered())
 
+    def doubted(self, unsure: Mapping[str, str]) -> None:
+        """These names may not be what they were, and no others."""
+        self._write(Doubted(unsure=unsure))
+
     def _write(self, line: Line) -> None:
         if self._path is None:
             return
@@ -89,6 +102,8 @@ def read(folder: Path) -> Read:
             if line.run is not None:
                 running.pop(line.run, None)
             found.since, found.stuck = line.since, frozenset(line.stuck)
+        elif isinstance(line, Doubted):
+            found.unsure = line.unsure
         else:
             found.since, found.stuck = None, frozenset()
     found.running = list(running.values())

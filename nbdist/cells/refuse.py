@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from nbdist.cells.facts import Facts
 from nbdist.errors import SessionError
@@ -44,7 +44,7 @@ def computes(code: str) -> bool:
 METADATA = frozenset({"shape", "dtype", "sharding", "spec", "mesh", "ndim", "size", "nbytes"})
 
 _PLAIN = (
-    *(ast.Module, ast.Expr, ast.Name, ast.Constant, ast.Load, ast.JoinedStr, ast.FormattedValue),
+    *(ast.Module, ast.Expr, ast.Name, ast.Constant, ast.Load, ast.JoinedStr),
     *(ast.Tuple, ast.List, ast.Pass, ast.Del),
 )
 
@@ -52,6 +52,8 @@ _PLAIN = (
 def _is_harmless(node: ast.AST) -> bool:
     if isinstance(node, ast.Attribute):
         return node.attr in METADATA
+    if isinstance(node, ast.FormattedValue):  # `f"{x:{width}}"` asks x for a text of its own
+        return node.format_spec is None or not _values_in(node.format_spec)
     if isinstance(node, ast.Call):
         return isinstance(node.func, ast.Name) and node.func.id in HARMLESS
     if isinstance(node, ast.Delete):  # makes room for the copies of a repair
@@ -62,6 +64,10 @@ def _is_harmless(node: ast.AST) -> bool:
     if isinstance(node, ast.Dict):
         return None not in node.keys
     return isinstance(node, _PLAIN)
+
+
+def _values_in(text: ast.expr) -> bool:
+    return any(isinstance(node, ast.FormattedValue) for node in ast.walk(text))
 
 
 class UnsureError(SessionError):
@@ -90,12 +96,8 @@ def refuse_unsure(code: str, facts: Facts, used: Collection[str] | None) -> froz
     left = _unsure_in(code, facts, used)
     if not left or not computes(code):
         return safe
-    # What comes from copies is for no function to set again.
-    hook = any(where.startswith("on ") for where in left.values())
-    next_time = " (for the next time in a function with @nbdist.on_recover)" if hook else ""
     raise UnsureError(
-        f"This cell was not run, since it may use values that are not those of before: {_listed(left)}. Set them "
-        f"again{next_time}, or run the cell once more to go on with them as they are.",
+        f"This cell was not run. {not_as_before(left)} To go on as it is, run the cell once more.",
         left,
     )
 
@@ -106,7 +108,7 @@ def unsure_text(code: str, facts: Facts, used: Collection[str] | None) -> str | 
     Arguments as for `refuse_unsure`, which lets such a cell pass.
     """
     left = _unsure_in(code, facts, used)
-    return f"may not be what was there before: {_listed(left)}" if left else None
+    return not_as_before(left) if left else None
 
 
 def _unsure_in(code: str, facts: Facts, used: Collection[str] | None) -> dict[str, str]:
@@ -118,11 +120,21 @@ def _unsure_in(code: str, facts: Facts, used: Collection[str] | None) -> dict[st
     }
 
 
-def _listed(unsure: Mapping[str, str]) -> str:
+def not_as_before(unsure: Mapping[str, str]) -> str:
+    """Say where names are from, and what a person may have to set: one or two sentences for each place."""
     places: dict[str, list[str]] = {}
     for name, where in unsure.items():
         places.setdefault(where, []).append(name)
-    return "; ".join(f"{names_text(names)} {where}" for where, names in places.items())
+    return " ".join(_from(names, where) for where, names in places.items())
+
+
+def _from(names: Sequence[str], where: str) -> str:
+    one = len(names) == 1
+    if where.startswith("copied"):
+        again = f"If each process should have its own, set {'it' if one else 'them'} again."
+        return f"{names_text(names)} {'was' if one else 'were'} {where}. {again}"
+    are = f"is {where.replace('they were', 'it was')}" if one else f"are {where}"
+    return f"{names_text(names)} {are}. Set what counts steps to match."
 
 
 def _set_again(code: str) -> frozenset[str]:

@@ -74,4 +74,12 @@ class Recovered:
     event: Literal["recovered"] = "recovered"
 
 
-Line = Begun | Ended | Recovered
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubted:
+    """Names that may not be what they were, and where they are from, in place of those noted before."""
+
+    unsure: Mapping[str, str]
+    event: Literal["doubted"] = "doubted"
+
+
+Line = Begun | Ended | Recovered | Doubted

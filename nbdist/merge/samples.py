@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nbdist.contract.snapshot import Report
+from nbdist.engine.probe.samples import OPEN, digest_of
 
 KEPT = 6
 """Of so many cells is kept what was reported after them."""
@@ -41,33 +42,62 @@ class Samples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Names of which is known what a process that has ended had, as another had it then and has it now.
+    """Names of a process that has ended, as another had them at the same time and has them now.
 
     Attributes:
-      had: What it had, by name.
-      same: Names of which the other has the same.
+      had: Its texts, of names that neither has changed since both were seen.
+      same: Those of which the other has the same.
+      other: Names of which they had not the same.
+      changed: Names of which they had the same, before one of them has changed them.
     """
 
     had: Mapping[str, str]
     same: frozenset[str]
-
-    @property
-    def other(self) -> frozenset[str]:
-        """Names of which the other has something else."""
-        return frozenset(self.had) - self.same
+    other: frozenset[str] = frozenset()
+    changed: frozenset[str] = frozenset()
 
 
 def compared(ended: After, alive: After) -> Compared:
-    """Compares what both had after the same cell, and the one that lives has still.
+    """Compares what both had after the last cell after which both were seen.
 
     Args:
       ended: Of the process that has ended.
       alive: Of one that has lived on, as it is now.
     """
-    newest = max(ended, default=None)
-    if newest is None or newest not in alive:
+    both = max(ended.keys() & alive.keys(), default=None)
+    if both is None:
         return Compared(had={}, same=frozenset())
-    then, now = alive[newest], alive[max(alive)]
-    unchanged = {name: text for name, text in now.items() if then.get(name) == text}
-    had = {name: text for name, text in ended[newest].items() if name in unchanged}
-    return Compared(had=had, same=frozenset(n for n, text in had.items() if now[n] == text))
+    mine, its = ended[both], alive[both]
+    last, now = ended[max(ended)], alive[max(alive)]
+    still = {n for n in mine if last.get(n) == mine[n] and now.get(n) == its.get(n)}
+    equal = {n for n, text in mine.items() if its.get(n) == text and not text.endswith(OPEN)}
+    return Compared(
+        had={name: mine[name] for name in still},
+        same=frozenset(equal & still),
+        other=frozenset(n for n, text in mine.items() if n in now and its.get(n) != text),
+        changed=frozenset(n for n in equal - still if n in now),
+    )
+
+
+def apart(reported: Mapping[int, After], run: int) -> tuple[str, ...]:
+    """Names of which processes do not have the same after a cell, and had the same before or had none.
+
+    A name that has the number of its process is none of them.
+
+    Args:
+      reported: By process.
+      run: Of the cell.
+    """
+    now = {p: after[run] for p, after in reported.items() if run in after}
+    if len(now) < len(reported):
+        return ()
+    every = [{n for n in after if n < run} for after in reported.values()]
+    both = max(set.intersection(*every), default=None) if every else None
+    then = [] if both is None else [after[both] for after in reported.values()]
+    return tuple(
+        name
+        for name in sorted({name for one in now.values() for name in one})
+        if len({one.get(name) for one in now.values()}) > 1
+        and len({one.get(name) for one in then}) <= 1
+        and any(one.get(name) != digest_of(p) for p, one in now.items())
+    )

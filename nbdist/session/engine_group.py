@@ -9,6 +9,7 @@ from functools import partial
 from typing import Self, TypeVar
 
 from nbdist.cells.facts import Facts
+from nbdist.cells.history import Read
 from nbdist.cells.late import EarlierCells
 from nbdist.cells.target_selector import TargetSelector
 from nbdist.contract.asides import Aside
@@ -148,16 +149,15 @@ class EngineGroup:
         session: str,
         progress: StartProgress,
         publish: Callable[[Snapshot], None],
-        since: int | None = None,
-        stuck: frozenset[int] = frozenset(),
+        known: Read,
     ) -> EngineGroup:
-        """Watches processes that run already; `since` and `stuck` as in `Facts`.
+        """Watches processes that run already; `known` is what another kernel has noted of them.
 
         Raises:
           LaunchError: Their framework could not be initialized; they go on.
         """
         engines = cls(regained.link, session=session, publish=publish)
-        engines.health.regain(since=since, stuck=stuck)
+        engines.health.regain(since=known.since, stuck=known.stuck, unsure=known.unsure)
         try:
             engines.answers = regained.answers or join.join(engines.link, progress=progress)
             engines.health.can_prove(a.ports is not None for a in engines.answers.values())

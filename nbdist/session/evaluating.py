@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from nbdist.contract.calls.evaluating import EvaluatingExpression
+from nbdist.contract.calls.values import Offer
 from nbdist.errors import SessionError
 from nbdist.rules import Rules
 from nbdist.session.engine_group import EngineGroup
@@ -47,7 +48,8 @@ class Evaluation:
           timeout_s: How many seconds they may take.
 
         Raises:
-          SessionError: A process is busy, or did not answer in time; or they are not in step, and it may compute.
+          SessionError: A process is busy, or did not answer in time; or they are not in step, and it may compute;
+            or it may use what was copied from another process, which is said once.
           NbdistError: What one raised.
         """
         engines = self._engines
@@ -57,6 +59,9 @@ class Evaluation:
         else:
             self._cells.wait_for_ends()
         self.refuse_while_busy(ids)
+        if together or isinstance(call, Offer):
+            # A value that is brought here is used.
+            self._cells.refuse_unsure(f"_ = ({call.expression})")
         if not together:
             return ask_some(engines, call, ids, timeout_s=timeout_s)
         return ask_all_workers(engines, call, wanted=ids, timeout_s=timeout_s, rules=self._rules)

@@ -32,6 +32,7 @@ class Health:
       state: Where they are in their life.
       facts: What is known of them.
       last_cell: The number of the last cell that has ended.
+      on_doubt: Called with the names in doubt when they are others.
 
     Args:
       plan: Of the processes.
@@ -47,6 +48,7 @@ class Health:
             leaves_out=can_leave_out_hosts(plan),
         )
         self.last_cell = 0
+        self.on_doubt: Callable[[Mapping[str, str]], None] = lambda unsure: None
         self._recover = RECOVER if within_reach else ELSEWHERE
         self._left: dict[int, int] = {}
         self._stuck_in: dict[int, int] = {}
@@ -59,10 +61,12 @@ class Health:
         self._outcomes: Mapping[int, ProcessOutcome] = {}
         self._lock = threading.Lock()
 
-    def regain(self, *, since: int | None, stuck: frozenset[int]) -> None:
+    def regain(
+        self, *, since: int | None, stuck: frozenset[int], unsure: Mapping[str, str]
+    ) -> None:
         """Takes what another kernel has noted; arguments as in `Facts`."""
         with self._lock:
-            self.facts = replace(self.facts, since=since, stuck=stuck)
+            self.facts = replace(self.facts, since=since, stuck=stuck, unsure=unsure)
             self._show()
 
     def can_prove(self, ready: Iterable[bool]) -> None:
@@ -221,13 +225,18 @@ class Health:
         with self._lock:
             self.facts = self.facts.recovered(done, unsure=unsure)
             self._show()
+        if unsure:
+            self.on_doubt(self.facts.unsure)
 
     def sure_of(self, names: Collection[str]) -> None:
         """These names are set again, or a person goes on with them as they are."""
         with self._lock:
             left = {name: where for name, where in self.facts.unsure.items() if name not in names}
+            changed = left.keys() != self.facts.unsure.keys()
             self.facts = replace(self.facts, unsure=left)
             self._show()
+        if changed:
+            self.on_doubt(left)
 
     def _to(self, state: EngineState) -> None:
         with self._lock:

@@ -149,8 +149,7 @@ class Life:
                 session=attached.session,
                 progress=progress,
                 publish=publish,
-                since=known.since,
-                stuck=known.stuck,
+                known=known,
             )
             failed.callback(engines.leave)
             life = cls(
@@ -270,7 +269,8 @@ class Life:
             raise
         life.engines.health.recovered(unsure=done.unsure)
         after = seconds_text(time.monotonic() - began)
-        head = f"{what} after {after}{'' if done.lost or done.returned else '; all variables kept'}"
+        whole = not (done.lost or done.returned or done.unsure)
+        head = f"{what} after {after}{'; all variables kept' if whole else ''}"
         return life, "\n".join([head, *done.lines])
 
     def replaced(self) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from nbdist.cells.refuse import not_as_before
 from nbdist.contract.asides import Aside
 from nbdist.contract.calls.call import Call
 from nbdist.contract.calls.namespace import OfferNamespace
@@ -280,7 +281,7 @@ def _brought(
     before: EngineGroup, now: EngineGroup, living: Sequence[int], generation: int
 ) -> dict[int, Brought]:
     """What each new process has got; a second time it gets all anew."""
-    found = {
+    return {
         p: Bringing(
             processes=Both(before, now),
             newcomer=NEW + p,
@@ -288,14 +289,11 @@ def _brought(
             token=str(now.next_number()),
             generation=generation,
             timeout_s=BRING_SECONDS,
+            alone=len(before.plan.workers) == 1,
             resized_to=len(now.plan.workers),
         ).run()
         for p in sorted(now.facts.workers)
     }
-    if len(before.plan.workers) == 1:
-        # What one process had by itself was what there was.
-        found = {p: replace(one, alone=()) for p, one in found.items()}
-    return found
 
 
 class Both:
@@ -342,12 +340,8 @@ def _lines(found: Mapping[int, Brought], gone: Collection[str]) -> list[str]:
         lines += [f"   lost: {listed}", f"   {LOST_MEANS}"]
     if first.numbered:
         lines.append(f"   {names_text(first.numbered)}: the number of the process, on each its own")
-    doubtful = sorted({name for one in found.values() for name in one.unsure})
-    if doubtful:
-        lines.append(
-            f"   {names_text(doubtful)}: as process {first.source} had it, and it may have been each process's "
-            "own: set again what was, before it is used"
-        )
+    if doubted := unsure(found):
+        lines.append(f"   {not_as_before(doubted)}")
     again = sorted({n for one in found.values() for n in one.set_again})
     if again:
         lines.append(f"   {names_text(again)}: set again by functions with @nbdist.on_recover")

@@ -27,7 +27,8 @@ from nbdist.contract.calls.namespace import AskUsed
 from nbdist.contract.history import OpenCell, PastCell
 from nbdist.errors import NbdistError, SessionError
 from nbdist.interrupts import put_off
-from nbdist.quantities import processes_text
+from nbdist.merge.samples import apart
+from nbdist.quantities import names_text, processes_text
 from nbdist.rules import Rules
 from nbdist.session.alone import AskedAlone
 from nbdist.session.copies import Copies
@@ -52,6 +53,9 @@ FAILURE_SECONDS = 30.0
 
 IDLE_LOOK_SECONDS = 0.05
 """How often is looked whether processes that are waited for have finished."""
+
+REPORT_SECONDS = 1.0
+"""How long processes may take to report what their names hold after a cell that has failed."""
 
 SETTLE_SECONDS = 0.005
 """How often is looked whether the end of a cell on a thread has been seen to."""
@@ -82,6 +86,7 @@ class Cells:
         self._rules = rules
         self._numbers = itertools.count(number + 1)
         self.history = history
+        engines.health.on_doubt = history.doubted
         self.background = Background()
         engines.copies = Copies(rules.copies_s)
         self._awaited: CellRun | None = None
@@ -113,7 +118,7 @@ class Cells:
         engines = self._engines
         done = self.brought_in_step(code)
         chosen = engines.choice.targets(on)
-        unsure = self._unsure(code, done) if engines.facts.unsure else None
+        unsure = self.refuse_unsure(code, done)
         if self._rules.check if check is None else check:
             self._compare(chosen, code)
         number = cell if cell is not None else next(self._numbers)
@@ -179,12 +184,22 @@ class Cells:
         stuck = self._rules.recover and engines.proves and engines.facts.stuck
         return bool(stuck) and not not_back(engines, say=print, until=until)
 
-    def _unsure(self, code: str, done: str | None) -> str | None:
-        """A line about what may not be what it was; a cell that computes with it is refused.
+    def refuse_unsure(self, code: str, done: str | None = None) -> str | None:
+        """Refuses code that computes with what may not be what it was, once: who sends it again goes on with that.
 
-        Once: who sends the cell again goes on with what is there.
+        Args:
+          code: A cell, or what stands for an expression.
+          done: What was done before it, which is said with a refusal.
+
+        Returns:
+          A line about what it only looks at; None where there is nothing of it.
+
+        Raises:
+          SessionError: It may use such names.
         """
         health = self._engines.health
+        if not health.facts.unsure:
+            return None
         used = self._used(code)
         said = unsure_text(code, health.facts, used)
         try:
@@ -314,6 +329,8 @@ class Cells:
                 engines.in_step_at = place_of(end.steps) or engines.in_step_at
             else:
                 facts = after_cell(engines, end, automatic=self._rules.recover)
+                if not facts.out_of_step:
+                    exclusive(engines, lambda: self._say_apart(end))
             self._copy(end)
         self.history.ended(
             PastCell(
@@ -329,6 +346,16 @@ class Cells:
             stuck=facts.stuck,
         )
         return facts
+
+    def _say_apart(self, end: Ended) -> None:
+        """Names what a cell that has failed has left different on processes that had it alike."""
+        engines = self._engines
+        workers = sorted(engines.facts.workers)
+        engines.reports.renew(workers, within_s=REPORT_SECONDS)
+        names = apart({p: engines.monitor.samples(p) for p in workers}, end.number)
+        if names:
+            verb = "differs" if len(names) == 1 else "differ"
+            end.say(f"{names_text(names)} {verb} between the processes since this cell")
 
     def _copy(self, end: Ended) -> None:
         """Has what one process alone has copied to another, where that is due."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from nbdist.bounds import contains, elements
@@ -26,7 +27,7 @@ from nbdist.contract.calls.values import (
     box,
 )
 from nbdist.dtypes import dtype_named
-from nbdist.engine.probe.samples import digest_of
+from nbdist.engine.probe.samples import OPEN, digest_of
 from nbdist.launch.start.request import Request
 from nbdist.merge.samples import Compared
 from nbdist.values.covers import cover
@@ -55,12 +56,11 @@ class Brought:
       names: These names.
       left_out: Names of that process whose values could not go along.
       lost: Arrays of which no process had all parts, by number.
-      differing: Names with values that were not the same on all that have lived on.
+      differing: Names with values that were not the same on all processes.
       numbered: Those of which each process has its own number; the new process has its own, too.
-      doubtful: Those of which one process alone has lived on, and has its own number: nothing says whether the new
-        process should have another.
-      alone: Those that lead to arrays of one process, where one alone has lived on: nothing says whether they were
-        the same on the one that has ended.
+      unproven: Names of which nothing says whether the process that has ended had the same.
+      changed: Names that all had alike before the cell in which it has ended, and that cell has changed.
+      elsewhere: Names that only others have that have lived on, by process.
       nbytes: Of the arrays that were sent.
       hooks: What functions of the user's have raised.
       set_again: Names that these functions have set on the new process.
@@ -72,8 +72,9 @@ class Brought:
     lost: tuple[NamespaceArray, ...] = ()
     differing: tuple[str, ...] = ()
     numbered: tuple[str, ...] = ()
-    doubtful: tuple[str, ...] = ()
-    alone: tuple[str, ...] = ()
+    unproven: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    elsewhere: Mapping[str, int] = field(default_factory=dict)
     nbytes: int = 0
     hooks: tuple[str, ...] = ()
     set_again: tuple[str, ...] = ()
@@ -81,7 +82,12 @@ class Brought:
     @property
     def unsure(self) -> frozenset[str]:
         """Names that may not be what the process that has ended had, or would have had."""
-        return frozenset({*self.differing, *self.doubtful, *self.alone}) - set(self.set_again)
+        return frozenset({*self.differing, *self.unproven}) - set(self.set_again)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all names are there, and none may be another than the process that has ended had."""
+        return not (self.unsure or self.left_out or self.lost or self.changed or self.elsewhere)
 
 
 @dataclass
@@ -96,6 +102,7 @@ class Bringing:
       generation: The number of the back end of all.
       timeout_s: How long nothing may move.
       before: What is known of names of the process that has ended, compared with the first source.
+      alone: Whether the one source was the only process that there was: what it had, all had.
       resized_to: How many processes there are where the newcomer is, if they are another number.
     """
 
@@ -106,6 +113,7 @@ class Bringing:
     generation: int
     timeout_s: float
     before: Compared = NOTHING
+    alone: bool = False
     resized_to: int | None = None
 
     def run(self, *, progress: Progress = silent) -> Brought:
@@ -188,19 +196,31 @@ class Bringing:
     ) -> Brought:
         first = self.sources[0]
         offer = offers[first]
-        own = self._numbered(offers)
-        alone = len(offers) == 1
-        before = self.before
-        others = {*differing(offers), *before.other}
+        own, before = self._numbered(offers), self.before
+        differ = {*differing(offers), *before.other}.intersection(made.names) - {*own}
+        unproven = (
+            name
+            for name in (*(() if self.alone else offer.own), *equal_to_number(offers))
+            if not (len(offers) > 1 and is_proven(offers, name))
+            and name not in {*own, *differ, *before.same, *before.changed}
+        )
         return Brought(
             source=first,
             names=made.names,
             left_out=offer.left_out,
             lost=tuple(offer.arrays[number] for number in lost),
-            differing=tuple(sorted(others.intersection(made.names) - set(own))),
+            differing=tuple(sorted(differ)),
             numbered=own,
-            doubtful=tuple(n for n in equal_to_number(offers) if alone and n not in before.had),
-            alone=tuple(n for n in offer.own if alone and n not in before.had),
+            unproven=tuple(sorted({*unproven}.intersection(made.names))),
+            changed=tuple(sorted(before.changed.intersection(offer.own) - differ - {*own}))
+            if len(offers) == 1
+            else (),
+            elsewhere={
+                name: p
+                for p, other in sorted(offers.items(), reverse=True)
+                for name in other.names
+                if name not in offer.digests and name not in {one.name for one in offer.left_out}
+            },
             set_again=made.set_again,
             nbytes=sum(part.nbytes for part in parts),
             hooks=made.hooks,
@@ -245,13 +265,16 @@ class Bringing:
         lost: list[int] = []
         parts: list[Part] = []
         load = dict.fromkeys(self.sources, 0)
+        apart = set(differing(offers))
         for number, its in enumerate(wanted):
             found = [self._holders(held, arrays[number], piece) for piece in its]
             if not all(found):
                 lost.append(number)
                 continue
             for piece, holders in zip(its, found, strict=True):
-                holder = min(holders, key=lambda p: load[p])
+                # Of copies that are not equal, all come from the process that has the names.
+                first = self.sources[0] in holders and _root(arrays[number].key) in apart
+                holder = self.sources[0] if first else min(holders, key=lambda p: load[p])
                 load[holder] += piece.nbytes
                 there, index = holders[holder]
                 parts += split(
@@ -299,11 +322,21 @@ def _same(one: NamespaceArray, other: NamespaceArray) -> bool:
     return (one.origin, one.shape, one.dtype) == (other.origin, other.shape, other.dtype)
 
 
+def _root(path: str) -> str:
+    """The name that a path begins with."""
+    return re.split(r"[.\[]", path, maxsplit=1)[0]
+
+
 def differing(offers: Mapping[int, NamespaceOffer]) -> tuple[str, ...]:
     """Names whose values were not the same on all processes that have lived on."""
     every = [offer.digests for offer in offers.values()]
     names = sorted({name for digests in every for name in digests})
     return tuple(name for name in names if len({digests.get(name) for digests in every}) > 1)
+
+
+def is_proven(offers: Mapping[int, NamespaceOffer], name: str) -> bool:
+    """Whether nothing of a name was left out where it was looked at."""
+    return not any(offer.digests.get(name, OPEN).endswith(OPEN) for offer in offers.values())
 
 
 def numbered(

@@ -119,7 +119,7 @@ def test_a_cell_that_may_count_on_what_went_back_between_cells_is_not_run(
     no_more_copies(session, monkeypatch)
     session.run("train(2)")
     kill(session, 1)
-    said = r"was not run, since it may use .* state, weights as they were after cell \d+"
+    said = r"was not run\. state, weights are as they were after cell \d+\. Set what counts"
     with pytest.raises(SessionError, match=said):
         session.run("losses = train(1)")
     assert session.pull("done") == STEPS + 2

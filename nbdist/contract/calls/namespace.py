@@ -54,11 +54,11 @@ class NamespaceOffer:
 
     Attributes:
       arrays: In the order of their numbers in the pickles.
-      names: All that goes along.
+      names: All that goes along; in an answer to `OfferArrays`, all that there are.
       left_out: Names that do not.
-      digests: A short text for each name, equal where what it holds is; of arrays on several processes only the
-        kind counts.
-      own: Names that lead to arrays of this process alone.
+      digests: A short text for each name, as `nbdist.engine.probe.samples` makes them; of arrays that are divided
+        over several processes only the kind counts.
+      own: Names with data that each process can have for itself.
       changes: What will not be as here, where the devices are others; a sentence each.
     """
 

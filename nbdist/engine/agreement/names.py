@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from nbdist.contract.agreement import NameFacts, NamesFacts
-from nbdist.engine.agreement.code import code_digest
 from nbdist.engine.agreement.comparer import Comparer
 from nbdist.engine.agreement.reads import Reads
+from nbdist.engine.probe.code import code_digest
 from nbdist.engine.probe.lent import Lent
 from nbdist.engine.probe.library import Library
 from nbdist.engine.probe.walk import Bounds, Walk

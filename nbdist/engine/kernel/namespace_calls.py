@@ -97,7 +97,6 @@ def _outgoing(resident: Resident, token: str, *, processes: int | None = None) -
         digests,
         offer_array=resident.framework.offer_array,
         frameworks=imported(),
-        reference=placements.reference,
     )
     held = OutgoingNamespace(
         resident.shell.user_ns, placements, _objects(resident), look, resident.copies

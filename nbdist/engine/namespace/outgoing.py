@@ -12,11 +12,11 @@ from nbdist.contract.calls.values import OfferedBox, box
 from nbdist.dtypes import dtype_name
 from nbdist.engine.cell.showable import error_text
 from nbdist.engine.namespace.copies import CopyStore, with_copies
-from nbdist.engine.namespace.digests import Digests
 from nbdist.engine.namespace.objects import Objects
-from nbdist.engine.namespace.packing import packed
+from nbdist.engine.namespace.packing import is_view, packed
 from nbdist.engine.namespace.pieces import OfferedPieces
 from nbdist.engine.namespace.placements import Placements
+from nbdist.engine.probe.samples import Sample
 from nbdist.engine.values.arrays import Piece, is_numpy_array
 from nbdist.engine.values.moving import Source
 from nbdist.errors import ArrayError
@@ -41,7 +41,7 @@ class OutgoingNamespace(Source):
         namespace: dict[str, Any],
         placements: Placements,
         objects: Mapping[str, Objects],
-        look: Callable[[Mapping[str, Any]], Digests],
+        look: Callable[[Mapping[str, Any]], Mapping[str, Sample]],
         copies: CopyStore,
     ) -> None:
         self._namespace = namespace
@@ -91,8 +91,8 @@ class OutgoingNamespace(Source):
             arrays=tuple(self._described),
             names=tuple(names),
             left_out=tuple(left_out),
-            digests=looked.found,
-            own=looked.own,
+            digests=_texts(looked),
+            own=tuple(name for name, one in looked.items() if one.own),
             changes=tuple(self._placements.changes()),
         )
         return offer, [placements, structure]
@@ -101,8 +101,9 @@ class OutgoingNamespace(Source):
         """Describes arrays that have these keys here."""
         for array in self._placements.find(keys).values():
             self._number(array)
-        looked = self._look(names)
-        return NamespaceOffer(arrays=tuple(self._described), digests=looked.found, own=looked.own)
+        return NamespaceOffer(
+            arrays=tuple(self._described), names=tuple(names), digests=_texts(self._look(names))
+        )
 
     def take(self, boxes: Iterable[OfferedBox]) -> bytes:
         """See `OfferedPieces`."""
@@ -129,7 +130,7 @@ class OutgoingNamespace(Source):
 
     def _reference(self, value: Any) -> Any:
         apart = self._placements.is_array(value) or (
-            is_numpy_array(value) and value.nbytes >= APART_BYTES
+            is_numpy_array(value) and value.nbytes >= APART_BYTES and not is_view(value)
         )
         return self._number(value) if apart else self._placements.reference(value)
 
@@ -159,6 +160,10 @@ class OutgoingNamespace(Source):
 
     def _placement(self, array: Any) -> Any:
         return None if is_numpy_array(array) else self._placements.placement(array)
+
+
+def _texts(looked: Mapping[str, Sample]) -> dict[str, str]:
+    return {name: one.text for name, one in looked.items()}
 
 
 def process_state() -> dict[str, Any]:

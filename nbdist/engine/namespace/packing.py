@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import io
 import pickle
+import sys
 from collections.abc import Callable
-from types import FunctionType
+from types import CellType, FunctionType
 from typing import Any
 
 NAMESPACE = "namespace"
@@ -48,12 +49,15 @@ def _packer() -> Any:
         Private API: `globals_ref` of cloudpickle 3.1's `Pickler` has what stands for the globals of functions, and
         the state that it gives of one ends with those that it uses. Where either is gone, functions have a
         namespace of their own on the other side, which `nbdist.engine.namespace.incoming` refuses.
+
+        What several functions share stays shared: variables that they have captured, and memory of arrays.
         """
 
         def begin(self, namespace: dict[str, Any], reference: Reference, reduce: Reference) -> None:
             self._namespace, self._reference, self._reduce = namespace, reference, reduce
             # Not empty: cloudpickle would fill it.
             self._stand_in = {"__name__": namespace.get("__name__", "__main__")}
+            self._cells: dict[int, _Captured] = {}
             globals_ref = getattr(self, "globals_ref", None)
             if isinstance(globals_ref, dict):
                 globals_ref[id(namespace)] = self._stand_in
@@ -70,12 +74,77 @@ def _packer() -> Any:
             reduced = self._reduce(obj)
             if reduced is not None:
                 return reduced
+            if type(obj) is _Captured:
+                return CellType, ()
+            view = _view(obj)
+            if view is not None:
+                return view
             reduced = super().reducer_override(obj)
-            if type(obj) is FunctionType and obj.__globals__ is self._namespace:
-                _without_globals(reduced)
+            if type(obj) is FunctionType:
+                if obj.__globals__ is self._namespace:
+                    _without_globals(reduced)
+                reduced = self._with_cells(reduced, obj.__closure__ or ())
             return reduced
 
+        def _with_cells(self, reduced: Any, closure: tuple[CellType, ...]) -> Any:
+            """Has functions that share a variable get one cell: each would get cells of its own.
+
+            Private API: what cloudpickle 3.1 makes of a function ends with as many empty cells as it has captured,
+            which are filled when all is there. Where that is otherwise, functions share nothing any more.
+            """
+            if not (isinstance(reduced, tuple) and isinstance(reduced[1], tuple) and closure):
+                return reduced
+            *others, cells = reduced[1]
+            if not (isinstance(cells, tuple) and len(cells) == len(closure)):
+                return reduced
+            shared = tuple(self._cells.setdefault(id(c), _Captured(c)) for c in closure)
+            return reduced[0], (*others, shared), *reduced[2:]
+
     return Packer
+
+
+ALONE = 3
+"""References to memory that one array alone uses, where two more are those of who counts them."""
+
+
+class _Captured:
+    """In place of a variable that functions have captured, so that it is made once; keeps it alive."""
+
+    def __init__(self, cell: CellType) -> None:
+        self.cell = cell
+
+
+def is_view(value: Any) -> bool:
+    """Whether it is an array of NumPy in memory of another one that others use as well."""
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is None or type(value) is not numpy.ndarray or value.dtype.hasobject:
+        return False
+    base = value.base
+    return (
+        type(base) is numpy.ndarray
+        and sys.getrefcount(base) > ALONE
+        and base.base is None
+        and bool(base.flags.c_contiguous)
+        and not base.dtype.hasobject
+    )
+
+
+def _view(value: Any) -> Any | None:
+    """How such an array is made again."""
+    if not is_view(value):
+        return None
+    base = value.base
+    at = value.__array_interface__["data"][0] - base.__array_interface__["data"][0]
+    return view_of, (base, value.shape, value.dtype, at, value.strides, value.flags.writeable)
+
+
+def view_of(base: Any, shape: Any, dtype: Any, at: int, strides: Any, writeable: bool) -> Any:
+    """Make the array that `_view` has described; called while a namespace is unpickled."""
+    import numpy
+
+    found = numpy.ndarray(shape, dtype, base, at, strides)
+    found.flags.writeable = writeable and base.flags.writeable
+    return found
 
 
 def _without_globals(reduced: Any) -> None:

@@ -29,7 +29,7 @@ def used(code: str, namespace: Mapping[str, Any]) -> frozenset[str] | None:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    names = {name for node in ast.walk(tree) for name in _named(node)}
     found: set[str] = set()
     looked: dict[int, Any] = {}
     while names:
@@ -40,15 +40,39 @@ def used(code: str, namespace: Mapping[str, Any]) -> frozenset[str] | None:
             continue
         found.add(name)
         if name in namespace:
+            value = namespace[name]
+            if type(value) is types.ModuleType and _has_namespace(vars(value), namespace):
+                return None
             for function in _functions(namespace[name], namespace, looked):
+                if function.__globals__ is not namespace:
+                    return None  # of a module that has imported `__main__`
                 names |= _names_of(function.__code__) - found
             if len(looked) > MOST_OBJECTS:
                 return None
     return frozenset(found)
 
 
-DYNAMIC = frozenset({"eval", "exec", "globals", "locals", "vars", "get_ipython", "__import__"})
-"""What can reach any name."""
+DYNAMIC = frozenset(
+    {
+        *("eval", "exec", "globals", "locals", "vars", "get_ipython", "__import__", "__main__"),
+        *("query", "modules", "import_module", "__globals__", "f_globals", "user_ns", "_getframe"),
+    }
+)
+"""What can reach any name, also as an attribute: `pd.eval("x + 1")`, `sys.modules["__main__"].x`."""
+
+
+def _named(node: ast.AST) -> list[str]:
+    """Names that a part of a cell has: of attributes and imports those alone that reach others."""
+    if isinstance(node, ast.Name):
+        return [node.id]
+    found = []
+    if isinstance(node, ast.Attribute):
+        found = [node.attr]
+    elif isinstance(node, ast.Import):
+        found = [one.name for one in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        found = [node.module or "", *(one.name for one in node.names)]
+    return [name for name in found if name in DYNAMIC]
 
 
 def _functions(
@@ -56,13 +80,22 @@ def _functions(
 ) -> Iterator[types.FunctionType]:
     """Those of cells that a value leads to; `looked` has all that was met, so that nothing is met twice."""
     left = [value]
+
+    def reaches(names: dict[str, Any]) -> bool:
+        if id(names) in looked:
+            return False
+        found = _has_namespace(names, namespace)
+        if not found:
+            looked[id(names)] = names
+        return found
+
     while left and len(looked) <= MOST_OBJECTS:
         one = left.pop()
         if isinstance(one, _LEAVES) or one is namespace or id(one) in looked:
             continue
         looked[id(one)] = one
         if isinstance(one, types.FunctionType):
-            if one.__globals__ is not namespace:
+            if one.__globals__ is not namespace and not reaches(one.__globals__):
                 # A library's own; what it was given is in what it keeps.
                 left += [*(one.__closure__ or ()), *(one.__defaults__ or ()), one.__dict__]
                 continue
@@ -73,6 +106,12 @@ def _functions(
             continue
         left += gc.get_referents(one)
         left += _kept(one)
+
+
+def _has_namespace(names: Mapping[str, Any], namespace: Mapping[str, Any]) -> bool:
+    """Whether a module, of which these are the names, is `__main__` or has imported it."""
+    modules = (vars(one) for one in names.values() if type(one) is types.ModuleType)
+    return names is namespace or any(one is namespace for one in modules)
 
 
 def _kept(one: Any) -> Collection[Any]:

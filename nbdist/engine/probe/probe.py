@@ -33,7 +33,8 @@ LOOK_SECONDS = 0.1
 """Between two looks at the main thread: at most ten reports a second."""
 
 ACTIVITY_SHARE = 0.003
-ARRAYS_SHARE = 0.005
+ARRAYS_SHARE = 0.004
+NAMES_SHARE = 0.003
 """Of wall time, for looking and publishing; together under one percent."""
 
 MOST_SECONDS_SILENT = 1.0
@@ -91,6 +92,10 @@ class Probe:
         self._arrays_pace = Pace(
             share=ARRAYS_SHARE, least_seconds=2 * LOOK_SECONDS, most_seconds=MOST_SECONDS_OLD
         )
+        self._names_pace = Pace(
+            share=NAMES_SHARE, least_seconds=LOOK_SECONDS / 2, most_seconds=MOST_SECONDS_OLD
+        )
+        self._asked_anew = False
         self._stopping = threading.Event()
         self._asked = threading.Event()
         self._looked = threading.Event()
@@ -120,6 +125,8 @@ class Probe:
           The sequence number of the newest report: what it and earlier ones say is what there is now.
         """
         self._looked.clear()
+        self._asked_anew = True
+        self._names_pace.hurry()
         self._arrays_pace.hurry()
         self._activity_pace.hurry()
         self._asked.set()
@@ -137,7 +144,10 @@ class Probe:
             self._asked.clear()
             if self._stopping.is_set():
                 return
-            for part in (self._look_at_arrays, self._look_at_activity, self._report):
+            for part in (
+                *(self._look_at_names, self._look_at_arrays, self._look_at_activity),
+                self._report,
+            ):
                 if not self._attempt(part):
                     self._stopping.wait(AFTER_FAILURE_SECONDS)
             if asked:
@@ -157,17 +167,25 @@ class Probe:
         self._sections.put("progress", progress.newest())
         if self._arrays_pace.due():
             with self._arrays_pace.turn():
-                before = self._ended_run()
                 seen = self._look.now(self._namespace())
                 self._sections.put("devices", seen.devices)
                 self._sections.put("meshes", seen.meshes)
                 self._sections.put("arrays", (seen.arrays, seen.arrays_omitted))
                 self._sections.put("distributions", seen.distributions)
                 self._sections.put("models", seen.models)
-                found = samples(self._namespace()) if before is not None else None
-                self._content_run = before if before == self._ended_run() else None
-                if self._content_run is not None:
-                    self._sections.put("samples", found)
+
+    def _look_at_names(self) -> None:
+        """Once after each cell, and when somebody asks."""
+        run = self._ended_run()
+        if run is None or (run == self._content_run and not self._asked_anew):
+            return
+        if self._names_pace.due():
+            with self._names_pace.turn():
+                self._asked_anew = False
+                found = samples(self._namespace())
+            if run == self._ended_run():
+                self._content_run = run
+                self._sections.put("samples", found)
 
     def _ended_run(self) -> int | None:
         """The newest cell, if it has ended; None in the middle of one."""

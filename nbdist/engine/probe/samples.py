@@ -1,68 +1,422 @@
-"""What the user's names hold, as far as a glance shows it: nobody else can tell what a process that ends had."""
+"""What the user's names hold, in short texts: what is equal on two processes has equal texts.
+
+Nobody else can tell what a process that ends had. No code of the user's runs: objects are read past their classes.
+"""
 
 from __future__ import annotations
 
+import array
+import datetime
+import decimal
+import functools
 import hashlib
+import marshal
+import operator
+import pathlib
+import random
+import re
 import sys
-from collections.abc import Mapping
+import types
+import warnings
+import weakref
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
-PLAIN = (bool, int, float, complex, str, bytes, type(None))
-"""Values of these types are looked at, arrays, and containers of them."""
+from nbdist.engine.probe.code import NOTEBOOK, WRAPPERS, code_digest
+from nbdist.engine.probe.walk import IPYTHON_NAMES
+
+OPEN = "?"
+"""Ends the text of what could not be looked at in whole: where such texts are equal, values may differ."""
+
+PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None), type(...)))
 
 MOST_NAMES = 1000
-LONGEST = 1000
-"""Characters or bytes of a text that is looked at."""
+MOST_INSIDE = 20_000
+"""How much is looked at of one name in passing."""
 
-MOST_INSIDE = 100
-DEEPEST = 4
-"""How much a container may hold that is looked at, and how deep."""
+MOST_BYTES = 8 << 20
+"""Of a larger array of NumPy some elements are looked at in passing."""
 
 LOOKED_AT = 64
-"""Elements of an array, evenly spread, the first and the last among them."""
+"""Of what is too large: evenly spread, the first and the last among them."""
+
+DEEPEST = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An array of a framework: its text, whether that says all, and whether it is its process's own."""
+
+    text: str
+    whole: bool
+    own: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Content of one name.
+
+    Attributes:
+      text: Equal where the values are; see `OPEN`.
+      own: Whether there is data in it that each process can have for itself: none is in code, nor in arrays that
+        lie on several processes.
+    """
+
+    text: str
+    own: bool
+
+
+class _Parts(NamedTuple):
+    """A value as what is said of it by itself and other values, which may be in any order."""
+
+    name: tuple[object, ...]
+    inside: Sequence[Any] = ()
+    unordered: bool = False
 
 
 def samples(namespace: Mapping[str, Any]) -> dict[str, str]:
-    """A short text for each name with plain data, an array of NumPy, or a container of these.
-
-    Nothing is read from a device.
-
-    Equal values have equal texts, wherever they are. Arrays with equal texts may differ in elements between those
-    that were looked at.
+    """A short text for each name of the user's; nothing is read from a device.
 
     Args:
       namespace: All that cells see; it may change meanwhile.
     """
-    found = {}
-    for name, value in islice([*namespace.items()], MOST_NAMES):
-        text = None if name.startswith("_") else sample(value)
-        if text is not None:
-            found[name] = text
-    return found
+    names = [*namespace.items()]
+    mine = ((n, v) for n, v in names if not n.startswith("_") and n not in IPYTHON_NAMES)
+    return {name: Sampler().of(value).text for name, value in islice(mine, MOST_NAMES)}
 
 
-def sample(value: Any, *, deep: int = DEEPEST) -> str | None:
-    """Of one value; None of any other."""
-    if type(value) in (list, tuple, dict):
-        return _inside(value, deep) if deep and len(value) <= MOST_INSIDE else None
-    if type(value) in PLAIN:
-        return None if type(value) in (str, bytes) and len(value) > LONGEST else digest_of(value)
-    numpy: Any = sys.modules.get("numpy")
-    if numpy is None or type(value) is not numpy.ndarray or value.dtype.hasobject:
+def glance(value: Any) -> Seen | None:
+    """An array of JAX, by all but its values; None for anything else."""
+    if _package(type(value)) not in ("jax", "jaxlib") or not hasattr(value, "dtype"):
         return None
-    places = numpy.linspace(0, value.size - 1, min(value.size, LOOKED_AT)).astype(int)
-    seen = value.flat[places].tobytes() if value.size else b""
-    return digest_of((str(value.dtype), value.shape, seen))
+    alone = getattr(value, "is_fully_addressable", None)
+    if not isinstance(alone, bool):
+        return None
+    own = alone or is_key(value)
+    return Seen(f"array {value.dtype} {value.shape} {alone}", whole=not own, own=own)
 
 
-def _inside(container: list[Any] | tuple[Any, ...] | dict[Any, Any], deep: int) -> str | None:
-    children = [*container.values()] if isinstance(container, dict) else [*container]
-    keys = [*container] if isinstance(container, dict) else []
-    found = [sample(child, deep=deep - 1) for child in (*keys, *children)]
-    return None if None in found else digest_of((type(container).__name__, found))
+def is_key(value: Any) -> bool:
+    """Whether an array may be a key of random numbers, of which processes have different ones on purpose."""
+    name = str(value.dtype)
+    return name.startswith("key<") or (name == "uint32" and value.shape[-1:] in ((2,), (4,)))
 
 
 def digest_of(value: object) -> str:
-    """Of a plain value."""
-    return hashlib.sha256(repr(value).encode()).hexdigest()[:12]
+    """The text of a plain value."""
+    return Sampler().of(value).text
+
+
+class Sampler:
+    """Looks at one value.
+
+    Args:
+      seen: Answers for arrays of frameworks, and for what else they look at themselves.
+      passing: Whether little time may be taken, on any thread: what is large, or says nothing of itself but how it
+        is pickled, stays open.
+    """
+
+    def __init__(
+        self, seen: Callable[[Any], Seen | None] = glance, *, passing: bool = True
+    ) -> None:
+        self._seen = seen
+        self._passing = passing
+        self._left = MOST_INSIDE if passing else sys.maxsize
+        self._open = self._own = False
+        # With its object, so that no other gets its `id` meanwhile; None: it is being looked at.
+        self._known: dict[int, tuple[Any, bytes | None]] = {}
+
+    def of(self, value: Any) -> Sample:
+        """Looks at a value."""
+        try:
+            found = self._token(value, 0)
+        except Exception:  # noqa: BLE001 - it may change while it is looked at
+            self._open = self._own = True
+            found = _name(type(value)).encode()
+        return Sample(_hashed(found).hex() + (OPEN if self._open else ""), self._own)
+
+    def _token(self, value: Any, depth: int) -> bytes:
+        kind = type(value)
+        if kind in PLAIN:
+            self._own = True
+            return _hashed(_plain(value))
+        self._left -= 1
+        if depth > DEEPEST or self._left < 0:
+            self._open = self._own = True
+            return _hashed(_name(kind).encode())
+        known = self._known.get(id(value))
+        if known is not None:
+            return known[1] or b"itself"
+        self._known[id(value)] = value, None
+        found = self._joined(self._parts(value, kind), depth)
+        self._known[id(value)] = value, found
+        return found
+
+    def _joined(self, parts: _Parts, depth: int) -> bytes:
+        inside = parts.inside
+        if len(inside) // LOOKED_AT > self._left:
+            self._open = self._own = True
+            inside = [*inside[:: len(inside) // LOOKED_AT], inside[-1]]
+        begin = _plain((parts.name, len(parts.inside)))
+        if set(map(type, inside)) <= PLAIN and not parts.unordered:
+            # Much faster than one by one.
+            self._left -= len(inside) // LOOKED_AT
+            self._own = self._own or bool(inside)
+            return _hashed(begin, _plain([*inside]))
+        tokens = [self._token(one, depth + 1) for one in inside]
+        return _hashed(begin, *(sorted(tokens) if parts.unordered else tokens))
+
+    def _parts(self, value: Any, kind: type) -> _Parts:
+        if kind in (list, tuple):
+            return _Parts((kind.__name__,), value)
+        if kind is dict:
+            return _mapping(value, kind)
+        seen = self._seen(value)
+        if seen is not None:
+            self._own, self._open = self._own or seen.own, self._open or not seen.whole
+            return _Parts((seen.text,))
+        numpy: Any = sys.modules.get("numpy")
+        if numpy is not None and issubclass(kind, (numpy.ndarray, numpy.generic)):
+            return self._numpy(numpy, value, kind)
+        if issubclass(kind, (types.ModuleType, weakref.ref)):
+            return _Parts((_name(kind), getattr(value, "__name__", "")))
+        code = _code(value, kind)
+        if code is not None:
+            return code
+        if kind in _READ:
+            return _Parts((_name(kind),), _READ[kind](value))
+        return self._place(value, kind) or self._object(value, kind)
+
+    def _numpy(self, numpy: Any, value: Any, kind: type) -> _Parts:
+        """An array or a scalar; what a class of its own adds counts as well."""
+        plain = (
+            numpy.asarray(value) if issubclass(kind, numpy.generic) else value.view(numpy.ndarray)
+        )
+        name = _name(kind), str(plain.dtype), plain.shape
+        self._own = True
+        more = [] if kind is numpy.ndarray else [_attributes(value)]
+        if plain.dtype.hasobject:
+            return _Parts(name, [*plain.flat[: self._left].tolist(), *more])
+        if self._passing and plain.nbytes > MOST_BYTES:
+            self._open = True
+            plain = plain.flat[numpy.linspace(0, plain.size - 1, LOOKED_AT).astype(int)]
+        data = numpy.ascontiguousarray(plain).reshape(-1).view(numpy.uint8) if plain.size else b""
+        return _Parts((*name, _hashed(data)), more)
+
+    def _place(self, value: Any, kind: type) -> _Parts | None:
+        """Devices of JAX and what is made of them, of which a new process has its own."""
+        if _package(kind) not in ("jax", "jaxlib"):
+            return None
+        if kind.__name__ == "Mesh":
+            return _Parts((_name(kind), value.axis_names, value.devices.shape))
+        if kind.__name__ == "NamedSharding":
+            return _Parts((_name(kind), repr(value.spec)), [value.mesh])
+        if kind.__name__ == "PartitionSpec":
+            return _Parts((_name(kind), repr(value)))
+        is_place = kind.__name__ in ("Device", "AbstractMesh") or kind.__name__.endswith("Sharding")
+        return _Parts((_name(kind),)) if is_place else None
+
+    def _object(self, value: Any, kind: type) -> _Parts:
+        """What an object holds by name, and as a container that its class is derived from."""
+        inside: list[Any] = [_attributes(value)]
+        if kind.__module__ == NOTEBOOK:
+            inside.append(kind)
+        base = next(one for one in kind.__mro__ if one in _BASES)
+        if _has_more(kind, base):
+            return self._written_in_c(value, kind, inside)
+        parts = _BASES[base](value)
+        return parts._replace(
+            name=(_name(kind), *parts.name),
+            inside=[*inside, *parts.inside],
+            unordered=parts.unordered,
+        )
+
+    def _written_in_c(self, value: Any, kind: type, inside: list[Any]) -> _Parts:
+        """What says nothing of what it holds."""
+        known = _random_of_numpy(value)
+        if known is not None:
+            inside = known
+        elif _package(kind) in ("jax", "jaxlib"):
+            self._open = True
+        elif self._passing:
+            self._open = self._own = True
+        else:
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    proxy = kind is types.MappingProxyType
+                    inside.append({**value} if proxy else value.__reduce_ex__(4))
+            except Exception:  # noqa: BLE001 - any object's own
+                self._open = self._own = True
+        return _Parts((_name(kind),), inside)
+
+
+def _code(value: Any, kind: type) -> _Parts | None:
+    """Of a function, a class, or what wraps them: what they do, and what they have captured."""
+    if issubclass(kind, type):
+        return _class(value)
+    if kind is types.FunctionType:
+        name = _name(kind), f"{value.__module__}.{value.__qualname__}", code_digest(value)
+        cells = [_captured(cell) for cell in value.__closure__ or ()]
+        keywords = value.__kwdefaults__
+        return _Parts(name, [value.__defaults__ or (), keywords or (), value.__dict__, *cells])
+    if kind is types.MethodType:
+        return _Parts((_name(kind),), [value.__func__, value.__self__])
+    if kind in (types.BuiltinFunctionType, types.MethodWrapperType):
+        of = value.__self__
+        inside = [] if of is None or issubclass(type(of), types.ModuleType) else [of]
+        return _Parts((_name(kind), value.__qualname__), inside)
+    if issubclass(kind, functools.partial):
+        return _Parts((_name(kind),), [value.func, value.args, value.keywords])
+    if kind is property:
+        return _Parts((_name(kind),), [value.fget, value.fset, value.fdel])
+    if kind in (staticmethod, classmethod):
+        return _Parts((_name(kind),), [value.__func__])
+    wrapped = _attributes(value).get("__wrapped__") if _package(kind) in WRAPPERS else None
+    # What a wrapper keeps beside its function, such as what was compiled, is each process's own.
+    return None if wrapped is None else _Parts((_name(kind),), [wrapped])
+
+
+def _class(cls: type) -> _Parts:
+    name = "class", _name(cls), code_digest(cls)
+    if cls.__module__ != NOTEBOOK:
+        return _Parts(name)
+    members = type.__dict__["__dict__"].__get__(cls)
+    own = {n: v for n, v in members.items() if not (n.startswith("__") and n.endswith("__"))}
+    described = {n: v for n, v in own.items() if type(v) not in _DESCRIPTORS}
+    return _Parts(name, [described, *cls.__bases__])
+
+
+_DESCRIPTORS = (
+    *(types.MemberDescriptorType, types.GetSetDescriptorType),
+    type(vars(_Parts)["inside"]),  # of a field of a named tuple
+)
+
+
+def _mapping(value: Any, kind: type) -> _Parts:
+    keys, values = [*dict.keys(value)], [*dict.values(value)]
+    if set(map(type, keys)) <= PLAIN:
+        return _Parts((_name(kind), tuple(keys)), values)
+    return _Parts((_name(kind),), [*keys, *values])
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """What an object has by name, in its dictionary and in slots; asks nothing of its class."""
+    found: dict[str, Any] = {}
+    for cls in type(value).__mro__:
+        members = type.__dict__["__dict__"].__get__(cls)
+        own = members.get("__dict__")
+        if isinstance(own, types.GetSetDescriptorType):
+            found.update(own.__get__(value))
+        for name in _slots(cls):
+            try:
+                found[name] = members[name].__get__(value)
+            except AttributeError:
+                continue
+    return dict(sorted(found.items()))
+
+
+def _slots(cls: type) -> list[str]:
+    members = type.__dict__["__dict__"].__get__(cls)
+    if "__slots__" not in members:
+        return []
+    return [name for name, one in members.items() if type(one) is types.MemberDescriptorType]
+
+
+def _has_more(kind: type, base: type) -> bool:
+    """Whether objects of a class have memory beside that of a base, their slots, dictionary and references."""
+    slots = sum(len(_slots(cls)) for cls in kind.__mro__[: kind.__mro__.index(base)])
+    known = slots + (kind.__dictoffset__ != 0) + (kind.__weakrefoffset__ > 0)
+    # A tuple has no memory of a fixed size.
+    return base is not tuple and kind.__basicsize__ > base.__basicsize__ + 8 * known
+
+
+def _captured(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # a name that the enclosing function has not set
+        return None
+
+
+def _reduced(value: Any) -> list[Any]:
+    return [*value.__reduce__()]
+
+
+def _random_of_numpy(value: Any) -> list[Any] | None:
+    """What a generator of random numbers of NumPy goes on from; None for anything else."""
+    if _package(type(value)) != "numpy":
+        return None
+    if hasattr(value, "get_state"):
+        return [value.get_state(legacy=False)]
+    of = getattr(value, "bit_generator", value)
+    return [of.state, getattr(of, "seed_seq", None)] if hasattr(of, "state") else None
+
+
+_arguments = BaseException.__dict__["args"].__get__
+
+_BASES: Mapping[type, Callable[[Any], _Parts]] = {
+    object: lambda value: _Parts(()),
+    list: lambda value: _Parts((), [*list.__iter__(value)]),
+    tuple: lambda value: _Parts((), [*tuple.__iter__(value)]),
+    set: lambda value: _Parts((), [*set.__iter__(value)], unordered=True),
+    frozenset: lambda value: _Parts((), [*frozenset.__iter__(value)], unordered=True),
+    dict: lambda value: _mapping(value, dict),
+    OrderedDict: lambda value: _mapping(value, dict),
+    defaultdict: lambda value: _mapping(value, dict),
+    deque: lambda value: _Parts((value.maxlen,), [*deque.__iter__(value)]),
+    bytearray: lambda value: _Parts((), [bytes(value)]),
+    int: lambda value: _Parts((), [int.__index__(value)]),
+    float: lambda value: _Parts((), [float.__float__(value)]),
+    str: lambda value: _Parts((), [str.__str__(value)]),
+    bytes: lambda value: _Parts((), [bytes.__bytes__(value)]),
+    BaseException: lambda value: _Parts((), [_arguments(value)]),
+    random.Random.__base__: lambda value: _Parts((), [random.Random.__base__.getstate(value)]),  # type: ignore
+}
+"""What a class of Python's holds that others are derived from."""
+
+_READ: Mapping[type, Callable[[Any], list[Any]]] = {
+    **dict.fromkeys(
+        (
+            *(range, slice, enumerate, zip, reversed, decimal.Decimal, operator.itemgetter),
+            *(operator.attrgetter, operator.methodcaller, datetime.date),
+            *(datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone),
+            *map(type, (iter([]), iter(()), iter(range(0)), iter(""), iter(b""), reversed([]))),
+        ),
+        _reduced,
+    ),
+    **dict.fromkeys(
+        (pathlib.PosixPath, pathlib.PurePosixPath, pathlib.WindowsPath), lambda value: [str(value)]
+    ),
+    re.Pattern: lambda value: [value.pattern, value.flags],
+    memoryview: lambda value: [value.format, value.tobytes()],
+    types.SimpleNamespace: lambda value: [value.__dict__],
+    array.array: lambda value: [value.typecode, value.tobytes()],
+}
+"""Of exactly these classes: what they hold."""
+
+
+def _package(kind: type) -> str:
+    module = type.__getattribute__(kind, "__module__")
+    return module.partition(".")[0] if isinstance(module, str) else ""
+
+
+def _name(kind: type) -> str:
+    return (
+        f"{type.__getattribute__(kind, '__module__')}.{type.__getattribute__(kind, '__qualname__')}"
+    )
+
+
+def _plain(value: Any) -> bytes:
+    """The bytes of plain data; the format of version 2 does not depend on who else refers to it."""
+    return marshal.dumps(value, 2)
+
+
+def _hashed(*parts: Any) -> bytes:
+    found = hashlib.blake2b(digest_size=9)
+    for part in parts:
+        found.update(b"%d:" % len(part))
+        found.update(part)
+    return found.digest()

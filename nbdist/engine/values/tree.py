@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 
 from nbdist.dtypes import dtype_named
-from nbdist.engine.agreement.code import code_digest
 from nbdist.engine.cell.showable import error_text
+from nbdist.engine.probe.code import code_digest
 from nbdist.engine.values.arrays import OfferedArray, is_numpy_array, whole
 from nbdist.engine.values.packing import packed
 from nbdist.engine.values.parts import Children, OfferArray, Parts, array_of, stand_in

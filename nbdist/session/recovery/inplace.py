@@ -76,6 +76,7 @@ class Repaired:
       new: Processes that were started again.
       replaced: Lines about those, and about what is as it was.
       unsure: See `nbdist.session.recovery.replacing.unsure`.
+      whole: Whether new processes have all that others have, and nothing of it is in doubt.
     """
 
     seconds: float
@@ -87,15 +88,19 @@ class Repaired:
     new: tuple[int, ...] = ()
     replaced: tuple[str, ...] = ()
     unsure: Mapping[str, str] = field(default_factory=dict)
+    whole: bool = True
 
     def text(self) -> str:
         """One line, and one more for each thing that is not as before."""
         older = (
             f"{count_text(self.returned, 'array')} as when copied last" if self.returned else None
         )
-        kept = f"lost: {names_text(self.lost)}" if self.lost else older or "all variables kept"
-        again = f"{processes_text(self.new)} started again; " if self.new else ""
-        lines = [f"in step again after {seconds_text(self.seconds)}; {again}{kept}"]
+        kept = f"lost: {names_text(self.lost)}" if self.lost else older
+        if kept is None and self.whole and not self.stale:
+            kept = "all variables kept"
+        again = f"{processes_text(self.new)} started again" if self.new else None
+        head = f"in step again after {seconds_text(self.seconds)}"
+        lines = ["; ".join(text for text in (head, again, kept) if text)]
         if self.lost:
             lines.append(f"   {LOST_MEANS}")
         lines += [f"   {p}: {why}" for p, why in self.unread.items() if p in self.lost][:MOST_SAID]
@@ -218,6 +223,7 @@ def repair(
         new=tuple(sorted(gone)),
         replaced=(*said(brought, ended), *returned.lines),
         unsure=unsure(brought),
+        whole=all(one.whole for one in brought.values()),
     )
 
 

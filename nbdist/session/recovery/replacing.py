@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
+from nbdist.cells.refuse import not_as_before
 from nbdist.contract.calls.call import Call
 from nbdist.contract.calls.engine import Initialize
 from nbdist.contract.calls.namespace import NamespaceArray
@@ -125,12 +126,11 @@ def forgetting(arrays: Sequence[NamespaceArray]) -> Forget:
 
 
 def unsure(found: Mapping[int, Brought]) -> dict[str, str]:
-    """Names that may not be what processes that have ended had, and where: `on process 1 as on process 2`."""
-    names = sorted({name for one in found.values() for name in one.unsure})
+    """Names that may not be what processes that have ended had, and where they are from."""
     return {
-        name: f"on {processes_text([p for p, one in found.items() if name in one.unsure])} as on process "
-        f"{next(one.source for one in found.values() if name in one.unsure)}"
-        for name in names
+        name: f"copied from process {one.source}"
+        for one in found.values()
+        for name in sorted(one.unsure)
     }
 
 
@@ -158,34 +158,27 @@ def said(found: Mapping[int, Brought], ended: Mapping[int, str]) -> list[str]:
     numbered = sorted({name for one in found.values() for name in one.numbered})
     if numbered:
         lines.append(f"   {names_text(numbered)}: the number of the process, on each its own")
-    lines += _each_its_own(found)
+    lines += _not_as_before(found)
     lines += [f"   {text}" for one in found.values() for text in one.hooks]
     return lines
 
 
-def _each_its_own(found: Mapping[int, Brought]) -> list[str]:
+def _not_as_before(found: Mapping[int, Brought]) -> list[str]:
     """Lines about names that may not be what processes that have ended had."""
 
-    def names(of: Callable[[Brought], Sequence[str]], *, again: bool = False) -> list[str]:
-        return sorted({n for one in found.values() for n in of(one) if (n in one.unsure) != again})
+    def names(of: Callable[[Brought], Iterable[str]]) -> list[str]:
+        return sorted({name for one in found.values() for name in of(one)})
 
     lines = []
     new, source = processes_text(found), next(iter(found.values())).source if found else 0
-    if doubtful := names(lambda one: one.doubtful):
+    if doubted := unsure(found):
+        lines.append(f"   {not_as_before(doubted)}")
+    if changed := names(lambda one: one.changed):
         lines.append(
-            f"   {names_text(doubtful)}: {source} on process {source}, and now on {new}, too; set it again if it "
-            "is meant to be the number of each process"
+            f"   {names_text(changed)}: set by the last cell; on {new} as on process {source}"
         )
-    if alone := names(lambda one: one.alone):
-        lines.append(
-            f"   {names_text(alone)}: as on process {source}; nothing says whether {new} had the same. Set again "
-            "what was to be each process's own"
-        )
-    if differing := names(lambda one: one.differing):
-        lines.append(
-            f"   {names_text(differing)}: not the same on all processes; on {new} as on process {source}"
-        )
-    every = names(lambda one: (*one.doubtful, *one.alone, *one.differing), again=True)
-    if every:
-        lines.append(f"   {names_text(every)}: set again by functions with @nbdist.on_recover")
+    if elsewhere := names(lambda one: one.elsewhere):
+        lines.append(f"   {names_text(elsewhere)}: not on process {source}, so not on {new} either")
+    if again := names(lambda one: {*one.unproven, *one.differing} - one.unsure):
+        lines.append(f"   {names_text(again)}: set again by functions with @nbdist.on_recover")
     return lines

@@ -19,12 +19,12 @@ from jax.sharding import PartitionSpec as P
 
 from nbdist.contract.agreement import Facts, LocalArray
 from nbdist.engine.agreement import environment
-from nbdist.engine.agreement.code import code_digest
 from nbdist.engine.agreement.facts import Agreement
 from nbdist.engine.frameworks import frameworks
 from nbdist.engine.frameworks.jax import comparer, keys
 from nbdist.engine.frameworks.jax.settings import OWN_SETTINGS, setting_text, settings
 from nbdist.engine.kernel.calls import Call
+from nbdist.engine.probe.code import code_digest
 
 
 class Shell:

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from nbdist.engine.namespace.copies import CopyStore
-from nbdist.engine.namespace.digests import Digests
 from nbdist.engine.namespace.names import users
 from nbdist.engine.namespace.outgoing import OutgoingNamespace
 from nbdist.engine.namespace.packing import packed, unpacked
+from nbdist.engine.probe.samples import Sample
 
 CELLS = """
 import collections, dataclasses, functools
@@ -77,6 +77,37 @@ def test_what_was_one_object_is_one() -> None:
     assert type(new["box"]) is new["Box"]
 
 
+SHARED = """
+import numpy as np
+def counting():
+    n = 0
+    def up():
+        nonlocal n
+        n += 1
+        return n
+    def now():
+        return n
+    def recursive(k):
+        return n if k == 0 else recursive(k - 1)
+    return up, now, recursive
+up, now, recursive = counting()
+whole = np.arange(12.0).reshape(3, 4)
+base = np.arange(6)
+column, back, alone = whole[:, 1], base[::-1], np.arange(9)[2:4]
+"""
+
+
+def test_what_functions_and_arrays_share_stays_shared() -> None:
+    new = taken(made(SHARED))
+    assert [new["up"](), new["up"](), new["now"](), new["recursive"](3)] == [1, 2, 2, 2]
+    new["whole"][:] = 7
+    new["base"][0] = 9
+    assert new["column"].tolist() == [7.0] * 3, "both are views of one array that has no name"
+    assert new["back"].tolist() == [5, 4, 3, 2, 1, 9]
+    assert new["alone"].tolist() == [2, 3]
+    assert new["alone"].base.size == 2, "nothing more goes along than the array itself"
+
+
 def test_the_namespace_itself_stays_the_namespace() -> None:
     namespace = made("here = globals()")
     new = taken(namespace)
@@ -126,7 +157,7 @@ def test_what_cannot_go_is_left_out_by_name_and_the_rest_goes() -> None:
         namespace,
         NoPlacements(),  # type: ignore[arg-type]
         {"fake": Fake()},
-        lambda names: Digests(found=dict.fromkeys(names, "a"), own=("large",)),
+        lambda names: {name: Sample("a", own=name == "large") for name in names},
         CopyStore(),
     )
     offer, (_, structure) = outgoing.offer(users(namespace, {}), {})

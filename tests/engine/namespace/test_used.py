@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import pytest
@@ -40,8 +41,12 @@ array = np.arange(3)
 
 @pytest.fixture(scope="module")
 def namespace() -> dict[str, Any]:
-    made: dict[str, Any] = {"__name__": "__main__"}
+    main, helpers = types.ModuleType("__main__"), types.ModuleType("helpers")
+    made = vars(main)
     exec(CELLS, made)
+    exec("def f():\n    return m.x", vars(helpers))
+    vars(helpers)["m"] = main
+    made.update(main=main, helpers=helpers, helper=vars(helpers)["f"])
     return made
 
 
@@ -74,7 +79,14 @@ def test_what_a_cell_leads_to(namespace: dict[str, Any], code: str, uses: set[st
     assert found & {"x", "y", "z", "i", "where"} == uses
 
 
-@pytest.mark.parametrize("code", ["eval('x')", "globals()['x']", "a b", "exec(text)"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        *("eval('x')", "globals()['x']", "a b", "exec(text)", "pd.eval('x + 1')", "f.query('x')"),
+        *("import sys\nsys.modules['__main__'].x", "import __main__ as m\nm.x", "main.x"),
+        *("from __main__ import x as q", "direct.__globals__['x']", "helpers.f()", "helper()"),
+    ],
+)
 def test_what_makes_its_names_up_may_use_all(namespace: dict[str, Any], code: str) -> None:
     assert used(code, namespace) is None
 

@@ -1,61 +1,134 @@
-"""What names hold is looked at in passing: plain data and a few elements of arrays of NumPy."""
+"""What names hold is looked at in passing: all of it, or the text says that it may not be all."""
 
 from __future__ import annotations
 
+import threading
+import types
+from typing import Any
+
+import jax
 import numpy as np
 import pytest
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from nbdist.engine.probe import samples as module
-from nbdist.engine.probe.samples import digest_of, sample, samples
+from nbdist.engine.probe.samples import Sampler, digest_of, glance, samples
+from tests.integration.doubtful import KINDS, SAME, SETUP
+
+UNREAD = {
+    *("a_key", "an_old_key", "a_local_array", "a_tree", "a_replica", "a_global_key"),
+    *("a_generator", "a_buffer", "a_text_buffer", "an_iterator", "a_count", "a_proxy"),
+}
+"""On devices, or written in C and silent."""
+
+
+class Loud:
+    """Of a user whose methods must not be called."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: object) -> None:
+        self.rows = rows
+
+    def __getattribute__(self, name: str) -> Any:
+        raise AssertionError(name)
+
+    __eq__ = __hash__ = __repr__ = __reduce_ex__ = __iter__ = __len__ = None  # type: ignore[assignment]
+
+
+def values(me: int) -> dict[str, Any]:
+    """As the process of this number has them after one cell."""
+    main = types.ModuleType("__main__")
+    space = main.__dict__
+    exec(SETUP.replace("me = jax.process_index()", f"me = {me}"), space)
+    every = {**{name: made for name, (made, _) in KINDS.items()}, **SAME}
+    return {name: eval(made, space) for name, made in every.items()}
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[dict[str, str]]:
+    """Of process 0, of process 1, and of process 1 again."""
+    return [{n: Sampler().of(v).text for n, v in values(me).items()} for me in (0, 1, 1)]
+
+
+def test_equal_values_have_one_text(texts: list[dict[str, str]]) -> None:
+    assert texts[1] == texts[2]
+    assert {name for name in SAME if texts[0][name] != texts[1][name]} == set()
+
+
+def test_others_have_another_or_say_that_they_were_not_seen(texts: list[dict[str, str]]) -> None:
+    zero, one, _ = texts
+    assert {name for name in KINDS if zero[name] == one[name]} == UNREAD
+    assert {name for name in KINDS if zero[name].endswith("?")} == UNREAD
 
 
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (1, 2),
         (1, 1.0),
         (1, True),
         ("a", b"a"),
         (np.arange(6), np.arange(6.0)),
         (np.arange(6), np.arange(6).reshape(2, 3)),
-        (np.zeros(10_000), np.ones(10_000)),
         (np.arange(10_000)[::2], np.arange(5_000)),
         (np.zeros((3, 0)), np.zeros((0, 3))),
-        (np.array("a"), np.array("b")),
-        ([1, (2, np.zeros(2))], [1, (2, np.ones(2))]),
         ({"a": 1}, {"b": 1}),
         ([], ()),
+        ([1, [2]], [[1], 2]),
     ],
 )
-def test_equal_values_have_one_text_and_others_another(one: object, other: object) -> None:
-    again = one.copy() if isinstance(one, np.ndarray) else one
-    assert sample(one) == sample(again) != sample(other)
-    assert sample(other) is not None
+def test_kinds_and_places_count(one: object, other: object) -> None:
+    assert Sampler().of(one).text == Sampler().of(one).text != Sampler().of(other).text
+    assert not Sampler().of(other).text.endswith("?")
 
 
-def test_the_first_and_the_last_element_are_looked_at() -> None:
-    first, last = np.zeros(1001), np.zeros(1001)
-    first[0] = last[-1] = 1
-    assert len({sample(np.zeros(1001)), sample(first), sample(last)}) == 3
+def test_no_code_of_the_users_runs() -> None:
+    one, again, other = (Sampler().of(Loud([n])) for n in (1, 1, 2))
+    assert one == again != other
+    assert not one.text.endswith("?")
 
 
-@pytest.mark.parametrize(
-    "value", [[object()], object(), np.array([None]), np.float32(1), "a" * 2000, np.ma.zeros(3)]
-)
-def test_all_else_is_left_alone(value: object) -> None:
-    assert sample(value) is None
+def test_what_only_code_and_places_are_made_of_is_nobodys_own() -> None:
+    mesh = Mesh(np.array(jax.devices()), ("a",))
+    sharding = NamedSharding(mesh, P("a"))
+    for value in (np, mesh, sharding, [mesh, {"s": sharding}], jax.jit(lambda x: x), Loud, len):
+        sample = Sampler().of(value)
+        assert not sample.own, value
+        assert not sample.text.endswith("?"), value
+    for value in (1, [2], {"a": "b"}, lambda x, k=1: k, jax.numpy.zeros(2), threading.Lock()):
+        assert Sampler().of(value).own, value
+
+
+def test_values_of_an_array_on_devices_are_not_read() -> None:
+    one, other = (glance(jax.numpy.full(3, k)) for k in (1, 2))
+    assert one is not None
+    assert one == other
+    assert one.own
+    assert not one.whole
+    assert glance(np.zeros(3)) is None
 
 
 def test_names_of_the_user_count_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert samples({"a": 1, "_b": 1, "c": [[]] * 200, "d": 1}) == {
-        "a": digest_of(1),
-        "d": digest_of(1),
-    }
+    assert samples({"a": 1, "_b": 1, "In": [1], "d": 1}) == {"a": digest_of(1), "d": digest_of(1)}
     monkeypatch.setattr(module, "MOST_NAMES", 1)
     assert samples({"a": 1, "d": 1}) == {"a": digest_of(1)}
 
 
-def test_a_large_array_is_not_copied() -> None:
+def test_of_what_is_large_some_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     # Four terabytes, of one element.
-    value = np.broadcast_to(np.float32(3), (1 << 20, 1 << 20))
-    assert sample(value) is not None
+    large = np.broadcast_to(np.float32(3), (1 << 20, 1 << 20))
+    assert Sampler().of(large).text.endswith("?")
+    monkeypatch.setattr(module, "MOST_INSIDE", 100)
+    one = [[n] for n in range(9000)]
+    last = [*one[:-1], [0]]
+    assert Sampler().of(one).text.endswith("?")
+    assert Sampler().of(one).text != Sampler().of(last).text
+
+
+def test_what_changes_while_it_is_looked_at_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    def changed(value: object, kind: type) -> None:
+        raise RuntimeError("dictionary changed size during iteration")
+
+    monkeypatch.setattr(module, "_mapping", changed)
+    assert Sampler().of({"a": 1}).text.endswith("?")

@@ -21,6 +21,7 @@ LOOKS = [
     "[x, y]",
     "{'a': x}",
     "f'{x.shape} of {x.dtype}'",
+    "f'{x!r:>10}'",
     "type(x)",
     "dir()",
     "len(losses)",
@@ -51,6 +52,7 @@ COMPUTES = [
     "print(x.sum())",
     "f'{x.sum()}'",
     "f'{x:{y.sum()}}'",
+    "f'{x:{w}}'",
     "y = x + 1",
     "x += 1",
     "y = x",  # so that a value of one process alone cannot take a name's place
@@ -178,7 +180,7 @@ def test_the_error_says_since_when_why_and_what_to_do() -> None:
 UNSURE = Facts(
     workers=frozenset({0, 1}),
     advice="",
-    unsure={"x": "on process 1 as on process 0", "y": "on process 1 as on process 0"},
+    unsure={"x": "copied from process 0", "y": "copied from process 0"},
 )
 
 
@@ -225,7 +227,7 @@ def test_what_sets_names_of_a_new_process_again_or_uses_none_runs(
 def test_what_may_use_them_is_refused_with_the_names_and_what_to_do(
     code: str, used: tuple[str, ...] | None
 ) -> None:
-    with pytest.raises(SessionError, match=r"y on process 1 as on process 0\. Set them again") as e:
+    with pytest.raises(SessionError, match=r"y w.* copied from process 0\. If each process") as e:
         refuse_unsure(code, UNSURE, used)
     assert "run the cell once more" in str(e.value)
 
@@ -234,7 +236,14 @@ def test_only_the_names_that_were_said_are_gone_on_with() -> None:
     with pytest.raises(UnsureError) as e:
         refuse_unsure("x + 1", UNSURE, ("x",))
     assert e.value.names == {"x"}
-    assert "of before: x on process 1 as on process 0." in str(e.value)
+    assert str(e.value) == (
+        "This cell was not run. x was copied from process 0. If each process should have its own, set it again. "
+        "To go on as it is, run the cell once more."
+    )
+    with pytest.raises(UnsureError, match=r"run\. w, x are as they were after cell 4\. Set what"):
+        refuse_unsure(
+            "x + w", replace(UNSURE, unsure=dict.fromkeys("wx", "as they were after cell 4")), None
+        )
 
 
 @pytest.mark.parametrize(
@@ -243,7 +252,7 @@ def test_only_the_names_that_were_said_are_gone_on_with() -> None:
         (
             "print(x)",
             ("print", "x"),
-            "may not be what was there before: x on process 1 as on process 0",
+            "x was copied from process 0. If each process should have its own, set it again.",
         ),
         ("z", ("z",), None),
         ("x = 1; x", ("x",), None),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nbdist.merge.samples import KEPT, After, Compared, Samples, compared
+from nbdist.engine.probe.samples import digest_of
+from nbdist.merge.samples import KEPT, After, Compared, Samples, apart, compared
 from tests.builders.reports import report
 
 NOTHING = Compared(had={}, same=frozenset())
@@ -26,15 +27,51 @@ def test_names_that_have_not_changed_are_compared() -> None:
     found = compared(
         after((3, {"a": "1", "b": "2", "c": "3"})), after((3, {"a": "1", "b": "x", "c": "3"}))
     )
-    assert found == Compared(had={"a": "1", "b": "2", "c": "3"}, same=frozenset({"a", "c"}))
-    assert found.other == {"b"}
+    assert found == Compared(
+        had={"a": "1", "b": "2", "c": "3"}, same=frozenset({"a", "c"}), other=frozenset({"b"})
+    )
 
 
-def test_of_names_that_have_changed_since_nothing_is_known() -> None:
+def test_what_was_not_seen_in_whole_proves_a_difference_alone() -> None:
+    found = compared(after((3, {"a": "1?", "b": "2?"})), after((3, {"a": "1?", "b": "x?"})))
+    assert (found.same, found.other) == (frozenset(), {"b"})
+
+
+def test_names_that_have_changed_since_are_said_to_have() -> None:
     # It has ended in cell 4, which has set `a` on the other.
     ended = after((3, {"a": "1", "b": "2"}))
     alive = after((3, {"a": "1", "b": "2"}), (4, {"a": "7", "b": "2", "new": "3"}))
-    assert compared(ended, alive) == Compared(had={"b": "2"}, same=frozenset({"b"}))
+    assert compared(ended, alive) == Compared(
+        had={"b": "2"}, same=frozenset({"b"}), changed=frozenset({"a"})
+    )
+    # And what was each its own stays so.
+    alive = after((3, {"a": "0", "b": "2"}), (4, {"a": "7", "b": "2"}))
+    assert compared(ended, alive).other == {"a"}
+
+
+def test_the_last_cell_after_which_both_were_seen_counts() -> None:
+    found = compared(
+        after((1, {"a": "1"}), (3, {"a": "1"})), after((1, {"a": "1"}), (2, {"a": "1"}))
+    )
+    assert found.same == {"a"}
+    found = compared(
+        after((1, {"a": "1"}), (3, {"a": "2"})), after((1, {"a": "1"}), (2, {"a": "1"}))
+    )
+    assert (found.had, found.changed) == ({}, {"a"})
+
+
+def test_names_that_differ_since_a_cell() -> None:
+    reported = {
+        p: after(
+            (1, {"step": "4", "lr": "1", "rows": f"{p}", "me": digest_of(p)}),
+            (2, {"step": f"{4 + p}", "lr": "1", "rows": f"{p}", "me": digest_of(p), "new": f"{p}"}),
+        )
+        for p in (0, 1)
+    }
+    assert apart(reported, 2) == ("new", "step")
+    # `me` is new as well, and what each process is.
+    assert apart({p: {2: one[2]} for p, one in reported.items()}, 2) == ("new", "rows", "step")
+    assert apart({**reported, 1: {1: {"step": "4"}}}, 2) == (), "one has not reported yet"
 
 
 def test_only_what_was_seen_after_the_same_cell_is_compared() -> None:

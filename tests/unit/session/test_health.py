@@ -64,7 +64,7 @@ def test_others_that_are_started_are_shown_until_they_are_there_or_cannot_be() -
 
 def test_names_that_are_set_again_are_sure() -> None:
     engines = FakeEngines()
-    engines.health.recovered("done", unsure={"x": "on process 1 as on process 0", "y": "there"})
+    engines.health.recovered("done", unsure={"x": "copied from process 0", "y": "there"})
     engines.health.recovered("done again", unsure={"z": "elsewhere"})
     engines.health.sure_of({"x", "q"})
     assert engines.facts.unsure == {"y": "there", "z": "elsewhere"}

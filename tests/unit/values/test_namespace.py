@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from nbdist.contract.calls.namespace import NamespaceOffer
+from nbdist.contract.calls.namespace import NamespaceMade, NamespaceOffer
 from nbdist.engine.probe.samples import digest_of
-from nbdist.values.namespace import Brought, differing, equal_to_number, numbered
+from nbdist.merge.samples import Compared
+from nbdist.values.namespace import Bringing, Brought, differing, equal_to_number, numbered
 
 
 def offers(**names: dict[int, Any]) -> dict[int, NamespaceOffer]:
@@ -53,7 +55,54 @@ def test_names_that_could_be_the_number_of_a_process() -> None:
     assert equal_to_number(TWO) == ("me",)
 
 
+def brought(found: Mapping[int, NamespaceOffer], **options: Any) -> Brought:
+    """As process 3 has it, which gets all names of the first of these."""
+    first, *_ = found
+    processes: Any = None
+    bringing = Bringing(processes, 3, [*found], "token", 1, timeout_s=1.0, **options)
+    return bringing._brought(found, (), (), NamespaceMade(names=found[first].names, hooks=()))
+
+
+def alone(**texts: str) -> dict[int, NamespaceOffer]:
+    """One process that lives, with names that could be its own but for `code`."""
+    own = tuple(name for name in texts if name != "code")
+    return {0: NamespaceOffer(arrays=(), names=tuple(texts), digests=texts, own=own)}
+
+
+def test_where_one_has_lived_on_what_was_not_seen_to_be_the_same_is_unproven() -> None:
+    before = Compared(
+        had={"same": "1", "other": "2"},
+        same=frozenset({"same"}),
+        other=frozenset({"other"}),
+        changed=frozenset({"step", "code"}),
+    )
+    names = dict.fromkeys(("same", "other", "step", "new", "code"), "a")
+    found = brought(alone(**names), before=before)
+    assert found.unproven == ("new",)
+    assert found.differing == ("other",)
+    assert found.changed == ("step",)
+    assert found.unsure == {"new", "other"}
+    # There was no other process.
+    assert brought(alone(x="a", n=digest_of(0)), alone=True).unproven == ("n",)
+
+
+def test_where_several_have_lived_on_what_they_have_alike_is_what_it_was() -> None:
+    two = {
+        p: NamespaceOffer(
+            arrays=(),
+            names=names,
+            digests={n: {"closed": "a?", "seed": f"{p}"}.get(n, "a") for n in names},
+            own=names,
+        )
+        for p, names in {0: ("x", "closed", "seed"), 1: ("x", "closed", "seed", "mine")}.items()
+    }
+    found = brought(two)
+    assert found.unproven == ("closed",), "nobody has seen all of it"
+    assert found.differing == ("seed",)
+    assert found.elsewhere == {"mine": 1}
+
+
 def test_names_that_a_function_has_set_again_are_sure() -> None:
-    found = Brought(source=0, names=(), differing=("x",), doubtful=("n",), alone=("y", "z"))
+    found = Brought(source=0, names=(), differing=("x",), unproven=("n", "y", "z"))
     assert found.unsure == {"x", "n", "y", "z"}
     assert replace(found, set_again=("x", "z", "q")).unsure == {"n", "y"}

@@ -7,9 +7,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from nbdist.engine.agreement.code import code_digest
 from nbdist.engine.frameworks.jax.objects import Objects
 from nbdist.engine.namespace.packing import packed, unpacked
+from nbdist.engine.probe.code import code_digest
 
 CELL = """
 import functools, jax

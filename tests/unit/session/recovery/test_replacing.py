@@ -62,29 +62,27 @@ def test_equal_ends_are_said_once() -> None:
     ]
 
 
-def test_where_unsure_names_are_is_said() -> None:
-    two = Brought(source=0, names=(), alone=("x", "y"))
-    found = {1: replace(two, alone=("x",)), 2: two, 3: two}
-    assert unsure(found) == {
-        "x": "on processes 1–3 as on process 0",
-        "y": "on processes 2, 3 as on process 0",
-    }
+def test_where_unsure_names_are_from_is_said() -> None:
+    two = Brought(source=0, names=(), unproven=("x", "y"))
+    found = {1: replace(two, unproven=("x",)), 2: two, 3: two}
+    assert unsure(found) == dict.fromkeys("xy", "copied from process 0")
 
 
-def test_names_that_functions_have_set_again_are_said_to_be() -> None:
+def test_what_is_not_as_before_is_said_in_a_few_lines() -> None:
     one = Brought(
         source=0,
         names=(),
         differing=("rows", "x"),
-        doubtful=("n",),
-        alone=("k",),
+        unproven=("k",),
+        changed=("step",),
+        elsewhere={"z": 2},
         set_again=("rows",),
     )
     assert said({1: one}, {1: KILLED})[1:] == [
-        "   n: 0 on process 0, and now on process 1, too; set it again if it is meant to be the number of each "
-        "process",
-        "   k: as on process 0; nothing says whether process 1 had the same. Set again what was to be each "
-        "process's own",
-        "   x: not the same on all processes; on process 1 as on process 0",
+        "   k, x were copied from process 0. If each process should have its own, set them again.",
+        "   step: set by the last cell; on process 1 as on process 0",
+        "   z: not on process 0, so not on process 1 either",
         "   rows: set again by functions with @nbdist.on_recover",
     ]
+    many = tuple(f"n{k}" for k in range(500))
+    assert len("\n".join(said({1: replace(one, differing=many)}, {1: KILLED}))) < 500

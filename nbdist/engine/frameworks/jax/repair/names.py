@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -21,13 +22,18 @@ def reached_from(holder: Any, namespace: dict[str, object]) -> str | None:
                 return _name(frontier, namespace)
         following = []
         for referrer in referrers:
-            if id(referrer) not in seen and referrer is not frontier:
+            if id(referrer) not in seen and referrer is not frontier and not _is_module(referrer):
                 seen.add(id(referrer))
                 following.append(referrer)
         if not following or len(following) > 2000:
             return None
         frontier = following
     return None
+
+
+def _is_module(value: Any) -> bool:
+    """Whether it is a module or its dictionary: nobody makes a library again."""
+    return type(value) is types.ModuleType or (type(value) is dict and "__spec__" in value)
 
 
 def _name(values: Iterable[Any], namespace: dict[str, object]) -> str | None:

@@ -57,7 +57,7 @@ class Evaluation:
         if together:
             self._cells.brought_in_step(call.expression)
         else:
-            self._cells.wait_for_ends()
+            self._cells.say_ends()
         self.refuse_while_busy(ids)
         if together or isinstance(call, Offer):
             # A value that is brought here is used.

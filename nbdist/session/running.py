@@ -297,6 +297,12 @@ class Cells:
             done = self._see_to_ends()
         return done
 
+    def say_ends(self) -> None:
+        """As `wait_for_ends`, for what is no cell: what was done is printed."""
+        done = self.wait_for_ends()
+        if done is not None:
+            print(done)
+
     def _see_to_ends(self) -> str | None:
         engines = self._engines
         automatic = self._rules.recover

@@ -366,7 +366,7 @@ class Session:
           GoneError: A process ended meanwhile.
         """
         life = self._alive()
-        life.cells.wait_for_ends()
+        life.cells.say_ends()
         moving.push(
             life.engines,
             life.engines.choice.targets(on),

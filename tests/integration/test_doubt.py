@@ -11,6 +11,7 @@ import pytest
 
 import nbdist
 from nbdist import Session
+from nbdist.errors import ProcessError, SessionError
 from tests.integration.doubtful import KINDS, SAME, SETUP
 from tests.waiting import wait_for
 
@@ -56,6 +57,7 @@ def replaced(session: Session, process_id: int) -> str:
 def test_no_value_is_silently_that_of_another_process(session: Session) -> None:
     made = {**{name: expression for name, (expression, _) in KINDS.items()}, **SAME}
     session.run("\n".join(f"{name} = {expression}" for name, expression in made.items()))
+    session.run("if me == 0: lead_only = 5")
     session.run("\n".join(f"fresh_{name} = {made[name]}" for name in KINDS))
     session.run(values("fresh_{name}"))
     wanted = session.pull("found", on="1")
@@ -75,3 +77,53 @@ def test_no_value_is_silently_that_of_another_process(session: Session) -> None:
     assert silent == {}
     assert doubted & {*SAME, "mesh", "adder", "Config", "Loader", "jax", "P"} == set()
     assert len(said) < 3000
+    if len(session.hosts) == 3:
+        assert "lead_only: not on process 2, so not on process 1 either" in said
+
+
+def test_a_name_in_doubt_is_asked_about_wherever_it_is_used(
+    session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("rows", "width", "pulled", "summed", "hidden", "shown")
+    session.run("; ".join(f"{name} = 5 + me" for name in names))
+    looked_at(session)
+    pid = session.snapshot().processes[1].pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: session.out_of_step)
+    session.push({"unrelated": 1})
+    health = session._life.engines.health
+    health.sure_of(health.facts.unsure.keys() - {*names})
+    assert "process 1 started again" in capsys.readouterr().out
+    session.run("shown")
+    source = len(session.hosts) - 1 if len(session.hosts) > 2 else 0
+    assert f"shown was copied from process {source}. If each" in capsys.readouterr().out
+    uses = {
+        "rows": lambda: session.run("total = rows + 1"),
+        "width": lambda: session.run("print(f'{1:{width}}')"),
+        "pulled": lambda: session.pull("pulled", on="1"),
+        "summed": lambda: session.pull("summed + 1", each=True),
+        "hidden": lambda: session.run("import sys\nn = sys.modules['__main__'].hidden"),
+    }
+    for name, use in uses.items():
+        with pytest.raises(SessionError, match=rf"{name}.* copied from process {source}\. If each"):
+            use()
+        use()  # as it is
+
+
+def test_what_a_failure_leaves_different_is_named(
+    session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session.run("step_no = 0; rate = 0.1; me = jax.process_index()")
+    looked_at(session)
+    capsys.readouterr()
+    with pytest.raises(ProcessError):
+        session.run(
+            "for turn in range(4):\n    if me == 1 and turn == 2: raise ValueError\n    step_no += 1"
+        )
+    assert "step_no, turn differ between the processes since this cell\n" in capsys.readouterr().out
+    session.run("step_no = 0")
+    capsys.readouterr()
+    with pytest.raises(ProcessError):
+        session.run("1 / 0")
+    assert "differ" not in capsys.readouterr().out

@@ -281,13 +281,14 @@ def _code(value: Any, kind: type) -> _Parts | None:
 
 
 def _class(cls: type) -> _Parts:
-    name = "class", _name(cls), code_digest(cls)
     if cls.__module__ != NOTEBOOK:
-        return _Parts(name)
+        return _Parts(("class", _name(cls)))
     members = type.__dict__["__dict__"].__get__(cls)
     own = {n: v for n, v in members.items() if not (n.startswith("__") and n.endswith("__"))}
     described = {n: v for n, v in own.items() if type(v) not in _DESCRIPTORS}
-    return _Parts(name, [described, *cls.__bases__])
+    # One that came from another process has its members in another order.
+    ordered = dict(sorted(described.items()))
+    return _Parts(("class", cls.__name__, code_digest(cls)), [ordered, *cls.__bases__])
 
 
 _DESCRIPTORS = (
@@ -404,9 +405,9 @@ def _package(kind: type) -> str:
 
 
 def _name(kind: type) -> str:
-    return (
-        f"{type.__getattribute__(kind, '__module__')}.{type.__getattribute__(kind, '__qualname__')}"
-    )
+    """Without the function in which a class was made: it is not known of one that came from another process."""
+    read = type.__getattribute__
+    return f"{read(kind, '__module__')}.{read(kind, '__name__')}"
 
 
 def _plain(value: Any) -> bytes:

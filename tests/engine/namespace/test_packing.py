@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from nbdist.engine.namespace.copies import CopyStore
 from nbdist.engine.namespace.names import users
 from nbdist.engine.namespace.outgoing import OutgoingNamespace
 from nbdist.engine.namespace.packing import packed, unpacked
-from nbdist.engine.probe.samples import Sample
+from nbdist.engine.probe.samples import Sample, samples
 
 CELLS = """
 import collections, dataclasses, functools
@@ -75,6 +77,24 @@ def test_what_was_one_object_is_one() -> None:
     assert new["inner"]() is new["inner_2"]() == [1, 0, 0]
     assert new["queue"][0] is new["box"]
     assert type(new["box"]) is new["Box"]
+
+
+def test_what_came_from_another_process_is_seen_to_be_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    namespace = made(
+        CELLS
+        + "P = collections.namedtuple('P', 'x y')\nclass Q(P):\n    b, a = 1, 2\nq = Q(1, [2])"
+    )
+    # As where it comes from another process: here cloudpickle would know the classes again.
+    module = sys.modules["cloudpickle.cloudpickle"]
+    monkeypatch.setattr(module, "_DYNAMIC_CLASS_TRACKER_BY_CLASS", weakref.WeakKeyDictionary())
+    data = packed(users(namespace, {}), namespace, nothing, nothing)
+    monkeypatch.setattr(module, "_DYNAMIC_CLASS_TRACKER_BY_ID", weakref.WeakValueDictionary())
+    new: dict[str, Any] = {"__name__": "__main__"}
+    new.update(unpacked(data, new, nothing))
+    assert new["Q"] is not namespace["Q"]
+    assert samples(new) == samples(namespace)
 
 
 SHARED = """

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nbdist.cells.history import History
+from nbdist.cells.history import History, read
 from nbdist.errors import SessionError
 from nbdist.rules import Rules
 from nbdist.session import running
@@ -47,3 +48,15 @@ def test_an_end_that_is_reported_while_it_is_looked_for_is_seen_to_before_the_ce
         engines.health.out_of_step(4, "JAX's coordination service has ended")
         with pytest.raises(SessionError, match="coordination service has ended"):
             cells.brought_in_step("step()")
+
+
+def test_doubt_outlives_the_kernel(tmp_path: Path) -> None:
+    engines: Any = FakeEngines()
+    Cells(engines, Alone(), rules=Rules(), history=History(tmp_path))  # type: ignore[arg-type]
+    engines.health.recovered("done", unsure={"x": "copied from process 0", "y": "copied"})
+    engines.health.sure_of({"y"})
+    known = read(tmp_path)
+    assert known.unsure == {"x": "copied from process 0"}
+    again: Any = FakeEngines()
+    again.health.regain(since=known.since, stuck=known.stuck, unsure=known.unsure)
+    assert again.facts.unsure == known.unsure

@@ -214,6 +214,8 @@ class Sampler:
             return _Parts((_name(kind), value.axis_names, value.devices.shape))
         if kind.__name__ == "NamedSharding":
             return _Parts((_name(kind), repr(value.spec)), [value.mesh])
+        if kind.__name__ == "PyTreeDef":  # its text would be made by classes of the user's
+            return _Parts((_name(kind), value.num_nodes, value.num_leaves))
         if kind.__name__ == "PartitionSpec":
             return _Parts((_name(kind), repr(value)))
         is_place = kind.__name__ in ("Device", "AbstractMesh") or kind.__name__.endswith("Sharding")
@@ -285,16 +287,17 @@ def _class(cls: type) -> _Parts:
         return _Parts(("class", _name(cls)))
     members = type.__dict__["__dict__"].__get__(cls)
     own = {n: v for n, v in members.items() if not (n.startswith("__") and n.endswith("__"))}
-    described = {n: v for n, v in own.items() if type(v) not in _DESCRIPTORS}
+    described = {n: v for n, v in own.items() if type(v) not in _OF_CLASSES}
     # One that came from another process has its members in another order.
     ordered = dict(sorted(described.items()))
     return _Parts(("class", cls.__name__, code_digest(cls)), [ordered, *cls.__bases__])
 
 
-_DESCRIPTORS = (
+_OF_CLASSES = (
     *(types.MemberDescriptorType, types.GetSetDescriptorType),
-    type(vars(_Parts)["inside"]),  # of a field of a named tuple
+    *(type(vars(_Parts)["inside"]), type(vars(Sequence)["_abc_impl"])),
 )
+"""What Python makes for a class: slots, fields of a named tuple, and whom an abstract class has asked."""
 
 
 def _mapping(value: Any, kind: type) -> _Parts:

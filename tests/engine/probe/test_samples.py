@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import threading
 import types
 from typing import Any
@@ -92,7 +93,9 @@ def test_no_code_of_the_users_runs() -> None:
 def test_what_only_code_and_places_are_made_of_is_nobodys_own() -> None:
     mesh = Mesh(np.array(jax.devices()), ("a",))
     sharding = NamedSharding(mesh, P("a"))
-    for value in (np, mesh, sharding, [mesh, {"s": sharding}], jax.jit(lambda x: x), Loud, len):
+    tree = jax.tree.structure({"w": [1, 2]})
+    code = jax.jit(lambda x: x), Loud, len, collections.abc.Sequence
+    for value in (np, mesh, sharding, [mesh, {"s": sharding}], tree, *code):
         sample = Sampler().of(value)
         assert not sample.own, value
         assert not sample.text.endswith("?"), value

@@ -16,8 +16,6 @@ from nbdist.machine.ports import ReservedPorts, is_taken
 PORTS = 32
 """More than ipyparallel's controller takes (15 in 9.2), beside those for engines behind ssh."""
 
-ENCRYPTED = "--IPController.enable_curve=True"
-
 AGAIN = ("--IPController.reuse_files=True", "--IPController.restore_engines=True")
 """As `ipcontroller --restore`: ports and key from the connection files, engines from the file of their names."""
 
@@ -35,6 +33,9 @@ def run_controller(
     arguments: Sequence[str], *, folder: str, cluster_id: str, again: bool = False
 ) -> None:
     """Runs the controller with this command line, until it is asked to end.
+
+    All its sockets are encrypted (CURVE), on one machine too: without it whoever reaches a port of the loopback
+    address is sent what cells print, and a few random bytes at the port for requests end a relay for good.
 
     By itself it takes ports that were free a moment ago, out of those that the system gives to whoever asks.
     Where one is gone when the relay for output is to listen on it, the controller goes on without that relay, and
@@ -57,14 +58,15 @@ def run_controller(
             """Nothing."""
 
     take_late_answers(getattr(heartmonitor, "HeartMonitor", None))
-    if ENCRYPTED in arguments:
-        os.environ.update(curve_keys(folder, again=again))
     if again:
         refuse_taken_ports(folder, cluster_id)
         arguments = [*arguments, *AGAIN]
+    os.environ.update(curve_keys(folder, again=again))
     with closing(ReservedPorts()) as reserved:
         ports = ",".join(map(str, reserved.reserve(PORTS)))
-        Controller.launch_instance([*arguments, f"--IPController.ports={ports}"])
+        Controller.launch_instance(
+            [*arguments, "--IPController.enable_curve=True", f"--IPController.ports={ports}"]
+        )
 
 
 def curve_keys(folder: str, *, again: bool) -> dict[str, str]:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nbdist.agent.controller import ENCRYPTED
 from nbdist.contract.orders import Assignment, NewProcess
 from nbdist.launch.agents.agent_events import AgentEvents
 from nbdist.launch.agents.agent_handle import AgentHandle
@@ -251,30 +250,23 @@ def controller_arguments(
     """The command line of the controller of a session.
 
     Registration waits for a heartbeat: at ipyparallel's 3 s engines come up after 7 s or 10 s. At a tenth of a
-    second the controller of ten processes uses 0.6 % of a processor (measured); many have fewer. What leaves
-    this machine is encrypted, by ssh where it goes through a tunnel. `ports` are those for engines, empty for any.
+    second the controller of ten processes uses 0.6 % of a processor (measured); many have fewer. `ports` are those
+    for engines, empty for any.
     """
     period = max(100, 4 * processes)
     return [
         f"--profile-dir={folder}",
         f"--cluster-id={cluster_id}",
         f"--ip={address}",
-        *([] if address == LOOPBACK else _encrypted(address)),
+        f"--location={address}",
+        # Beside CURVE ipyparallel would sign nothing, and whoever has the public key would be let in. No command
+        # line that others could see: it reaches a fork through a pipe.
+        f"--Session.key={secrets.token_hex(32)}",
         *([f"--IPController.engine_ports={','.join(map(str, ports))}"] if ports else []),
         f"--HeartMonitor.period={period}",
         f"--HeartMonitor.max_heartmonitor_misses={PAUSED_SECONDS * 1000 // period}",
         *CONTROLLER_ARGUMENTS,
     ]
-
-
-def _encrypted(address: str) -> list[str]:
-    """Encryption, and signatures all the same.
-
-    With CURVE ipyparallel would sign nothing, and whoever has the public key of the controller would be let in.
-    These arguments are no command line that others could see: they reach a fork through a pipe.
-    """
-    key = secrets.token_hex(32)
-    return [f"--location={address}", ENCRYPTED, f"--Session.key={key}"]
 
 
 def planned(

@@ -13,13 +13,18 @@ from ipyparallel.controller.heartmonitor import HeartMonitor
 from nbdist.agent import controller
 from nbdist.agent.controller import (
     AGAIN,
-    ENCRYPTED,
     PORTS,
     run_controller,
     take_late_answers,
 )
 from nbdist.machine import ports
 from nbdist.machine.folder import connections, write_private
+
+
+@pytest.fixture(autouse=True)
+def _keys_of_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("IPP_CURVE_PUBLICKEY", "IPP_CURVE_SECRETKEY"):
+        monkeypatch.setenv(name, "")  # is as before at the end
 
 
 def test_its_ports_are_kept_for_it_as_long_as_it_runs(
@@ -55,13 +60,12 @@ def test_one_in_the_place_of_another_takes_its_files_and_its_keys(
 
     monkeypatch.setattr(IPController, "launch_instance", launch_instance)
     monkeypatch.setattr(HeartMonitor, "handle_pong", HeartMonitor.handle_pong)
-    for name in ("IPP_CURVE_PUBLICKEY", "IPP_CURVE_SECRETKEY"):
-        monkeypatch.setenv(name, "")  # is as before at the end
     for again in (False, True):
-        run_controller([ENCRYPTED], folder=str(tmp_path), cluster_id="x", again=again)
+        run_controller([], folder=str(tmp_path), cluster_id="x", again=again)
         connections_at(tmp_path, ports.free_ports(1)[0])
     assert keys[0] == keys[1] and len(keys[0]) == 40
     assert [set(AGAIN) <= set(line) for line in lines] == [False, True]
+    assert all("--IPController.enable_curve=True" in line for line in lines)
     found = list((tmp_path / "security").iterdir())
     assert {path.stat().st_mode & 0o777 for path in found} == {0o600}
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nbdist.launch.agents import agent_handle
+from nbdist.launch.model.plan import Plan
 from nbdist.launch.start import spawn
 from nbdist.launch.start.agent_pool import KERNEL_LOST_SECONDS
 from tests.builders.hosts import KERNEL_ADDRESS, FakeHosts, plan_of
@@ -61,20 +62,21 @@ def test_on_this_machine_all_is_for_one_agent_on_loopback_and_nobody_waits_for_i
     assert list(hosts.agents) == ["home"]
     assert asked["preload"] == ["jax"] and asked["folder"] == spawned.folder
     assert "--ip=127.0.0.1" in asked["controller_arguments"]
-    assert not any("Session.key" in one for one in asked["controller_arguments"])
     assert (asked["controller_address"], asked["silence_s"], asked["checks"]) == (None, None, None)
     assert asked["ports"] == 2
 
 
-def test_the_controller_for_other_hosts_encrypts_and_wants_a_key_of_its_own_each_time(
-    hosts: FakeHosts,
+@pytest.mark.parametrize(
+    ("plan", "address"), [(plan_of("h1"), KERNEL_ADDRESS), (plan_of(), "127.0.0.1")]
+)
+def test_a_controller_signs_with_a_key_of_its_own_each_time(
+    hosts: FakeHosts, plan: Plan, address: str
 ) -> None:
     keys = set()
     for _ in range(2):
-        hosts.spawn(plan_of("h1"))
+        hosts.spawn(plan)
         arguments = assignment(hosts, "home")["controller_arguments"]
-        assert f"--ip={KERNEL_ADDRESS}" in arguments
-        assert "--IPController.enable_curve=True" in arguments
+        assert {f"--ip={address}", f"--location={address}"} <= set(arguments)
         keys |= {one for one in arguments if one.startswith("--Session.key=")}
     assert len(keys) == 2
     assert all(len(key) > 64 for key in keys)

@@ -8,6 +8,11 @@ it is needed.
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,8 +36,25 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    _leave_out_tensorflow()
     return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def _leave_out_tensorflow() -> None:
+    """Has Keras take JAX where nothing was chosen and TensorFlow, its default, is not there: its import would fail.
+
+    What was chosen is in `KERAS_BACKEND` or in Keras' file of settings, which Keras writes with its default.
+    """
+    if "keras" in sys.modules or "KERAS_BACKEND" in os.environ:
+        return
+    settings = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras") / "keras.json"
+    try:
+        chosen = json.loads(settings.read_text()).get("backend", "tensorflow")
+    except (OSError, ValueError):
+        chosen = "tensorflow"
+    if chosen == "tensorflow" and importlib.util.find_spec("tensorflow") is None:
+        os.environ["KERAS_BACKEND"] = "jax"

@@ -91,6 +91,14 @@ def test_numpy_with_auto_sharding_is_refused_with_both_ways_out(notebook: Notebo
     assert "tf.data.Dataset of all rows" in shown
 
 
+def test_rows_that_every_process_gives_are_said(notebook: Notebook) -> None:
+    given = "data_parallel(auto_shard_dataset=False)\nnew_model().fit({}, verbose=0);"
+    own = notebook.good(f"%%dist\n{given.format('x, y')}")
+    assert "times in an epoch" not in own.text
+    same = notebook.good(f"%%dist\n{given.format('np.ones((64, 64)), np.zeros(64)')}").text
+    assert same.count("the same x on processes 0, 1, so it trains with each row 2 times") == 1
+
+
 def test_a_generator_with_auto_sharding_is_refused_too(notebook: Notebook) -> None:
     batches = "((x[:32], y[:32]) for _ in range(3))"
     shown = notebook.bad(

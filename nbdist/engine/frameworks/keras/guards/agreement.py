@@ -40,6 +40,9 @@ class Agreement:
       cell: The cell that runs.
       process_id: This process.
       host: Its host's name.
+
+    Attributes:
+      agreed: The calls of the group that were compared last, by process id.
     """
 
     def __init__(self, board: Board, cell: CurrentCell, process_id: int, host: str) -> None:
@@ -52,6 +55,7 @@ class Agreement:
         self._alone: str | None = None
         self._calls: list[State] = []
         self._closed = False
+        self.agreed: dict[int, Call] = {}
 
     def edge(self) -> None:
         """To be called at each start and each end of a cell."""
@@ -85,6 +89,7 @@ class Agreement:
         Returns:
           The error to raise in place of the call, or None.
         """
+        self.agreed = {}
         running = self._cell.running
         if running is None or running.run is None:
             return None
@@ -144,7 +149,8 @@ class Agreement:
             if len(calls) == len(group):
                 # All have come this far, so nobody looks for what was put before.
                 self._calls = self._calls[-1:]
-                return disagreement({p: calls[p] for p in group}, self._me)
+                self.agreed = {p: calls[p] for p in group}
+                return disagreement(self.agreed, self._me)
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_SECONDS)
 

@@ -29,7 +29,7 @@ class Call:
 
     `facts` are values under the keys of `EQUAL`, None where not known beforehand; `paths` are files and
     folders it will write, which processes of one host must not share. `refusal` is why this process will not
-    make the call after all.
+    make the call after all. `rows` is a digest of the rows that this process gives, where each gives its own.
     """
 
     method: str
@@ -37,6 +37,7 @@ class Call:
     facts: Mapping[str, int | str | None] = field(default_factory=dict)
     paths: tuple[str, ...] = ()
     refusal: str | None = None
+    rows: str | None = None
 
     def plain(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -67,6 +68,24 @@ def disagreement(calls: Mapping[int, Call], me: int) -> AgreementError | None:
             "calls in the same order. Nothing was started."
         )
     return _different_facts(calls) or _shared_paths(calls)
+
+
+def same_rows(calls: Mapping[int, Call], times: int) -> str | None:
+    """A warning where all processes give the same rows, and each is to give its own; None where they do not.
+
+    Args:
+      calls: By process id; of one process alone there is nothing to say.
+      times: How often a row is computed with that all give.
+    """
+    digests = {call.rows for call in calls.values()}
+    if len(calls) < 2 or len(digests) > 1 or None in digests:
+        return None
+    method = next(iter(calls.values())).method
+    return (
+        f"{method} got the same x on {processes_text(calls)}, so it trains with each row {times} times in an "
+        "epoch. With auto_shard_dataset=False each process gives rows of its own, such as "
+        f"x[jax.process_index()::{times}]."
+    )
 
 
 def _different_facts(calls: Mapping[int, Call]) -> AgreementError | None:

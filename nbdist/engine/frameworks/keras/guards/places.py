@@ -44,6 +44,11 @@ class Places:
             processes=tuple(sorted({device.process_index for device in devices.flat})),
         )
 
+    @property
+    def times(self) -> int:
+        """How many shares the rows of a step have; processes give one each."""
+        return self.count // self.own if self.own else 1
+
     def rows(self, local: int | None) -> int | None:
         """Rows of all processes in a step to which this one gives `local`."""
         return None if local is None or not self.own else local * self.count // self.own

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
@@ -15,10 +16,11 @@ from nbdist.engine.frameworks.keras.guards.agreement import Agreement
 from nbdist.engine.frameworks.keras.guards.arguments import (
     feed,
     is_tf_dataset,
+    rows_digest,
     split_rows,
     written_paths,
 )
-from nbdist.engine.frameworks.keras.guards.call import Call
+from nbdist.engine.frameworks.keras.guards.call import Call, same_rows
 from nbdist.engine.frameworks.keras.guards.checks import (
     batch_refusal,
     dataset_refusal,
@@ -89,13 +91,16 @@ class Watch:
                 self._agreement.trains_alone(method)
             return None
         distribution, places = found
+        rows: str | None = None
         if method.startswith("save"):
             facts: Facts = {}
             refusal = save_refusal(method, model, arguments)
         else:
             facts, refusal = examine(method, model, arguments, distribution, places)
+            if method == "fit" and not distribution.auto_shard_dataset and places.times > 1:
+                rows = rows_digest(arguments["x"])
         paths = written_paths(method, arguments)
-        return self._meet(method, facts, paths, refusal, places)
+        return self._meet(method, facts, paths, refusal, places, rows)
 
     def slow_down(self, arguments: dict[str, Any]) -> None:
         """Has steps waited for where they would otherwise block each other; changes `callbacks`."""
@@ -124,13 +129,20 @@ class Watch:
         paths: tuple[str, ...],
         refusal: str | None,
         places: Places,
+        rows: str | None = None,
     ) -> NbdistError | None:
         facts = {"mesh": f"{places.kind} {places.text}", **facts}
-        call = Call(method=method, host=self._host, facts=facts, paths=paths, refusal=refusal)
-        error = self._agreement.meet(call, places.processes) if self._agreement else None
-        if error is None and refusal is not None:
-            return InputError(refusal)
-        return error
+        call = Call(
+            method=method, host=self._host, facts=facts, paths=paths, refusal=refusal, rows=rows
+        )
+        if self._agreement is not None:
+            error = self._agreement.meet(call, places.processes)
+            if error is not None:
+                return error
+            said = same_rows(self._agreement.agreed, places.times)
+            if said is not None:
+                warnings.warn(said, stacklevel=2)
+        return None if refusal is None else InputError(refusal)
 
 
 def examine(

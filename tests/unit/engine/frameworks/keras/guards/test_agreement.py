@@ -13,7 +13,7 @@ from nbdist.engine.frameworks.jax.store import coordinator_client
 from nbdist.engine.frameworks.keras.guards.agreement import Agreement
 from nbdist.engine.frameworks.keras.guards.arguments import Feed, feed, written_paths
 from nbdist.engine.frameworks.keras.guards.board import FOLDER, Board
-from nbdist.engine.frameworks.keras.guards.call import Call, disagreement
+from nbdist.engine.frameworks.keras.guards.call import Call, disagreement, same_rows
 from nbdist.engine.frameworks.keras.guards.checks import batch_refusal
 from nbdist.engine.frameworks.keras.guards.places import Places
 
@@ -228,6 +228,18 @@ def test_calls_that_differ_read_differently(first, second, said):
 )
 def test_what_is_not_known_or_not_shared_is_not_refused(first, second):
     assert disagreement({0: first, 1: second}, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [(("a", "a"), True), (("a", "b"), False), ((None, None), False), (("a",), False)],
+)
+def test_rows_that_all_processes_give_are_said(rows, said):
+    text = same_rows({p: call(rows=digest) for p, digest in enumerate(rows)}, 2)
+    assert (text is not None) is said
+    if text is not None:
+        assert "same x on processes 0, 1" in text
+        assert "each row 2 times" in text
 
 
 @pytest.fixture

@@ -45,9 +45,9 @@ def __dir__() -> list[str]:
 
 
 def _leave_out_tensorflow() -> None:
-    """Has Keras take JAX where nothing was chosen and TensorFlow, its default, is not there: its import would fail.
+    """Has Keras take JAX where nothing was chosen and TensorFlow, its default, is not there.
 
-    What was chosen is in `KERAS_BACKEND` or in Keras' file of settings, which Keras writes with its default.
+    Its import would fail. What was chosen is in `KERAS_BACKEND` or in Keras' settings, where Keras writes its default.
     """
     if "keras" in sys.modules or "KERAS_BACKEND" in os.environ:
         return

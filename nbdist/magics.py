@@ -21,6 +21,7 @@ from nbdist.notebook.completion import Completion
 from nbdist.notebook.here import refuse_here, run_here
 from nbdist.notebook.mode import CELL_MAGIC, Mode
 from nbdist.notebook.moved import Moved
+from nbdist.notebook.one_side import OneSide, say_here
 from nbdist.notebook.progress import Progress
 from nbdist.quantities import count_text
 from nbdist.session.session import Session
@@ -30,6 +31,7 @@ from nbdist.view.channel import Channel
 from nbdist.view.feed import Feed
 
 if TYPE_CHECKING:
+    from nbdist.cells.cellrun import CellHandle
     from nbdist.rehearsing.comparison import Comparison
     from nbdist.rehearsing.rehearsing import Rehearsing
 
@@ -89,6 +91,7 @@ class DistMagics(Magics):
         self.mode = Mode()
         self._rehearsing: Rehearsing | None = None
         self.completion = Completion(shell, lambda: self.session, lambda: self.mode.enabled)
+        self._one_side = OneSide(shell, lambda: self.session)
 
     # -- the session -----------------------------------------------------------------------------
 
@@ -261,6 +264,13 @@ class DistMagics(Magics):
 
     # -- cells -----------------------------------------------------------------------------------
 
+    def _run(self, code: str, **options: Any) -> CellHandle:
+        try:
+            return self._active().run(code, **options)
+        except ProcessError as error:
+            say_here(error, self.shell.user_ns)
+            raise
+
     @line_cell_magic
     @teaching
     def dist(self, line: str, cell: str | None = None) -> Any:
@@ -276,7 +286,7 @@ class DistMagics(Magics):
         else:
             asked, offset = options.dist().parse(line), 1
         send = functools.partial(
-            self._active().run,
+            self._run,
             cell,
             on=asked.on,
             timeout_s=asked.timeout,
@@ -309,7 +319,7 @@ class DistMagics(Magics):
             options.rank().parse("--help")
         if not words.startswith("["):
             words = f"[{words}]"
-        self._active().run(cell, on=words, cell=self._cell_number, offset=1)
+        self._run(cell, on=words, cell=self._cell_number, offset=1)
 
     @cell_magic
     @teaching
@@ -322,7 +332,7 @@ class DistMagics(Magics):
     @teaching
     def dist_plain(self, line: str, cell: str) -> None:
         """A plain cell while `%dist_mode` is on."""
-        self._active().run(cell, cell=self._cell_number)
+        self._run(cell, cell=self._cell_number)
 
     @line_magic
     @teaching
@@ -527,12 +537,14 @@ class DistMagics(Magics):
         self.shell.input_transformers_cleanup.insert(0, self.mode.transform)
         self.shell.debugger = self._debugger
         self.completion.install()
+        self._one_side.install()
         self.channel.open()
 
     def remove(self) -> None:
         """Takes back what `install` has registered; a session that runs goes on."""
         self.channel.close()
         self.completion.remove()
+        self._one_side.remove()
         self.shell.input_transformers_cleanup.remove(self.mode.transform)
         del self.shell.debugger  # the method of its class is there again
         for kind, names in self.magics.items():

@@ -47,7 +47,7 @@ def __dir__() -> list[str]:
 def _leave_out_tensorflow() -> None:
     """Has Keras take JAX where nothing was chosen and TensorFlow, its default, is not there.
 
-    Its import would fail. What was chosen is in `KERAS_BACKEND` or in Keras' settings, where Keras writes its default.
+    Its import would fail. What was chosen is in `KERAS_BACKEND` or in Keras' settings, which may be the default.
     """
     if "keras" in sys.modules or "KERAS_BACKEND" in os.environ:
         return

@@ -85,6 +85,21 @@ def test_an_open_bracket_is_named_as_python_names_it(notebook: Notebook) -> None
     assert "SyntaxError: '(' was never closed" in notebook.bad("%%dist\nx = (1,").traceback
 
 
+def test_a_name_that_is_on_one_side_only_is_said_with_what_to_type(notebook: Notebook) -> None:
+    notebook.good("only_here = 1\nimport wave\n%dist only_there = 2")
+    assert "NameError" in notebook.bad("nowhere").traceback
+    assert "%dist_push only_here sends it" in notebook.bad("%dist only_here").traceback
+    assert "Import it in a %%dist cell, too" in notebook.bad("%dist wave.Error").traceback
+    # A process that has just ended a cell is known to be idle a moment later.
+    said = (
+        "only_there exists on the processes, not in the notebook. %dist_pull only_there brings it."
+    )
+    wait_for(lambda: notebook.bad("only_there + 1").text == said)
+    for name in ("nowhere", "%dist nowhere"):
+        failed = notebook.bad(name)
+        assert "exists" not in failed.text + failed.traceback
+
+
 def test_input_fails_with_a_clear_error(notebook: Notebook) -> None:
     output = notebook.bad("%%dist\ninput('name? ')")
     assert "input('name? ') cannot be answered" in output.traceback

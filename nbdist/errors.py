@@ -93,6 +93,10 @@ class ProcessError(NbdistError, RuntimeError):
         return (shown if _in_color() else _ANSI.sub("", shown)).splitlines()
 
 
+class CollectiveError(ProcessError):
+    """Processes have waited for others that take no part in what they compute together."""
+
+
 class NotebookError(NbdistError, RuntimeError):
     """A cell of `%%dist --here` has run on the processes, and failed in the notebook."""
 

@@ -263,6 +263,7 @@ class CellRun:
             advice=facts.why_and_advice if facts.out_of_step else None,
             diverged=facts.diverged,
             mixed=facts.mixed,
+            in_vain=self._supervisor.in_vain,
         )
 
     def _prompts_at(self, renderer: Renderer) -> Prompts:

@@ -40,6 +40,9 @@ LATE_SECONDS = 60.0
 """The same where nothing else has come from a process either: a cable that was out for 15 s holds back what
 was sent for as long again, until TCP tries once more."""
 
+INTERRUPTS = ("KeyboardInterrupt", "CancelledError")
+"""What an interrupt raises; the second in a cell that awaits something."""
+
 CUT_ERRORS = ("JaxRuntimeError", "XlaRuntimeError", "ValueError")
 """What a collective raises whose connections are cut; ValueError in jax 0.10 where NumPy asks for the values."""
 
@@ -387,8 +390,7 @@ class Execution:
         text = f"{error.ename}: {error.evalue}".rstrip(": ")
         was = {**self._stopping, **self._was}
         if process_id in was and (
-            error.ename == "KeyboardInterrupt"
-            or (process_id in self._cut and error.ename in CUT_ERRORS)
+            error.ename in INTERRUPTS or (process_id in self._cut and error.ename in CUT_ERRORS)
         ):
             activity = was[process_id]
             return self._process_outcome(process_id, "interrupted", error=text, activity=activity)

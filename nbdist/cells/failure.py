@@ -14,7 +14,7 @@ from nbdist.cells.outcome import (
     say_place,
     say_processes,
 )
-from nbdist.errors import ProcessError
+from nbdist.errors import CollectiveError, ProcessError
 from nbdist.quantities import processes_text, seconds_text
 
 UNTRUE = "Numbers that this cell printed after that may be wrong: do not use them."
@@ -31,6 +31,7 @@ def failure(
     advice: str | None,
     diverged: str | None = None,
     mixed: bool = False,
+    in_vain: str | None = None,
 ) -> ProcessError | None:
     """The exception for a cell that ended like this; None when all is well.
 
@@ -41,6 +42,7 @@ def failure(
       advice: Why the session is out of step and how to go on, as the end of a sentence; None where it is not.
       diverged: How the cell has left the processes out of step; a failure also where none has raised, and said
         where all have raised the same.
+      in_vain: For what processes waited that did not come, where nothing else has failed.
       mixed: Whether numbers that were printed since then may be wrong; said wherever it is so.
     """
     failed = [s for s in outcomes.values() if s.outcome not in ("finished", "running")]
@@ -48,6 +50,9 @@ def failure(
         return None if diverged is None else _diverged(diverged, advice, mixed=mixed)
     cause = named_first(outcomes.values()) or failed[0]
     same = [s.process_id for s in failed if (s.outcome, s.error) == (cause.outcome, cause.error)]
+    if in_vain is not None and cause.outcome == "interrupted":
+        out = "" if advice is None else f" The session is out of step{advice}"
+        return CollectiveError(in_vain + out, tuple(failed), f"CollectiveError: {in_vain}{out}")
     summary = f"ProcessError: {_headline(cause, same, outcomes)}"
     if advice is not None:
         summary += f"; the session is out of step{advice}"
@@ -136,14 +141,15 @@ def _ending(process: ProcessOutcome) -> str:
             return (process.error or "").partition(": ")[2]
         case "interrupted":
             waited = process.activity is None or process.activity.waiting
-            return "interrupted while waiting" if waited else f"interrupted in {where}"
+            return "interrupted while waiting" if waited else f"interrupted {where}"
         case "stuck" | "running":
-            return f"stuck in {where}"
+            return f"stuck {where}"
         case "not run":
             return (
                 f"not run{f': {process.error}' if process.error else ', stopped before it began'}"
             )
         case _:
             said = first_line(process.error or "").rstrip(".")
-            at = f", line {process.line}" if process.line else ""
+            seen = "last seen at " if process.outcome == "gone" else ""
+            at = f", {seen}line {process.line}" if process.line else ""
             return f"{said}{at}"

@@ -123,10 +123,10 @@ def place(activity: Activity | None) -> tuple[int | None, str | None]:
 
 
 def say_place(line: int | None, source: str | None) -> str:
-    """`line 4, y = step(params, x)`."""
+    """`at line 4: y = step(params, x)`."""
     if line is None:
-        return "the cell"
-    return f"line {line}, {source}" if source else f"line {line}"
+        return "in the cell"
+    return f"at line {line}: {source}" if source else f"at line {line}"
 
 
 def say_where_all(outcomes: Iterable[ProcessOutcome], *, ending: str = "") -> list[str]:
@@ -149,7 +149,7 @@ def say_where_all(outcomes: Iterable[ProcessOutcome], *, ending: str = "") -> li
             doing = "waiting"
         groups[doing, say_place(*place(activity))].append(process.process_id)
     return [
-        f"{processes_text(ids)}   {doing}{where if where == PROVING else f' in {where}'}{ending}"
+        f"{processes_text(ids)}   {doing}{where if where == PROVING else f' {where}'}{ending}"
         for (doing, where), ids in groups.items()
     ]
 
@@ -166,7 +166,9 @@ def say_failure(process: ProcessOutcome) -> list[str]:
     """Who failed with what, and in which line."""
     lines = [f"{say_processes([process])}   {first_line(process.error or '')}"]
     if process.line is not None:
-        lines.append(f"   line {process.line}   {process.source or ''}".rstrip())
+        # Where one stood that is gone is known from its last report.
+        seen = "last seen at " if process.outcome == "gone" else ""
+        lines.append(f"   {seen}line {process.line}   {process.source or ''}".rstrip())
     if process.held is not None:
         lines.append(f"   {process.held}")
     return lines
@@ -181,8 +183,8 @@ def silence(outcomes: Mapping[int, ProcessOutcome]) -> str | None:
     return (
         "\n".join(
             f"{say_processes(group)}   silent for "
-            f"{seconds_text(max(s.silent_s for s in group))}, last in {where}: stopped, or the host is overloaded "
-            "or cut off"
+            f"{seconds_text(max(s.silent_s for s in group))}, last {where} (stopped, or the host is overloaded "
+            "or cut off)"
             for (_, where), group in groups.items()
         )
         or None
@@ -212,20 +214,26 @@ def _say_divergence(
     waiting: list[ProcessOutcome],
     finished: list[ProcessOutcome],
 ) -> str:
-    lines = []
+    """`process 0 has been at line 9 for 13 s; process 1 is waiting at line 6`."""
+    parts = []
     waiting_ids = {s.process_id for s in waiting}
-    for (line, source), group in sorted(places.items(), key=lambda item: -len(item[1])):
+    for (line, _), group in sorted(places.items(), key=lambda item: -len(item[1])):
         ids = [s.process_id for s in group]
+        said, one = processes_text(ids), len(ids) == 1
         known = [s.activity for s in group if s.activity]
+        where = say_place(line, None)
         if not known:
-            lines.append(f"{processes_text(ids)}   nothing reported yet")
-            continue
-        longest = max(activity.line_seconds or 0.0 for activity in known)
-        lasting = f"for {seconds_text(longest)} " if waiting_ids.issuperset(ids) else ""
-        lines.append(f"{processes_text(ids)}   {lasting}in {say_place(line, source)}")
+            parts.append(f"{said} {'has' if one else 'have'} reported nothing yet")
+        elif waiting_ids.issuperset(ids):
+            longest = max(activity.line_seconds or 0.0 for activity in known)
+            parts.append(f"{said} {'has' if one else 'have'} been {where} for {longest:.0f} s")
+        else:
+            doing = "waiting " if all(activity.waiting for activity in known) else ""
+            parts.append(f"{said} {'is' if one else 'are'} {doing}{where}")
     if finished:
-        lines.append(f"{processes_text([s.process_id for s in finished])}   finished the cell")
-    return "\n".join(lines)
+        ids = [s.process_id for s in finished]
+        parts.append(f"{processes_text(ids)} finished the cell")
+    return "; ".join(parts)
 
 
 def nobody_can_join(outcomes: Mapping[int, ProcessOutcome], *, longer_than_s: float) -> list[int]:

@@ -10,6 +10,14 @@ from nbdist.contract.questions import LineReply
 
 
 @dataclass(frozen=True, slots=True)
+class InVain:
+    """Says that processes wait for what does not come; where that is not `certain`, a person is to decide."""
+
+    text: str
+    certain: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Remedies:
     """What a supervisor may use.
 
@@ -18,7 +26,7 @@ class Remedies:
       rescue: Has processes that are about to be given up save what is in their memory.
       join: Has the processes that have left the cell, or never were in it, take part in the proof in which the
         others wait; answers whether it can pass. None where nothing is proven.
-      in_vain: Says why processes wait for what does not come, None where that is not known. None where nothing is
+      in_vain: Says for what processes wait that does not come, None where it may come. None where nothing is
         counted.
       free: Ends the collectives of processes which no signal reaches. None where that is not possible.
       reply: Sends a process the reply to a question of its debugger, by number; answers whether it was taken.
@@ -27,6 +35,6 @@ class Remedies:
     abandon: Callable[[Sequence[int]], None] = lambda ids: None
     rescue: Callable[[Sequence[int]], None] = lambda ids: None
     join: Callable[[Execution], bool] | None = None
-    in_vain: Callable[[Execution, Collection[int]], str | None] | None = None
+    in_vain: Callable[[Execution, Collection[int]], InVain | None] | None = None
     free: Callable[[Sequence[int]], None] | None = None
     reply: Callable[[int, int, LineReply], bool] = lambda process_id, number, reply: False

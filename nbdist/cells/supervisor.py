@@ -12,12 +12,14 @@ The rules, in the order they are looked at:
   asked to take part, or the wait is ended where they have sent other programs;
 * those that are still in the code of the cell wait for programs that the others, which have finished it or were
   never in it, have not sent: interrupted after the grace period;
-* nobody has failed, but processes wait in one line while others are elsewhere: said, nothing done;
+* nobody has failed, but processes wait in one line while others are elsewhere, or all wait: said as long as it is
+  so, nothing done;
 * the session is out of step, and processes wait for what cannot come: interrupted after the grace period.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
@@ -101,9 +103,9 @@ class CellSupervisor:
     attended: bool = True
     interrupted_at: float | None = None
     timed_out: bool = False
+    in_vain: str | None = None
     _failed_at: float | None = None
-    _said: bool = False
-    _last_said: str | None = None
+    _all_wait: str | None = None
     _left: frozenset[int] = frozenset()
     _freed_at: float | None = None
     _early: frozenset[int] = frozenset()
@@ -216,8 +218,8 @@ class CellSupervisor:
             pass  # the others have stood in their lines for as long as one was at a prompt
         elif self.out_of_step:
             self._out_of_step(outcomes)
-        elif not self._stopped_in_vain(outcomes, now):
-            self._say_once(silence(outcomes) or divergence(outcomes))
+        else:
+            self._say_now(self._in_vain(outcomes, now) or silence(outcomes) or divergence(outcomes))
 
     def _end_prompts(self, outcomes: dict[int, ProcessOutcome]) -> None:
         """Interrupts those that have come to a prompt since the cell was interrupted."""
@@ -258,7 +260,7 @@ class CellSupervisor:
         elif now - self._joined_at >= PROOF_SECONDS and not self._all_finished(outcomes):
             self._stop(outcomes, None)
         else:
-            self._say_once(silence(outcomes))
+            self._say_now(silence(outcomes))
 
     def _all_finished(self, outcomes: dict[int, ProcessOutcome]) -> bool:
         """Whether all have finished the cell, or its code, with equally many programs: these are computed now."""
@@ -272,12 +274,11 @@ class CellSupervisor:
         since = now - self._failed_at
         died = cause.outcome == "gone"
         grace_s = min(self.grace_s, DEATH_GRACE_SECONDS) if died else self.grace_s
-        if not self._said and since >= min(SAY_SECONDS, grace_s):
-            self._said = True
-            left = max(0.0, grace_s - since)
-            ending = f"; interrupted in {seconds_text(left)}" if left >= 0.5 else ""
+        if since >= min(SAY_SECONDS, grace_s):
+            left = math.ceil(grace_s - since)
+            ending = f" - will be interrupted in {left} s" if left > 0 else ""
             lines = [*say_failure(cause), *say_where_all(outcomes.values(), ending=ending)]
-            self.execution.output.note("\n".join(lines))
+            self._say_now("\n".join(lines))
         if since >= grace_s:
             self._stop(outcomes, None)
 
@@ -288,34 +289,41 @@ class CellSupervisor:
                 outcomes, "waiting for something that cannot arrive; the session is out of step"
             )
 
-    def _stopped_in_vain(self, outcomes: dict[int, ProcessOutcome], now: float) -> bool:
-        """Stops the cell if all that are in its code have waited for long, and what they wait for is not sent."""
+    def _in_vain(self, outcomes: dict[int, ProcessOutcome], now: float) -> str | None:
+        """Says that all that are in the code of the cell have waited for long, and for what does not come.
+
+        Where that is certain the cell is stopped, and its error says it.
+        """
         in_code = {p: s for p, s in outcomes.items() if s.outcome == "running" and not s.proving}
         waiting = nobody_can_join(in_code, longer_than_s=self.grace_s)
-        in_vain = self.remedies.in_vain
-        if in_vain is None or not waiting or now - self._asked_at < ASK_SECONDS:
-            return False
-        self._asked_at = now
-        why = in_vain(self.execution, waiting)
-        if why is not None:
-            self._stop(outcomes, why)
-        return why is not None
+        if self.remedies.in_vain is None or not waiting:
+            self._all_wait = None
+        elif now - self._asked_at >= ASK_SECONDS:
+            self._asked_at, self._all_wait = now, None
+            found = self.remedies.in_vain(self.execution, waiting)
+            if found is not None and found.certain:
+                self.in_vain = found.text
+                self._stop(outcomes, None)
+            elif found is not None:
+                self._all_wait = "\n".join([found.text, *say_where_all(outcomes.values())])
+        return self._all_wait
 
-    def _say_once(self, text: str | None) -> None:
-        # The seconds in it grow: say it once for each new arrangement of processes.
-        key = None if text is None else "".join(c for c in text if not c.isdigit() and c != ".")
-        if key != self._last_said:
-            self._last_said = key
-            if text is not None:
-                self.execution.output.note(text)
+    def _say_now(self, text: str | None) -> None:
+        """Says how things stand, for as long as they do: nothing of it is left when the cell has ended."""
+        self.execution.output.meanwhile(text)
 
     def _stop(self, outcomes: dict[int, ProcessOutcome], why: str | None) -> None:
         """Interrupts all that are still in the cell, and says so."""
+        self._say_now(None)
         still = running(outcomes.values())
         ids = [process.process_id for process in still]
-        if why is not None:
-            lines = say_where_all(still)
-            self.execution.output.note("\n".join([f"{processes_text(ids)}   {why}", *lines]))
+        lines = [] if why is None else [f"{processes_text(ids)}   {why}"]
+        if self._all_wait is not None:
+            lines.append(self._all_wait)  # else nobody knows any more what they waited for
+        elif why is not None:
+            lines += say_where_all(still)
+        if lines:
+            self.execution.output.note("\n".join(lines))
         self.interrupted_at = time.monotonic()
         self.execution.mark(ids, "interrupted")
         self._stopped_prompts |= {s.prompt.number for s in still if s.prompt is not None}
@@ -376,7 +384,8 @@ def timeout_error(
     outcomes: dict[int, ProcessOutcome], timeout_s: float, facts: Facts
 ) -> CellTimeout:
     """What a cell raises that was cut off by its `timeout_s`; what it took to go on is said before it."""
-    late = [p for p, s in outcomes.items() if s.outcome in ("interrupted", "stuck")]
+    # One may have finished, or failed, while it was being interrupted.
+    late = [p for p, s in outcomes.items() if s.outcome in ("interrupted", "stuck")] or [*outcomes]
     return CellTimeout(
         f"{processes_text(late)} did not finish the cell within {seconds_text(timeout_s)} "
         f"({option('timeout_s')}) and {'was' if len(late) == 1 else 'were'} interrupted{_kept(facts)}"

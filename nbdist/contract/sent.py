@@ -22,6 +22,9 @@ class Sent:
       counted: False where nobody knows.
       unsettled: Whether a cell has failed here since.
       proven: The number of the last proof that has passed here.
+      calling: Whether the main thread waits in a call that is counted when it returns; known past it alone.
+      raising: What is being raised there, while `finally` or `except` runs; known past it alone.
+      progress: Stays the same while nothing is computed or moved; known past the main thread alone.
     """
 
     programs: int
@@ -33,6 +36,9 @@ class Sent:
     counted: bool
     unsettled: bool
     proven: int | None
+    calling: bool = False
+    raising: str | None = None
+    progress: tuple[int, int] = (0, 0)
 
     @property
     def place(self) -> tuple[int, int]:

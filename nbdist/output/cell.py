@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from nbdist.output.blocks import Block
+from nbdist.output.blocks import Block, NoteBlock
 from nbdist.output.entries import WIDGET_MIME, Line
 from nbdist.output.fold import fold
 from nbdist.output.follow import Follower, Note
@@ -58,6 +58,7 @@ class CellOutput:
             for one in self.processes
         }
         self._notes: list[Note] = []
+        self._standing: str | None = None
         self._follower: Follower | None = None
         self._closed = False
         self._has_widgets = False
@@ -146,6 +147,18 @@ class CellOutput:
             for record in self._records.values():
                 record.mark()
 
+    def meanwhile(self, text: str | None) -> None:
+        """Something nbdist says below all that is there while it is so; None: nothing any more."""
+        with self._lock:
+            if text != self._standing and not self._closed:
+                self._standing = text
+                self._now()
+
+    @property
+    def standing(self) -> str | None:
+        """What `meanwhile` was given last."""
+        return self._standing
+
     def blocks(self) -> tuple[Block, ...]:
         """The folded state now. Costs time in proportion to what is shown, not to what came."""
         with self._lock:
@@ -155,7 +168,8 @@ class CellOutput:
                 notes = [note.text for note in self._notes]
                 compared_at = now + STRICT_S if self._strict else now
                 self._folded = now, fold(columns, notes, compared_at)
-            return self._folded[1]
+            standing = () if self._standing is None else (NoteBlock(text=self._standing),)
+            return (*self._folded[1], *standing)
 
     def take(self, *, final: bool = False) -> tuple[Block, ...]:
         """What a terminal is to print next: each output once, in an order that never changes.
@@ -197,6 +211,7 @@ class CellOutput:
             for record in self._records.values():
                 record.finish(self._now())
                 record.close()
+            self._standing = None
             self._closed = True
 
     def _now(self) -> float:

@@ -23,7 +23,8 @@ class TerminalRenderer:
     """Prints a `CellOutput` as it comes, each output once.
 
     On a terminal the progress bars that are being redrawn stand below everything, one for all
-    processes that are at the same one; elsewhere a bar is printed when it is complete.
+    processes that are at the same one, and below them how things stand; elsewhere a bar is printed when it is
+    complete.
 
     Args:
       file: Where to; by default what `sys.stdout` is at the time.
@@ -111,4 +112,4 @@ def _bars(output: CellOutput, name: Name | None) -> list[str]:
         _, _, text = min(bars)
         label = (name or processes_text)([one for _, one, _ in bars])
         lines.append(f"{label}   {text}"[:width])
-    return lines
+    return [*lines, *(line[:width] for line in (output.standing or "").splitlines())]

@@ -11,9 +11,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+import nbdist
 from nbdist.cells.cellrun import CellHandle
 from nbdist.contract.calls.engine import Complete, Inspect
-from nbdist.errors import ArrayError, ProcessError, SessionError
+from nbdist.errors import ArrayError, CollectiveError, ProcessError, SessionError
 from tests.in_step.disturb import interrupted
 from tests.in_step.world import LIMIT_SECONDS, World
 from tests.waiting import wait_for
@@ -93,6 +94,21 @@ WAYS: tuple[Callable[[World], None], ...] = (
 def test_an_expression_leaves_all_in_step(two: World, way: Callable[[World], None]) -> None:
     way(two)
     unharmed(two)
+
+
+def test_a_program_on_small_arrays_that_waits_in_its_call_is_freed_after_the_grace_period() -> None:
+    # With one device a process it runs inside of the call, and is counted when that returns.
+    with nbdist.start(2, platform="cpu") as session:
+        session.run(
+            "import jax, numpy as np\nfrom jax.sharding import NamedSharding, PartitionSpec as P\n"
+            "split = NamedSharding(jax.make_mesh((2,), ('d',)), P('d'))\nme = jax.process_index()\n"
+            "w = jax.device_put(np.ones(4, np.float32), split)\ng = jax.jit(lambda w: w.sum())\n"
+            "for _ in range(3): float(g(w))"
+        )
+        with pytest.raises(CollectiveError, match=r"y = g\(w\) needs all 2 processes"):
+            session.run("if me == 0: y = g(w)", grace_s=1.0, timeout_s=LIMIT_SECONDS)
+        session.run("right = float(g(w))")
+        assert session.pull("right", each=True) == {0: 4.0, 1: 4.0}
 
 
 def ended(handle: CellHandle) -> dict[int, str]:

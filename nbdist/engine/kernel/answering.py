@@ -86,7 +86,7 @@ class Answering:
             if Aside.CUT in asked or (Aside.FREE in asked and self._is_out_of_reach()):
                 resident.step.cut()
             if Aside.COUNT in asked:
-                publisher.publish(resident.step.sent())
+                publisher.publish(resident.step.sent_so_far(self._main_thread))
         if Aside.REPEAT in asked:
             self._say_again()
         if Aside.RESCUE in asked and resident.step is not None:

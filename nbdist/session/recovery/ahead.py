@@ -1,22 +1,26 @@
 """Processes that wait for a collective in which no other will take part.
 
 One that has finished the cell, or was never in it, sends nothing more until the next one. Who has sent more
-programs than such a process, and waits, waits in vain.
+programs than such a process, and waits, waits in vain. Where all are in the cell and all wait, nobody can tell:
+they may wait for a disk.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from nbdist.cells.execution import Execution
+from nbdist.cells.outcome import place
+from nbdist.cells.remedies import InVain
 from nbdist.contract.asides import Aside
 from nbdist.contract.calls.stepping import AskSent
 from nbdist.contract.sent import Sent
 from nbdist.errors import NbdistError
-from nbdist.quantities import count_text, processes_text
+from nbdist.quantities import processes_text
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.compared import since
+from nbdist.spelling import option
 
 ANSWER_SECONDS = 0.3
 """How long threads of processes may take to say what was sent; asked again later, where they take longer."""
@@ -26,7 +30,7 @@ LOOK_SECONDS = 0.01
 
 def waits_in_vain(
     engines: EngineGroup, execution: Execution, waiting: Collection[int]
-) -> str | None:
+) -> InVain | None:
     """Says for what processes wait that does not come; None where it may come yet.
 
     Args:
@@ -34,27 +38,52 @@ def waits_in_vain(
       execution: The cell.
       waiting: All that are still in its code; their main threads have waited for long.
     """
-    if not engines.facts.workers.issuperset(waiting):
+    workers = engines.facts.workers
+    if not workers.issuperset(waiting):
         return None
-    done = engines.facts.workers - set(waiting) - set(engines.facts.lost)
+    done = workers - set(waiting) - set(engines.facts.lost)
     counts = _counts_of_idle(engines, execution, done)
-    if not counts:
+    if done and not counts:
         return None
+    before = dict(execution.sent)
+    now = _ask(engines, execution, waiting)
+    if not counts:
+        still = now.keys() >= set(waiting) and all(before.get(p) == now[p] for p in waiting)
+        return InVain(_all_wait(now), certain=False) if still else None
     fewest = min(counts.values())
-    ahead = {
-        p: sent for p, sent in _counts_of(engines, execution, waiting).items() if sent > fewest
-    }
+    # A call that has not returned is not counted yet.
+    ahead = [p for p, one in now.items() if _sent(engines, one) + one.calling > fewest]
     if not ahead:
         return None
-    behind = [p for p, sent in counts.items() if sent == fewest]
-    return (
-        f"waiting in vain: {processes_text(ahead)} sent {_programs(max(ahead.values()))} to all devices, "
-        f"{processes_text(behind)} only {fewest or 'none'}, and will send no more in this cell"
-    )
+    behind = {p for p, sent in counts.items() if sent == fewest}
+    number, source = place(execution.outcomes()[min(ahead)].activity)
+    what = source or ("the cell" if number is None else f"line {number}")
+    everyone = f"{what} needs all {len(workers)} processes"
+    if behind.isdisjoint(execution.targets):
+        on = ",".join(map(str, sorted(execution.targets)))
+        text = (
+            f"{everyone} but ran on {processes_text(execution.targets)} only ({option('on')} {on}). "
+            f"Run it without {option('on')}."
+        )
+    else:
+        text = (
+            f"{everyone} but {processes_text(behind)} left the cell without it, so that "
+            f"{processes_text(ahead)} waited for nobody. All processes must call the same functions on "
+            "global arrays."
+        )
+    return InVain(text, certain=True)
 
 
-def _programs(count: int) -> str:
-    return count_text(count, "program")
+def _all_wait(states: Mapping[int, Sent]) -> str:
+    lines = [
+        "all processes wait, and nothing is computed or sent; an interrupt of the cell ends it"
+    ]
+    lines += [
+        f"{processes_text([p])}   waits after it has raised {one.raising}"
+        for p, one in sorted(states.items())
+        if one.raising is not None
+    ]
+    return "\n".join(lines)
 
 
 def _counts_of_idle(
@@ -72,9 +101,7 @@ def _counts_of_idle(
     return {p: sent for p, sent in counts.items() if sent >= 0}
 
 
-def _counts_of(
-    engines: EngineGroup, execution: Execution, waiting: Collection[int]
-) -> dict[int, int]:
+def _ask(engines: EngineGroup, execution: Execution, waiting: Collection[int]) -> dict[int, Sent]:
     """What processes have sent whose main threads wait."""
     for process_id in waiting:
         execution.sent.pop(process_id, None)
@@ -82,7 +109,7 @@ def _counts_of(
     deadline = time.monotonic() + ANSWER_SECONDS
     while not execution.sent.keys() >= set(waiting) and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)
-    return {p: _sent(engines, execution.sent[p]) for p in waiting if p in execution.sent}
+    return {p: execution.sent[p] for p in waiting if p in execution.sent}
 
 
 def _sent(engines: EngineGroup, state: Sent) -> int:

@@ -41,24 +41,18 @@ def by_id(*outcomes: ProcessOutcome) -> dict[int, ProcessOutcome]:
 
 def test_a_finished_process_is_named_beside_those_that_wait() -> None:
     text = divergence(by_id(process(0), process(1, "finished"), process(2)))
-    assert text is not None
-    assert "processes 0, 2   for 11.0 s in line 4, y = step(params, x)" in text
-    assert "process 1   finished the cell" in text
+    assert text == "processes 0, 2 have been at line 4 for 11 s; process 1 finished the cell"
 
 
 def test_processes_at_two_lines_are_named_with_both() -> None:
     elsewhere = process(1, activity=activity(line=7, source="save()", line_seconds=0.2))
     text = divergence(by_id(process(0), elsewhere))
-    assert text is not None
-    assert "line 4" in text
-    assert "process 1   in line 7, save()" in text
+    assert text == "process 0 has been at line 4 for 11 s; process 1 is waiting at line 7"
 
 
 def test_one_that_has_reported_nothing_yet_is_named_so() -> None:
     text = divergence(by_id(process(0), process(1, activity=None)))
-    assert text is not None
-    assert "process 0   for 11.0 s in line 4" in text
-    assert "process 1   nothing reported yet" in text
+    assert text == "process 0 has been at line 4 for 11 s; process 1 has reported nothing yet"
 
 
 def test_all_in_one_line_is_no_divergence() -> None:

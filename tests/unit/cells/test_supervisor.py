@@ -12,7 +12,7 @@ from nbdist.cells import supervisor as conduct
 from nbdist.cells.facts import Facts
 from nbdist.cells.outcome import ProcessOutcome
 from nbdist.cells.prompt import Prompt
-from nbdist.cells.remedies import Remedies
+from nbdist.cells.remedies import InVain, Remedies
 from nbdist.cells.supervisor import CellSupervisor, timeout_error
 from nbdist.errors import CellTimeout
 from tests.builders.clock import Clock
@@ -26,6 +26,7 @@ class FakeExecution:
         self.clock, self.script, self.started = clock, dict(script), clock.now
         self.now: dict[int, ProcessOutcome] = {p: stands(p) for p in (0, 1)}
         self.notes: list[str] = []
+        self.standing: list[str | None] = []
         self.marks: list[tuple[list[int], str]] = []
         self.cuts: list[list[int]] = []
         self.withdrawn: list[int] = []
@@ -35,6 +36,9 @@ class FakeExecution:
 
     def note(self, text: str) -> None:
         self.notes.append(text)
+
+    def meanwhile(self, text: str | None) -> None:
+        self.standing.append(text)
 
     def pending(self) -> list[Any]:
         return []
@@ -344,15 +348,52 @@ def test_one_that_waits_in_vain_is_interrupted_and_those_in_the_proof_are_let_go
     script = {0.5: {**proving(0), **waiting(1)}, 0.7: both("interrupted")}
     asked: list[list[int]] = []
 
-    def in_vain(execution: Any, ids: Any) -> str:
+    def in_vain(execution: Any, ids: Any) -> InVain:
         asked.append(list(ids))
-        return "waiting for what does not come"
+        return InVain("y needs all 2 processes", certain=True)
 
     scene = Scene(clock, script, remedies={"in_vain": in_vain})
     scene.ends()
     assert asked == [[1]]
     assert [(what, ids) for what, ids, _ in scene.asked] == [("abandon", [0]), ("interrupt", [1])]
-    assert "waiting for what does not come" in scene.execution.notes[0]
+    assert scene.supervisor.in_vain == "y needs all 2 processes"  # said in the error
+    assert scene.execution.notes == []
+
+
+def test_where_all_wait_that_is_said_as_long_as_it_is_so_and_nobody_is_interrupted(
+    clock: Clock,
+) -> None:
+    found = InVain("all processes wait", certain=False)
+    scene = Scene(
+        clock, {0.5: waiting(0, 1), 30.0: both("finished")}, remedies={"in_vain": lambda *_: found}
+    )
+    assert scene.ends() == {0: "finished", 1: "finished"}
+    assert scene.asked == [] and scene.execution.notes == []
+    said = "all processes wait\nprocesses 0, 1   waiting at line 4: y = step(x)"
+    assert said in scene.execution.standing
+
+
+def test_what_all_wait_for_is_still_said_when_an_interrupt_has_ended_it(clock: Clock) -> None:
+    found = InVain("all processes wait", certain=False)
+    script = {0.5: waiting(0, 1), 30.0: KeyboardInterrupt(), 30.5: both("interrupted")}
+    scene = Scene(clock, script, remedies={"in_vain": lambda *_: found})
+    with pytest.raises(KeyboardInterrupt):
+        scene.ends()
+    assert scene.execution.notes[0].startswith("all processes wait")
+    assert scene.execution.standing[-1] is None
+
+
+def test_what_is_said_of_a_failure_counts_down_and_goes(clock: Clock) -> None:
+    failed = {1: stands(1, "raised", error="ValueError: x", time=1.0)}
+    scene = Scene(clock, {0.0: {**failed, **waiting(0)}, 3.5: {0: stands(0, "interrupted")}})
+    scene.ends()
+    said = [text for text in scene.execution.standing if text is not None]
+    assert (
+        "process 0   waiting at line 4: y = step(x) - will be interrupted in 2 s"
+        in said[-1] + said[0]
+    )
+    assert scene.execution.standing[-1] is None
+    assert scene.execution.notes == []
 
 
 def test_one_that_may_still_get_it_is_asked_about_now_and_then(clock: Clock) -> None:
@@ -381,7 +422,9 @@ def test_who_waits_is_not_asked_about_while_it_may_get_what_it_waits_for(
     clock: Clock, outcomes: dict[int, ProcessOutcome]
 ) -> None:
     scene = Scene(
-        clock, {0.5: outcomes, 4.0: both("finished")}, remedies={"in_vain": lambda *_: "never"}
+        clock,
+        {0.5: outcomes, 4.0: both("finished")},
+        remedies={"in_vain": lambda *_: InVain("never", certain=True)},
     )
     assert scene.ends() == {0: "finished", 1: "finished"}
 

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from nbdist.cells.outcome import ProcessOutcome
+from nbdist.cells.remedies import InVain
 from nbdist.contract.asides import Aside
 from nbdist.session.recovery import ahead
 from nbdist.session.recovery.ahead import waits_in_vain
-from tests.builders.engines import FakeEngines, cell_step, gone, sent
+from tests.builders.engines import FakeEngines, cell_step, gone, sent, trail
+from tests.builders.reports import running
 
 
 class Counted:
@@ -24,6 +27,14 @@ class Counted:
         self.steps = {p: cell_step(counts) for p, counts in steps.items()}
         self.sent: dict[int, Any] = {0: sent(9), 1: sent(9)}  # what was said long ago
         self.asked: list[list[int]] = []
+        self.targets = tuple(targets)
+
+    def outcomes(self) -> dict[int, ProcessOutcome]:
+        activity = running(source="y = f(w)")
+        return {
+            p: ProcessOutcome(process_id=p, host="h1", outcome="running", activity=activity)
+            for p in self.targets
+        }
 
     def ask(self, what: Aside, ids: list[int]) -> None:
         assert what is Aside.COUNT
@@ -31,7 +42,7 @@ class Counted:
         self.sent.update({p: self.says[p] for p in ids if p in self.says})
 
 
-def vain(execution: Counted, waiting: set[int], **answers: Any) -> str | None:
+def vain(execution: Counted, waiting: set[int], **answers: Any) -> InVain | None:
     engines = FakeEngines(**answers)
     engines.link.agents = SimpleNamespace(ask=execution.ask)
     return waits_in_vain(engines, execution, waiting)  # type: ignore[arg-type]
@@ -44,17 +55,37 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_who_sent_more_than_one_that_has_finished_waits_in_vain() -> None:
     execution = Counted({1: sent(2)}, {0: sent(1)})
-    assert vain(execution, {1}) == (
-        "waiting in vain: process 1 sent 2 programs to all devices, process 0 only 1, and will send no more in "
-        "this cell"
+    assert vain(execution, {1}) == InVain(
+        "y = f(w) needs all 2 processes but process 0 left the cell without it, so that process 1 waited for "
+        "nobody. All processes must call the same functions on global arrays.",
+        certain=True,
     )
     assert execution.asked == [[1]]
 
 
 def test_who_sent_more_than_one_that_is_not_in_the_cell_waits_in_vain() -> None:
-    text = vain(Counted({0: sent(1)}, {}), {0}, step=lambda p: sent(0))
-    assert text is not None
-    assert "process 0 sent 1 program to all devices, process 1 only none" in text
+    found = vain(Counted({0: sent(1)}, {}, targets=(0,)), {0}, step=lambda p: trail(sent(0)))
+    assert found is not None and found.certain
+    assert found.text == (
+        "y = f(w) needs all 2 processes but ran on process 0 only (--on 0). Run it without --on."
+    )
+
+
+def test_a_call_that_has_not_returned_counts() -> None:
+    found = vain(Counted({1: sent(1, calling=True)}, {0: sent(1)}), {1})
+    assert found is not None and found.certain
+
+
+def test_where_all_wait_and_nothing_moves_from_one_look_to_the_next_that_is_said() -> None:
+    raising = sent(1, raising="ValueError: hidden")
+    execution = Counted({0: sent(2), 1: raising}, {})
+    assert vain(execution, {0, 1}) is None  # the first look
+    found = vain(execution, {0, 1})
+    assert found is not None and not found.certain
+    assert "an interrupt of the cell ends it" in found.text
+    assert "process 1   waits after it has raised ValueError: hidden" in found.text
+    execution.says[0] = sent(2, progress=(7, 0))
+    assert vain(execution, {0, 1}) is None
 
 
 def test_what_was_sent_before_all_were_last_compared_is_not_counted() -> None:
@@ -62,8 +93,10 @@ def test_what_was_sent_before_all_were_last_compared_is_not_counted() -> None:
     engines = FakeEngines()
     engines.in_step_at = (sent().generation, 5)
     engines.link.agents = SimpleNamespace(ask=execution.ask)
-    text = waits_in_vain(engines, execution, {1})  # type: ignore[arg-type]
-    assert "process 1 sent 2 programs to all devices, process 0 only 1" in str(text)
+    assert waits_in_vain(engines, execution, {1}) is not None  # type: ignore[arg-type]
+    execution = Counted({1: sent(6)}, {0: sent(6)})
+    engines.link.agents = SimpleNamespace(ask=execution.ask)
+    assert waits_in_vain(engines, execution, {1}) is None  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("counts", [(1, 1), (1, 3), (0, 0)])

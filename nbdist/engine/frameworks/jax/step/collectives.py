@@ -51,6 +51,10 @@ class Collectives:
     def __init__(self) -> None:
         self._known: weakref.WeakKeyDictionary[Any, str | None] = weakref.WeakKeyDictionary()
 
+    def __contains__(self, program: Any) -> bool:
+        """Whether it was read before."""
+        return program in self._known
+
     def of(self, program: Any, modules: Callable[[], Any]) -> str | None:
         """As `collectives`; None where the back end does not give its programs as text.
 

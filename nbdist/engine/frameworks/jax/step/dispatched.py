@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from nbdist.engine.frameworks.jax.step.announced import shape_text
 from nbdist.engine.frameworks.jax.step.collectives import Collectives
 from nbdist.engine.frameworks.jax.step.made import Made, hook_makers
 from nbdist.engine.frameworks.jax.step.origins import Origins
+from nbdist.errors import ArrayError
 
 LABELS = 512
 """Of so many programs it is remembered what they are called."""
@@ -162,7 +164,10 @@ class Dispatched:
         if leaf is not None and not spans(leaf):
             return None
         if leaf is not None:
-            return self._add(label(compiled_function()), self._kind(program), leaf, given)
+            name = label(compiled_function())
+            if program not in self._collectives and not self._group(leaf):
+                self._compare(name, given)
+            return self._add(name, self._kind(program), leaf, given)
 
         def late(output: Any) -> None:
             leaf = first_array(output)
@@ -170,6 +175,24 @@ class Dispatched:
                 self._add(label(compiled_function()), self._kind(program), leaf, given)(output)
 
         return late  # nothing to go by before it runs; an output is
+
+    def _compare(self, name: bytes, arguments: Iterable[Any]) -> None:
+        """Compares what a program is about to be computed of for the first time, with the same on other processes.
+
+        Raises:
+          ArrayError: Another process has arrays of other shapes.
+        """
+        shapes = [shape_text(one) for one in arguments if is_array(one)]
+        title = name.decode(errors="replace").partition(" ")[0]
+        where = f"{self.made.run}/{self.generation}/{self.serial}"
+        found = self.made.announced.others(where, title, shapes)
+        if found is not None:
+            here, other, there = found
+            what = title if title.endswith("()") else "a program"
+            raise ArrayError(
+                f"{what} is to compute with {here} on this process, and with {there} on process {other}. Arrays "
+                "on several processes must have the same shape on each."
+            )
 
     def _kind(self, program: Any) -> str | None:
         return self._collectives.of(program, lambda: program.xla_executable.hlo_modules())
@@ -215,7 +238,7 @@ class Dispatched:
     def _make(self, output: Any, inferred: bool) -> None:
         """Called after each function of JAX that makes arrays of values on the host."""
         __tracebackhide__ = True
-        if threading.get_ident() in self.ignored:
+        if threading.get_ident() in self.ignored or not self.made.in_cell:
             return
         jax = sys.modules["jax"]
         for leaf in jax.tree_util.tree_leaves(output):

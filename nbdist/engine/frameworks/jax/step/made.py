@@ -7,7 +7,6 @@ on all processes only where they have the same number and shape.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import sys
 import threading
@@ -18,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nbdist.contract.calls.stepping import Origin
-from nbdist.engine.frameworks.jax.store import coordinator_client
+from nbdist.engine.frameworks.jax.step.announced import Announced, shape_text
 from nbdist.errors import ArrayError
 
 INFERS = "make_array_from_process_local_data"
@@ -30,9 +29,6 @@ MAKERS = (
     "make_array_from_single_device_arrays",
     "device_put",
 )
-
-FOLDER = "nbdist/made"
-"""In the coordinator's store: below it a folder for each cell and array, in it the shape on each process."""
 
 MANY = 64
 """From so many on, arrays that no longer exist are dropped."""
@@ -49,7 +45,13 @@ class _One:
 
 
 class Made:
-    """Numbers the arrays that a cell makes; keeps none alive."""
+    """Numbers the arrays that a cell makes; keeps none alive.
+
+    Attributes:
+      run: The number of the newest cell.
+      in_cell: Whether it runs; nbdist makes arrays between cells, when it moves values and repairs.
+      announced: Compares shapes.
+    """
 
     def __init__(self) -> None:
         self.run = 0
@@ -57,7 +59,8 @@ class Made:
         self._limit = MANY
         self._numbers: Counter[str] = Counter()
         self._seen: set[str] = set()
-        self._shown: list[str] = []
+        self.announced = Announced()
+        self.in_cell = False
 
     def begin(self, run: int, *, same: bool) -> None:
         """A cell begins.
@@ -68,19 +71,17 @@ class Made:
         """
         if same and self._unused:
             self._unused = {key: replace(one, number=0) for key, one in self._unused.items()}
+        self.in_cell = True
         if run == self.run:
             return
         self.run = run
         for name in [name for name in self._numbers if not name.startswith("thread ")]:
             del self._numbers[name]
-        shown, self._shown = self._shown, []
-        client = coordinator_client() if shown else None
-        for key in shown if hasattr(client, "key_value_delete") else ():
-            with contextlib.suppress(RuntimeError):  # the coordinator is gone, and the key with it
-                client.key_value_delete(key)  # type: ignore[union-attr]
+        self.announced.begin()
 
     def restart(self) -> None:
         """A new back end is up; what was made for the last one is gone."""
+        self.in_cell = False
         self._unused.clear()
         self._seen.clear()
 
@@ -133,9 +134,7 @@ class Made:
     def compare(self, array: Any) -> None:
         """Compares a shape that was taken from this process's rows with those of the others.
 
-        Of a cell that of the first such array, and each that is new here: it takes a millisecond or two.
-        Nobody is waited for: of two processes at least the later one sees both shapes, and the first then waits in
-        whatever it computes with its array.
+        Of a cell that of the first such array, and each that is new here: it takes a millisecond.
 
         Raises:
           ArrayError: Another process has got another shape.
@@ -148,26 +147,14 @@ class Made:
         if shape in self._seen and self._numbers[INFERS] > 1:
             return
         self._seen.add(shape)
-        client = coordinator_client()
-        if client is None:
-            return
-        me = sys.modules["jax"].process_index()
-        folder = f"{FOLDER}/{self.run}/{self._numbers[INFERS]}/"
-        with contextlib.suppress(RuntimeError):  # the coordinator is gone
-            client.key_value_set(f"{folder}{me}", shape)
-            self._shown.append(f"{folder}{me}")
-            for key, other in client.key_value_dir_get(folder):
-                if other != shape:
-                    raise ArrayError(
-                        f"{INFERS} made {shape} of the rows of process {me}, and {other} of those of process "
-                        f"{key.rpartition('/')[2]}: it is one array only where each process gives as many rows. "
-                        "Give each the same number, or the shape as global_shape."
-                    )
-
-
-def shape_text(array: Any) -> str:
-    """`float32[16,4]`."""
-    return f"{array.dtype}[{','.join(map(str, array.shape))}]"
+        found = self.announced.others(f"{self.run}/{self._numbers[INFERS]}", INFERS, [shape])
+        if found is not None:
+            _, other, theirs = found
+            raise ArrayError(
+                f"{INFERS} made {shape} of the rows of this process, and {theirs} of those of process {other}: it "
+                "is one array only where each process gives as many rows. Give each the same number, or the "
+                "shape as global_shape."
+            )
 
 
 def hook_makers(made: Callable[[Any, bool], None]) -> Callable[[], None]:

@@ -7,16 +7,18 @@ import sys
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from nbdist.contract.calls.stepping import Labels, Proven, Trail, UnderWay
 from nbdist.contract.iopub import CellStep
 from nbdist.contract.sent import Sent
+from nbdist.engine.cell.main_thread import MainThread
 from nbdist.engine.frameworks.jax.paths import array_paths
+from nbdist.engine.frameworks.jax.step.announced import shape_text
+from nbdist.engine.frameworks.jax.step.calling import calling, raising
 from nbdist.engine.frameworks.jax.step.cut import Cut
 from nbdist.engine.frameworks.jax.step.dispatched import Dispatched
-from nbdist.engine.frameworks.jax.step.made import shape_text
 from nbdist.engine.frameworks.jax.step.meeting import Meetings
 from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
 from nbdist.engine.frameworks.jax.step.proof import Proof, Trial
@@ -122,6 +124,19 @@ class Step:
             proven=self.proven,
         )
 
+    def sent_so_far(self, main: MainThread) -> Sent:
+        """As `sent`, in the middle of a cell, past the main thread."""
+        raised = raising()
+        return replace(
+            self.sent(), calling=calling(main), raising=raised, progress=self._progress()
+        )
+
+    def _progress(self) -> tuple[int, int]:
+        return (
+            int(computed_seconds() / LEAST_SECONDS),
+            self._cut.moved_bytes(self.ports, self._others),
+        )
+
     def trail(self) -> Trail:
         """What was sent, and which programs these were."""
         sent = self.dispatched.count.programs
@@ -142,10 +157,7 @@ class Step:
         """
         return UnderWay(
             arrays=len(arrays_under_way(self.dispatched, common)),
-            progress=(
-                int(computed_seconds() / LEAST_SECONDS),
-                self._cut.moved_bytes(self.ports, self._others),
-            ),
+            progress=self._progress(),
         )
 
     def begin_cell(
@@ -201,6 +213,7 @@ class Step:
           failed: Whether its code has failed here.
           compared: Whether the kernel compares the processes before any of them runs another cell.
         """
+        self.dispatched.made.in_cell = False
         if self._proof is None or os.environ.get(SWITCH) == "0":
             return
         self.unsettled = failed

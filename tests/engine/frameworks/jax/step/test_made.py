@@ -6,6 +6,8 @@ processes.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import pickle
 import threading
 
@@ -16,6 +18,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from nbdist.engine.frameworks.jax.step import announced
 from nbdist.engine.frameworks.jax.step import dispatched as module
 from nbdist.engine.frameworks.jax.step import made as made_module
 from nbdist.engine.frameworks.jax.step.dispatched import Dispatched
@@ -26,7 +29,7 @@ from nbdist.errors import ArrayError
 @pytest.fixture
 def seen(monkeypatch):
     monkeypatch.setattr(module, "spans", lambda array: len(array.sharding.device_set) > 1)
-    monkeypatch.setattr(made_module, "coordinator_client", lambda: None)
+    monkeypatch.setattr(announced, "coordinator_client", lambda: None)
     found = Dispatched()
     found.devices = 8
     assert found.hook()
@@ -165,27 +168,71 @@ class Store:
         self.deleted.append(key)
 
 
+HERE, THERE = "float32[8]", "float32[16]"
+
+
+def announced_by_another(what, name, shape=THERE):
+    return Store([(f"nbdist/announced/{what}/1", json.dumps([name, [shape]]))])
+
+
 def test_a_global_shape_that_is_not_that_of_another_process_is_refused(seen, split, monkeypatch):
-    store = Store([("nbdist/made/5/1/1", "float32[16]")])
-    monkeypatch.setattr(made_module, "coordinator_client", lambda: store)
+    store = announced_by_another("5/1", made_module.INFERS)
+    monkeypatch.setattr(announced, "coordinator_client", lambda: store)
     with pytest.raises(
-        ArrayError, match=r"made float32\[8\] of the rows of process 0, and float32\[16\]"
+        ArrayError,
+        match=r"made float32\[8\] of the rows of this process, and float32\[16\] of those of process 1",
     ):
         rows(split)
-    assert store.texts["nbdist/made/5/1/0"] == "float32[8]"
-    rows(split)  # known by now
+    rows(split)  # known by now, and not the first
     rows(split, 24)  # new, and nobody has said another
-    assert sorted(store.texts)[-1] == "nbdist/made/5/3/0"
+    own = ["nbdist/announced/5/1/0", "nbdist/announced/5/3/0"]
+    assert [key for key in store.texts if key.endswith("/0")] == own
     seen.begin_cell(6, same=True)
-    assert sorted(store.deleted) == ["nbdist/made/5/1/0", "nbdist/made/5/3/0"]
+    assert store.deleted == own
+    store.texts = announced_by_another("6/1", made_module.INFERS).texts
+    with pytest.raises(ArrayError):  # known, and the first of its cell
+        rows(split)
 
 
 def test_a_shape_that_is_stated_is_not_compared(seen, split, monkeypatch):
-    store = Store([("nbdist/made/5/1/1", "float32[16]")])
-    monkeypatch.setattr(made_module, "coordinator_client", lambda: store)
+    store = announced_by_another("5/1", made_module.INFERS)
+    monkeypatch.setattr(announced, "coordinator_client", lambda: store)
     jax.make_array_from_process_local_data(split, np.ones(8, np.float32), (8,))
     jax.make_array_from_process_local_data(split, np.ones(8, np.float32), global_shape=(8,))
     assert len(store.texts) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "refused"), [("f", THERE, 1), ("g", THERE, 0), ("f", HERE, 0)]
+)
+def test_a_program_is_refused_before_its_first_run_where_another_process_has_other_shapes(
+    seen, split, monkeypatch, name, shape, refused
+):
+    x = rows(split)
+
+    def f(x):
+        return x + 1
+
+    title = module.label(f).decode().partition(" ")[0].replace("f", name)
+    store = announced_by_another(f"5/{seen.generation}/{seen.serial}", title, shape)
+    monkeypatch.setattr(announced, "coordinator_client", lambda: store)
+    before = seen.serial
+    with (
+        pytest.raises(ArrayError, match="is to compute with")
+        if refused
+        else contextlib.nullcontext()
+    ):
+        jax.jit(f)(x)
+    assert seen.serial == before + (not refused)
+
+
+def test_a_coordinator_that_is_gone_stops_nothing(seen, split, monkeypatch):
+    class Gone:
+        def key_value_set(self, key, value):
+            raise RuntimeError("UNAVAILABLE")
+
+    monkeypatch.setattr(announced, "coordinator_client", Gone)
+    assert jax.jit(lambda x: x.sum())(rows(split)) == 8
 
 
 def test_functions_that_make_arrays_are_themselves_where_they_are_pickled(seen):

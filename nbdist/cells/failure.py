@@ -141,7 +141,7 @@ def _ending(process: ProcessOutcome) -> str:
             return (process.error or "").partition(": ")[2]
         case "interrupted":
             waited = process.activity is None or process.activity.waiting
-            return "interrupted while waiting" if waited else f"interrupted {where}"
+            return f"interrupted {'while waiting ' if waited else ''}{where}"
         case "stuck" | "running":
             return f"stuck {where}"
         case "not run":

@@ -26,21 +26,24 @@ class Background:
         """One that has just been sent."""
         self._runs = [*self._runs, run]
 
+    def unseen(self) -> tuple[FollowedRun, ...]:
+        """Those that have failed, and nobody has seen how."""
+        return tuple(run for run in self._runs if run.unseen)
+
     def refuse_unseen(self) -> None:
         """Lets pass where nobody has to be shown how a cell has failed.
 
         Raises:
           ProcessError: One has, and its front end has dropped that.
         """
-        failed = next((run for run in self._runs if run.unseen), None)
-        error = failed.error() if failed is not None else None
-        if failed is None or error is None:
-            return
-        text = f"cell {failed.cell.number} failed in the background, and this cell was not run: {error}"
-        shown = getattr(error, "shown", "") or f"{type(error).__name__}: {error}"
-        raise ProcessError(
-            text, getattr(error, "failures", ()), f"{shown}\nProcessError: {text}"
-        ) from None
+        for failed in self.unseen():
+            error = failed.error()
+            if error is None:
+                continue
+            text = f"cell {failed.cell.number} failed in the background, and this cell was not run: {error}"
+            said = f"{type(error).__name__}: {error}"
+            body = getattr(error, "shown", "").removesuffix(said)
+            raise ProcessError(text, getattr(error, "failures", ()), f"{body}ProcessError: {text}")
 
     def inside(self) -> dict[FollowedRun, tuple[int, ...]]:
         """Those that some processes are still in, and which.

@@ -272,9 +272,8 @@ class Cells:
         self.wait_for_ends()
         if self._came_back(until):
             make_sure(self._engines, automatic=True)
-        self.background.refuse_unseen()
-        for error in [run.error() for run in followed if run.done]:
-            if error is not None:
+        for ended in (*self.background.unseen(), *followed):
+            if ended.done and (error := ended.error()) is not None:
                 raise error
 
     def wait_for_ends(self) -> str | None:

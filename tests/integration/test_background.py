@@ -93,13 +93,14 @@ def test_where_nobody_can_be_shown_a_failure_the_next_cell_is_refused_with_it(
 def test_sync_raises_how_a_cell_that_it_has_waited_for_has_failed(
     notebook: Notebook, tmp_path: Path
 ) -> None:
-    over = tmp_path / "over"
-    begun(notebook, over, FAILS, person=True)
-    request = notebook.send("%sync")
-    over.touch()
-    failed = notebook.collect(request)
-    assert failed.traceback.endswith("ProcessError: process 1 raised ValueError"), failed.traceback
-    notebook.good("%sync")
+    for person in (True, False):
+        over = tmp_path / f"over {person}"
+        begun(notebook, over, FAILS, person=person)
+        request = notebook.send("%sync", person=person)
+        over.touch()
+        failed = notebook.collect(request).traceback
+        assert failed.endswith("ProcessError: process 1 raised ValueError"), failed
+        notebook.good("%sync")
 
 
 def test_an_interrupt_says_what_it_interrupted(notebook: Notebook, tmp_path: Path) -> None:

@@ -198,3 +198,25 @@ def test_terminal_renderer_writes_to_the_stdout_of_the_moment(cell, capsys):
     say(cell, "a\n")
     TerminalRenderer().refresh(cell)
     assert capsys.readouterr().out == "processes 0–3   a\n"
+
+
+def test_how_things_stand_is_shown_below_all_else_and_nothing_of_it_is_left(cell, clock):
+    file = Terminal()
+    in_terminal = TerminalRenderer(file=file, clock=lambda: clock[0])
+    for text in ("process 0 has been at line 9 for 13 s", "process 0 has been at line 9 for 14 s"):
+        cell.meanwhile(text)
+        clock[0] += 1.0
+        in_terminal.refresh(cell)
+        assert file.getvalue().endswith(f"{text}\n")
+        assert cell.blocks()[-1].text == text
+    cell.meanwhile(None)
+    in_terminal.refresh(cell, final=True)
+    assert file.getvalue().endswith("\x1b[1F\x1b[J")
+    assert cell.blocks() == ()
+
+
+def test_how_things_stand_is_not_written_to_a_file(cell, file, in_terminal):
+    cell.meanwhile("process 0 has been at line 9 for 13 s")
+    in_terminal.refresh(cell)
+    in_terminal.refresh(cell, final=True)
+    assert file.getvalue() == ""

@@ -1,13 +1,17 @@
 """The folder of a save: `arrays-TOKEN` with the arrays, and `nbdist-save.json`, which names it.
 
-The file is replaced in one step when all arrays are there: before, the folder has the save before, whole.
+The file is replaced in one step when all arrays are there: before, the folder has the save before, whole. Only
+what saves have written is ever removed: the file names their tokens, and so do the marks of unfinished saves.
 """
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import json
+import keyword
 import os
+import re
 import shutil
 import time
 from dataclasses import dataclass
@@ -21,6 +25,9 @@ from nbdist.errors import ArrayError, OptionError
 FILE = "nbdist-save.json"
 ARRAYS = "arrays-"
 MARKER = "nbdist-marker-"
+TOKEN = "[0-9a-f]{32}"
+"""Of a save, at the end of the names of what it writes: no folder of a person's has a name like that."""
+
 FORMAT = 1
 SEEN_SECONDS = 10.0
 """How long a host may need to see what another has written: network file systems keep listings."""
@@ -79,11 +86,10 @@ def refuse_foreign(folder: Path) -> None:
         )
     if not folder.exists() and not folder.is_symlink():
         return
-    others = (
-        None
-        if not folder.is_dir()
-        else [p.name for p in folder.iterdir() if not p.name.startswith((FILE, ARRAYS, MARKER))]
-    )
+    others = None
+    if folder.is_dir():
+        ours = {folder / FILE, *_written(folder)}
+        others = [path.name for path in folder.iterdir() if path not in ours]
     if others is None or others:
         what = "is a file" if others is None else f"has {sorted(others)[0]!r} in it"
         raise OptionError(
@@ -129,11 +135,23 @@ def arrays_of(folder: Path, token: str) -> Path:
 
 
 def commit(folder: Path, token: str, save: Save) -> None:
-    """Makes what was written the save that is in the folder, in one step; removes what was there before."""
+    """Makes what was written the save that is in the folder, in one step; removes what was there before.
+
+    Raises:
+      ArrayError: Its arrays are gone: another save into this folder has ended meanwhile.
+    """
+    if save.arrays and not (folder / save.arrays).is_dir():
+        raise ArrayError(
+            f"{str(folder)!r} has another save by now, which has removed the arrays of this one. Nothing was "
+            "saved; give each session a folder of its own."
+        )
+    before = _written(folder)
     text = json.dumps(
         {
             "format": FORMAT,
             "arrays": save.arrays,
+            # Named until the next save, in case this process ends before it has removed them.
+            "replaced": [p.name for p in before if p.name.startswith(ARRAYS)],
             "processes": save.processes,
             "variables": [_plain(variable) for variable in save.variables],
         }
@@ -144,17 +162,39 @@ def commit(folder: Path, token: str, save: Save) -> None:
         file.flush()
         os.fsync(file.fileno())
     new.replace(folder / FILE)
-    clean(folder, keep=save.arrays)
+    # Marks last: who is ended here leaves what the next save recognizes.
+    for one in sorted(before, key=lambda path: path.name.startswith(MARKER)):
+        if one.name != save.arrays:
+            _remove(one)
 
 
-def clean(folder: Path, *, keep: str | None = None) -> None:
-    """Removes what saves that did not come to their end have left, and those that were replaced."""
-    for one in folder.iterdir():
-        if one.name not in (FILE, keep):
-            if one.is_dir():
-                shutil.rmtree(one, ignore_errors=True)
-            else:
-                one.unlink(missing_ok=True)
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _written(folder: Path) -> list[Path]:
+    """All that saves have written here, but the file: by the tokens that it and their marks name."""
+    names = [path.name for path in folder.iterdir()]
+    tokens = {name.removeprefix(MARKER) for name in names if name.startswith(MARKER)}
+    try:
+        data = json.loads((folder / FILE).read_text())
+        named = [data["arrays"], *data.get("replaced", [])]
+        tokens |= {name.removeprefix(ARRAYS) for name in named if name.startswith(ARRAYS)}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass  # there is none, or none that is whole
+    ours = {token for token in tokens if re.fullmatch(TOKEN, token)}
+    pattern = re.compile(
+        rf"(?:{MARKER}|{re.escape(FILE)}\.)({TOKEN})|{ARRAYS}({TOKEN})(?:\.orbax-checkpoint-tmp.*)?"
+    )
+    found = []
+    for name in names:
+        match = pattern.fullmatch(name)
+        if match is not None and (match[1] or match[2]) in ours:
+            found.append(folder / name)
+    return found
 
 
 def read(folder: Path, host: str) -> Save:
@@ -178,11 +218,11 @@ def read(folder: Path, host: str) -> Save:
         )
     try:
         found = Save(
-            arrays=data["arrays"],
+            arrays=_arrays(data["arrays"]),
             processes=data["processes"],
             variables=tuple(_variable(one) for one in data["variables"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ArrayError(
             f"{said}: {FILE} is not as it was written ({type(error).__name__}: {error}). No variable was changed."
         ) from error
@@ -230,9 +270,36 @@ def _plain(variable: Variable) -> dict[str, Any]:
     }
 
 
+def _arrays(name: str) -> str:
+    """The name of the folder of the arrays; empty where there are none.
+
+    Raises:
+      ValueError: It is no name that a save gives, such as that of a folder elsewhere.
+    """
+    if name and not re.fullmatch(f"{ARRAYS}{TOKEN}", name):
+        raise ValueError(f"{name!r} is no folder of a save")
+    return name
+
+
+def _name(name: str) -> str:
+    """A name that the processes may be given.
+
+    Raises:
+      ValueError: It is none, or one that Python itself uses.
+    """
+    if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("__"):
+        raise ValueError(f"{name!r} is no name of a variable")
+    return name
+
+
+def is_builtin(name: str) -> bool:
+    """Whether Python itself has something under this name, such as `print`."""
+    return hasattr(builtins, name)
+
+
 def _variable(data: dict[str, Any]) -> Variable:
     return Variable(
-        name=data["name"],
+        name=_name(data["name"]),
         first=data["first"],
         parts=tuple(_part(one) for one in data["parts"]),
         structure=data["structure"],

@@ -156,6 +156,12 @@ def _targets(
         raise ArrayError(
             f"{path!r} has no variable {unknown[0]!r}; it has {names_text(there)}. No variable was changed."
         )
+    hiding = [] if names else [name for name in there if folders.is_builtin(name)]
+    if hiding:
+        raise ArrayError(
+            f"{path!r} has a variable {hiding[0]!r}, which would hide what Python has under that name. To restore "
+            "it all the same, give the names to restore. No variable was changed."
+        )
     places = Places(variables)
     return [
         _as_it_is(there[name], variables[name], places, objects)

@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 
 @dataclass(frozen=True, slots=True)
 class Feed:
@@ -88,7 +86,11 @@ def rows_digest(data: Any) -> str | None:
     leaves = [leaf for leaf in sys.modules["keras"].tree.flatten(data) if leaf is not None]
     found = hashlib.blake2b(digest_size=16)
     for leaf in leaves:
-        if not isinstance(leaf, np.ndarray) or not leaf.ndim or leaf.dtype.hasobject:
+        if (
+            not isinstance(leaf, sys.modules["numpy"].ndarray)
+            or not leaf.ndim
+            or leaf.dtype.hasobject
+        ):
             return None
         found.update(f"{leaf.dtype} {leaf.shape} ".encode())
         found.update(leaf[:: math.ceil(len(leaf) / MOST_ROWS) or 1].tobytes())

@@ -170,7 +170,7 @@ versions: $(READY) $(READY_TENSORFLOW) $(READY_OLDEST)
 	@$(BIN_OLDEST)/python -m tests.versions oldest $(WRITE)
 
 # Longer campaigns; NBDIST_SEED=N chooses the faults, NBDIST_FAILURES=N (in one training) and NBDIST_ROUNDS=N (of each
-# other campaign) how many; NBDIST_EVERY=N takes every Nth row of the tables.
+# other campaign) how many; NBDIST_CELLS=N how many cells kernels send beside each other; NBDIST_EVERY=N takes every Nth row of the tables.
 test-in-step: $(READY)
 	$(BIN)/python -m tests.testbed.install
 	$(PYTEST) $(TESTS_IN_STEP)
@@ -179,7 +179,7 @@ test-faults: test-in-step $(READY_TENSORFLOW)
 	$(BIN)/python -m tests.testbed.install
 	$(PYTEST) tests/campaigns/test_host_faults.py tests/campaigns/test_faults.py \
 		tests/campaigns/test_host_interrupts.py tests/campaigns/test_scheduler_faults.py \
-		tests/campaigns/test_shared_connection.py \
+		tests/campaigns/test_shared_connection.py tests/campaigns/test_order.py \
 		tests/campaigns/test_pauses.py
 	$(BIN_TENSORFLOW)/python -m pytest -n 2 --dist loadfile tests/campaigns/test_tensorflow_faults.py \
 		tests/campaigns/test_tensorflow_hosts.py

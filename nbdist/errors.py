@@ -38,6 +38,10 @@ class GoneError(SessionError):
     """A process ended while it was asked something."""
 
 
+class TurnError(SessionError):
+    """Another kernel, or another thread, computed for longer than was to be waited; nothing was sent."""
+
+
 class StaleError(SessionError):
     """A value that was on its way is held no longer: the processes were repaired, or another kernel moved one."""
 

@@ -166,8 +166,7 @@ class CellRun:
         for remark in self._remarks:
             self.output.note(remark)
         self._started = time.time()
-        # The clock makes it rise from one cell to the next, in whichever kernel.
-        run = self.execution.number = time.time_ns()
+        run = self.execution.number = self.context.next_number()
         cell, targets = self.cell, self.execution.targets
         sent = OpenCell(
             kernel=os.getpid(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,6 +56,7 @@ class CellContext:
       folder: Where floods of output are kept in whole.
       grace_s: How long others may stay when one has failed, in seconds.
       give_up_s: As `CellSupervisor.give_up_s`.
+      next_number: Gives a number for this sending.
       in_step: After which program all processes are known to be in step, as a cell's label has it.
       widgets: Those of the processes; None: they are shown as text.
       earlier: The cells that have ended before, whose displays this one may change.
@@ -74,6 +76,7 @@ class CellContext:
     grace_s: float
     give_up_s: float
     ended: Callable[[Ended], Facts]
+    next_number: Callable[[], int] = time.time_ns
     in_step: tuple[int, int] | None = None
     widgets: Widgets | None = None
     earlier: EarlierCells = field(default_factory=EarlierCells)

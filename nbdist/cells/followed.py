@@ -31,7 +31,11 @@ MOST_FAILED_STEPS = 20
 
 
 class FollowedRun(CellRun):
-    """Follows a cell on a thread; others may wait for it. Arguments as for `CellRun`."""
+    """Follows a cell on a thread; others may wait for it. Arguments as for `CellRun`.
+
+    Attributes:
+      when_over: Called once it is over, or is followed no longer.
+    """
 
     AWAITED = False
 
@@ -42,6 +46,7 @@ class FollowedRun(CellRun):
         self._left = threading.Event()
         self._draws = False
         self._dropped = False
+        self.when_over: Callable[[], None] = lambda: None
 
     def follow(self, *, shown: bool) -> CellHandle:
         """Begins; `shown` says whether output is drawn at once, or only where somebody waits for the cell."""
@@ -107,6 +112,7 @@ class FollowedRun(CellRun):
         finally:
             # What the cell has left behind may still show something.
             self._over.set()
+            self.when_over()
 
     def _stop_listening(self) -> None:
         """Called when nothing more of the cell is wanted."""

@@ -6,7 +6,7 @@ import contextlib
 from typing import Any, TypeVar
 
 from nbdist.contract.calls.call import Call
-from nbdist.errors import GoneError, NbdistError
+from nbdist.errors import GoneError, NbdistError, TurnError
 from nbdist.launch.start.request import Request
 from nbdist.session.engine_group import EngineGroup
 
@@ -25,7 +25,17 @@ class AskedAlone:
         self._requests: list[Request[Any]] = []
 
     def ask(self, call: Call[A], *, timeout_s: float) -> A | None:
-        """Asks the lowest idle process; None when none is idle or none answers in time."""
+        """Asks the lowest idle process; None when none is idle or none answers in time.
+
+        It may compute: also where another kernel has its turn, nobody answers.
+        """
+        try:
+            with self._engines.turn.taken(timeout_s=timeout_s, say=str):  # silent: nobody has asked
+                return self._ask(call, timeout_s=timeout_s)
+        except TurnError:
+            return None
+
+    def _ask(self, call: Call[A], *, timeout_s: float) -> A | None:
         engines = self._engines
         for process_id in sorted(engines.plan.hosts):
             if process_id in engines.facts.lost or engines.reports.busy(process_id):
@@ -37,6 +47,11 @@ class AskedAlone:
             except (TimeoutError, GoneError):
                 return None
         return None
+
+    @property
+    def unseen(self) -> bool:
+        """Whether one may have computed, and `computed` has not said so."""
+        return any(not r.ready() or r.computed for r in self._requests)
 
     def computed(self) -> bool:
         """Whether one that was asked something has used devices of others, which took no part; says so once."""

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Self, TypeVar
 
 from nbdist.cells.facts import Facts
@@ -39,6 +40,7 @@ from nbdist.session.copies import Copies
 from nbdist.session.engine_state import EngineState
 from nbdist.session.health import Health
 from nbdist.session.reports import DEVICES_SECONDS, Reports
+from nbdist.session.turn import Turn
 from nbdist.spelling import command
 from nbdist.widgets import Widgets
 
@@ -64,6 +66,7 @@ class EngineGroup:
       seconds_to_start: How long that took.
       in_step_at: After which program, as generation and serial, they were when last compared.
       settling: Held while they are brought in step, or values move.
+      turn: Held while what may compute is sent, and until it has ended.
       reported: What processes that are being replaced had reported of their names, until all are in step again.
       copies: What they keep for each other.
       on_replaced: Called when processes were started in the place of others.
@@ -84,6 +87,8 @@ class EngineGroup:
         self.reported: dict[int, After] = {}
         self.copies = Copies()
         self.settling = threading.RLock()
+        self.turn = Turn(Path(link.turn_file or Path(link.folder) / "turn"))
+        self.turn.known = lambda: (self.in_step_at, not self.facts.out_of_step)
         self.hurry = threading.Event()
         self._lost_controller: ProcessExit | None = None
         # It listens before there is anything to receive: a subscription takes a moment.
@@ -230,10 +235,9 @@ class EngineGroup:
         self.reported.clear()
         self.on_replaced()
 
-    @staticmethod
-    def next_number() -> int:
-        """A number for a proof or a sending: it rises from one to the next, in whichever kernel."""
-        return time.time_ns()
+    def next_number(self) -> int:
+        """See `nbdist.session.turn.Turn.next_number`."""
+        return self.turn.next_number()
 
     def _watch(self, began: float) -> None:
         self.health.running()
@@ -328,4 +332,5 @@ class EngineGroup:
         self.health.ended()
         self.link.agents.events.unsubscribe(self._host_event)
         end()
+        self.turn.close()
         self.monitor.stop()

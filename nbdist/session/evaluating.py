@@ -54,17 +54,20 @@ class Evaluation:
         """
         engines = self._engines
         together = engines.proves and not is_name(call.expression)
-        if together:
-            self._cells.brought_in_step(call.expression)
-        else:
-            self._cells.say_ends()
-        self.refuse_while_busy(ids)
-        if together or isinstance(call, Offer):
-            # A value that is brought here is used.
-            self._cells.refuse_unsure(f"_ = ({call.expression})")
-        if not together:
-            return ask_some(engines, call, ids, timeout_s=timeout_s)
-        return ask_all_workers(engines, call, wanted=ids, timeout_s=timeout_s, rules=self._rules)
+        with engines.turn.taken(timeout_s=timeout_s):
+            if together:
+                self._cells.brought_in_step(call.expression)
+            else:
+                self._cells.say_ends()
+            self.refuse_while_busy(ids)
+            if together or isinstance(call, Offer):
+                # A value that is brought here is used.
+                self._cells.refuse_unsure(f"_ = ({call.expression})")
+            if not together:
+                return ask_some(engines, call, ids, timeout_s=timeout_s)
+            return ask_all_workers(
+                engines, call, wanted=ids, timeout_s=timeout_s, rules=self._rules
+            )
 
     def refuse_while_busy(self, ids: Sequence[int]) -> None:
         """Lets pass when none of these is in a cell that was sent to it.

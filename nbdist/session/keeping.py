@@ -6,12 +6,15 @@ import functools
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from nbdist.cells.attached_cell import RegainedRun
+from nbdist.cells.background import Background
 from nbdist.cells.cellrun import CellHandle
 from nbdist.cells.context import Ended
 from nbdist.cells.execution import Cell
 from nbdist.cells.facts import Facts
+from nbdist.cells.history import read as read_history
 from nbdist.contract.asides import Aside
 from nbdist.contract.calls.engine import Recall
 from nbdist.contract.history import OpenCell
@@ -20,7 +23,10 @@ from nbdist.launch.sessions import recorded
 from nbdist.quantities import processes_text
 from nbdist.rules import Rules
 from nbdist.session.engine_group import EngineGroup
+from nbdist.session.recovery.after import make_sure
 from nbdist.session.recovery.context import cell_context
+from nbdist.session.recovery.expression import fence
+from nbdist.session.turn import Noted
 from nbdist.spelling import command
 
 OnEnd = Callable[[Ended], Facts]
@@ -92,6 +98,47 @@ def take_up(
             else None,
         )
         yield run
+
+
+def take_over(
+    engines: EngineGroup,
+    before: Noted,
+    background: Background,
+    *,
+    besides: Collection[int],
+    rules: Rules,
+    ended: OnEnd,
+) -> str | None:
+    """Sees to what another kernel has left in its turn, before this one sends anything in its own.
+
+    The cells of a kernel that has ended are followed to their ends, and nothing that it has sent begins later.
+
+    Args:
+      engines: The processes.
+      before: What that kernel has noted.
+      background: Gets the cells that are followed from now on.
+      besides: As for `take_up`.
+      rules: Of the session.
+      ended: As for `take_up`.
+
+    Returns:
+      What was done, or why the processes are not in step; None when they are and nothing was done.
+    """
+    engines.in_step_at = before.in_step
+    if before.held or not before.settled:
+        followed = {run.execution.number for run in background.runs}
+        open_cells = read_history(Path(engines.link.folder)).running
+        cells = [cell for cell in open_cells if cell.run not in followed]
+        for run in take_up(engines, cells, besides=besides, rules=rules, ended=ended):
+            run.when_over = engines.turn.kept(run.cell.number)
+            background.add(run)
+            run.until_known()
+        fence(engines, lambda: background.busy(), rules=rules)
+    elif not engines.facts.out_of_step:
+        return None
+    if not engines.proves or background.inside():
+        return None
+    return make_sure(engines, automatic=rules.recover)
 
 
 def say_running(runs: Iterable[RegainedRun]) -> list[str]:

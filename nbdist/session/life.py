@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nbdist.cells.history import History
 from nbdist.cells.history import read as read_history
-from nbdist.contract.history import OpenCell
 from nbdist.contract.snapshot import Snapshot
-from nbdist.errors import NbdistError
+from nbdist.errors import NbdistError, TurnError
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.progress import StartProgress
 from nbdist.launch.sessions import registry
@@ -24,14 +23,21 @@ from nbdist.session.alone import AskedAlone
 from nbdist.session.description import describe, remarks
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.evaluating import Evaluation
-from nbdist.session.keeping import say_kept, say_running, take_up, write_down
+from nbdist.session.keeping import say_kept, say_running, take_over, write_down
 from nbdist.session.looking import Looks
 from nbdist.session.recovery.after import exclusive, left_unsettled, make_sure, recover
 from nbdist.session.recovery.widget import deliver
 from nbdist.session.running import Cells
+from nbdist.session.turn import Noted
 from nbdist.session.user_files import files_brought
 from nbdist.spelling import Door, through
 from nbdist.widgets import Event
+
+TURN_SECONDS = 0.9
+"""How long a kernel that comes waits for the turn of another before it is there without one."""
+
+WIDGET_SECONDS = 10.0
+"""How long what a person does to a widget waits for cells of others."""
 
 
 class Life:
@@ -73,6 +79,8 @@ class Life:
         self._remarks: list[str] = []
         engines.widgets.on_event = self._widget_event
         engines.on_replaced = self.write_down
+        engines.turn.known = self._known
+        engines.turn.on_change = self._take_over
 
     @classmethod
     def begin(
@@ -162,21 +170,40 @@ class Life:
                 came="attached",
             )
             failed.callback(life.cells.background.leave)
-            life._go_on(attached, known.running)
+            life._go_on(attached)
             failed.pop_all()
         return life
 
-    def _go_on(self, attached: AttachedCluster, running: Iterable[OpenCell]) -> None:
-        """Follows the cells that run, and sees to it that all are in step where none does."""
+    def _known(self) -> tuple[tuple[int, int] | None, bool]:
+        """What the next kernel is told; see `nbdist.session.turn.Turn`."""
+        settled = not self.engines.facts.out_of_step and not self.alone.unseen
+        return self.engines.in_step_at, settled
+
+    def _take_over(self, before: Noted) -> str | None:
+        return take_over(
+            self.engines,
+            before,
+            self.cells.background,
+            besides=registry.others(self._session),
+            rules=self._rules,
+            ended=self.cells.ended,
+        )
+
+    def _go_on(self, attached: AttachedCluster) -> None:
+        """Follows the cells that run, and sees to it that all are in step where none does.
+
+        Where another kernel has its turn, it sees to that.
+        """
         engines, cells = self.engines, self.cells
-        for run in take_up(
-            engines, running, besides=attached.others, rules=self._rules, ended=cells.ended
-        ):
-            cells.background.add(run)
-        self._remarks = [*attached.remarks, *say_running(cells.regained)]
-        if engines.proves and not cells.regained and left_unsettled(engines):
-            done = make_sure(engines, automatic=self._rules.recover)
-            self._remarks += [done] if done else []
+        self._remarks = list(attached.remarks)
+        try:
+            with engines.turn.taken(timeout_s=TURN_SECONDS) as done:
+                self._remarks += say_running(cells.regained)
+                if engines.proves and not cells.regained and left_unsettled(engines):
+                    done = make_sure(engines, automatic=self._rules.recover) or done
+                self._remarks += [done] if done else []
+        except TurnError:
+            return
 
     @property
     def remarks(self) -> list[str]:
@@ -185,11 +212,12 @@ class Life:
 
     def recover(self, *, progress: StartProgress) -> str:
         """Brings the processes in step again; see `nbdist.session.session.Session.recover`."""
-        done = self.cells.wait_for_ends()
-        if done is not None and not self.engines.facts.out_of_step:
-            return done
-        done = recover(self.engines, progress=progress)
-        self.cells.history.recovered()
+        with self.engines.turn.taken() as taken_over:
+            done = self.cells.wait_for_ends() or taken_over
+            if done is not None and not self.engines.facts.out_of_step:
+                return done
+            done = recover(self.engines, progress=progress)
+            self.cells.history.recovered()
         if self.engines.link.agents.all:  # else it is another kernel's, or nobody's, to be found
             self.write_down()
         return done
@@ -286,7 +314,7 @@ class Life:
         """Has the processes do what a person asks of a widget; all of them at the same time, as a cell."""
         engines = self.engines.living()
         try:
-            with through(Door.MAGIC):
+            with through(Door.MAGIC), engines.turn.taken(timeout_s=WIDGET_SECONDS):
                 deliver(engines, event, busy=self.cells.background.busy(), rules=self._rules)
         except NbdistError as error:
             engines.monitor.fault(str(error))

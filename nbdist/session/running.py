@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections.abc import Iterable, Sequence
@@ -90,6 +91,7 @@ class Cells:
         self.background = Background()
         engines.copies = Copies(rules.copies_s)
         self._awaited: CellRun | None = None
+        self._queued: list[ListedCell] = []
 
     @property
     def regained(self) -> tuple[RegainedRun, ...]:
@@ -97,8 +99,13 @@ class Cells:
         return tuple(run for run in self.background.runs if isinstance(run, RegainedRun))
 
     def listed(self) -> tuple[ListedCell, ...]:
-        """Those in the background and the last that have ended, in the order they were sent in."""
-        return listed(self.background, self.history.cells, now=time.time())
+        """Those in the background and the last that have ended, in the order they were sent in; then who waits."""
+        now = time.time()
+        behind = f"queued behind {self._engines.turn.ahead() or 'another thread'}"
+        queued = [
+            replace(one, seconds=now - one.started, state=behind) for one in tuple(self._queued)
+        ]
+        return (*listed(self.background, self.history.cells, now=now), *queued)
 
     def run(
         self,
@@ -115,13 +122,53 @@ class Cells:
         renderer: Any = None,
     ) -> CellHandle:
         """Sends a cell; see `nbdist.session.session.Session.run`."""
+        number = cell if cell is not None else next(self._numbers)
+        queued = ListedCell(
+            number=number, code=code, processes=(), started=time.time(), seconds=0.0, state="queued"
+        )
+        with contextlib.ExitStack() as turn:
+            self._queued.append(queued)
+            try:
+                taken_over = turn.enter_context(
+                    self._engines.turn.taken(cell=number, timeout_s=timeout_s)
+                )
+            finally:
+                self._queued.remove(queued)
+            return self._run(
+                code,
+                on=on,
+                timeout_s=timeout_s,
+                grace_s=grace_s,
+                wait=wait,
+                live=live,
+                check=check,
+                number=number,
+                offset=offset,
+                renderer=renderer,
+                taken_over=taken_over,
+            )
+
+    def _run(
+        self,
+        code: str,
+        *,
+        on: Targets,
+        timeout_s: float | None,
+        grace_s: float | None,
+        wait: bool,
+        live: bool,
+        check: bool | None,
+        number: int,
+        offset: int,
+        renderer: Any,
+        taken_over: str | None,
+    ) -> CellHandle:
         engines = self._engines
         done = self.brought_in_step(code)
         chosen = engines.choice.targets(on)
         unsure = self.refuse_unsure(code, done)
         if self._rules.check if check is None else check:
             self._compare(chosen, code)
-        number = cell if cell is not None else next(self._numbers)
         # IPython takes leading blank lines away before it counts.
         code, blank = without_leading_blank_lines(code)
         context = cell_context(
@@ -140,7 +187,7 @@ class Cells:
             timeout_s=timeout_s,
             remarks=[
                 *self._remarks(on, chosen, number, wait=wait),
-                *(text for text in (done, unsure) if text),
+                *(text for text in (taken_over, done, unsure) if text),
             ],
             renderer=renderer,
         )
@@ -149,6 +196,7 @@ class Cells:
             handle = run.begin()
             if isinstance(run, FollowedRun):
                 self.background.add(run)
+                run.when_over = engines.turn.kept(number)
                 return run.follow(shown=live)
             self._awaited = run
             try:
@@ -252,10 +300,11 @@ class Cells:
         if waiting is not None:
             waiting.watch()
             return
-        self.wait_for_ends()
-        refuse_busy([p for p in chosen if engines.reports.in_cell(p)])
-        refuse_sound(_failures(engines, chosen))
-        self.run("%debug", on=chosen, check=False, cell=cell)
+        with engines.turn.taken():
+            self.wait_for_ends()
+            refuse_busy([p for p in chosen if engines.reports.in_cell(p)])
+            refuse_sound(_failures(engines, chosen))
+            self.run("%debug", on=chosen, check=False, cell=cell)
 
     def sync(self, *, timeout_s: float | None) -> None:
         """Waits until every process has finished what it was given.
@@ -267,11 +316,13 @@ class Cells:
         until = None if timeout_s is None else time.monotonic() + timeout_s
         for run in self.regained:
             run.wait(timeout_s, show=False)
-        followed = self.background.runs
-        _wait_until_idle(self._engines.living(), timeout_s=timeout_s)
-        self.wait_for_ends()
-        if self._came_back(until):
-            make_sure(self._engines, automatic=True)
+        engines, followed = self._engines.living(), self.background.runs
+        _wait_until_idle(engines, timeout_s=timeout_s)
+        left_s = None if until is None else max(0.0, until - time.monotonic())
+        with engines.turn.taken(timeout_s=left_s):
+            self.wait_for_ends()
+            if self._came_back(until):
+                make_sure(engines, automatic=True)
         for ended in (*self.background.unseen(), *followed):
             if ended.done and (error := ended.error()) is not None:
                 raise error

@@ -63,7 +63,8 @@ PULL_SECONDS = 120.0
 class Session:
     """Processes that run cells together; also a context manager that ends them.
 
-    Made by `nbdist.start` or `nbdist.attach`. All methods may be called from the thread that runs cells.
+    Made by `nbdist.start` or `nbdist.attach`. Any thread may call its methods, and other kernels may attach: one
+    of them at a time sends what may compute, the others wait in line.
     """
 
     def __init__(
@@ -158,7 +159,12 @@ class Session:
 
     @property
     def client(self) -> Any:
-        """ipyparallel's own client of the engines, for what nbdist does not do."""
+        """ipyparallel's own client of the engines, for what nbdist does not do.
+
+        What is sent through it is in no order with cells: where it computes on the devices of several processes
+        while this or another kernel runs a cell, collectives can pair and give wrong numbers. The next cell finds
+        that what the processes have sent differs, and repairs them; what was printed before is not taken back.
+        """
         return self._alive().engines.link.client
 
     def stacks(self, on: Targets = None, *, native: bool = False) -> str:
@@ -366,16 +372,17 @@ class Session:
           GoneError: A process ended meanwhile.
         """
         life = self._alive()
-        life.cells.say_ends()
-        moving.push(
-            life.engines,
-            life.engines.choice.targets(on),
-            values,
-            sharding=sharding,
-            busy=life.cells.background.busy(),
-            rules=self._rules,
-            progress=progress,
-        )
+        with life.engines.turn.taken(timeout_s=moving.PUSH_SECONDS):
+            life.cells.say_ends()
+            moving.push(
+                life.engines,
+                life.engines.choice.targets(on),
+                values,
+                sharding=sharding,
+                busy=life.cells.background.busy(),
+                rules=self._rules,
+                progress=progress,
+            )
 
     def pull(
         self,
@@ -414,17 +421,18 @@ class Session:
           GoneError: A process ended meanwhile.
         """
         life = self._alive()
-        return moving.pull(
-            life.engines,
-            lambda offer, ids: life.evaluation.of(offer, ids, timeout_s=timeout_s),
-            life.engines.choice.targets(on),
-            expression,
-            each=each,
-            limit_bytes=limit_bytes,
-            confirm=confirm,
-            timeout_s=timeout_s,
-            progress=progress,
-        )
+        with life.engines.turn.taken(timeout_s=timeout_s):
+            return moving.pull(
+                life.engines,
+                lambda offer, ids: life.evaluation.of(offer, ids, timeout_s=timeout_s),
+                life.engines.choice.targets(on),
+                expression,
+                each=each,
+                limit_bytes=limit_bytes,
+                confirm=confirm,
+                timeout_s=timeout_s,
+                progress=progress,
+            )
 
     def save(
         self,
@@ -455,15 +463,16 @@ class Session:
           GoneError: A process ended meanwhile.
         """
         life = self._alive()
-        life.cells.wait_for_ends()
-        return saving.save(
-            life.engines,
-            os.fspath(path),
-            names,
-            busy=life.cells.background.busy(),
-            rules=self._rules,
-            timeout_s=timeout_s,
-        )
+        with life.engines.turn.taken(timeout_s=timeout_s):
+            life.cells.wait_for_ends()
+            return saving.save(
+                life.engines,
+                os.fspath(path),
+                names,
+                busy=life.cells.background.busy(),
+                rules=self._rules,
+                timeout_s=timeout_s,
+            )
 
     def restore(
         self,
@@ -494,15 +503,16 @@ class Session:
           GoneError: A process ended meanwhile.
         """
         life = self._alive()
-        life.cells.wait_for_ends()
-        return saving.restore(
-            life.engines,
-            os.fspath(path),
-            names,
-            busy=life.cells.background.busy(),
-            rules=self._rules,
-            timeout_s=timeout_s,
-        )
+        with life.engines.turn.taken(timeout_s=timeout_s):
+            life.cells.wait_for_ends()
+            return saving.restore(
+                life.engines,
+                os.fspath(path),
+                names,
+                busy=life.cells.background.busy(),
+                rules=self._rules,
+                timeout_s=timeout_s,
+            )
 
     def shards(self, expression: str, *, timeout_s: float = ANSWER_SECONDS) -> Shards:
         """Where the pieces of one array lie, or how the arrays of a tree or model do.
@@ -674,21 +684,22 @@ class Session:
         say: Say,
     ) -> str:
         before, channel = self._alive(), self._views.channel()
-        done = before.cells.wait_for_ends()
-        if done is not None:
-            say(done)
-        resizing.refuse(before.engines, self._asked)
-        plan = with_values(asked(self._asked), os.environ)
-        life, done = before.resized(
-            plan, without=without, publish=channel.publish, progress=progress or silent, say=say
-        )
+        with before.engines.turn.taken() as taken_over:
+            for done in (taken_over, before.cells.wait_for_ends()):
+                if done is not None:
+                    say(done)
+            resizing.refuse(before.engines, self._asked)
+            plan = with_values(asked(self._asked), os.environ)
+            life, said = before.resized(
+                plan, without=without, publish=channel.publish, progress=progress or silent, say=say
+            )
         atexit.unregister(self.leave)
         self._given = say_given(self._asked)
         self._asked = plan
         self._take(life)
         channel.open(life.engines.monitor.snapshot())
         before.replaced()
-        return done
+        return said
 
     def recover(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -137,6 +138,7 @@ class FakeEngines:
         self.link = SimpleNamespace(exits={}, agents=agents)
         self.settling = threading.RLock()
         self.hurry = threading.Event()
+        self.turn = SimpleNamespace(taken=lambda **_: contextlib.nullcontext())
         self.health.last_cell = 4
         self.in_step_at: tuple[int, int] | None = None
         self.copies = Copies()

@@ -164,6 +164,7 @@ class LiveHosts(FakeHosts):
             "versions": lambda p, _: Versions(versions={}, reasons={}, unnamed=(), generation=0),
             "complete": lambda p, _: Completions(text="", matches=()),
             "recall": self._recall,
+            "refuse_earlier": lambda p, _: {},
             "let_go": lambda p, _: {},
             "look": self._look,
         }

@@ -51,6 +51,14 @@ class AskSent(Call[Trail]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RefuseEarlier(Call[Done]):
+    """Refuses cells and expressions with a lower number from now on: another kernel has the turn."""
+
+    NAME: ClassVar[str] = "refuse_earlier"
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
     """The newest programs since all were in step, in order.
 

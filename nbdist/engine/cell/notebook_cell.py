@@ -27,7 +27,7 @@ class NotebookCells:
       cell: Called when a cell starts and ends.
       before: Called on the main thread when a cell of the notebook starts, with the request and its label.
       after: Called on the main thread when a cell's code has ended, before its reply.
-      admit: Called before a cell that may use a device runs; raises where it must not.
+      admit: Called with its label before a cell runs; raises where it must not.
       ended: Called after that with its label, None for a cell that is not of the notebook, and whether it failed.
     """
 
@@ -39,7 +39,7 @@ class NotebookCells:
         before: Callable[[dict[str, Any], CellLabel], None],
         after: Callable[[], None],
         ended: Callable[[CellLabel | None, bool], None],
-        admit: Callable[[], None],
+        admit: Callable[[CellLabel], None],
     ) -> None:
         self._shell = shell
         self._cell = cell
@@ -69,8 +69,7 @@ class NotebookCells:
         _, ours = self._request()
         if ours is None:
             return lines
-        if ours.computes:
-            self._admit()
+        self._admit(ours)
         # Tracebacks say "Cell In[12], line 3"; both numbers are to be the notebook's.
         self._shell.execution_count = ours.cell
         return ["\n"] * ours.offset + lines

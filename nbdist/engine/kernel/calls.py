@@ -146,6 +146,7 @@ def calls() -> Mapping[type[contract.Call[Any]], Handler]:
         arrays.FindLayout: layout,
         stepping.Meet: meet,
         stepping.AskSent: step,
+        stepping.RefuseEarlier: refuse_earlier,
         stepping.AskLabels: labels,
         stepping.AskUnderWay: under_way,
         stepping.Prove: prove,
@@ -371,6 +372,14 @@ def step(
 ) -> tuple[stepping.Trail, list[Any]]:
     """See `AskSent`."""
     return _step(resident).trail(), []
+
+
+def refuse_earlier(
+    resident: Resident, buffers: Buffers, call: stepping.RefuseEarlier
+) -> tuple[Done, list[Any]]:
+    """See `RefuseEarlier`."""
+    resident.refuse_below(call.number)
+    return Done(), []
 
 
 def labels(

@@ -103,6 +103,7 @@ class Resident:
         self.hooks: dict[str, Callable[[], object]] = {}
         self._shows_widgets = False
         self._began: str | None = None
+        self._lowest = 0
 
     @classmethod
     def of(cls) -> Resident:
@@ -155,7 +156,7 @@ class Resident:
             before=self._remember,
             after=self._code_ended,
             ended=self._cell_ended,
-            admit=self.admit,
+            admit=lambda label: self.admit(label.run, computes=label.computes),
         ).install()
         self.cell.at_edges(self._note_end)
         threads_speak_for_cells(self.shell)
@@ -214,14 +215,28 @@ class Resident:
         if self.step is not None and label is not None:
             self.step.end_cell(label.run, failed=failed, compared=label.compared)
 
-    def admit(self) -> None:
-        """Lets no cell compute before what comes after a failed one has been seen to.
+    def refuse_below(self, number: int) -> None:
+        """What is sent with a lower number is refused from now on: another kernel has the turn."""
+        self._lowest = max(self._lowest, number)
+
+    def admit(self, number: int, *, computes: bool = True) -> None:
+        """Lets nothing compute before what comes after a failed cell has been seen to, nor out of order.
+
+        Args:
+          number: Of what was sent; it rises from one to the next, in whichever kernel.
+          computes: Whether it may use a device.
 
         Raises:
           SessionError: A cell that was sent before has failed here, and its kernel has not yet made sure that the
-            processes are in step.
+            processes are in step; or one that was sent later was here first.
         """
-        if self.step is not None and self.step.unsettled:
+        if number < self._lowest:
+            raise SessionError(
+                f"not run: it came to {self.where} after another kernel of this session had taken its turn. Run "
+                "it again."
+            )
+        self._lowest = number
+        if computes and self.step is not None and self.step.unsettled:
             raise SessionError(
                 f"not run: an earlier cell has failed on {self.where}, and the "
                 "processes were not yet in step again. Run this cell again."

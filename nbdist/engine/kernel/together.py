@@ -83,7 +83,7 @@ def together(resident: Resident, number: int | None, what: str) -> Iterator[None
     if number is None:
         yield
         return
-    resident.admit()
+    resident.admit(number)
     failed = True
     try:
         yield

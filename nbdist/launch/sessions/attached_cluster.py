@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from nbdist.contract.calls.engine import Initialized
 from nbdist.launch.model.plan import Plan
@@ -17,9 +17,8 @@ class AttachedCluster:
 
     `session` is its id, `asked` the plan as a person asked for it. `answers` are the frameworks' answers by
     process id, empty where the frameworks are still to be initialized. `ours` says whether this kernel may stop
-    it: what it has not started it only leaves. `others` are the numbers of other kernels that are attached.
-    `rules` are those that the session was started with. `began` is when this began (monotonic),
-    `remarks` what a person should read.
+    it: what it has not started it only leaves. `rules` are those that the session was started with. `began` is
+    when this began (monotonic), `remarks` what a person should read.
     """
 
     session: str
@@ -30,4 +29,3 @@ class AttachedCluster:
     began: float
     rules: Rules
     remarks: tuple[str, ...] = ()
-    others: tuple[int, ...] = field(default=())

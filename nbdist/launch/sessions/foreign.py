@@ -19,6 +19,7 @@ from nbdist.launch.model.plan import Plan, Platform
 from nbdist.launch.model.progress import StartProgress
 from nbdist.launch.model.rendezvous import Place, Rendezvous
 from nbdist.launch.planning.choose import make_plan
+from nbdist.launch.sessions import registry
 from nbdist.launch.sessions.asking import ANSWER_SECONDS, Descriptions, client_of, who
 from nbdist.launch.sessions.attached_cluster import AttachedCluster
 from nbdist.launch.sessions.foreign_engines import ForeignEngines
@@ -104,6 +105,13 @@ def _session(connection: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
+def _turn_file(connection: Mapping[str, Any]) -> Path:
+    """In the user's state folder: the kernels that take part share no other."""
+    folder = registry.folder()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder / f"{_session(connection)}.turn"
+
+
 def _plan(
     by_id: Descriptions, platform: str | None, devices: int | None, options: Mapping[str, Any]
 ) -> Plan:
@@ -178,6 +186,7 @@ def _running(
         idents={p: facts.ident.encode() for p, facts in by_id.items()},
         pids={p: facts.pid for p, facts in by_id.items()},
         client_file=str(path),
+        turn_file=str(_turn_file(cluster.connection)),
     )
 
 

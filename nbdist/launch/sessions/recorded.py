@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import time
 from collections.abc import Mapping, Sequence
@@ -140,7 +139,7 @@ def regain(record: Record) -> AttachedCluster:
         raise SessionError(
             f"The record of session {record.id} cannot be read ({error}). nbdist stop {record.id} ends it."
         ) from error
-    others = tuple(one.pid for one in record.attached if one.pid != os.getpid())
+    others = sorted(registry.others(record.id))
     client = None if record.kept else _client(record)
     agents = _agents(record, state, client)
     running = Cluster(
@@ -167,7 +166,6 @@ def regain(record: Record) -> AttachedCluster:
         ours=record.kept,
         began=began,
         rules=state.rules,
-        others=others,
         remarks=remarks,
     )
 

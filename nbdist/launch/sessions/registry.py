@@ -196,6 +196,14 @@ def go(session: str) -> None:
             write(replace(record, kernels=tuple(k for k in record.attached if k != mine)))
 
 
+def others(session: str) -> frozenset[int]:
+    """The numbers of the other kernels that are attached to a session and live."""
+    record = read(folder() / f"{session}.json")
+    return (
+        frozenset(k.pid for k in record.attached if k.pid != os.getpid()) if record else frozenset()
+    )
+
+
 def read(path: Path) -> Record | None:
     """What one file says; None where it cannot be read."""
     with contextlib.suppress(OSError, ValueError):

@@ -31,7 +31,8 @@ class Cluster:
     `engines` maps process ids to ipyparallel's engine ids, which follow the order of registration and mean
     nothing else; `idents` to the names their messages are routed by. `connected` is how many of those started
     last have registered; `info` what other hosts have reported, by name; `warnings` what was found
-    before the start. `client_file` holds ipyparallel's connection info for clients.
+    before the start. `client_file` holds ipyparallel's connection info for clients, `turn_file` is what kernels
+    that share the engines lock; empty: one in the folder.
     """
 
     plan: Plan
@@ -47,6 +48,7 @@ class Cluster:
     info: Mapping[str, HostInfo] = field(default_factory=dict)
     warnings: Sequence[Finding] = ()
     client_file: str = ""
+    turn_file: str = ""
 
     @property
     def own_agents(self) -> AgentPool:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
 import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import ipyparallel
 
@@ -78,12 +82,21 @@ def _engines(spawned: Spawned) -> Cluster:
         info=info_by_host(spawned),
         warnings=spawned.warnings,
     )
-    cluster.start_controller_sync(agents=agents)
+    _run(cluster.start_controller, agents=agents)
     processes = running.planned(plan.processes)
     if coordination.wanted(running):
         coordination.ask_for_service(running)
-    cluster.start_engines_sync(n=len(processes), agents=agents, processes=processes)
+    _run(cluster.start_engines, n=len(processes), agents=agents, processes=processes)
     return running
+
+
+def _run(work: Callable[..., Coroutine[Any, Any, object]], **options: Any) -> None:
+    """Runs a coroutine of ipyparallel's to its end, on a thread of its own.
+
+    In a notebook, where a loop runs, `start_…_sync` would leave a thread and three descriptors for each start.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="nbdist-start") as thread:
+        thread.submit(lambda: asyncio.run(work(**options))).result()
 
 
 def _open_client(

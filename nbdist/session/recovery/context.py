@@ -42,6 +42,7 @@ def cell_context(
         folder=Path(engines.link.folder) / "output",
         grace_s=rules.grace_s,
         give_up_s=rules.give_up_s,
+        next_number=engines.next_number,
         in_step=engines.in_step_at if engines.facts.workers.issubset(targets) else None,
         widgets=engines.widgets,
         earlier=engines.earlier,

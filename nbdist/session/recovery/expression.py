@@ -6,7 +6,7 @@ Evaluated on one alone, `w[:4]` would be a program that the others never send.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
@@ -16,6 +16,7 @@ from nbdist.cells.supervisor import CUT_AGAIN_SECONDS, CUT_SECONDS
 from nbdist.contract.asides import Aside
 from nbdist.contract.calls.call import Call
 from nbdist.contract.calls.evaluating import Evaluating
+from nbdist.contract.calls.stepping import RefuseEarlier
 from nbdist.errors import NbdistError, SessionError
 from nbdist.launch.start.request import Request
 from nbdist.quantities import processes_text, seconds_text
@@ -133,6 +134,32 @@ def refuse_busy(
         time.sleep(POLL_SECONDS)
 
 
+def fence(engines: EngineGroup, busy: Callable[[], Collection[int]], *, rules: Rules) -> None:
+    """Returns when no process will begin anything any more that a kernel which has ended had sent.
+
+    One that is in no cell and waits for others, which have not got what it has, is freed after the grace period.
+
+    Args:
+      engines: The processes.
+      busy: Those in cells that are followed; they begin nothing else before what is sent from here.
+      rules: Of the session.
+    """
+    call = RefuseEarlier(number=engines.next_number())
+    asked = {p: engines.send(p, call) for p in engines.plan.hosts if p not in engines.link.exits}
+    since = time.monotonic()
+    while True:
+        done = {*busy(), *engines.link.exits}
+        waiting = {p: r for p, r in asked.items() if p not in done and not r.ready()}
+        if not waiting:
+            return
+        if any(engines.reports.in_cell(p) for p in waiting):
+            since = time.monotonic()
+        elif time.monotonic() - since > rules.grace_s:
+            _free(engines, waiting, rules.give_up_s)
+            return
+        waiting[min(waiting)].wait(POLL_SECONDS)
+
+
 def _until_end(
     engines: EngineGroup, asked: dict[int, Request[A]], *, timeout_s: float, rules: Rules
 ) -> dict[int, NbdistError]:
@@ -163,7 +190,7 @@ def _until_end(
     return errors
 
 
-def _free(engines: EngineGroup, asked: dict[int, Request[A]], give_up_s: float) -> None:
+def _free(engines: EngineGroup, asked: Mapping[int, Request[A]], give_up_s: float) -> None:
     """Brings back those that have not answered: an interrupt, then their collectives are cut.
 
     The first interrupt may find one that has not begun yet, which does not concern it: there are more.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +34,23 @@ def test_a_start_connects_all_processes_and_its_end_leaves_nothing(
     running.stop()
     assert hosts.left() == []
     assert hosts.client.closed
+
+
+def test_starts_in_a_notebook_whose_loop_runs_leave_no_thread_and_no_descriptor(
+    hosts: FakeHosts,
+) -> None:
+    def left() -> tuple[int, int]:
+        return threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
+
+    async def starts() -> list[tuple[int, int]]:
+        found = []
+        for _ in range(3):
+            hosts.start(plan_of("h1")).stop()
+            found.append(left())
+        return found
+
+    first, *later = asyncio.run(starts())
+    assert later == [first, first]
 
 
 def test_the_key_of_a_session_reaches_hosts_through_their_channels_alone(hosts: FakeHosts) -> None:

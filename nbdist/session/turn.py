@@ -1,0 +1,335 @@
+"""The turn of a kernel: one at a time sends to the processes what may compute, so that all get it in one order.
+
+Cells of two kernels can reach process 0 as A, B and process 1 as B, A; their collectives would pair, and give
+wrong numbers. So a kernel holds a lock in the session's private folder from before the first message of a cell
+until the cell has ended on all its processes. The operating system frees it when the kernel dies, however it does.
+
+A second lock, the door, is taken first by whoever waits: a kernel that loops finds the door taken, and is next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nbdist.contract.wire import decode, encode
+from nbdist.errors import SessionError, TurnError, WireError
+from nbdist.interrupts import put_off, raise_put_off
+from nbdist.quantities import seconds_text
+from nbdist.spelling import command
+
+FIRST_PAUSE_SECONDS = 0.0005
+LONGEST_PAUSE_SECONDS = 0.02
+"""Between two looks whether a turn has come: little at first, more while others compute for long."""
+
+SAY_SECONDS = 1.0
+"""After so long in line it is said behind what."""
+
+MOST_BYTES = 4096
+
+Place = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """What a kernel notes for the next one, in the file that is locked.
+
+    Attributes:
+      by: The turns of which kernel these were; empty before the first.
+      number: The highest number of what was sent; see `Turn.next_number`.
+      held: Whether it has the turn; where the lock is free all the same, that kernel has ended in the middle.
+      cell: The number of the cell that it runs; None for something else.
+      in_step: After which program, as generation and serial, all processes were in step; None: not known.
+      settled: Whether they were in step when the turn ended.
+    """
+
+    by: str = ""
+    number: int = 0
+    held: bool = False
+    cell: int | None = None
+    in_step: Place | None = None
+    settled: bool = True
+
+
+class Turn:
+    """This kernel's share in the order of all kernels of a session, and the order of its own threads.
+
+    Attributes:
+      on_change: Called in a turn, before anything is sent, where another kernel has had the last. It gets what
+        that kernel has noted, and answers what it has done. Where it raises, it is called again in the next.
+      known: What this kernel knows of the processes: after which program they were in step, and whether they are.
+
+    Args:
+      path: Of the file that is locked, the same in all kernels of the session.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._me = uuid.uuid4().hex
+        self._files: tuple[int, int] | None = None
+        self._changed = threading.Condition(threading.RLock())
+        self._line: deque[object] = deque()
+        self._owner: int | None = None
+        self._depth = 0
+        self._shares: list[int | None] = []
+        self._number = 0
+        self._before: Noted | None = None
+        self._closed = False
+        self.on_change: Callable[[Noted], str | None] = lambda before: None
+        self.known: Callable[[], tuple[Place | None, bool]] = lambda: (None, True)
+
+    @contextlib.contextmanager
+    def taken(
+        self,
+        *,
+        cell: int | None = None,
+        timeout_s: float | None = None,
+        say: Callable[[str], object] = print,
+    ) -> Iterator[str | None]:
+        """What runs in it is sent when no other kernel or thread sends or computes.
+
+        One in another, on the same thread, is part of it.
+
+        Args:
+          cell: The number of the cell that is sent, which others are shown.
+          timeout_s: How long it may wait; None: as long as it takes.
+          say: Gets a line when the wait is long.
+
+        Yields:
+          What was done after another kernel, to be said; None: nothing.
+
+        Raises:
+          TurnError: Others took too long; nothing was sent.
+          SessionError: The session has ended.
+          KeyboardInterrupt: Somebody waits no longer; nothing was sent.
+        """
+        if self._owner == threading.get_ident():
+            yield None
+            return
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        waiting = _Waiting(self, until, timeout_s, say)
+        entered = shared = False
+        try:
+            with put_off():
+                self._enter(waiting)
+                entered = True
+                self._share(cell, waiting)
+                shared = True
+            done = None
+            if self._before is not None:
+                done = self.on_change(self._before)
+                self._before = None
+            yield done
+        finally:
+            with put_off():
+                if shared:
+                    self._unshare(cell)
+                if entered:
+                    self._leave()
+
+    def kept(self, cell: int) -> Callable[[], None]:
+        """Has the turn that is taken last until a cell in the background has ended.
+
+        Returns:
+          Called at its end, from any thread; a second call does nothing.
+        """
+        with self._changed:
+            self._shares.append(cell)
+        left = threading.Lock()
+
+        def end() -> None:
+            if left.acquire(blocking=False):
+                self._unshare(cell)
+
+        return end
+
+    def next_number(self) -> int:
+        """A number for a proof or a sending: it rises from one to the next, in whichever kernel."""
+        with self._changed:
+            self._number = max(time.time_ns(), self._number + 1)
+            return self._number
+
+    def ahead(self) -> str | None:
+        """`cell 7 of another kernel`: what has the turn; None where this kernel has it, or nobody."""
+        if self._closed or self._shares:
+            return None
+        noted = self._read()
+        if not noted.held or noted.by == self._me:
+            return None
+        return "another kernel" if noted.cell is None else f"cell {noted.cell} of another kernel"
+
+    def close(self) -> None:
+        """Ends the turn of this kernel, and lets go of the files."""
+        with self._changed:
+            self._closed = True
+            if self._shares:
+                self._shares = []
+                self._note_end(settled=False)  # nobody here follows what still runs
+            files, self._files = self._files, None
+        for file in files or ():
+            os.close(file)
+
+    # -- the threads of this kernel ------------------------------------------------------------
+
+    def _enter(self, waiting: _Waiting) -> None:
+        ticket = object()
+        with self._changed:
+            self._line.append(ticket)
+        try:
+            while True:
+                with self._changed:
+                    if self._owner is None and self._line[0] is ticket:
+                        self._owner = threading.get_ident()
+                        return
+                    self._changed.wait(LONGEST_PAUSE_SECONDS)
+                waiting.look("another thread")
+        finally:
+            with self._changed:
+                self._line.remove(ticket)
+
+    def _leave(self) -> None:
+        with self._changed:
+            self._owner = None
+            self._changed.notify_all()
+
+    # -- the kernels of the session ------------------------------------------------------------
+
+    def _share(self, cell: int | None, waiting: _Waiting) -> None:
+        door, turn = self._opened()
+        waiting.until(lambda: _locked(door))
+        try:
+            waiting.until(lambda: self._got(turn, cell))
+        finally:
+            fcntl.flock(door, fcntl.LOCK_UN)
+
+    def _got(self, turn: int, cell: int | None) -> bool:
+        with self._changed:
+            if self._closed:
+                raise _ended()
+            if not self._shares and not _locked(turn):
+                return False
+            if not self._shares:
+                before = self._read()
+                if before.by not in ("", self._me) and self._before is None:
+                    self._before = before
+                self._number = max(self._number, before.number)
+            self._shares.append(cell)
+            self._note(Noted(by=self._me, number=self._number, held=True, cell=cell))
+            return True
+
+    def _unshare(self, cell: int | None) -> None:
+        with self._changed:
+            if cell not in self._shares:
+                return  # closed meanwhile
+            self._shares.remove(cell)
+            if self._files is None:
+                return
+            if self._shares:
+                last = self._shares[-1]
+                self._note(Noted(by=self._me, number=self._number, held=True, cell=last))
+                return
+            self._note_end(settled=self._before is None)
+
+    def _note_end(self, *, settled: bool) -> None:
+        if self._files is None:
+            return
+        in_step, known = self.known()
+        noted = Noted(by=self._me, number=self._number, in_step=in_step, settled=settled and known)
+        self._note(noted)
+        fcntl.flock(self._files[1], fcntl.LOCK_UN)
+
+    def _opened(self) -> tuple[int, int]:
+        """The files of the door and of the turn.
+
+        Raises:
+          SessionError: They cannot be made: without them nothing is in order.
+        """
+        with self._changed:
+            if self._closed:
+                raise _ended()
+            if self._files is None:
+                names = (self._path.with_suffix(".door"), self._path)
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+                try:
+                    door, turn = (os.open(name, flags, 0o600) for name in names)
+                except OSError as error:
+                    raise SessionError(
+                        f"Kernels of one session take turns by a file, which cannot be opened: {error}. Nothing "
+                        "was sent."
+                    ) from error
+                self._files = door, turn
+            return self._files
+
+    def _note(self, noted: Noted) -> None:
+        assert self._files is not None
+        text = json.dumps(encode(noted)).encode() + b"\n"
+        with contextlib.suppress(OSError):  # a full disk
+            os.pwrite(self._files[1], text, 0)
+
+    def _read(self) -> Noted:
+        try:
+            text = os.pread(self._opened()[1], MOST_BYTES, 0).split(b"\n", 1)[0]
+            return decode(Noted, json.loads(text)) if text else Noted()
+        except (OSError, ValueError, WireError):
+            return replace(Noted(), by="unknown", settled=False)
+
+
+class _Waiting:
+    """One that waits for its turn: it can be interrupted, has a limit, and says behind what it is."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        deadline: float | None,
+        timeout_s: float | None,
+        say: Callable[[str], object],
+    ) -> None:
+        self._turn = turn
+        self._deadline = deadline
+        self._timeout_s = timeout_s
+        self._say = say
+        self._began = time.monotonic()
+        self._said = False
+
+    def until(self, got: Callable[[], bool]) -> None:
+        """Returns when `got` says so."""
+        pause = FIRST_PAUSE_SECONDS
+        while not got():
+            self.look("another kernel")
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    def look(self, behind: str) -> None:
+        """Called between two looks; raises where it waits no longer."""
+        raise_put_off()
+        now = time.monotonic()
+        if not self._said and now - self._began >= SAY_SECONDS:
+            self._said = True
+            self._say(f"queued behind {self._turn.ahead() or behind}")
+        if self._deadline is not None and now > self._deadline:
+            assert self._timeout_s is not None
+            raise TurnError(
+                f"not sent: {self._turn.ahead() or behind} did not end within {seconds_text(self._timeout_s)}. "
+                f"Nothing was changed. {command('interrupt')} interrupts what runs."
+            )
+
+
+def _ended() -> SessionError:
+    return SessionError(f"The session has ended. {command('start')} starts one.")
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

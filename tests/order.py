@@ -1,0 +1,174 @@
+"""Several kernels and threads that send cells to one session at the same time: who got which number.
+
+`python -m tests.order SESSION SEED CELLS INTERRUPTS` is one of these kernels.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import nbdist
+from nbdist.errors import NbdistError
+
+THREADS = 4
+LATE_SECONDS = 0.02
+"""Between two messages of one cell may pass so much: as where a kernel is short of processor time."""
+
+SETUP = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+mesh = Mesh(np.array(jax.devices()), ("x",))
+w = jax.device_put(jnp.ones(8 * jax.device_count()), NamedSharding(mesh, P("x")))
+sums = [jax.jit(lambda x, n=n: (x * n).sum()) for n in range(1, 9)]
+def total(n):
+    for _ in range(4):
+        found = float(sums[n - 1](w))
+    return found / w.size
+print([total(n) for n in range(1, 9)])
+"""
+
+
+@dataclass
+class Found:
+    """What came back: how often the right number, and a refusal; each wrong number in words."""
+
+    right: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+
+def send(
+    session: Any, *, kernels: int, cells: int, interrupts: bool, seed: int = 0, kill: bool = True
+) -> Found:
+    """Has kernels of `THREADS` threads each send cells with collectives.
+
+    Args:
+      session: One that other kernels can attach to, in which `SETUP` has run.
+      kernels: How many come beside this one.
+      cells: How many are sent in all.
+      interrupts: Whether each kernel interrupts what runs, now and then.
+      seed: Of the delays, and of what each thread sends.
+      kill: Whether one more kernel comes, and is killed in the middle of it.
+    """
+    found = Found()
+    each = max(1, cells // (kernels * THREADS))
+    first = seed * 100
+    children = [_kernel(session.id, first + n, each, interrupts) for n in range(kernels)]
+    others = [_kernel(session.id, first + 50, 1_000_000, interrupts)] if kill else []
+    readers = [threading.Thread(target=_read, args=(one, found)) for one in [*children, *others]]
+    for reader in readers:
+        reader.start()
+    rng = random.Random(seed)
+    for other in others:
+        before = found.right
+        while found.right < before + 5 and any(child.poll() is None for child in children):
+            time.sleep(0.01)
+        time.sleep(rng.random() * 0.2)
+        other.kill()
+    for child in [*children, *others]:
+        child.wait()
+    for reader in readers:
+        reader.join()
+    assert [child.returncode for child in children] == [0] * kernels
+    return found
+
+
+def _kernel(session: str, seed: int, each: int, interrupts: bool) -> subprocess.Popen[str]:
+    numbers = map(str, (seed, each, int(interrupts)))
+    command = [sys.executable, "-m", "tests.order", session, *numbers]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def _read(kernel: subprocess.Popen[str], found: Found) -> None:
+    assert kernel.stdout is not None
+    with kernel.stdout as lines:
+        _take(lines, found)
+
+
+def _take(lines: Iterable[str], found: Found) -> None:
+    for line in lines:
+        if not line.startswith("{"):
+            continue  # what a cell has printed
+        said = json.loads(line)
+        if "refused" in said:
+            found.refused[said["refused"]] += 1
+        elif said["is"] == said["should"]:
+            found.right += 1
+        else:
+            found.wrong.append(line.strip())
+
+
+def _say(**said: Any) -> None:
+    os.write(1, json.dumps(said).encode() + b"\n")
+
+
+def _one(session: Any, rng: random.Random, number: int) -> None:
+    """Sends one cell, or expression, and says which number came back."""
+    kind = rng.choice(["cell", "cell", "background", "pull"])
+    if kind == "pull":
+        _say(kind=kind, should=[float(number)], **{"is": [session.pull(f"total({number})")]})
+        return
+    cell = session.run(f"print('it is', total({number}))", wait=kind == "cell", renderer=Silent())
+    if kind == "background":
+        cell.wait()
+    numbers = {float(said) for said in re.findall(r"it is ([\d.]+)", str(cell.blocks()))}
+    _say(kind=kind, should=[float(number)], **{"is": sorted(numbers)})
+
+
+def _thread(session: Any, seed: int, cells: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(cells):
+        time.sleep(rng.random() * LATE_SECONDS)
+        try:
+            _one(session, rng, rng.randrange(1, 9))
+        except (NbdistError, TimeoutError) as error:
+            _say(refused=type(error).__name__, text=str(error)[:300])
+
+
+class Silent:
+    """A renderer that draws nothing."""
+
+    def refresh(self, output: Any, final: bool = False) -> None:
+        """Draws nothing."""
+
+
+def main(name: str, seed: int, cells: int, interrupts: bool) -> None:
+    """One kernel: it is late now and then, and may interrupt what runs."""
+    session = nbdist.attach(name)
+    rng = random.Random(seed)
+    client = session.client
+    at_once = client.send_execute_request
+
+    def late(*arguments: Any, **options: Any) -> Any:
+        time.sleep(rng.random() * LATE_SECONDS)
+        return at_once(*arguments, **options)
+
+    client.send_execute_request = late
+    threads = [
+        threading.Thread(target=_thread, args=(session, seed * THREADS + number, cells))
+        for number in range(THREADS)
+    ]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        threads[0].join(1.0 + 4.0 * rng.random())
+        if interrupts and rng.random() < 0.3:
+            session.interrupt()
+    session.detach()
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "1")

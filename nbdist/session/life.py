@@ -170,6 +170,7 @@ class Life:
                 came="attached",
             )
             failed.callback(life.cells.background.leave)
+            failed.callback(engines.turn.close)
             life._go_on(attached)
             failed.pop_all()
         return life
@@ -233,6 +234,7 @@ class Life:
         """Lets the processes go on without this kernel. A second call does nothing."""
         if self.engines.alive:
             registry.go(self._session)
+            self.engines.turn.close()  # before its cells are left: the next kernel is to follow them
             self.cells.background.leave()
             self.engines.leave()
 

@@ -116,7 +116,7 @@ def _unsure_in(code: str, facts: Facts, used: Collection[str] | None) -> dict[st
     return {
         name: where
         for name, where in facts.unsure.items()
-        if name not in safe and (used is None or name in used)
+        if name not in safe and (used is None or name in used or not name.isidentifier())
     }
 
 

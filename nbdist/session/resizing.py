@@ -30,7 +30,7 @@ from nbdist.quantities import (
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.asking import ask_all
 from nbdist.session.recovery.copying import back
-from nbdist.session.recovery.replacing import forgetting, lost_in_part, unsure
+from nbdist.session.recovery.replacing import forgetting, lost_in_part, things_said, unsure
 from nbdist.session.recovery.strategy import refuse_busy
 from nbdist.session.recovery.under_way import until_computed
 from nbdist.session.recovery.versions import LOST_MEANS, common_serial, disagreeing
@@ -342,6 +342,7 @@ def _lines(found: Mapping[int, Brought], gone: Collection[str]) -> list[str]:
         lines.append(f"   {names_text(first.numbered)}: the number of the process, on each its own")
     if doubted := unsure(found):
         lines.append(f"   {not_as_before(doubted)}")
+    lines += things_said(found)
     again = sorted({n for one in found.values() for n in one.set_again})
     if again:
         lines.append(f"   {names_text(again)}: set again by functions with @nbdist.on_recover")

@@ -18,7 +18,9 @@ from nbdist.contract.calls.namespace import (
     NamespaceOffer,
     OfferArrays,
     OfferNamespace,
+    OfferThings,
     ReceiveNamespace,
+    TakeThings,
 )
 from nbdist.contract.calls.values import (
     LetGo,
@@ -40,6 +42,7 @@ from nbdist.values.flow import (
     silent,
 )
 from nbdist.values.spots import Piece, Spots, pieces_of
+from nbdist.values.things import Carried
 from nbdist.values.transfer import Part, Transfer, split
 
 A = TypeVar("A")
@@ -64,6 +67,8 @@ class Brought:
       nbytes: Of the arrays that were sent.
       hooks: What functions of the user's have raised.
       set_again: Names that these functions have set on the new process.
+      unlike: Things beside the names that are not as on the source, and why where that is known.
+      each_own: Things beside the names that were not the same on all that have lived on, or may not have been.
     """
 
     source: int
@@ -78,6 +83,13 @@ class Brought:
     nbytes: int = 0
     hooks: tuple[str, ...] = ()
     set_again: tuple[str, ...] = ()
+    unlike: Mapping[str, str] = field(default_factory=dict)
+    each_own: tuple[str, ...] = ()
+
+    @property
+    def not_carried(self) -> frozenset[str]:
+        """Things beside the names that are not, or may not be, what the process that has ended had."""
+        return frozenset({*self.unlike, *self.each_own})
 
     @property
     def unsure(self) -> frozenset[str]:
@@ -130,9 +142,11 @@ class Bringing:
 
     def _run(self, progress: Progress) -> Brought:
         first, *others = self.sources
-        offer, (placements, structure) = self._ask(
-            {first: self._send(first, OfferNamespace(token=self.token, processes=self.resized_to))}
-        )[first]
+        carried = self._things()
+        call = OfferNamespace(
+            token=self.token, processes=self.resized_to, things=tuple(carried.unlike)
+        )
+        offer, (placements, structure) = self._ask({first: self._send(first, call)})[first]
         spanning = tuple(array.key for array in offer.arrays if array.spans)
         asked = {
             p: self._send(
@@ -161,13 +175,33 @@ class Bringing:
                 self.newcomer: self._send(
                     self.newcomer,
                     MakeNamespace(
-                        token=self.token, lost=tuple(lost), numbered=self._numbered(offers)
+                        token=self.token,
+                        lost=tuple(lost),
+                        numbered=self._numbered(offers),
+                        key=self.token,
                     ),
                     structure,
                 )
             }
         )[self.newcomer]
-        return self._brought(offers, lost, parts, made)
+        carried.set(made.things, again=made.things_set_again)
+        return self._brought(offers, lost, parts, made, carried)
+
+    def _things(self) -> Carried:
+        """Sets what the first source is beside its names on the new process, and compares it there."""
+        first, *others = self.sources
+        asked = {first: self._send(first, OfferThings(key=self.token))}
+        for p in others:
+            asked[p] = self._send(p, OfferThings(key=self.token, described=True))
+        answers = self._ask(asked)
+        carried = Carried(
+            there=answers[first][0].digests, others=[answers[p][0].digests for p in others]
+        )
+        call = TakeThings(key=self.token, own=carried.own)
+        sent = {self.newcomer: self._send(self.newcomer, call, answers[first][1][0])}
+        taken, _ = self._ask(sent)[self.newcomer]
+        carried.set(taken.digests, failed=taken.failed)
+        return carried
 
     def _covered(self, offers: Mapping[int, NamespaceOffer], room: Room) -> Room:
         """Has parts that nobody has as they are wanted come as they are there."""
@@ -193,6 +227,7 @@ class Bringing:
         lost: Sequence[int],
         parts: Sequence[Part],
         made: NamespaceMade,
+        carried: Carried,
     ) -> Brought:
         first = self.sources[0]
         offer = offers[first]
@@ -224,6 +259,8 @@ class Bringing:
             set_again=made.set_again,
             nbytes=sum(part.nbytes for part in parts),
             hooks=made.hooks,
+            unlike=carried.unlike,
+            each_own=carried.each_own,
         )
 
     def _numbered(self, offers: Mapping[int, NamespaceOffer]) -> tuple[str, ...]:

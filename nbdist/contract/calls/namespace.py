@@ -49,6 +49,47 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Things:
+    """Settings, modules and registered functions of a process, each under the name that a person reads.
+
+    Attributes:
+      digests: A short text for each thing, equal where it is; it says nothing of a secret.
+      failed: Why a thing could not be set, by name.
+    """
+
+    digests: Mapping[str, str]
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferThings(Call[Things]):
+    """Describe what the process is beside the user's names; one buffer has what can be set on another.
+
+    Attributes:
+      key: Of the digests.
+      described: Whether only the digests are wanted.
+    """
+
+    NAME: ClassVar[str] = "offer_things"
+    key: str
+    described: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeThings(Call[Things]):
+    """Set what the buffer has, and import the modules that are imported there.
+
+    Attributes:
+      key: Of the digests.
+      own: Things that are not the same on all processes, and are left as they are.
+    """
+
+    NAME: ClassVar[str] = "take_things"
+    key: str
+    own: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceOffer:
     """What a process offers.
 
@@ -80,11 +121,13 @@ class OfferNamespace(Call[NamespaceOffer]):
       token: Under which it is kept.
       processes: How many there are where it goes, if they are another number: meshes over all devices are then
         made anew.
+      things: Things of modules that are not on the new process as here, and go along.
     """
 
     NAME: ClassVar[str] = "offer_namespace"
     token: str
     processes: int | None = None
+    things: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,11 +184,15 @@ class NamespaceMade:
       names: All that the process has now.
       hooks: What functions of the user's have raised that were to be called then, each as a few words.
       set_again: Names that these functions have set.
+      things: Digests of things, as in `Things`, before these functions were called.
+      things_set_again: Things that they have set.
     """
 
     names: tuple[str, ...]
     hooks: tuple[str, ...]
     set_again: tuple[str, ...] = ()
+    things: Mapping[str, str] = field(default_factory=dict)
+    things_set_again: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,12 +203,14 @@ class MakeNamespace(Call[NamespaceMade]):
       token: Under which it came.
       lost: The numbers of arrays of which nobody had all parts: using them is an error.
       numbered: Names that have, on each process, the number of that process.
+      key: Of the digests of things.
     """
 
     NAME: ClassVar[str] = "make_namespace"
     token: str
     lost: tuple[int, ...]
     numbered: tuple[str, ...] = ()
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -156,6 +156,8 @@ def calls() -> Mapping[type[contract.Call[Any]], Handler]:
         stepping.Leave: leave,
         stepping.Rejoin: rejoin,
         stepping.Restore: restore,
+        namespace_contract.OfferThings: namespace.offer_things,
+        namespace_contract.TakeThings: namespace.take_things,
         namespace_contract.OfferNamespace: namespace.offer_namespace,
         namespace_contract.AskUsed: namespace.used_names,
         namespace_contract.OfferArrays: namespace.offer_arrays,
@@ -219,6 +221,8 @@ def initialize(
     """See `Initialize`."""
     framework = resident.framework
     answer = framework.initialize(resident, decode(framework.stage, call.stage))
+    if resident.state is not None:
+        resident.state.begin()
     return answer.after(engine.Initialized(version=framework.version())), []
 
 

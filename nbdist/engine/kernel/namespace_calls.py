@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbdist.contract.calls import namespace as contract
 from nbdist.contract.calls.values import Room
 from nbdist.engine.frameworks import imported
-from nbdist.engine.namespace.digests import digests
+from nbdist.engine.namespace.digests import Digests, digests
 from nbdist.engine.namespace.incoming import IncomingNamespace
 from nbdist.engine.namespace.names import users
 from nbdist.engine.namespace.objects import Objects
 from nbdist.engine.namespace.outgoing import OutgoingNamespace
+from nbdist.engine.namespace.placements import Placements
+from nbdist.engine.namespace.process import ProcessState
 from nbdist.engine.namespace.used import used
 
 if TYPE_CHECKING:
@@ -24,12 +27,32 @@ if TYPE_CHECKING:
 _MISSING = object()
 
 
+def offer_things(
+    resident: Resident, buffers: Buffers, call: contract.OfferThings
+) -> tuple[contract.Things, list[Any]]:
+    """See `OfferThings`."""
+    things = contract.Things(digests=_things(resident, call.key))
+    if call.described:
+        return things, []
+    reference = resident.framework.placements(resident).reference
+    return things, [_state(resident).packed(_objects(resident).values(), reference)]
+
+
+def take_things(
+    resident: Resident, buffers: Buffers, call: contract.TakeThings
+) -> tuple[contract.Things, list[Any]]:
+    """See `TakeThings`."""
+    referent = resident.framework.placements(resident).referent
+    failed = _state(resident).take(buffers[0], call.own, _objects(resident).values(), referent)
+    return contract.Things(digests=_things(resident, call.key), failed=failed), []
+
+
 def offer_namespace(
     resident: Resident, buffers: Buffers, call: contract.OfferNamespace
 ) -> tuple[contract.NamespaceOffer, list[Any]]:
     """See `OfferNamespace`."""
     held = _outgoing(resident, call.token, processes=call.processes)
-    offer, pickles = held.offer(_names(resident), resident.hooks)
+    offer, pickles = held.offer(_names(resident), resident.hooks, call.things)
     return offer, list(pickles)
 
 
@@ -75,34 +98,63 @@ def make_namespace(
     resident: Resident, buffers: Buffers, call: contract.MakeNamespace
 ) -> tuple[contract.NamespaceMade, list[Any]]:
     """See `MakeNamespace`."""
-    found = resident.moving.held(call.token, IncomingNamespace).make(
-        buffers[0], call.lost, lambda name: _objects(resident).get(name)
-    )
+    with contextlib.ExitStack() as stack:
+        for one in _objects(resident).values():
+            stack.enter_context(one.unpickling())
+        found = resident.moving.held(call.token, IncomingNamespace).make(
+            buffers[0], call.lost, lambda name: _objects(resident).get(name)
+        )
     resident.moving.end(call.token)
     resident.shell.user_ns.update(dict.fromkeys(call.numbered, resident.process_id))
     resident.hooks.update(found["hooks"])
-    before = dict(resident.shell.user_ns)
+    _state(resident).draw(resident.framework.placements(resident).referent)
+    before, things = dict(resident.shell.user_ns), _things(resident, call.key)
     failed = resident.call_hooks()
     names = _names(resident)
+    now = _things(resident, call.key) if resident.hooks else things
     return contract.NamespaceMade(
         names=tuple(found["names"]),
         hooks=tuple(failed),
         set_again=tuple(n for n, value in names.items() if value is not before.get(n, _MISSING)),
+        things=things,
+        things_set_again=tuple(n for n in {**things, **now} if things.get(n) != now.get(n)),
     ), []
+
+
+def _state(resident: Resident) -> ProcessState:
+    assert resident.state is not None, "a session has greeted this process"
+    return resident.state
+
+
+def _things(resident: Resident, key: str) -> dict[str, str]:
+    return _state(resident).digests(
+        _objects(resident).values(), lambda values: _look(resident)(values).found, key
+    )
 
 
 def _outgoing(resident: Resident, token: str, *, processes: int | None = None) -> OutgoingNamespace:
     placements = resident.framework.placements(resident, processes=processes)
-    look = functools.partial(
+    held = OutgoingNamespace(
+        resident.shell.user_ns,
+        placements,
+        _objects(resident),
+        _look(resident, placements),
+        resident.copies,
+    )
+    resident.moving.begin(token, held)
+    return held
+
+
+def _look(
+    resident: Resident, placements: Placements | None = None
+) -> Callable[[Mapping[str, Any]], Digests]:
+    """What is compared of values between processes."""
+    placements = placements or resident.framework.placements(resident)
+    return functools.partial(
         digests,
         offer_array=resident.framework.offer_array,
         frameworks=imported(),
     )
-    held = OutgoingNamespace(
-        resident.shell.user_ns, placements, _objects(resident), look, resident.copies
-    )
-    resident.moving.begin(token, held)
-    return held
 
 
 def _objects(resident: Resident) -> dict[str, Objects]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import faulthandler
+import os
 import random
+import signal
 import sys
 from typing import Any
 
@@ -50,6 +52,10 @@ def run_engine(folder: str, cluster_id: str, *, fork_nanny: bool) -> None:
                 return super().start_nanny(control_url)
             return nanny.start(self, control_url)
 
+        def init_signal(self) -> None:
+            super().init_signal()
+            os.register_at_fork(after_in_child=end_by_sigterm)
+
     sys.argv = ["ipengine"]
     Engine.launch_instance(
         [
@@ -60,6 +66,16 @@ def run_engine(folder: str, cluster_id: str, *, fork_nanny: bool) -> None:
             "--IPEngine.timeout=60",
         ]
     )
+
+
+def end_by_sigterm() -> None:
+    """Has a child that user code has forked end when it is told to, as `multiprocessing.Pool` does.
+
+    The engine's own handler would stop an event loop that the child does not run.
+    """
+    inherited = getattr(signal.getsignal(signal.SIGTERM), "__module__", "")
+    if inherited == "ipyparallel.engine.app":
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _new_randomness() -> None:

@@ -50,6 +50,7 @@ from nbdist.engine.kernel.kernel_gaps import (
 from nbdist.engine.kernel.labels import interruptible
 from nbdist.engine.kernel.publishing import Publisher
 from nbdist.engine.namespace.copies import CopyStore
+from nbdist.engine.namespace.process import ProcessState
 from nbdist.engine.probe.probe import Probe
 from nbdist.engine.values.moving import Moving
 from nbdist.errors import SessionError
@@ -100,6 +101,7 @@ class Resident:
         self.repair: Repairs | None = None
         self.moving = Moving()
         self.copies = CopyStore()
+        self.state: ProcessState | None = None
         self.hooks: dict[str, Callable[[], object]] = {}
         self._shows_widgets = False
         self._began: str | None = None
@@ -186,6 +188,7 @@ class Resident:
             owners=self._owners,
         )
         self.probe.start()
+        self.state = ProcessState(self.shell)
 
     @property
     def where(self) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -11,6 +9,7 @@ from nbdist.bounds import shape_of, slices
 from nbdist.contract.calls.namespace import NamespaceArray
 from nbdist.contract.calls.values import Box, Room, Spot, box
 from nbdist.dtypes import dtype_named
+from nbdist.engine.namespace.modules import put
 from nbdist.engine.namespace.objects import Objects
 from nbdist.engine.namespace.packing import unpacked
 from nbdist.engine.namespace.placements import Parts, Placements
@@ -103,7 +102,7 @@ class IncomingNamespace(Sink):
             its = objects(name)
             if its is not None:
                 its.set(settings)
-        set_process_state(found["process"])
+        put(found["modules"])
         self._namespace.update(found["names"])
         return found
 
@@ -161,13 +160,3 @@ def _covered(
         return finish(found)
 
     return [[list(pair) for pair in part] for cover in covers for part in cover], whole_parts
-
-
-def set_process_state(state: dict[str, Any]) -> None:
-    """Takes over what `process_state` has given on another process."""
-    random.setstate(state["random"])
-    if state["numpy"] is not None:
-        import numpy
-
-        numpy.random.set_state(state["numpy"])
-    sys.path[:] = state["path"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +10,7 @@ from nbdist.contract.calls.values import OfferedBox, box
 from nbdist.dtypes import dtype_name
 from nbdist.engine.cell.showable import error_text
 from nbdist.engine.namespace.copies import CopyStore, with_copies
+from nbdist.engine.namespace.modules import by_value, taken_along, whole
 from nbdist.engine.namespace.objects import Objects
 from nbdist.engine.namespace.packing import is_view, packed
 from nbdist.engine.namespace.pieces import OfferedPieces
@@ -53,26 +52,35 @@ class OutgoingNamespace(Source):
         self._numbers: dict[int, int] = {}
         self._described: list[NamespaceArray] = []
         self._pieces = OfferedPieces()
+        self._modules: Collection[str] = ()
 
     def offer(
-        self, names: Mapping[str, Any], hooks: Mapping[str, Any]
+        self, names: Mapping[str, Any], hooks: Mapping[str, Any], things: Collection[str] = ()
     ) -> tuple[NamespaceOffer, list[bytes]]:
         """Describes it; with the pickle of how the arrays lie, and that of all else.
 
         Args:
           names: The user's names.
           hooks: Functions that are to be called on the new process, by name.
+          things: Things of modules that go along; see `nbdist.engine.namespace.modules`.
 
         Raises:
           ArrayError: Something cannot be where the devices are others; says what, by its name.
         """
-        names, left_out = dict(names), []
-        state = {
+        state: dict[str, Any] = {
             "settings": self._placements.settings(),
             "frameworks": {name: one.settings() for name, one in self._objects.items()},
-            "process": process_state(),
             "hooks": {**hooks},
         }
+        self._modules = whole(things)
+        with by_value(self._modules):
+            state["modules"] = taken_along(things, lambda value: self._why_not(value) is None)
+            return self._offered(dict(names), state)
+
+    def _offered(
+        self, names: dict[str, Any], state: Mapping[str, Any]
+    ) -> tuple[NamespaceOffer, list[bytes]]:
+        left_out = []
         try:
             structure = self._packed({**state, "names": names})
         except Exception:  # noqa: BLE001 - any object's own
@@ -115,7 +123,7 @@ class OutgoingNamespace(Source):
         self._pieces.clear()
 
     def _packed(self, value: object) -> bytes:
-        return packed(value, self._namespace, self._reference, self._reduce)
+        return packed(value, self._namespace, self._reference, self._reduce, self._modules)
 
     def _reduce(self, value: Any) -> Any | None:
         found = (one.reduce(value) for one in self._objects.values())
@@ -164,13 +172,3 @@ class OutgoingNamespace(Source):
 
 def _texts(looked: Mapping[str, Sample]) -> dict[str, str]:
     return {name: one.text for name, one in looked.items()}
-
-
-def process_state() -> dict[str, Any]:
-    """What Python and NumPy keep for a process: where their generators of random numbers are."""
-    numpy_random = sys.modules.get("numpy.random")
-    return {
-        "random": random.getstate(),
-        "numpy": None if numpy_random is None else numpy_random.get_state(),
-        "path": list(sys.path),
-    }

@@ -6,19 +6,26 @@ import functools
 import io
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import CellType, FunctionType
 from typing import Any
 
 NAMESPACE = "namespace"
 """Stands for the dictionary of the namespace itself."""
 
+MODULE, MODULE_NAMES = "a module", "the names of a module"
+"""Stand for one of the user's modules, before its name, and for its dictionary."""
+
 Reference = Callable[[Any], Any]
 """Answers what stands for an object in the pickle; None: the object is pickled."""
 
 
 def packed(
-    value: object, namespace: dict[str, Any], reference: Reference, reduce: Reference
+    value: object,
+    namespace: dict[str, Any],
+    reference: Reference,
+    reduce: Reference,
+    modules: Collection[str] = (),
 ) -> bytes:
     """Pickles what lies in a namespace.
 
@@ -27,13 +34,14 @@ def packed(
       namespace: The user's: the globals of functions defined in cells, which go along without it.
       reference: What stands for arrays, devices and their like.
       reduce: How an object is pickled (as `object.__reduce_ex__`), where its own way is not to be gone; None: so.
+      modules: Modules whose functions and classes go along as they are; see `nbdist.engine.namespace.modules`.
 
     Raises:
       Exception: Whatever pickling raises.
     """
     stream = io.BytesIO()
     packer = _packer()(stream, protocol=5)
-    packer.begin(namespace, reference, reduce)
+    packer.begin(namespace, reference, reduce, modules)
     packer.dump(value)
     return stream.getvalue()
 
@@ -53,19 +61,32 @@ def _packer() -> Any:
         What several functions share stays shared: variables that they have captured, and memory of arrays.
         """
 
-        def begin(self, namespace: dict[str, Any], reference: Reference, reduce: Reference) -> None:
-            self._namespace, self._reference, self._reduce = namespace, reference, reduce
-            # Not empty: cloudpickle would fill it.
-            self._stand_in = {"__name__": namespace.get("__name__", "__main__")}
+        def begin(
+            self,
+            namespace: dict[str, Any],
+            reference: Reference,
+            reduce: Reference,
+            modules: Collection[str],
+        ) -> None:
+            self._reference, self._reduce = reference, reduce
+            names: list[tuple[dict[str, Any], Any]] = [(namespace, NAMESPACE)]
+            names += [(vars(sys.modules[name]), (MODULE_NAMES, name)) for name in modules]
             self._cells: dict[int, _Captured] = {}
             globals_ref = getattr(self, "globals_ref", None)
-            if isinstance(globals_ref, dict):
-                globals_ref[id(namespace)] = self._stand_in
+            self._ids: dict[int, Any] = {id(sys.modules[name]): (MODULE, name) for name in modules}
+            self._stand_ins = []
+            self._globals = {id(its) for its, _ in names}
+            for its, stands_for in names:
+                # Not empty: cloudpickle would fill it.
+                stand_in = {"__name__": its.get("__name__", "__main__")}
+                self._stand_ins.append(stand_in)
+                self._ids |= {id(its): stands_for, id(stand_in): stands_for}
+                if isinstance(globals_ref, dict):
+                    globals_ref[id(its)] = stand_in
 
         def persistent_id(self, obj: Any) -> Any:
-            if obj is self._namespace or obj is self._stand_in:
-                return NAMESPACE
-            return self._reference(obj)
+            found = self._ids.get(id(obj))
+            return self._reference(obj) if found is None else found
 
         def reducer_override(self, obj: Any) -> Any:
             if isinstance(obj, io.IOBase):
@@ -81,7 +102,7 @@ def _packer() -> Any:
                 return view
             reduced = super().reducer_override(obj)
             if type(obj) is FunctionType:
-                if obj.__globals__ is self._namespace:
+                if id(obj.__globals__) in self._globals:
                     _without_globals(reduced)
                 reduced = self._with_cells(reduced, obj.__closure__ or ())
             return reduced
@@ -164,7 +185,14 @@ def unpacked(data: Any, namespace: dict[str, Any], referent: Reference) -> Any:
 
     class Unpacker(pickle.Unpickler):
         def persistent_load(self, pid: Any) -> Any:
-            return namespace if pid == NAMESPACE else referent(pid)
+            match pid:
+                case "namespace":
+                    return namespace
+                case (str() as kind, name) if kind == MODULE:
+                    return sys.modules[name]
+                case (str() as kind, name) if kind == MODULE_NAMES:
+                    return vars(sys.modules[name])
+            return referent(pid)
 
     # Only ever from an engine of this session, which has its key.
     return Unpacker(io.BytesIO(data)).load()

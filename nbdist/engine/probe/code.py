@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import types
+from collections.abc import Collection
 from typing import Any
 
 NOTEBOOK = "__main__"
@@ -14,41 +15,49 @@ WRAPPERS = frozenset({"equinox", "flax", "functools", "jax", "jaxlib"})
 DEEPEST = 8
 
 
-def code_digest(value: Any) -> str | None:
+def code_digest(value: Any, modules: Collection[str] = (NOTEBOOK,)) -> str | None:
     """A digest of the code of a function, a class or an instance that cells have defined; None for others.
+
+    Args:
+      value: Any.
+      modules: Whose functions and classes count.
 
     Byte code, names and constants count, and those of functions inside; line numbers, files, default values
     and what a closure has captured do not.
     """
-    found = _parts(value, DEEPEST)
+    found = _parts(value, DEEPEST, modules)
     return hashlib.sha256(repr(found).encode()).hexdigest()[:12] if found else None
 
 
-def _parts(value: Any, depth: int) -> tuple[Any, ...]:
+def _parts(value: Any, depth: int, modules: Collection[str]) -> tuple[Any, ...]:
     cls = type(value)
     if depth == 0:
         return ()
     if cls is types.FunctionType:
-        return _function(value, depth)
+        return _function(value, depth, modules)
     if cls is types.MethodType:
-        return _parts(value.__func__, depth - 1)
+        return _parts(value.__func__, depth - 1, modules)
     if cls is functools.partial:
-        return _parts(value.func, depth - 1)
+        return _parts(value.func, depth - 1, modules)
     if cls in (staticmethod, classmethod):
-        return _parts(value.__func__, depth - 1)
+        return _parts(value.__func__, depth - 1, modules)
     if cls is property:
-        return tuple(_parts(one, depth - 1) for one in (value.fget, value.fset, value.fdel))
+        return tuple(
+            _parts(one, depth - 1, modules) for one in (value.fget, value.fset, value.fdel)
+        )
     if isinstance(value, type):
-        return _class(value, depth)
+        return _class(value, depth, modules)
     if _module(cls).partition(".")[0] in WRAPPERS:
-        return _parts(getattr(value, "__wrapped__", None), depth - 1)
-    return _class(cls, depth)
+        return _parts(getattr(value, "__wrapped__", None), depth - 1, modules)
+    return _class(cls, depth, modules)
 
 
-def _function(function: types.FunctionType, depth: int) -> tuple[Any, ...]:
+def _function(
+    function: types.FunctionType, depth: int, modules: Collection[str]
+) -> tuple[Any, ...]:
     inner = function.__dict__.get("__wrapped__")
-    wrapped = _parts(inner, depth - 1) if inner is not None else ()
-    if function.__globals__.get("__name__") != NOTEBOOK:
+    wrapped = _parts(inner, depth - 1, modules) if inner is not None else ()
+    if function.__globals__.get("__name__") not in modules:
         return wrapped
     return (_code(function.__code__), wrapped)
 
@@ -78,12 +87,13 @@ def _constant(constant: Any) -> Any:
     return repr(constant)
 
 
-def _class(cls: type, depth: int) -> tuple[Any, ...]:
-    if _module(cls) != NOTEBOOK:
+def _class(cls: type, depth: int, modules: Collection[str]) -> tuple[Any, ...]:
+    if _module(cls) not in modules:
         return ()
     members = sorted(_class_dict(cls).items(), key=lambda member: str(member[0]))
-    own = [(name, _parts(one, depth - 1)) for name, one in members if _is_code(one)]
-    bases = [_class(base, depth - 1) for base in _bases(cls)[1:] if depth > 1]
+    found = [(name, _parts(one, depth - 1, modules)) for name, one in members if _is_code(one)]
+    own = [(name, parts) for name, parts in found if parts]
+    bases = [_class(base, depth - 1, modules) for base in _bases(cls)[1:] if depth > 1]
     return (cls.__name__, tuple(own), tuple(bases))
 
 

@@ -20,9 +20,13 @@ from nbdist.quantities import array_type_text, bytes_text, count_text, names_tex
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.living import Living
 from nbdist.values.namespace import Bringing, Brought
+from nbdist.values.things import DRAWN, changes_numbers
 
 REPORT_SECONDS = 1.0
 """How long the process whose names are taken may take to report what they hold now."""
+
+MOST_THINGS = 15
+"""Things beside names that are listed where they are not as before; those that change numbers come first."""
 
 BRING_SECONDS = 120.0
 """So long nothing may move while a namespace is brought."""
@@ -126,8 +130,14 @@ def forgetting(arrays: Sequence[NamespaceArray]) -> Forget:
 
 
 def unsure(found: Mapping[int, Brought]) -> dict[str, str]:
-    """Names that may not be what processes that have ended had, and where they are from."""
-    return {
+    """Names and things that may not be what processes that have ended had, and where they are from."""
+    things = {
+        thing: f"not as on process {one.source}"
+        for one in found.values()
+        for thing in sorted(one.not_carried)
+        if changes_numbers(thing)
+    }
+    return things | {
         name: f"copied from process {one.source}"
         for one in found.values()
         for name in sorted(one.unsure)
@@ -159,7 +169,34 @@ def said(found: Mapping[int, Brought], ended: Mapping[int, str]) -> list[str]:
     if numbered:
         lines.append(f"   {names_text(numbered)}: the number of the process, on each its own")
     lines += _not_as_before(found)
+    lines += things_said(found)
     lines += [f"   {text}" for one in found.values() for text in one.hooks]
+    return lines
+
+
+def things_said(found: Mapping[int, Brought]) -> list[str]:
+    """Lines about what new processes are not, beside their names, that the one is whose names they have."""
+    lines, new = [], processes_text(found)
+    unlike = {name: why for one in found.values() for name, why in one.unlike.items()}
+    source = next((one.source for one in found.values()), 0)
+    if unlike:
+        named = sorted(unlike, key=lambda name: (not changes_numbers(name), name))
+        reasons = [f"{n} ({why})" if (why := unlike[n]) else n for n in named[:MOST_THINGS]]
+        more = f" and {len(named) - MOST_THINGS} more" if len(named) > MOST_THINGS else ""
+        lines.append(
+            f"   not as on process {source}: {', '.join(reasons)}{more}. Set again on {new} what cells need"
+        )
+    if own := sorted({name for one in found.values() for name in one.each_own}):
+        drawn = [name for name in own if name in DRAWN]
+        others = [name for name in own if name not in DRAWN]
+        if others:
+            lines.append(
+                f"   {names_text(others)}: not the same on all processes, so not set on {new}"
+            )
+        if drawn:
+            lines.append(
+                f"   {names_text(drawn)}: seed them again on {new} if each process has its own"
+            )
     return lines
 
 

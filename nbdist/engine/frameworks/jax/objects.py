@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
+
+from nbdist.engine.frameworks.jax.registries import (
+    Configuration,
+    FlaxStates,
+    Pytrees,
+    no_early_pytrees,
+)
+from nbdist.engine.namespace.things import Mine, Things
 
 
 class Objects:
     """See `nbdist.engine.namespace.objects.Objects`."""
+
+    modules: tuple[str, ...] = ("flax.struct",)
 
     def reduce(self, value: Any) -> Any | None:
         """A jitted function with its attributes, which its own pickle leaves out.
@@ -21,8 +33,16 @@ class Objects:
         return make, arguments, (state, dict(value.__dict__)), None, None, fill
 
     def settings(self) -> Any:
-        """None: `Placements` has those that belong to arrays and devices, and JAX has no others."""
+        """None: `things` and `Placements` have all."""
         return None
+
+    def things(self, mine: Mine) -> Sequence[Things]:
+        """See `nbdist.engine.frameworks.jax.registries`."""
+        return Configuration(), Pytrees(mine), FlaxStates(mine)
+
+    def unpickling(self) -> AbstractContextManager[object]:
+        """See `nbdist.engine.frameworks.jax.registries.no_early_pytrees`."""
+        return no_early_pytrees()
 
     def set(self, settings: Any) -> None:
         """Nothing."""

@@ -23,7 +23,6 @@ from nbdist.engine.frameworks.jax.repair.copies import deleted, remade
 from nbdist.engine.frameworks.jax.repair.hashes import matters
 from nbdist.engine.frameworks.jax.repair.survey import survey
 from nbdist.engine.frameworks.jax.repair.twins import Twins
-from nbdist.engine.frameworks.jax.settings import OWN_SETTINGS
 from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
 from nbdist.engine.frameworks.jax.step.step import Step
 from nbdist.engine.namespace.copies import within
@@ -231,16 +230,8 @@ class Placements:
         return ()
 
     def settings(self) -> Any:
-        """JAX's configuration, and the mesh and the device that are set."""
-        jax = sys.modules["jax"]
-        values = getattr(jax.config, "values", {})
-        plain = {
-            name: value
-            for name, value in values.items()
-            if name not in OWN_SETTINGS
-            and (value is None or type(value) in (bool, int, float, str))
-        }
-        return plain, context.note()
+        """The mesh and the device that are set."""
+        return context.note()
 
     # -- on the new process ------------------------------------------------------------------------
 
@@ -299,15 +290,10 @@ class Placements:
         """Sets what another process has."""
         import jax
 
-        plain, noted = settings
-        now = getattr(jax.config, "values", {})
-        for name, value in plain.items():
-            if name in now and now[name] != value:
-                jax.config.update(name, value)
-        if noted.mesh is not None:
-            jax.set_mesh(noted.mesh)
-        if noted.default_device is not None:
-            jax.config.update("jax_default_device", noted.default_device)
+        if settings.mesh is not None:
+            jax.set_mesh(settings.mesh)
+        if settings.default_device is not None:
+            jax.config.update("jax_default_device", settings.default_device)
 
     def begin(self, generation: int) -> None:
         """Counts programs from there."""

@@ -6,7 +6,7 @@ import sys
 from enum import Enum
 from typing import Any
 
-OWN_SETTINGS = frozenset(
+PLACES = frozenset(
     {
         # Devices and addresses of one process.
         *("jax_num_cpu_devices", "jax_cuda_visible_devices", "jax_rocm_visible_devices"),
@@ -15,6 +15,12 @@ OWN_SETTINGS = frozenset(
         # Files of one host.
         *("jax_compilation_cache_dir", "jax_dump_ir_to", "jax_mtls_ca_file"),
         *("jax_mtls_cert_file", "jax_mtls_key_file"),
+    }
+)
+"""Settings of JAX that belong to one process or its host."""
+
+OWN_SETTINGS = PLACES | frozenset(
+    {
         # What one process logs and shows.
         *("jax_logging_level", "jax_debug_log_modules", "jax_log_compiles"),
         *("jax_explain_cache_misses", "jax_log_checkpoint_residuals", "jax_pprint_use_color"),

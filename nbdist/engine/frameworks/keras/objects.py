@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from nbdist.engine.frameworks.keras import pickling
 from nbdist.engine.frameworks.keras.distribution import global_state, state_of
+from nbdist.engine.namespace.things import Mine, Things
 
 STATE = (
     "distribution",
@@ -25,6 +28,8 @@ class Objects:
     Args:
       process_id: Of this process.
     """
+
+    modules: tuple[str, ...] = ()
 
     def __init__(self, process_id: int) -> None:
         self._process_id = process_id
@@ -58,3 +63,11 @@ class Objects:
         keras.config.set_epsilon(settings["epsilon"])
         keras.config.set_image_data_format(settings["image_data_format"])
         keras.saving.get_custom_objects().update(settings["custom_objects"])
+
+    def things(self, mine: Mine) -> Sequence[Things]:
+        """None: `settings` has all."""
+        return ()
+
+    def unpickling(self) -> AbstractContextManager[object]:
+        """See `nbdist.engine.namespace.objects.Objects`."""
+        return nullcontext()

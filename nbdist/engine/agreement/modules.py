@@ -1,0 +1,76 @@
+"""The user's own modules, and which version of each a process runs."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+from nbdist.engine.agreement.code import code_digest
+
+
+@functools.cache
+def _libraries() -> tuple[str, ...]:
+    """The folders of the standard library and of installed packages."""
+    import site
+    import sysconfig
+
+    kinds = ("stdlib", "platstdlib", "purelib", "platlib")
+    found = {
+        *(sysconfig.get_path(name) for name in kinds),
+        *site.getsitepackages(),
+        site.getusersitepackages(),
+        # Those of the interpreter that a virtual environment was made of.
+        str(Path(os.__file__).parent),
+    }
+    return tuple(os.path.realpath(folder) + os.sep for folder in found)
+
+
+class UsersModules:
+    """Finds the user's modules; looks at each name of `sys.modules` once."""
+
+    def __init__(self) -> None:
+        self._others: set[str] = {"__main__", "__mp_main__"}
+
+    def find(self) -> dict[str, types.ModuleType]:
+        """Imported modules with Python source outside the folders of installed packages, by name."""
+        found = {}
+        for name in sorted(sys.modules.keys() - self._others):
+            module = sys.modules.get(name)
+            if is_users(name, module):
+                assert isinstance(module, types.ModuleType)
+                found[name] = module
+            else:
+                self._others.add(name)
+        return found
+
+    def versions(self) -> dict[str, str]:
+        """A digest of the functions and classes of each, equal where their code is."""
+        modules = self.find()
+        return {name: version(module, modules) for name, module in modules.items()}
+
+
+def is_users(name: str, module: Any) -> bool:
+    """Whether a module comes from a Python file that was not installed."""
+    file = getattr(module, "__dict__", {}).get("__file__")
+    return (
+        isinstance(module, types.ModuleType)
+        and isinstance(file, str)
+        and file.endswith(".py")
+        and name.partition(".")[0] != "nbdist"
+        and not os.path.realpath(file).startswith(_libraries())
+    )
+
+
+def version(module: types.ModuleType, modules: Any) -> str:
+    """A digest of the functions and classes that a module has, as they are now; edits of its file do not count."""
+    parts = []
+    for name, value in sorted(vars(module).items()):
+        digest = None if name.startswith("__") else code_digest(value, modules)
+        if digest is not None:
+            parts.append((name, digest))
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]

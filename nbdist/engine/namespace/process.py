@@ -1,0 +1,185 @@
+"""Everything that a process is beside the user's names: read where it lives on, set where it is replaced."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import pickle
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from nbdist.engine.agreement.modules import UsersModules
+from nbdist.engine.cell.showable import error_text
+from nbdist.engine.namespace.modules import Patches, described, imported, places_of
+from nbdist.engine.namespace.objects import Objects
+from nbdist.engine.namespace.packing import Reference, packed, unpacked
+from nbdist.engine.namespace.settings import AtExit, Baseline, Environment, Streams, settings
+from nbdist.engine.namespace.shell import Autoreload, of_shell
+from nbdist.engine.namespace.things import Carried, Fixed, Mine, Setting, Things, digest
+
+Look = Callable[[Mapping[str, Any]], Mapping[str, str]]
+"""Gives digests of values by name; none of what cannot be looked at."""
+
+
+class ProcessState:
+    """One for each process, from the moment at which it is ready for cells.
+
+    Args:
+      shell: IPython's.
+    """
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+        self._modules = UsersModules()
+        self._at_exit = AtExit()
+        self._streams: tuple[Mapping[str, bytes | str], frozenset[str]] = {}, frozenset()
+        self.begin()
+
+    def begin(self) -> None:
+        """Take what the process is now for what every such process is at its start."""
+        self._baseline = Baseline.now()
+
+    @property
+    def modules(self) -> UsersModules:
+        """The user's modules."""
+        return self._modules
+
+    def digests(self, frameworks: Collection[Objects], look: Look, key: str) -> dict[str, str]:
+        """Return a digest of each thing by its name, equal where the thing is.
+
+        Args:
+          frameworks: What frameworks keep.
+          look: For values in modules.
+          key: Of the digests.
+        """
+        users, mine = self._users()
+        texts = described(users, mine, look)
+        for kind in (*self._early(mine), *self._late(mine, frameworks)):
+            texts |= {name: mine.text(value) for name, value in kind.read().items()}
+        return {name: digest(text, key) for name, text in texts.items()}
+
+    def packed(self, frameworks: Collection[Objects], reference: Reference) -> bytes:
+        """Return a pickle of everything that can be set elsewhere, each thing in a pickle of its own.
+
+        Args:
+          frameworks: As for `digests`.
+          reference: What stands for devices, meshes and shardings.
+        """
+        users, mine = self._users()
+        sent: dict[str, dict[str, bytes | str]] = {}
+        for kind in (*self._early(mine), *self._late(mine, frameworks)):
+            its = sent[_key(kind)] = {}
+            for name, value in kind.read().items():
+                if not isinstance(value, Fixed):
+                    its[name] = self._pickled(value, reference)
+        places = {name: places_of(one) for name, one in users.items()}
+        libraries = [name for one in frameworks for name in one.modules if name in sys.modules]
+        return pickle.dumps((libraries, places, sent))
+
+    def _pickled(self, value: Any, reference: Reference) -> bytes | str:
+        """The pickle, or why there is none."""
+        value = value.value if isinstance(value, Carried) else value
+        try:
+            return packed(value, self._shell.user_ns, reference, lambda _: None)
+        except Exception as error:  # noqa: BLE001 - any object's own
+            return error_text(error)
+
+    def take(
+        self, state: Any, own: Collection[str], frameworks: Collection[Objects], referent: Reference
+    ) -> dict[str, str]:
+        """Set what another process has.
+
+        Args:
+          state: As `packed` has made it there.
+          own: Names of things that each process has of its own; these are left as they are.
+          frameworks: As for `digests`.
+          referent: Answers for what stands in place of devices, meshes and shardings.
+
+        Returns:
+          Why a thing could not be set, by name.
+        """
+        # Only ever from an engine of this session, which has its key.
+        libraries, users, sent = pickle.loads(bytes(state))
+        mine = Mine(users)
+        failed: dict[str, str] = {}
+
+        def set_all(kinds: Iterable[Things]) -> None:
+            for kind in kinds:
+                its, there = sent.get(_key(kind), {}), kind.read()
+                for name, data in its.items():
+                    if name not in own:
+                        why = self._set(kind, name, data, there, mine, referent)
+                        if why is not None:
+                            failed[name] = why
+
+        set_all(self._early(mine))
+        for name in libraries:
+            with contextlib.suppress(ImportError):  # what needs it is named
+                importlib.import_module(name)
+        with contextlib.ExitStack() as stack:
+            for one in frameworks:
+                stack.enter_context(one.unpickling())
+            failed |= imported(users)
+            set_all(self._late(mine, frameworks))
+        self._streams = sent.get(Streams.__name__, {}), frozenset(own)
+        return failed
+
+    def draw(self, referent: Reference) -> None:
+        """Go on with random numbers where the other process does, once nothing else draws any."""
+        sent, own = self._streams
+        streams = Streams(self._baseline.drawn, self._shell.user_ns)
+        for name in sent.keys() - own:
+            self._set(streams, name, sent[name], {}, Mine(()), referent)
+
+    def _set(
+        self,
+        kind: Things,
+        name: str,
+        data: bytes | str,
+        there: Mapping[str, Any],
+        mine: Mine,
+        referent: Reference,
+    ) -> str | None:
+        """Sets one thing where it differs; answers why it could not be, if so."""
+        if isinstance(data, str):
+            return data
+        try:
+            value = unpacked(data, self._shell.user_ns, referent)
+            plain = not isinstance(there.get(name), (Fixed, Carried))
+            if name not in there or not plain or mine.text(there[name]) != mine.text(value):
+                kind.write(name, value)
+        except Exception as error:  # noqa: BLE001 - the user's own
+            # The value of a variable is a secret.
+            secret = isinstance(kind, Environment)
+            return type(error).__name__ if secret else error_text(error)
+        return None
+
+    def _users(self) -> tuple[dict[str, Any], Mine]:
+        users = self._modules.find()
+        return users, Mine(users)
+
+    def _early(self, mine: Mine) -> Iterable[Things]:
+        """What is set before the user's modules are imported: where they are found, and what they then see."""
+        self._at_exit.mine = mine
+        return settings(self._baseline, mine, self._at_exit, self._names(mine))
+
+    def _names(self, mine: Mine) -> dict[str, Any]:
+        """Those of the namespace, and of all modules of the user's."""
+        found = dict(self._shell.user_ns)
+        for name in mine.modules - {"__main__"}:
+            its = getattr(sys.modules.get(name), "__dict__", {})
+            found |= {f"{name}.{key}": value for key, value in its.items()}
+        return found
+
+    def _late(self, mine: Mine, frameworks: Collection[Objects]) -> Iterable[Things]:
+        return (
+            *(kind for one in frameworks for kind in one.things(mine)),
+            *of_shell(self._shell, mine),
+            Patches(mine),
+            Autoreload(self._shell, mine.modules),
+        )
+
+
+def _key(kind: Things) -> str:
+    return kind.name if isinstance(kind, Setting) else type(kind).__name__

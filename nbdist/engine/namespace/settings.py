@@ -1,0 +1,566 @@
+"""Settings that Python and its libraries keep for a process, and how each is read and set."""
+
+from __future__ import annotations
+
+import atexit
+import copyreg
+import decimal
+import gc
+import importlib
+import locale
+import logging
+import os
+import pathlib
+import random
+import signal
+import socket
+import sys
+import threading
+import time
+import tracemalloc
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nbdist.engine.namespace.things import Carried, Fixed, Mine, Setting, Things, name_of
+
+OWN_VARIABLES = (
+    *("NBDIST_", "JAX_", "XLA_", "LIBTPU_", "TPU_", "KERAS_DISTRIBUTION_", "TF_CONFIG", "IPP_"),
+    *("CUDA_VISIBLE_DEVICES", "SLURM_", "OMPI_", "PMI_", "JPY_", "COLUMNS", "LINES"),
+)
+"""Beginnings of variables that a start sets for each process."""
+
+LIBRARY_THREADS = ("threading",)
+"""Modules of the standard library whose functions a user gives to a thread."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """What a process was when it was ready for cells; the same kind of process is that everywhere."""
+
+    environ: Mapping[str, str] = field(repr=False)
+    path: tuple[str, ...]
+    folder: str
+    threads: frozenset[int]
+    builtins: frozenset[str]
+    drawn: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def now(cls) -> Baseline:
+        """Of this process as it is."""
+        return cls(
+            environ=dict(os.environ),
+            path=tuple(sys.path),
+            folder=_folder(),
+            threads=frozenset(t.ident for t in threading.enumerate() if t.ident is not None),
+            builtins=frozenset(vars(sys.modules["builtins"])),
+            drawn={name: repr(get()) for name, get, _ in _streams()},
+        )
+
+
+def settings(
+    baseline: Baseline, mine: Mine, at_exit: AtExit, names: Mapping[str, Any]
+) -> tuple[Things, ...]:
+    """Everything of this room, in the order in which it is set.
+
+    Args:
+      baseline: What the process was at its start.
+      mine: Tells what the user has written.
+      at_exit: Has noted functions for the end of the process.
+      names: The user's, by which is known what they use.
+    """
+    return (
+        Environment(baseline.environ),
+        Setting("working folder", lambda: _moved(baseline.folder), os.chdir),
+        Setting("sys.path", lambda: _entries(baseline.path), lambda v: _set_path(v, baseline.path)),
+        *_of_python(),
+        *_of_libraries(),
+        Setting("time zone", lambda: (time.timezone, time.tzname), lambda _: time.tzset()),
+        Signals(mine),
+        Loggers(),
+        Streams(baseline.drawn, names),
+        Builtins(baseline.builtins),
+        Copyreg(mine),
+        at_exit,
+        Running(baseline.threads, mine),
+    )
+
+
+def _folder() -> str:
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return ""
+
+
+def _moved(before: str) -> Any:
+    now = _folder()
+    if now == before:
+        raise LookupError
+    return now or Fixed("gone")
+
+
+def _entries(before: tuple[str, ...]) -> list[str | int]:
+    """`sys.path`, those of the start by their place: folders of one host are others on another."""
+    return [before.index(one) if one in before else one for one in sys.path]
+
+
+def _set_path(entries: list[str | int], before: tuple[str, ...]) -> None:
+    there = [one for one in entries if isinstance(one, str) or one < len(before)]
+    sys.path[:] = [one if isinstance(one, str) else before[one] for one in there]
+
+
+class Environment:
+    """Environment variables that were set, changed or deleted since the start; values are secrets.
+
+    Args:
+      before: Those of the start.
+    """
+
+    PREFIX = "environment variable "
+
+    def __init__(self, before: Mapping[str, str]) -> None:
+        self._before = before
+
+    def read(self) -> Mapping[str, Any]:
+        """See `Things`."""
+        now = dict(os.environ)
+        changed = [n for n in {**self._before, **now} if now.get(n) != self._before.get(n)]
+        return {self.PREFIX + n: now.get(n) for n in changed if not n.startswith(OWN_VARIABLES)}
+
+    def write(self, name: str, value: Any) -> None:
+        """See `Things`."""
+        name = name.removeprefix(self.PREFIX)
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def _of_python() -> Iterator[Things]:
+    yield Setting("recursion limit", sys.getrecursionlimit, sys.setrecursionlimit)
+    yield Setting("switch interval", sys.getswitchinterval, sys.setswitchinterval)
+    yield Setting("digits of integers", sys.get_int_max_str_digits, sys.set_int_max_str_digits)
+    yield Setting("sys.argv", lambda: list(sys.argv), lambda v: setattr(sys, "argv", v))
+    yield Setting(
+        "writing of byte code",
+        lambda: sys.dont_write_bytecode,
+        lambda v: setattr(sys, "dont_write_bytecode", v),
+    )
+    yield Setting("warning filters", lambda: list(warnings.filters), _set_filters)
+    yield Setting("decimal context", _decimal, _set_decimal)
+    yield Setting(
+        "locale",
+        lambda: locale.setlocale(locale.LC_ALL),
+        lambda v: locale.setlocale(locale.LC_ALL, v),
+    )
+    yield Setting(
+        "garbage collection",
+        lambda: (gc.get_threshold(), gc.isenabled(), gc.get_debug()),
+        _set_collection,
+    )
+    yield Setting("socket timeout", socket.getdefaulttimeout, socket.setdefaulttimeout)
+    yield Setting("umask", _umask, os.umask)
+    yield Setting(
+        "traced memory",
+        lambda: tracemalloc.is_tracing() and tracemalloc.get_traceback_limit(),
+        lambda v: tracemalloc.start(v) if v else tracemalloc.stop(),
+    )
+    yield Setting("limits of resources", _limits, _set_limits)
+    yield Setting("start method of processes", _start_method, _set_start_method)
+
+
+def _set_collection(value: tuple[Any, bool, int]) -> None:
+    thresholds, enabled, debug = value
+    gc.set_threshold(*thresholds)
+    gc.set_debug(debug)
+    if enabled:
+        gc.enable()
+    else:
+        gc.disable()
+
+
+def _set_filters(filters: list[Any]) -> None:
+    with warnings.catch_warnings():  # its end has Python look at the filters anew
+        pass
+    warnings.filters[:] = filters  # type: ignore[index]
+    with warnings.catch_warnings():
+        pass
+
+
+def _decimal() -> tuple[Any, ...]:
+    one = decimal.getcontext()
+    raised = tuple(sorted(signal.__name__ for signal, on in one.traps.items() if on))
+    return one.prec, one.rounding, one.Emin, one.Emax, one.capitals, one.clamp, raised
+
+
+def _set_decimal(value: tuple[Any, ...]) -> None:
+    one = decimal.getcontext()
+    one.prec, one.rounding, one.Emin, one.Emax, one.capitals, one.clamp, raised = value
+    for kind in one.traps:
+        one.traps[kind] = kind.__name__ in raised
+
+
+def _umask() -> int:
+    """From the kernel's own account: to ask the system is to set it, for a moment, for all threads."""
+    try:
+        with pathlib.Path("/proc/self/status").open(encoding="ascii", errors="replace") as status:
+            return next(int(line.split()[1], 8) for line in status if line.startswith("Umask:"))
+    except (OSError, StopIteration):
+        raise LookupError from None
+
+
+def _limits() -> dict[str, tuple[int, int]]:
+    import resource
+
+    names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
+    return {name: resource.getrlimit(getattr(resource, name)) for name in names}
+
+
+def _set_limits(limits: Mapping[str, tuple[int, int]]) -> None:
+    import resource
+
+    for name, value in limits.items():
+        if resource.getrlimit(getattr(resource, name)) != value:
+            resource.setrlimit(getattr(resource, name), value)
+
+
+def _start_method() -> Any:
+    if "multiprocessing.context" not in sys.modules:
+        raise LookupError
+    return sys.modules["multiprocessing"].get_start_method(allow_none=True)
+
+
+def _set_start_method(method: str | None) -> None:
+    import multiprocessing
+
+    multiprocessing.set_start_method(method, force=True)
+
+
+def _of_libraries() -> Iterator[Things]:
+    def numpy() -> Any:
+        if "numpy" not in sys.modules:
+            raise LookupError
+        return sys.modules["numpy"]
+
+    def set_options(options: dict[str, Any]) -> None:
+        numpy().set_printoptions(**{n: one for n, one in options.items() if n != "override_repr"})
+
+    yield Setting("NumPy's print options", lambda: numpy().get_printoptions(), set_options)
+    yield Setting("NumPy's errors", lambda: numpy().geterr(), lambda v: numpy().seterr(**v))
+    yield Setting(
+        "NumPy's error function", lambda: numpy().geterrcall(), lambda v: numpy().seterrcall(v)
+    )
+    yield Setting("NumPy's buffer", lambda: numpy().getbufsize(), lambda v: numpy().setbufsize(v))
+    yield Options()
+    yield Parameters()
+
+
+class Options:
+    """Options of pandas."""
+
+    PREFIX = "pandas' option "
+
+    def read(self) -> Mapping[str, Any]:
+        """See `Things`."""
+        options = getattr(sys.modules.get("pandas"), "options", None)
+        every = () if options is None else self._under(options, "")
+        return {self.PREFIX + name: value for name, value in every}
+
+    def write(self, name: str, value: Any) -> None:
+        """See `Things`."""
+        importlib.import_module("pandas").set_option(name.removeprefix(self.PREFIX), value)
+
+    def _under(self, options: Any, above: str) -> Iterator[tuple[str, Any]]:
+        for name in dir(options):
+            with warnings.catch_warnings(action="ignore"):  # of options that will go
+                value = getattr(options, name)
+            if type(value) is type(options):
+                yield from self._under(value, f"{above}{name}.")
+            else:
+                yield above + name, value
+
+
+class Parameters:
+    """matplotlib's `rcParams`."""
+
+    PREFIX = "matplotlib's "
+
+    def read(self) -> Mapping[str, Any]:
+        """See `Things`."""
+        # As a plain dictionary: what chooses a back end is not asked.
+        found = dict.items(getattr(sys.modules.get("matplotlib"), "rcParams", {}))
+        return {self.PREFIX + n: v for n, v in found if n not in ("backend", "backend_fallback")}
+
+    def write(self, name: str, value: Any) -> None:
+        """See `Things`."""
+        importlib.import_module("matplotlib").rcParams[name.removeprefix(self.PREFIX)] = value
+
+
+class Signals:
+    """Handlers of signals, but that of interrupts, which is nbdist's.
+
+    Args:
+      mine: Whose functions are sent; those of others are compared.
+    """
+
+    PREFIX = "handler of "
+
+    def __init__(self, mine: Mine) -> None:
+        self._mine = mine
+
+    def read(self) -> Mapping[str, Any]:
+        """See `Things`."""
+        found = {}
+        for number in signal.valid_signals() - {signal.SIGINT}:
+            handler = signal.getsignal(number)
+            if not callable(handler) or isinstance(handler, signal.Handlers):
+                value: Any = None if handler is None else int(handler)
+            else:
+                value = handler if handler in self._mine else Fixed(name_of(handler))
+            found[f"{self.PREFIX}{getattr(number, 'name', number)}"] = value
+        return found
+
+    def write(self, name: str, value: Any) -> None:
+        """See `Things`."""
+        signal.signal(getattr(signal, name.removeprefix(self.PREFIX)), value)
+
+
+class Loggers:
+    """Levels of loggers, whether they pass on, and handlers of the kinds that `logging` itself has."""
+
+    LEVEL, HANDLERS, ROOT = "level of logger ", "handlers of logger ", "root"
+
+    def read(self) -> Mapping[str, Any]:
+        """See `Things`."""
+        manager = logging.root.manager
+        there = {n: one for n, one in manager.loggerDict.items() if isinstance(one, logging.Logger)}
+        found: dict[str, Any] = {"logging that is disabled": manager.disable}
+        for name, one in {self.ROOT: logging.root, **there}.items():
+            state = (one.level, one.propagate, one.disabled, len(one.filters))
+            if state != (0, True, False, 0):
+                found[self.LEVEL + name] = state
+            if one.handlers:
+                handlers = [_handler(handler) for handler in one.handlers]
+                texts = [h.text if isinstance(h, Fixed) else repr(h) for h in handlers]
+                found[self.HANDLERS + name] = Carried(repr(texts), handlers)
+        return found
+
+    def write(self, name: str, value: Any) -> None:
+        """See `Things`."""
+        if name.startswith("logging"):
+            logging.disable(value)
+        elif name.startswith(self.LEVEL):
+            logger = self._logger(name.removeprefix(self.LEVEL))
+            logger.setLevel(value[0])
+            logger.propagate, logger.disabled = value[1:3]
+        else:
+            logger = self._logger(name.removeprefix(self.HANDLERS))
+            there = [_handler(handler) for handler in logger.handlers]
+            for one in value:
+                if one not in there and not isinstance(one, Fixed):
+                    logger.addHandler(_made(one))
+
+    def _logger(self, name: str) -> logging.Logger:
+        return logging.root if name == self.ROOT else logging.getLogger(name)
+
+
+def _handler(handler: logging.Handler) -> Any:
+    """A handler of `logging` by what it is made of; of any other its type."""
+    kind, formatter = type(handler), handler.formatter
+    own = formatter is not None and type(formatter) is not logging.Formatter
+    target: Any = None
+    if isinstance(handler, logging.FileHandler):
+        target = (handler.baseFilename, handler.encoding)
+    elif isinstance(handler, logging.StreamHandler):
+        stream = handler.stream
+        names = {id(sys.stdout): "stdout", id(sys.stderr): "stderr"}
+        target = names.get(id(stream), getattr(stream, "name", None))
+    known = kind in (logging.StreamHandler, logging.FileHandler, logging.NullHandler)
+    if (
+        own
+        or not known
+        or handler.filters
+        or (kind is logging.StreamHandler and target not in ("stdout", "stderr"))
+    ):
+        return Fixed(f"{name_of(kind)} {target}")
+    said = None if formatter is None else (formatter._fmt, formatter.datefmt)
+    return kind.__name__, handler.level, said, target
+
+
+def _made(described: Any) -> logging.Handler:
+    kind, level, said, target = described
+    if kind == "FileHandler":
+        # Behind what is there: the process before has written to it.
+        handler: logging.Handler = logging.FileHandler(target[0], "a", target[1], delay=True)
+    else:
+        handler = (
+            logging.NullHandler() if target is None else logging.StreamHandler(getattr(sys, target))
+        )
+    handler.setLevel(level)
+    if said is not None:
+        handler.setFormatter(logging.Formatter(*said))
+    return handler
+
+
+def _streams() -> list[tuple[str, Callable[[], Any], Callable[[Any], object]]]:
+    found: list[tuple[str, Callable[[], Any], Callable[[Any], object]]] = [
+        ("Python's random numbers", random.getstate, random.setstate)
+    ]
+    numpy: Any = sys.modules.get("numpy.random")
+    if numpy is not None:
+
+        def get() -> Any:
+            kind, keys, *rest = numpy.get_state()
+            return (kind, keys.tobytes(), *rest)
+
+        def put(state: Any) -> None:
+            kind, keys, *rest = state
+            numpy.set_state((kind, sys.modules["numpy"].frombuffer(keys, "u4"), *rest))
+
+        found.append(("NumPy's random numbers", get, put))
+    return found
+
+
+class Streams:
+    """Random numbers of Python and NumPy, where somebody has seeded or drawn any.
+
+    Libraries draw some of Python's for names of files: these count where the user's names lead to `random`.
+
+    Args:
+      before: Where they were at the start, in each process elsewhere.
+      names: The user's.
+    """
+
+    def __init__(self, before: Mapping[str, str], names: Mapping[str, Any]) -> None:
+        self._before, self._names = before, names
+
+    def read(self) -> Mapping[str, Any]:
+        """See `Things`."""
+        owner = getattr(random.seed, "__self__", None)
+        used = any(
+            one is random or getattr(one, "__self__", self) is owner
+            for one in list(self._names.values())
+        )
+        return {
+            name: value
+            for name, get, _ in _streams()[0 if used else 1 :]
+            if repr(value := get()) != self._before.get(name)
+        }
+
+    def write(self, name: str, value: Any) -> None:
+        """See `Things`."""
+        next(put for one, _, put in _streams() if one == name)(value)
+
+
+class Builtins:
+    """Names that were put into `builtins`.
+
+    Args:
+      before: Those of the start.
+    """
+
+    PREFIX = "builtins."
+    OF_IPYTHON = frozenset({"_", "get_ipython", "display"})
+
+    def __init__(self, before: frozenset[str]) -> None:
+        self._before = before
+
+    def read(self) -> Mapping[str, Any]:
+        """See `Things`."""
+        now = vars(sys.modules["builtins"])
+        new = now.keys() - self._before - self.OF_IPYTHON
+        return {self.PREFIX + name: now[name] for name in sorted(new)}
+
+    def write(self, name: str, value: Any) -> None:
+        """See `Things`."""
+        setattr(sys.modules["builtins"], name.removeprefix(self.PREFIX), value)
+
+
+class Copyreg:
+    """Functions of the user's that say how objects are pickled."""
+
+    PREFIX = "pickling of "
+
+    def __init__(self, mine: Mine) -> None:
+        self._mine = mine
+
+    def read(self) -> Mapping[str, Any]:
+        """See `Things`."""
+        every = copyreg.dispatch_table.items()
+        return {
+            self.PREFIX + name_of(kind): (kind, reduce)
+            for kind, reduce in every
+            if kind in self._mine or reduce in self._mine
+        }
+
+    def write(self, name: str, value: Any) -> None:
+        """See `Things`."""
+        copyreg.pickle(*value)
+
+
+class AtExit:
+    """Functions of the user's that are called at the end of the process.
+
+    Python says of none of them what it is, so `atexit.register` notes those that come from now on.
+    """
+
+    PREFIX = "atexit function "
+
+    def __init__(self) -> None:
+        self.noted: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
+        self.mine = Mine(())
+        register, unregister = atexit.register, atexit.unregister
+
+        def note(function: Any, *args: Any, **options: Any) -> Any:
+            self.noted.append((function, args, options))
+            return register(function, *args, **options)
+
+        def forget(function: Any) -> None:
+            self.noted[:] = [one for one in self.noted if one[0] != function]
+            unregister(function)
+
+        atexit.register, atexit.unregister = note, forget  # type: ignore[assignment]
+
+    def read(self) -> Mapping[str, Any]:
+        """See `Things`."""
+        return {f"{self.PREFIX}{name_of(one[0])}": one for one in self.noted if one[0] in self.mine}
+
+    def write(self, name: str, value: Any) -> None:
+        """See `Things`."""
+        function, args, options = value
+        atexit.register(function, *args, **options)
+
+
+class Running:
+    """Threads, children and timers of the user's; none of them can go to another process.
+
+    Args:
+      before: Threads of the start.
+      mine: Whose threads count.
+    """
+
+    def __init__(self, before: frozenset[int], mine: Mine) -> None:
+        self._before, self._mine = before, mine
+
+    def read(self) -> Mapping[str, Any]:
+        """See `Things`."""
+        found = {}
+        for thread in threading.enumerate():
+            does = getattr(thread, "function", None) or getattr(thread, "_target", None)
+            its = does is not None and getattr(does, "__module__", None) in LIBRARY_THREADS
+            if thread.ident not in self._before and (
+                its or does in self._mine or thread in self._mine
+            ):
+                found[f"thread {thread.name}"] = Fixed("runs")
+        children: Any = sys.modules.get("multiprocessing.process")
+        for child in children.active_children() if children is not None else ():
+            found[f"child process {child.name}"] = Fixed("runs")
+        if signal.getitimer(signal.ITIMER_REAL)[0]:
+            found["an alarm"] = Fixed("waits")
+        return found
+
+    def write(self, name: str, value: Any) -> None:
+        """See `Things`."""

@@ -1,0 +1,71 @@
+"""What processes are beside their names, compared: what a new process has of it, and what it has not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+DRAWN = ("Python's random numbers", "NumPy's random numbers")
+"""Streams that programs seed on each process alone, as often as on all alike."""
+
+COUNTS = ("code of ", "patched ", "pytree ", "jax_")
+"""Beginnings of the names of things that change what is computed; so do values of modules."""
+
+
+@dataclass
+class Carried:
+    """Things on their way from the source to a new process.
+
+    Attributes:
+      there: Digests on the source, by name.
+      others: The same on all others that have lived on.
+      unlike: Things that are not on the new process as on the source, and why where that is known.
+    """
+
+    there: Mapping[str, str]
+    others: Sequence[Mapping[str, str]]
+    unlike: Mapping[str, str] = field(default_factory=dict)
+    _failed: Mapping[str, str] = field(default_factory=dict)
+    _again: frozenset[str] = frozenset()
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """Things that differ between the processes that have lived on: no new one takes those."""
+        names = {name for one in (self.there, *self.others) for name in one}
+        return tuple(
+            sorted(n for n in names if any(one.get(n) != self.there.get(n) for one in self.others))
+        )
+
+    @property
+    def each_own(self) -> tuple[str, ...]:
+        """Those, and streams of which one process alone has lived on; what was set again is as it should be."""
+        drawn = () if self.others else tuple(name for name in DRAWN if name in self.there)
+        return tuple(name for name in (*self.own, *drawn) if name not in self._again)
+
+    def set(
+        self,
+        now: Mapping[str, str],
+        *,
+        failed: Mapping[str, str] | None = None,
+        again: Collection[str] = (),
+    ) -> None:
+        """Take what the new process is now.
+
+        Args:
+          now: Its digests.
+          failed: Why things could not be set, by name.
+          again: Things that functions of the user's have set.
+        """
+        self._failed = {**self._failed, **(failed or {})}
+        self._again = frozenset(again)
+        left = self.there.keys() | now.keys() - self._again - set(self.own)
+        self.unlike = {
+            name: self._failed.get(name, "")
+            for name in sorted(left - self._again - set(self.own))
+            if now.get(name) != self.there.get(name)
+        }
+
+
+def changes_numbers(thing: str) -> bool:
+    """Whether a cell may compute something else where this thing is another."""
+    return thing.startswith(COUNTS) or (" " not in thing and "." in thing and "'" not in thing)

@@ -25,6 +25,7 @@ def differences(facts: Mapping[int, Facts]) -> list[Difference]:
     return [
         *_cell({p: one.cell for p, one in facts.items()}),
         *_software({p: one.software or {} for p, one in facts.items()}),
+        *_modules({p: one.modules or {} for p, one in facts.items()}),
         *_variables({p: one.variables or {} for p, one in facts.items()}),
         *_settings({p: one.settings or {} for p, one in facts.items()}),
         *_mesh({p: one.mesh for p, one in facts.items()}),
@@ -54,6 +55,16 @@ def _software(versions: Mapping[int, Mapping[str, str]]) -> list[Difference]:
         # A package that only some have imported need not be used by the others.
         of = {p: one[name] for p, one in versions.items() if name in one}
         found += difference(f"the version of {name}", of, do)
+    return found
+
+
+def _modules(versions: Mapping[int, Mapping[str, str]]) -> list[Difference]:
+    found = []
+    for name in _every_key(versions):
+        # One that only some have imported need not be used by the others.
+        of = {p: one[name] for p, one in versions.items() if name in one}
+        do = f"importlib.reload({name}) in one {command('unchecked')} cell makes it the same on all of them."
+        found += difference(f"the code of module {name}", of, do, lambda digest: f"digest {digest}")
     return found
 
 

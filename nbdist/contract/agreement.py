@@ -72,6 +72,7 @@ class Facts:
     Attributes:
       cell: A digest of the text that is compiled.
       software: Versions by name.
+      modules: Digests of the code of the user's modules, by name.
       variables: The compiler's flags, from environment variables.
       settings: Of the framework, as text by name; None where it has none.
       mesh: That in context; None where there is none.
@@ -81,6 +82,7 @@ class Facts:
 
     cell: str | None = None
     software: Mapping[str, str] | None = None
+    modules: Mapping[str, str] | None = None
     variables: Mapping[str, str] | None = None
     settings: Mapping[str, str] | None = None
     mesh: Mesh | None = None

@@ -11,6 +11,7 @@ from nbdist.contract.agreement import Facts
 from nbdist.contract.snapshot import Array
 from nbdist.engine.agreement import environment
 from nbdist.engine.agreement.comparer import Comparer
+from nbdist.engine.agreement.modules import UsersModules
 from nbdist.engine.agreement.names import Names
 from nbdist.engine.agreement.reads import reads
 from nbdist.engine.cell.packages import packages_of
@@ -49,6 +50,7 @@ class Agreement:
         self._comparers: dict[int, Comparer] = {}
         self._packages = packages_of(frameworks)
         self._names = Names(self._packages)
+        self._modules = UsersModules()
         self._texts: dict[str, tuple[Array, str]] = {}
 
     def facts(self, code: str, topics: Collection[str] | None = None) -> Facts:
@@ -62,6 +64,7 @@ class Agreement:
         answers: dict[str, Callable[[], Any]] = {
             "cell": lambda: hashlib.sha256(source.encode()).hexdigest()[:12],
             "software": lambda: environment.software(sorted(self._packages)),
+            "modules": self._modules.versions,
             "variables": environment.variables,
             "settings": lambda: _first(one.settings() for one in comparers),
             "mesh": lambda: _first(one.mesh() for one in comparers),

@@ -10,7 +10,7 @@ import types
 from pathlib import Path
 from typing import Any
 
-from nbdist.engine.agreement.code import code_digest
+from nbdist.engine.agreement.code import NOTEBOOK, code_digest
 
 
 @functools.cache
@@ -51,7 +51,7 @@ class UsersModules:
     def versions(self) -> dict[str, str]:
         """A digest of the functions and classes of each, equal where their code is."""
         modules = self.find()
-        return {name: version(module, modules) for name, module in modules.items()}
+        return {name: version(one, {NOTEBOOK, *modules}) for name, one in modules.items()}
 
 
 def is_users(name: str, module: Any) -> bool:

@@ -165,16 +165,15 @@ def taken_along(things: Collection[str], goes: Callable[[Any], bool]) -> Taken:
       goes: Whether a value can be pickled.
     """
     found: dict[str, tuple[bool, dict[str, Any]]] = {}
-    for name in whole(things):
-        every = vars(sys.modules[name]).items()
-        found[name] = True, {n: v for n, v in every if n not in HIDDEN and goes(v)}
+    every = set(whole(things))
+    for name in every:
+        values = vars(sys.modules[name]).items()
+        found[name] = True, {n: v for n, v in values if n not in HIDDEN and goes(v)}
     for thing in things:
         name, _, attribute = thing.rpartition(".")
-        module = sys.modules.get(name)
-        if not thing.startswith(CODE) and name not in found and attribute in vars(module or sys):
-            value = vars(module)[attribute] if module else None
-            if module and goes(value):
-                found.setdefault(name, (False, {}))[1][attribute] = value
+        its = getattr(sys.modules.get(name), "__dict__", {})
+        if name not in every and attribute in its and goes(its[attribute]):
+            found.setdefault(name, (False, {}))[1][attribute] = its[attribute]
     return found
 
 

@@ -75,6 +75,7 @@ class OutgoingNamespace(Source):
         self._modules = whole(things)
         with by_value(self._modules):
             state["modules"] = taken_along(things, lambda value: self._why_not(value) is None)
+
             return self._offered(dict(names), state)
 
     def _offered(

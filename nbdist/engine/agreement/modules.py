@@ -10,7 +10,7 @@ import types
 from pathlib import Path
 from typing import Any
 
-from nbdist.engine.agreement.code import NOTEBOOK, code_digest
+from nbdist.engine.probe.code import NOTEBOOK, code_digest
 
 
 @functools.cache

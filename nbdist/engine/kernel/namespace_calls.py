@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from nbdist.contract.calls import namespace as contract
 from nbdist.contract.calls.values import Room
 from nbdist.engine.frameworks import imported
-from nbdist.engine.namespace.digests import Digests, digests
+from nbdist.engine.namespace.digests import digests
 from nbdist.engine.namespace.incoming import IncomingNamespace
 from nbdist.engine.namespace.names import users
 from nbdist.engine.namespace.objects import Objects
 from nbdist.engine.namespace.outgoing import OutgoingNamespace
-from nbdist.engine.namespace.placements import Placements
 from nbdist.engine.namespace.process import ProcessState
 from nbdist.engine.namespace.used import used
+from nbdist.engine.probe.samples import Sample
 
 if TYPE_CHECKING:
     from nbdist.engine.kernel.resident import Resident
@@ -127,9 +127,10 @@ def _state(resident: Resident) -> ProcessState:
 
 
 def _things(resident: Resident, key: str) -> dict[str, str]:
-    return _state(resident).digests(
-        _objects(resident).values(), lambda values: _look(resident)(values).found, key
-    )
+    def look(values: Mapping[str, Any]) -> dict[str, str]:
+        return {name: one.text for name, one in _look(resident)(values).items()}
+
+    return _state(resident).digests(_objects(resident).values(), look, key)
 
 
 def _outgoing(resident: Resident, token: str, *, processes: int | None = None) -> OutgoingNamespace:
@@ -138,18 +139,15 @@ def _outgoing(resident: Resident, token: str, *, processes: int | None = None) -
         resident.shell.user_ns,
         placements,
         _objects(resident),
-        _look(resident, placements),
+        _look(resident),
         resident.copies,
     )
     resident.moving.begin(token, held)
     return held
 
 
-def _look(
-    resident: Resident, placements: Placements | None = None
-) -> Callable[[Mapping[str, Any]], Digests]:
+def _look(resident: Resident) -> Callable[[Mapping[str, Any]], Mapping[str, Sample]]:
     """What is compared of values between processes."""
-    placements = placements or resident.framework.placements(resident)
     return functools.partial(
         digests,
         offer_array=resident.framework.offer_array,

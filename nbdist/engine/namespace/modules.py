@@ -14,9 +14,9 @@ import types
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from nbdist.engine.agreement.code import code_digest
 from nbdist.engine.agreement.modules import version
 from nbdist.engine.namespace.things import PLAIN, Carried, Fixed, Mine, name_of
+from nbdist.engine.probe.code import code_digest
 
 CODE = "code of "
 """Begins the name of what a module's functions and classes do."""

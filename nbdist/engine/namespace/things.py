@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from nbdist.engine.agreement.code import NOTEBOOK, code_digest
+from nbdist.engine.probe.code import NOTEBOOK, code_digest
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 

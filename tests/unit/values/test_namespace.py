@@ -12,6 +12,7 @@ from nbdist.contract.calls.namespace import NamespaceMade, NamespaceOffer
 from nbdist.engine.probe.samples import digest_of
 from nbdist.merge.samples import Compared
 from nbdist.values.namespace import Bringing, Brought, differing, equal_to_number, numbered
+from nbdist.values.things import Carried
 
 
 def offers(**names: dict[int, Any]) -> dict[int, NamespaceOffer]:
@@ -60,7 +61,8 @@ def brought(found: Mapping[int, NamespaceOffer], **options: Any) -> Brought:
     first, *_ = found
     processes: Any = None
     bringing = Bringing(processes, 3, [*found], "token", 1, timeout_s=1.0, **options)
-    return bringing._brought(found, (), (), NamespaceMade(names=found[first].names, hooks=()))
+    made = NamespaceMade(names=found[first].names, hooks=())
+    return bringing._brought(found, (), (), made, Carried(there={}, others=[]))
 
 
 def alone(**texts: str) -> dict[int, NamespaceOffer]:

@@ -154,8 +154,13 @@ class Health:
             self._show()
 
     def lost(self, exits: Mapping[int, ProcessExit]) -> None:
-        """These have ended; those that were known to have are nothing new."""
-        new = {p: end for p, end in exits.items() if p not in self.facts.lost}
+        """Take the ends of processes; one that says how a process ended replaces that it was out of reach."""
+        known = self.facts.lost
+        new = {
+            p: end
+            for p, end in exits.items()
+            if p not in known or (end.because_of is None and known[p] != str(end))
+        }
         if new:
             gone = {p: self._process_outcome(p, "gone", str(end)) for p, end in new.items()}
             self.learn(gone, self.last_cell)

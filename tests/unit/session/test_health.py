@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from nbdist.cells.outcome import ProcessOutcome
+from nbdist.launch.model.exits import ProcessExit
 from tests.builders.engines import FakeEngines
 from tests.builders.reports import IDLE, RUNNING
 
@@ -68,3 +69,15 @@ def test_names_that_are_set_again_are_sure() -> None:
     engines.health.recovered("done again", unsure={"z": "elsewhere"})
     engines.health.sure_of({"x", "q"})
     assert engines.facts.unsure == {"y": "there", "z": "elsewhere"}
+
+
+def test_how_a_process_ended_replaces_that_it_was_out_of_reach() -> None:
+    health = FakeEngines().health
+    end = ProcessExit(process_id=1, pid=7, code=1, oom=False, time=0.0, last_lines=())
+    unreachable = replace(end, code=-9, because_of="the engines' parent process")
+    said = []
+    for known in (unreachable, end, unreachable):
+        health.lost({1: known})
+        said.append(health.facts.lost[1])
+    assert said[0].startswith("out of reach")
+    assert said[1:] == ["ended with exit code 1"] * 2

@@ -52,11 +52,29 @@ def test_the_end_of_the_controller_is_the_end_of_all_that_are_not_otherwise_know
     hosts: FakeHosts, running: Any
 ) -> None:
     hosts.exited("h2", 1, code=1)
+    while not running.exits:
+        hosts.clock.sleep(0.0)
     hosts.agents["home"].exit(-9)
     while len(running.exits) < 2:
         hosts.clock.sleep(0.0)
-    said = {p: str(end) for p, end in running.exits.items()}
-    assert said == {
+    assert _said(running) == {
         0: "out of reach: the engines' parent process killed by signal 9 (SIGKILL)",
         1: "ended with exit code 1",
     }
+
+
+def test_an_end_that_is_read_after_that_of_the_controller_takes_its_place(
+    hosts: FakeHosts, running: Any
+) -> None:
+    hosts.agents["home"].exit(-9)
+    while len(running.exits) < 2:
+        hosts.clock.sleep(0.0)
+    assert {end.because_of for end in running.exits.values()} == {"the engines' parent process"}
+    hosts.exited("h2", 1, code=1)
+    while running.exits[1].because_of:
+        hosts.clock.sleep(0.0)
+    assert _said(running)[1] == "ended with exit code 1"
+
+
+def _said(running: Any) -> dict[int, str]:
+    return {p: str(end) for p, end in running.exits.items()}

@@ -133,6 +133,9 @@ def _from(names: Sequence[str], where: str) -> str:
     if where.startswith("copied"):
         again = f"If each process should have its own, set {'it' if one else 'them'} again."
         return f"{names_text(names)} {'was' if one else 'were'} {where}. {again}"
+    if where.startswith("not as"):
+        be, it = ("is", "it") if one else ("are", "them")
+        return f"{names_text(names)} {be} {where} everywhere. Set {it} again on all."
     are = f"is {where.replace('they were', 'it was')}" if one else f"are {where}"
     return f"{names_text(names)} {are}. Set what counts steps to match."
 

@@ -106,7 +106,7 @@ TESTS_DOCS  := tests/docs tests/browser/test_tour.py $(addprefix tests/integrati
 TESTS_KERAS := tests/browser/test_keras.py $(sort $(wildcard tests/integration/test_keras_*.py))
 TESTS_RECOVERY := $(addprefix tests/browser/test_,break.py replaced_in_lab.py resized_in_lab.py) \
                   $(addprefix tests/integration/test_,attach.py controller.py coordination.py copies.py faults.py \
-                  kept_and_lost.py process_things.py replaced.py replaced_modules.py resizing.py restarted.py \
+                  kept_and_lost.py made_arrays.py process_things.py replaced.py replaced_modules.py resizing.py restarted.py \
                   saving.py) tests/in_step/test_containers.py
 TESTS_PLAN := $(addprefix tests/browser/test_,explain.py plan.py plan_in_lab.py program.py) \
               $(addprefix tests/integration/test_,explain.py plan.py)

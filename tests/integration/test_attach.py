@@ -316,7 +316,7 @@ def test_a_process_that_has_died_before_is_known_to_a_kernel_that_only_takes_par
     wait_for(lambda: "lost" in third.good("%dist_status").text)
     assert third.good("%%dist\nprint('here')").text.rstrip().endswith("process 0   here")
     asked = third.bad("%dist_recover").traceback
-    assert "Process 1 is gone, and this kernel has not started these processes" in asked
+    assert "process 1 is gone, and this kernel has not started these processes" in asked
     assert "Then leave them, with %dist_shutdown, and attach again" in asked
     assert "process 1 started again" in own.good("%dist_recover").text
     third.good(f"%dist_shutdown\n%dist_init --attach {listed['id']}")

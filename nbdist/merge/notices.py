@@ -58,7 +58,7 @@ def trouble(processes: Iterable[Process], known: Known, *, time_s: float) -> tup
         title, _, text = known.repaired.partition("; ")
         # Lines may begin with names of the user's, which stay as they are written.
         said = "; ".join(line.strip() for line in text.splitlines())
-        title = f"{title[:1].upper()}{title[1:]}."
+        title = f"{title[:1].upper()}{title[1:]}{':' if said else '.'}"
         notices.append(Notice(level="warn", title=title, text=f"{said}." if said else ""))
     return tuple(notices)
 

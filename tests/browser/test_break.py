@@ -44,7 +44,7 @@ if jax.process_index() == 0:
 
 TRAIN = "%%dist\nprint(train())"
 
-LOST = "Lost: q. Not computed on all processes: using it is an error until it is assigned again; all else is kept."
+LOST = "lost: q; not computed on all processes: using it is an error until it is assigned again; all else is kept."
 
 WATCH = """
 state => {
@@ -81,7 +81,7 @@ def run_cell(lab_: LabPage) -> Locator:
 @pytest.mark.parametrize(
     ("theme", "said", "after", "loss"),
     [
-        ("light", "ValueError: no data", "All variables kept.", "0.8100"),
+        ("light", "ValueError: no data", "all variables kept.", "0.8100"),
         ("dark", "all processes finished the cell, but", LOST, "0.7290"),
     ],
     ids=["raised", "nobody raised"],
@@ -101,7 +101,7 @@ def test_the_view_shows_the_repair_and_training_goes_on(
     expect(view.locator(".nbdist-state")).to_have_text("idle")
     notice = view.locator(".nbdist-notice")
     expect(notice).to_have_count(1)
-    expect(notice).to_have_text(re.compile(r"In step again after [\d.]+ m?s\. " + re.escape(after)))
+    expect(notice).to_have_text(re.compile(r"In step again after [\d.]+ m?s: " + re.escape(after)))
     page.screenshot(path=shots / f"repaired-{theme}.png")
     trained = run_cell(broken)
     expect(trained).to_contain_text(f"processes 0, 1   loss {loss}", timeout=60_000)

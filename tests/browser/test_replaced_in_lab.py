@@ -48,9 +48,9 @@ def test_the_view_says_who_is_brought_back_and_training_goes_on(
     page.wait_for_function("window.texts.some(text => text.includes('repairing'))", timeout=60_000)
     page.screenshot(path=shots / f"replacing-{theme}.png")
     notice = view.locator(".nbdist-notice")
-    expect(notice).to_have_count(1, timeout=60_000)
+    expect(notice).to_have_count(1, timeout=180_000)
     expect(notice).to_have_text(
-        re.compile(r"In step again after .* Process 1 started again; lost: rows")
+        re.compile(r"In step again after .*: process 1 started again; lost: rows")
     )
     expect(notice).to_contain_text("names of process 2")
     texts = " ".join(page.evaluate("window.texts"))

@@ -22,7 +22,7 @@ import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from nbdist.engine.probe.code import NOTEBOOK, WRAPPERS, code_digest
@@ -32,6 +32,7 @@ OPEN = "?"
 """Ends the text of what could not be looked at in whole: where such texts are equal, values may differ."""
 
 PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None), type(...)))
+ROWS = frozenset((list, tuple))
 
 MOST_NAMES = 1000
 MOST_INSIDE = 20_000
@@ -166,8 +167,24 @@ class Sampler:
             self._left -= len(inside) // LOOKED_AT
             self._own = self._own or bool(inside)
             return _hashed(begin, _plain([*inside]))
+        if not parts.unordered and self._are_rows(inside):
+            return _hashed(begin, _plain([*inside]))
         tokens = [self._token(one, depth + 1) for one in inside]
         return _hashed(begin, *(sorted(tokens) if parts.unordered else tokens))
+
+    def _are_rows(self, inside: Sequence[Any]) -> bool:
+        """Whether these are lists of plain data, which are read as fast as plain data, and not too many."""
+        if not set(map(type, inside)) <= ROWS:
+            return False
+        count = sum(map(len, inside))
+        if (
+            count // LOOKED_AT > self._left
+            or not set(map(type, chain.from_iterable(inside))) <= PLAIN
+        ):
+            return False
+        self._left -= count // LOOKED_AT
+        self._own = self._own or count > 0
+        return True
 
     def _parts(self, value: Any, kind: type) -> _Parts:
         if kind in (list, tuple):

@@ -14,7 +14,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from nbdist.engine.probe import samples as module
-from nbdist.engine.probe.samples import Sampler, digest_of, glance, samples
+from nbdist.engine.probe.samples import OPEN, Sampler, digest_of, glance, samples
 from tests.integration.doubtful import KINDS, SAME, SETUP
 
 UNREAD = {
@@ -135,3 +135,21 @@ def test_what_changes_while_it_is_looked_at_is_open(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(module, "_mapping", changed)
     assert Sampler().of({"a": 1}).text.endswith("?")
+
+
+@pytest.mark.parametrize("passing", [True, False])
+def test_rows_are_told_apart_by_their_values_their_kinds_and_their_ends(passing: bool) -> None:
+    rows = [
+        [[1], [2]],
+        [[1], [3]],
+        [[1, 2], []],
+        [(1,), (2,)],
+        [[1.0], [2]],
+        [[True], [2]],
+        [[], []],
+    ]
+    assert len({Sampler(passing=passing).of(one).text for one in rows}) == len(rows)
+    long = [[number] for number in range(100_000)]
+    changed = [*long[:50_000], [-1], *long[50_001:]]
+    texts = [Sampler(passing=passing).of(one).text for one in (long, changed)]
+    assert texts[0] != texts[1] and not any(text.endswith(OPEN) for text in texts)

@@ -60,7 +60,7 @@ def test_the_view_says_the_same_in_sentences() -> None:
     repaired = Repaired(1.24, lost=("q", "ws", "new['hidden']"), unread=unread)
     known = Known(repaired=repaired.text())
     (notice,) = trouble((), known, time_s=0.0)
-    assert notice.title == "In step again after 1.2 s."
+    assert notice.title == "In step again after 1.2 s:"
     assert notice.text.startswith("lost: q, ws, new['hidden']; not computed on all processes: ")
     assert notice.text.endswith("; new['hidden']: its values could not be read."), (
         "as it is written"

@@ -55,6 +55,7 @@ class Steps(Protocol):
         namespace: dict[str, Any],
         *,
         in_step: Sequence[int] | None,
+        code: bool = True,
     ) -> None:
         """Called on the main thread when a cell begins, or a round of copies."""
 

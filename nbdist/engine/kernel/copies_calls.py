@@ -23,7 +23,7 @@ def offer_copies(
     """See `OfferCopies`."""
     if resident.step is not None:
         resident.step.begin_cell(
-            call.run, call.processes, resident.shell.user_ns, in_step=call.in_step
+            call.run, call.processes, resident.shell.user_ns, in_step=call.in_step, code=False
         )
     held = Copying(resident.framework.placements(resident), resident.copies, resident.where)
     resident.moving.begin(call.token, held)

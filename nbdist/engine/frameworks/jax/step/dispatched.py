@@ -107,12 +107,12 @@ class Dispatched:
                 self._unhook = lambda: (unmake(), unhook())[-1]
         return self.hooked
 
-    def begin_cell(self, run: int, *, same: bool) -> None:
+    def begin_cell(self, run: int, *, same: bool, code: bool = True) -> None:
         """Numbers what the cell makes and sends to some devices alone from one; arguments as for `Made.begin`."""
         if run != self.made.run:
             self._numbers.clear()
             self.parts.clear()
-        self.made.begin(run, same=same)
+        self.made.begin(run, same=same, code=code)
 
     def restart(self, generation: int | None = None) -> None:
         """A new back end is up: nothing was sent to it yet.

@@ -62,16 +62,17 @@ class Made:
         self.announced = Announced()
         self.in_cell = False
 
-    def begin(self, run: int, *, same: bool) -> None:
+    def begin(self, run: int, *, same: bool, code: bool = True) -> None:
         """A cell begins.
 
         Args:
           run: The number of its sending, the same on all processes.
           same: Whether what was made before is known by its name: its number no longer counts.
+          code: Whether code of the user's runs; it does not in a round of copies.
         """
         if same and self._unused:
             self._unused = {key: replace(one, number=0) for key, one in self._unused.items()}
-        self.in_cell = True
+        self.in_cell = code
         if run == self.run:
             return
         self.run = run

@@ -167,6 +167,7 @@ class Step:
         namespace: dict[str, Any],
         *,
         in_step: Sequence[int] | None = None,
+        code: bool = True,
     ) -> None:
         """Called on the main thread when a cell begins, or a round of copies.
 
@@ -178,13 +179,14 @@ class Step:
           targets: The processes that run it.
           namespace: The user's.
           in_step: After which program the kernel knows all processes to be in step; see `CellLabel`.
+          code: Whether code of the user's runs; it does not in a round of copies.
         """
         if in_step is not None and tuple(in_step) == self.dispatched.place:
             self.dispatched.in_step()
         jax = sys.modules["jax"]
         everywhere = len(targets) == jax.process_count()
         known = everywhere and self._proof is not None and not self.dispatched.count.any
-        self.dispatched.begin_cell(run, same=known)
+        self.dispatched.begin_cell(run, same=known, code=code)
         if not known:
             return
         origins = self.dispatched.origins

@@ -239,3 +239,14 @@ def test_functions_that_make_arrays_are_themselves_where_they_are_pickled(seen):
     for name in made_module.MAKERS:
         function = getattr(jax, name)
         assert pickle.loads(cloudpickle.dumps(function)) is function
+
+
+def test_what_is_made_after_a_round_of_copies_and_before_the_next_cell_is_not_of_a_cell(
+    seen, split
+):
+    seen.made.in_cell = False
+    seen.begin_cell(6, same=True, code=False)
+    x = rows(split)
+    assert x not in seen.origins
+    jax.jit(lambda x: x.sum())(x)
+    assert list(seen.given) == [""]

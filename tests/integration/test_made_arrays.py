@@ -15,7 +15,7 @@ import pytest
 
 import nbdist
 from nbdist import Session
-from nbdist.errors import ArrayError
+from nbdist.errors import ArrayError, SessionError
 from tests.in_step.world import World
 from tests.variants import cases
 
@@ -117,4 +117,7 @@ def test_none_is_lost_by_an_exception_nor_with_a_process(session: Session) -> No
     died = World(session, ()).attempt("1")
     assert died.repaired, died.text
     assert died.lost == set(), died.text
+    # It holds arrays of one process alone, of which nobody knows what those of the ended one were.
+    with pytest.raises(SessionError, match="made was copied from process 0"):
+        wrong(session)
     assert wrong(session) == {}

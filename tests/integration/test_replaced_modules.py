@@ -138,6 +138,8 @@ def test_what_each_process_has_of_its_own_is_named_and_a_cell_that_computes_is_n
     )
     session.run("helped.RANK = jax.process_index()")
     session.run("assert os.environ.get('OWN_RANK') is None", on="1")
+    with pytest.raises(SessionError, match="was copied from process"):
+        session.run("del helped.RANK\nvars(helped).pop('lock', None)")
     session.run("del helped.RANK\nvars(helped).pop('lock', None)")
 
 

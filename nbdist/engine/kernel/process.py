@@ -54,7 +54,14 @@ def run_engine(folder: str, cluster_id: str, *, fork_nanny: bool) -> None:
 
         def init_signal(self) -> None:
             super().init_signal()
-            os.register_at_fork(after_in_child=end_by_sigterm)
+            # Held back for as long as the child still has the handler of this process, which would drop it.
+            os.register_at_fork(
+                before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]),
+                after_in_parent=lambda: signal.pthread_sigmask(
+                    signal.SIG_UNBLOCK, [signal.SIGTERM]
+                ),
+                after_in_child=end_by_sigterm,
+            )
 
     sys.argv = ["ipengine"]
     Engine.launch_instance(
@@ -76,6 +83,7 @@ def end_by_sigterm() -> None:
     inherited = getattr(signal.getsignal(signal.SIGTERM), "__module__", "")
     if inherited == "ipyparallel.engine.app":
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
 
 
 def _new_randomness() -> None:

@@ -111,7 +111,9 @@ def test_while_a_cell_runs_what_was_reported_is_shown_at_once(
     assert lines[0].startswith("as last reported, while process 0 is in cell ")
     assert lines[1] == "params  2 arrays, 108 B; a device needs up to 36 B"
     assert "'w[:2]' was not: %dist_mesh lists" in notebook.bad("%dist_shards w[:2]").traceback
-    assert notebook.good("%dist_layout params").text.splitlines() == lines
+    # The line of the cell may be known by now.
+    again = notebook.good("%dist_layout params").text.splitlines()
+    assert again[0].startswith(lines[0].split(", line ")[0]) and again[1:] == lines[1:]
     for look in ("%dist_pull w", "%dist_nan w", "%dist_nan w[:2]"):
         assert "%sync waits for it" in notebook.bad(look).traceback, look
     assert notebook.complete("%%dist\npara")[0] == ["params"]

@@ -27,7 +27,7 @@ class Background:
         self._runs = [*self._runs, run]
 
     def unseen(self) -> tuple[FollowedRun, ...]:
-        """Those that have failed, and nobody has seen how."""
+        """Return the cells whose failure nobody has seen."""
         return tuple(run for run in self._runs if run.unseen)
 
     def refuse_unseen(self) -> None:

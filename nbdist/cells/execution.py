@@ -41,7 +41,7 @@ LATE_SECONDS = 60.0
 was sent for as long again, until TCP tries once more."""
 
 INTERRUPTS = ("KeyboardInterrupt", "CancelledError")
-"""What an interrupt raises; the second in a cell that awaits something."""
+"""Errors that an interrupt raises; the second in a cell that awaits something."""
 
 CUT_ERRORS = ("JaxRuntimeError", "XlaRuntimeError", "ValueError")
 """What a collective raises whose connections are cut; ValueError in jax 0.10 where NumPy asks for the values."""

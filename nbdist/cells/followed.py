@@ -94,7 +94,7 @@ class FollowedRun(CellRun):
         return self._dropped and self.done and error is not None and not _was_stopped(error)
 
     def error(self) -> Exception | None:
-        """What it has ended with, for one caller: whoever gets it raises it."""
+        """Return the error it has ended with, to one caller, which raises it."""
         error, self._error = self._error, None
         return error
 

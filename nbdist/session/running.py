@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -121,8 +121,53 @@ class Cells:
         offset: int = 0,
         renderer: Any = None,
     ) -> CellHandle:
-        """Sends a cell; see `nbdist.session.session.Session.run`."""
+        """Send a cell; see `nbdist.session.session.Session.run`."""
         number = cell if cell is not None else next(self._numbers)
+        with self._in_turn(number, code, timeout_s) as taken_over:
+            engines = self._engines
+            done = self.brought_in_step(code)
+            chosen = engines.choice.targets(on)
+            unsure = self.refuse_unsure(code, done)
+            if self._rules.check if check is None else check:
+                self._compare(chosen, code)
+            # IPython takes leading blank lines away before it counts.
+            code, blank = without_leading_blank_lines(code)
+            context = cell_context(
+                engines,
+                chosen,
+                rules=self._rules if grace_s is None else replace(self._rules, grace_s=grace_s),
+                began=self._begun,
+                requested=self._requested,
+                ended=self.ended,
+            )
+            # One that nobody waits for is seen to its end on a thread: the next cell must find all in step.
+            run = (CellRun if wait else FollowedRun)(
+                Cell(number=number, code=code, offset=offset + blank),
+                targets=chosen,
+                context=context,
+                timeout_s=timeout_s,
+                remarks=[
+                    *self._remarks(on, chosen, number, wait=wait),
+                    *(text for text in (taken_over, done, unsure) if text),
+                ],
+                renderer=renderer,
+            )
+            # A cell that was sent is seen to its end.
+            with put_off():
+                handle = run.begin()
+                if isinstance(run, FollowedRun):
+                    self.background.add(run)
+                    run.when_over = engines.turn.kept(number)
+                    return run.follow(shown=live)
+                self._awaited = run
+                try:
+                    return handle.wait()
+                finally:
+                    self._awaited = None
+
+    @contextlib.contextmanager
+    def _in_turn(self, number: int, code: str, timeout_s: float | None) -> Iterator[str | None]:
+        """Wait for this kernel's turn, and list the cell as queued until then; as `Turn.taken`."""
         queued = ListedCell(
             number=number, code=code, processes=(), started=time.time(), seconds=0.0, state="queued"
         )
@@ -134,75 +179,7 @@ class Cells:
                 )
             finally:
                 self._queued.remove(queued)
-            return self._run(
-                code,
-                on=on,
-                timeout_s=timeout_s,
-                grace_s=grace_s,
-                wait=wait,
-                live=live,
-                check=check,
-                number=number,
-                offset=offset,
-                renderer=renderer,
-                taken_over=taken_over,
-            )
-
-    def _run(
-        self,
-        code: str,
-        *,
-        on: Targets,
-        timeout_s: float | None,
-        grace_s: float | None,
-        wait: bool,
-        live: bool,
-        check: bool | None,
-        number: int,
-        offset: int,
-        renderer: Any,
-        taken_over: str | None,
-    ) -> CellHandle:
-        engines = self._engines
-        done = self.brought_in_step(code)
-        chosen = engines.choice.targets(on)
-        unsure = self.refuse_unsure(code, done)
-        if self._rules.check if check is None else check:
-            self._compare(chosen, code)
-        # IPython takes leading blank lines away before it counts.
-        code, blank = without_leading_blank_lines(code)
-        context = cell_context(
-            engines,
-            chosen,
-            rules=self._rules if grace_s is None else replace(self._rules, grace_s=grace_s),
-            began=self._begun,
-            requested=self._requested,
-            ended=self.ended,
-        )
-        # One that nobody waits for is seen to its end on a thread: the next cell must find all in step.
-        run = (CellRun if wait else FollowedRun)(
-            Cell(number=number, code=code, offset=offset + blank),
-            targets=chosen,
-            context=context,
-            timeout_s=timeout_s,
-            remarks=[
-                *self._remarks(on, chosen, number, wait=wait),
-                *(text for text in (taken_over, done, unsure) if text),
-            ],
-            renderer=renderer,
-        )
-        # A cell that was sent is seen to its end.
-        with put_off():
-            handle = run.begin()
-            if isinstance(run, FollowedRun):
-                self.background.add(run)
-                run.when_over = engines.turn.kept(number)
-                return run.follow(shown=live)
-            self._awaited = run
-            try:
-                return handle.wait()
-            finally:
-                self._awaited = None
+            yield taken_over
 
     @property
     def awaited(self) -> CellRun | None:

@@ -79,7 +79,6 @@ class Turn:
         self._changed = threading.Condition(threading.RLock())
         self._line: deque[object] = deque()
         self._owner: int | None = None
-        self._depth = 0
         self._shares: list[int | None] = []
         self._number = 0
         self._before: Noted | None = None

@@ -1,4 +1,4 @@
-"""What cells have registered with JAX and Flax, and what they have set in JAX, on its way to a new process."""
+"""Classes that cells have registered with JAX and Flax, and settings of JAX, on their way to a new process."""
 
 from __future__ import annotations
 

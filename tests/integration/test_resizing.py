@@ -186,7 +186,10 @@ def test_a_death_is_repaired_first_and_what_is_lost_stays_lost(session: Session)
         session.run("step()")
     # All that leads to them is named: nobody has them as a whole.
     assert "other[0]" in shown[0] and "other[1]['same']" in shown[0]
-    session.run("assert other[1]['same'].is_deleted()")
+    gone = "assert other[1]['same'].is_deleted()"
+    with pytest.raises(SessionError, match="other was copied from process"):
+        session.run(gone)
+    session.run(gone)
 
 
 def test_what_cannot_be_pickled_is_named_before(session: Session) -> None:

@@ -137,7 +137,8 @@ def refuse_busy(
 def fence(engines: EngineGroup, busy: Callable[[], Collection[int]], *, rules: Rules) -> None:
     """Returns when no process will begin anything any more that a kernel which has ended had sent.
 
-    One that is in no cell and waits for others, which have not got what it has, is freed after the grace period.
+    A process that does not get there within the grace period is freed: others may not have got what it is in, and
+    nobody follows that.
 
     Args:
       engines: The processes.
@@ -152,9 +153,7 @@ def fence(engines: EngineGroup, busy: Callable[[], Collection[int]], *, rules: R
         waiting = {p: r for p, r in asked.items() if p not in done and not r.ready()}
         if not waiting:
             return
-        if any(engines.reports.in_cell(p) for p in waiting):
-            since = time.monotonic()
-        elif time.monotonic() - since > rules.grace_s:
+        if time.monotonic() - since > rules.grace_s:
             _free(engines, waiting, rules.give_up_s)
             return
         waiting[min(waiting)].wait(POLL_SECONDS)

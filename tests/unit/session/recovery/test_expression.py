@@ -14,7 +14,7 @@ from nbdist.contract.calls.stepping import Proven
 from nbdist.errors import ArrayError, SessionError
 from nbdist.rules import Rules
 from nbdist.session.recovery import expression
-from nbdist.session.recovery.expression import ask_all_workers, ask_some, is_name, refuse_busy
+from nbdist.session.recovery.expression import ask_all_workers, ask_some, fence, is_name, refuse_busy
 from tests.builders.engines import FakeEngines
 from tests.builders.reports import RUNNING
 
@@ -213,3 +213,18 @@ def test_an_interrupt_of_the_person_frees_all_and_makes_sure(
         asked(engines)
     assert engines.interrupted == [[0, 1]]
     assert "prove" in engines.names()
+
+
+@pytest.mark.timeout(10)
+def test_one_that_is_in_a_cell_which_nobody_follows_does_not_keep_a_kernel_waiting() -> None:
+    engines: Any = FakeEngines(refuse_earlier=lambda p, **_: None if p else True)
+    engines.monitor.reported[1] = RUNNING
+    fence(engines, lambda: (), rules=RULES)
+    assert engines.interrupted == [[1]]
+
+
+def test_one_in_a_cell_that_is_followed_is_left_alone() -> None:
+    engines: Any = FakeEngines(refuse_earlier=lambda p, **_: None if p else True)
+    engines.monitor.reported[1] = RUNNING
+    fence(engines, lambda: (1,), rules=RULES)
+    assert engines.interrupted == []

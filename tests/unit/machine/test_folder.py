@@ -11,9 +11,15 @@ from nbdist.machine.folder import keep_ipython_in
 
 
 @pytest.mark.parametrize(
-    ("made", "there"), [("home/.ipython", True), ("home", False), (".", False)]
+    ("made", "there"),
+    [
+        ("home/.ipython/profile_default", True),
+        ("home/.ipython", False),
+        ("home", False),
+        (".", False),
+    ],
 )
-def test_ipython_is_given_a_place_only_where_the_home_folder_has_none(
+def test_ipython_is_given_a_place_only_where_the_home_folder_has_no_profile(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, made: str, there: bool
 ) -> None:
     home = tmp_path / "home"

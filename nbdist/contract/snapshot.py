@@ -306,6 +306,19 @@ class Activity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NameSamples:
+    """A short text for each of the user's names after a cell; see `nbdist.engine.probe.samples`.
+
+    Attributes:
+      run: The `run` of the cell.
+      texts: By name.
+    """
+
+    run: int
+    texts: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """What one process says of itself. A section that is None has not changed.
 
@@ -331,8 +344,7 @@ class Report:
     models: tuple[Model, ...] | None = None
     progress: tuple[Progress, ...] | None = None
     """The last of this process; none before the first."""
-    samples: Mapping[str, str] | None = None
-    """Of names with plain data or an array of NumPy, each a short text; see `nbdist.engine.probe.samples`."""
+    samples: NameSamples | None = None
     content_run: int | None = None
 
 

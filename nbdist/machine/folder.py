@@ -36,8 +36,8 @@ def of_this_process() -> Path | None:
 def keep_ipython_in(folder: str) -> None:
     """Gives IPython a place in this folder where it has no profile in the home folder, or may not write there.
 
-    IPython would make the profile and leave it: on a host where nobody has ever run it, or whose home folder is not
-    there, as for a task that `srun` starts with that of another machine.
+    IPython would make the profile and leave it: on a host where nobody has ever run it, or whose home folder is
+    not there, as for a task that `srun` starts with that of another machine.
     """
     place = Path("~").expanduser() / ".ipython" / "profile_default"
     if "IPYTHONDIR" not in os.environ and not (place.is_dir() and os.access(place, os.W_OK)):

@@ -25,17 +25,14 @@ class Samples:
 
     def __init__(self) -> None:
         self.after: dict[int, Mapping[str, str]] = {}
-        self._newest: Mapping[str, str] | None = None
         self._pid: int | None = None
 
     def take(self, report: Report) -> None:
         """Takes what a report says; a new process has nothing of the one before it."""
         if report.pid != self._pid:
-            self._pid, self._newest, self.after = report.pid, None, {}
+            self._pid, self.after = report.pid, {}
         if report.samples is not None:
-            self._newest = report.samples
-        if report.content_run is not None and self._newest is not None:
-            self.after[report.content_run] = self._newest
+            self.after[report.samples.run] = report.samples.texts
             while len(self.after) > KEPT:
                 del self.after[min(self.after)]
 

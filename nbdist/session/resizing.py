@@ -269,11 +269,12 @@ def bring(
     again = {name for one in found.values() for name in one.set_again}
     # What was in doubt before is no surer on processes that have it from those.
     doubted = {name: why for name, why in before.facts.unsure.items() if name not in again}
+    doubted |= unsure(found)
     return Resized(
-        lines=(*_lines(found, gone), *returned.lines),
+        lines=(*_lines(found, gone, doubted), *returned.lines),
         lost=tuple(sorted(gone)),
         returned=returned.paths,
-        unsure={**doubted, **unsure(found)},
+        unsure=doubted,
     )
 
 
@@ -322,7 +323,9 @@ class Both:
         return (self._now, process_id - NEW) if process_id >= NEW else (self._before, process_id)
 
 
-def _lines(found: Mapping[int, Brought], gone: Collection[str]) -> list[str]:
+def _lines(
+    found: Mapping[int, Brought], gone: Collection[str], doubted: Mapping[str, str]
+) -> list[str]:
     first = next(iter(found.values()))
     nbytes = sum(one.nbytes for one in found.values())
     arrays = f", and {bytes_text(nbytes)} of arrays" if nbytes else ""
@@ -340,7 +343,7 @@ def _lines(found: Mapping[int, Brought], gone: Collection[str]) -> list[str]:
         lines += [f"   lost: {listed}", f"   {LOST_MEANS}"]
     if first.numbered:
         lines.append(f"   {names_text(first.numbered)}: the number of the process, on each its own")
-    if doubted := unsure(found):
+    if doubted:
         lines.append(f"   {not_as_before(doubted)}")
     lines += things_said(found)
     again = sorted({n for one in found.values() for n in one.set_again})

@@ -178,6 +178,7 @@ class Bringing:
                         token=self.token,
                         lost=tuple(lost),
                         numbered=self._numbered(offers),
+                        run=offer.run,
                         key=self.token,
                     ),
                     structure,

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar, get_args
 from nbdist.contract.wire import Plain, decode, encode
 from nbdist.errors import WireError
 
-PROTOCOL = 14
+PROTOCOL = 15
 """Rises when a call or an answer changes; compared in the first message, which must stay readable."""
 
 A = TypeVar("A", covariant=True)

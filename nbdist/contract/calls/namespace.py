@@ -100,6 +100,7 @@ class NamespaceOffer:
       digests: A short text for each name, as `nbdist.engine.probe.samples` makes them; of arrays that are divided
         over several processes only the kind counts.
       own: Names with data that each process can have for itself.
+      run: Of the newest cell of the process; None before the first.
       changes: What will not be as here, where the devices are others; a sentence each.
     """
 
@@ -108,6 +109,7 @@ class NamespaceOffer:
     left_out: tuple[LeftOut, ...] = ()
     digests: Mapping[str, str] = field(default_factory=dict)
     own: tuple[str, ...] = ()
+    run: int | None = None
     changes: tuple[str, ...] = ()
 
 
@@ -203,6 +205,7 @@ class MakeNamespace(Call[NamespaceMade]):
       token: Under which it came.
       lost: The numbers of arrays of which nobody had all parts: using them is an error.
       numbered: Names that have, on each process, the number of that process.
+      run: Of the newest cell of the process from which it comes: what both report after it can be compared.
       key: Of the digests of things.
     """
 
@@ -210,6 +213,7 @@ class MakeNamespace(Call[NamespaceMade]):
     token: str
     lost: tuple[int, ...]
     numbered: tuple[str, ...] = ()
+    run: int | None = None
     key: str = ""
 
 

@@ -44,10 +44,15 @@ class CurrentCell:
         self.error: str | None = None
         self.newest_run: int | None = None
         self._at_edges: tuple[Callable[[], None], ...] = ()
+        self._after_each: tuple[Callable[[], None], ...] = ()
 
     def at_edges(self, call: Callable[[], None]) -> None:
         """Has `call` called on the main thread at each start and each end; it must not raise."""
         self._at_edges = (*self._at_edges, call)
+
+    def after_each(self, call: Callable[[], None]) -> None:
+        """Has `call` called on the main thread when a cell has ended; it must not raise."""
+        self._after_each = (*self._after_each, call)
 
     def started(
         self, number: int, source: str, *, run: int | None = None, targets: tuple[int, ...] = ()
@@ -76,3 +81,5 @@ class CurrentCell:
         for call in self._at_edges:
             call()
         self.running = None
+        for call in self._after_each:
+            call()

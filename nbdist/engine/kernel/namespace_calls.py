@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nbdist.contract.calls import namespace as contract
@@ -53,7 +54,7 @@ def offer_namespace(
     """See `OfferNamespace`."""
     held = _outgoing(resident, call.token, processes=call.processes)
     offer, pickles = held.offer(_names(resident), resident.hooks, call.things)
-    return offer, list(pickles)
+    return replace(offer, run=resident.cell.newest_run), list(pickles)
 
 
 def used_names(
@@ -107,9 +108,10 @@ def make_namespace(
     resident.moving.end(call.token)
     resident.shell.user_ns.update(dict.fromkeys(call.numbered, resident.process_id))
     resident.hooks.update(found["hooks"])
-    _state(resident).draw(resident.framework.placements(resident).referent)
+    _state(resident).settle(resident.framework.placements(resident).referent)
     before, things = dict(resident.shell.user_ns), _things(resident, call.key)
     failed = resident.call_hooks()
+    resident.cell.newest_run = call.run
     names = _names(resident)
     now = _things(resident, call.key) if resident.hooks else things
     return contract.NamespaceMade(

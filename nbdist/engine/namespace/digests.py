@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nbdist.bounds import elements
-from nbdist.engine.probe.samples import PLAIN, Sample, Sampler, Seen, is_key
+from nbdist.engine.probe.samples import PLAIN, Sample, Sampler, Seen, gone, is_key
 from nbdist.engine.values.arrays import OfferedArray, digest, is_numpy_array
 from nbdist.engine.values.parts import OfferArray, Parts, array_of
 
@@ -34,6 +34,8 @@ def digests(
         array = array_of(frameworks, value)
         if is_numpy_array(array):
             return None
+        if getattr(array, "is_deleted", bool)():
+            return gone(array)
         offered = offer_array(array, "")
         return None if offered is None else _seen(array, offered)
 

@@ -14,7 +14,7 @@ from nbdist.engine.cell.showable import error_text
 from nbdist.engine.namespace.modules import Patches, described, imported, places_of
 from nbdist.engine.namespace.objects import Objects
 from nbdist.engine.namespace.packing import Reference, packed, unpacked
-from nbdist.engine.namespace.settings import AtExit, Baseline, Environment, Streams, settings
+from nbdist.engine.namespace.settings import AtExit, Baseline, Environment, settings
 from nbdist.engine.namespace.shell import Autoreload, of_shell
 from nbdist.engine.namespace.things import Carried, Fixed, Mine, Setting, Things, digest
 
@@ -33,7 +33,10 @@ class ProcessState:
         self._shell = shell
         self._modules = UsersModules()
         self._at_exit = AtExit()
-        self._streams: tuple[Mapping[str, bytes | str], frozenset[str]] = {}, frozenset()
+        self._taken: tuple[Mapping[str, Mapping[str, bytes | str]], frozenset[str]] = (
+            {},
+            frozenset(),
+        )
         self.begin()
 
     def begin(self) -> None:
@@ -102,18 +105,8 @@ class ProcessState:
         # Only ever from an engine of this session, which has its key.
         libraries, users, sent = pickle.loads(bytes(state))
         mine = Mine(users)
-        failed: dict[str, str] = {}
-
-        def set_all(kinds: Iterable[Things]) -> None:
-            for kind in kinds:
-                its, there = sent.get(_key(kind), {}), kind.read()
-                for name, data in its.items():
-                    if name not in own:
-                        why = self._set(kind, name, data, there, mine, referent)
-                        if why is not None:
-                            failed[name] = why
-
-        set_all(self._early(mine))
+        self._taken = sent, frozenset(own)
+        failed = self._set_all(self._early(mine), mine, referent)
         for name in libraries:
             with contextlib.suppress(ImportError):  # what needs it is named
                 importlib.import_module(name)
@@ -121,16 +114,25 @@ class ProcessState:
             for one in frameworks:
                 stack.enter_context(one.unpickling())
             failed |= imported(users)
-            set_all(self._late(mine, frameworks))
-        self._streams = sent.get(Streams.__name__, {}), frozenset(own)
+            failed |= self._set_all(self._late(mine, frameworks), mine, referent)
         return failed
 
-    def draw(self, referent: Reference) -> None:
-        """Go on with random numbers where the other process does, once nothing else draws any."""
-        sent, own = self._streams
-        streams = Streams(self._baseline.drawn, self._shell.user_ns)
-        for name in sent.keys() - own:
-            self._set(streams, name, sent[name], {}, Mine(()), referent)
+    def settle(self, referent: Reference) -> None:
+        """Set again what libraries have changed that the user's names have had imported, and random numbers."""
+        mine = self._users()[1]
+        self._set_all(self._early(mine), mine, referent)
+
+    def _set_all(self, kinds: Iterable[Things], mine: Mine, referent: Reference) -> dict[str, str]:
+        """Sets what differs; answers why a thing could not be, by name."""
+        sent, own = self._taken
+        failed = {}
+        for kind in kinds:
+            its, there = sent.get(_key(kind), {}), kind.read()
+            for name in (name for name in its if name not in own):
+                why = self._set(kind, name, its[name], there, mine, referent)
+                if why is not None:
+                    failed[name] = why
+        return failed
 
     def _set(
         self,

@@ -342,8 +342,10 @@ class Loggers:
             state = (one.level, one.propagate, one.disabled, len(one.filters))
             if state != (0, True, False, 0):
                 found[self.LEVEL + name] = state
-            if one.handlers:
-                handlers = [_handler(handler) for handler in one.handlers]
+            # One that does nothing is what a library has been given when it was imported.
+            used = [h for h in one.handlers if not isinstance(h, logging.NullHandler)]
+            if used:
+                handlers = [_handler(handler) for handler in used]
                 texts = [h.text if isinstance(h, Fixed) else repr(h) for h in handlers]
                 found[self.HANDLERS + name] = Carried(repr(texts), handlers)
         return found
@@ -378,7 +380,7 @@ def _handler(handler: logging.Handler) -> Any:
         stream = handler.stream
         names = {id(sys.stdout): "stdout", id(sys.stderr): "stderr"}
         target = names.get(id(stream), getattr(stream, "name", None))
-    known = kind in (logging.StreamHandler, logging.FileHandler, logging.NullHandler)
+    known = kind in (logging.StreamHandler, logging.FileHandler)
     if (
         own
         or not known
@@ -396,9 +398,7 @@ def _made(described: Any) -> logging.Handler:
         # Behind what is there: the process before has written to it.
         handler: logging.Handler = logging.FileHandler(target[0], "a", target[1], delay=True)
     else:
-        handler = (
-            logging.NullHandler() if target is None else logging.StreamHandler(getattr(sys, target))
-        )
+        handler = logging.StreamHandler(getattr(sys, target))
     handler.setLevel(level)
     if said is not None:
         handler.setFormatter(logging.Formatter(*said))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 
@@ -23,7 +24,7 @@ class Pace:
         self._least = least_seconds
         self._most = most_seconds
         self._next = 0.0
-        self._began = 0.0
+        self._began = threading.local()
 
     def due(self) -> bool:
         """Whether the next turn may start now."""
@@ -35,11 +36,11 @@ class Pace:
 
     def __enter__(self) -> None:
         """Starts the clock; what runs inside counts."""
-        self._began = time.thread_time()
+        self._began.at = time.thread_time()
         self._next = max(self._next, time.monotonic())
 
     def __exit__(self, *exception: object) -> None:
-        cost = time.thread_time() - self._began
+        cost = time.thread_time() - self._began.at
         latest = time.monotonic() + self._most
         self._next = min(self._next + cost / self._share, latest)
 

@@ -10,10 +10,10 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from nbdist.contract.snapshot import VERSION, Report
+from nbdist.contract.snapshot import VERSION, NameSamples, Report
 from nbdist.engine.cell.code_owners import CodeOwners
 from nbdist.engine.cell.main_thread import MainThread
 from nbdist.engine.cell.running import CurrentCell
@@ -34,8 +34,13 @@ LOOK_SECONDS = 0.1
 
 ACTIVITY_SHARE = 0.003
 ARRAYS_SHARE = 0.004
-NAMES_SHARE = 0.003
 """Of wall time, for looking and publishing; together under one percent."""
+
+NAMES_SHARE = 0.02
+"""Of wall time between cells, in which alone names are looked at."""
+
+MOST_SECONDS_BEFORE_REPLY = 0.02
+"""By how much the end of a cell is known later because names are looked at; what needs more is done after it."""
 
 MOST_SECONDS_SILENT = 1.0
 MOST_SECONDS_OLD = 10.0
@@ -96,12 +101,17 @@ class Probe:
             share=NAMES_SHARE, least_seconds=LOOK_SECONDS / 2, most_seconds=MOST_SECONDS_OLD
         )
         self._asked_anew = False
+        self._taken: NameSamples | None = None
+        self._names_quick = True
+        self._answering = False
+        self._reported_at = 0.0
         self._stopping = threading.Event()
         self._asked = threading.Event()
         self._looked = threading.Event()
         self._thread: threading.Thread | None = None
         self._guard = MessageGuard("A look of the probe", logger)
         cell.at_edges(self._look.note)
+        cell.after_each(self._after_cell)
 
     def start(self) -> None:
         """Begins; a second call changes nothing."""
@@ -129,6 +139,7 @@ class Probe:
         self._names_pace.hurry()
         self._arrays_pace.hurry()
         self._activity_pace.hurry()
+        self._answering = True
         self._asked.set()
         self._looked.wait(timeout_s)
         return self._sequence
@@ -140,8 +151,9 @@ class Probe:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            asked = self._asked.wait(LOOK_SECONDS)
+            self._asked.wait(LOOK_SECONDS)
             self._asked.clear()
+            answering, self._answering = self._answering, False
             if self._stopping.is_set():
                 return
             for part in (
@@ -150,7 +162,7 @@ class Probe:
             ):
                 if not self._attempt(part):
                     self._stopping.wait(AFTER_FAILURE_SECONDS)
-            if asked:
+            if answering:
                 self._looked.set()
 
     def _attempt(self, part: Callable[[], None]) -> bool:
@@ -167,25 +179,45 @@ class Probe:
         self._sections.put("progress", progress.newest())
         if self._arrays_pace.due():
             with self._arrays_pace.turn():
+                before = self._ended_run()
                 seen = self._look.now(self._namespace())
                 self._sections.put("devices", seen.devices)
                 self._sections.put("meshes", seen.meshes)
                 self._sections.put("arrays", (seen.arrays, seen.arrays_omitted))
                 self._sections.put("distributions", seen.distributions)
                 self._sections.put("models", seen.models)
+                self._content_run = before if before == self._ended_run() else None
+
+    def _after_cell(self) -> None:
+        """Looks at names before the next cell can change them: a process that has ended cannot be asked."""
+        run = self._cell.newest_run
+        if run is None or not self._names_quick or not self._names_pace.due():
+            return
+        with self._guard, self._names_pace.turn():
+            found = samples(self._namespace(), within_s=MOST_SECONDS_BEFORE_REPLY)
+            self._names_quick = found is not None
+            if found is None:
+                return
+            self._taken = NameSamples(run=run, texts=found)
+            if time.monotonic() - self._reported_at >= LOOK_SECONDS:
+                self._asked.set()
 
     def _look_at_names(self) -> None:
         """Once after each cell, and when somebody asks."""
+        if self._taken is not None:
+            self._sections.put("samples", self._taken)
         run = self._ended_run()
-        if run is None or (run == self._content_run and not self._asked_anew):
+        taken = self._taken is not None and self._taken.run == run
+        if run is None or (taken and not self._asked_anew) or not self._names_pace.due():
             return
-        if self._names_pace.due():
-            with self._names_pace.turn():
-                self._asked_anew = False
-                found = samples(self._namespace())
-            if run == self._ended_run():
-                self._content_run = run
-                self._sections.put("samples", found)
+        with self._names_pace.turn():
+            self._asked_anew = False
+            began = time.thread_time()
+            found = samples(self._namespace())
+            self._names_quick = time.thread_time() - began < MOST_SECONDS_BEFORE_REPLY
+        if found is not None and run == self._ended_run():
+            self._taken = NameSamples(run=run, texts=found)
+            self._sections.put("samples", self._taken)
 
     def _ended_run(self) -> int | None:
         """The newest cell, if it has ended; None in the middle of one."""
@@ -201,7 +233,7 @@ class Probe:
         due = self._sections.due(time.monotonic())
         if not due:
             return
-        with self._arrays_pace if "arrays" in due else self._activity_pace:
+        with self._paid_by(due):
             sections = dict(due)
             if "arrays" in due:
                 sections["arrays"], sections["arrays_omitted"] = due["arrays"]
@@ -213,4 +245,11 @@ class Probe:
             )
             self._publish(report)
         self._sequence += 1
-        self._sections.sent(due, time.monotonic())
+        self._reported_at = time.monotonic()
+        self._sections.sent(due, self._reported_at)
+
+    def _paid_by(self, due: Mapping[str, object]) -> Pace:
+        """The look that a report is mostly about."""
+        if "arrays" in due:
+            return self._arrays_pace
+        return self._names_pace if "samples" in due else self._activity_pace

@@ -11,11 +11,13 @@ import decimal
 import functools
 import hashlib
 import marshal
+import math
 import operator
 import pathlib
 import random
 import re
 import sys
+import time
 import types
 import warnings
 import weakref
@@ -78,15 +80,25 @@ class _Parts(NamedTuple):
     unordered: bool = False
 
 
-def samples(namespace: Mapping[str, Any]) -> dict[str, str]:
+def samples(namespace: Mapping[str, Any], *, within_s: float = math.inf) -> dict[str, str] | None:
     """A short text for each name of the user's; nothing is read from a device.
 
     Args:
       namespace: All that cells see; it may change meanwhile.
+      within_s: How long it may take.
+
+    Returns:
+      None where it takes longer.
     """
+    until = time.monotonic() + within_s
     names = [*namespace.items()]
     mine = ((n, v) for n, v in names if not n.startswith("_") and n not in IPYTHON_NAMES)
-    return {name: Sampler().of(value).text for name, value in islice(mine, MOST_NAMES)}
+    found: dict[str, str] = {}
+    for name, value in islice(mine, MOST_NAMES):
+        found[name] = Sampler().of(value).text
+        if time.monotonic() > until:
+            return None
+    return found
 
 
 def glance(value: Any) -> Seen | None:
@@ -96,8 +108,15 @@ def glance(value: Any) -> Seen | None:
     alone = getattr(value, "is_fully_addressable", None)
     if not isinstance(alone, bool):
         return None
+    if value.is_deleted():
+        return gone(value)
     own = alone or is_key(value)
     return Seen(f"array {value.dtype} {value.shape} {alone}", whole=not own, own=own)
+
+
+def gone(array: Any) -> Seen:
+    """An array of JAX that has no values any more, as of one that was lost: there is nothing to be equal."""
+    return Seen(f"array {array.dtype} {array.shape} deleted", whole=True, own=False)
 
 
 def is_key(value: Any) -> bool:

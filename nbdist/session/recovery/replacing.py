@@ -216,6 +216,6 @@ def _not_as_before(found: Mapping[int, Brought]) -> list[str]:
         )
     if elsewhere := names(lambda one: one.elsewhere):
         lines.append(f"   {names_text(elsewhere)}: not on process {source}, so not on {new} either")
-    if again := names(lambda one: {*one.unproven, *one.differing} - one.unsure):
+    if again := names(lambda one: one.set_again):
         lines.append(f"   {names_text(again)}: set again by functions with @nbdist.on_recover")
     return lines

@@ -15,7 +15,7 @@ from nbdist.engine.frameworks import imported
 from nbdist.engine.frameworks.jax.framework import FRAMEWORK
 from nbdist.engine.namespace import digests as module
 from nbdist.engine.namespace.digests import digests
-from nbdist.engine.probe.samples import Sample
+from nbdist.engine.probe.samples import Sample, Sampler
 from nbdist.engine.values.arrays import OfferedArray, Piece
 
 
@@ -43,6 +43,15 @@ def test_equal_values_have_one_text_and_others_another(one: str, other: str) -> 
     assert first == second != third
     assert not first.text.endswith("?")
     assert first.own
+
+
+def test_of_an_array_without_values_nothing_can_differ() -> None:
+    local, key = jax.numpy.arange(3.0), jax.random.PRNGKey(1)
+    for array in (local, key):
+        array.delete()
+        for seen in (look(array), Sampler().of(array)):
+            assert not seen.own
+            assert not seen.text.endswith("?")
 
 
 def test_a_variable_of_a_framework_is_seen_as_its_array() -> None:

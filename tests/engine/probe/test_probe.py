@@ -17,6 +17,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from nbdist.engine.probe.pace import Pace
+from nbdist.engine.probe.samples import digest_of
 from nbdist.engine.probe.sections import REPEAT_SECONDS, Sections
 from tests.builders.reports import running
 from tests.engine.recording import recorded
@@ -68,6 +69,19 @@ def test_arrays_made_in_the_middle_of_a_cell_are_reported_before_it_ends(names):
     with recorded(names) as seen:
         seen.names["reported"] = lambda path: seen.wait(lambda: path in (seen.paths() or ()))
         seen.run("inner = {'b': [jnp.ones(5)]}\nreported(\"inner['b'][0]\")\n")
+
+
+def test_names_are_known_as_a_cell_left_them_though_the_next_begins_at_once():
+    with recorded() as seen:
+        seen.cell.started(7, "x = 1", run=5)
+        seen.names["x"] = 1
+        seen.cell.finished()
+        seen.cell.started(8, "x = 2", run=6)
+        seen.names["x"] = 2
+        seen.wait(lambda: any(r.samples for r in seen.reports))
+        seen.cell.finished()
+    first = next(r.samples for r in seen.reports if r.samples)
+    assert (first.run, first.texts["x"]) == (5, digest_of(1))
 
 
 def test_compiling_is_not_taken_for_running(names):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from nbdist.contract.snapshot import NameSamples
 from nbdist.engine.probe.samples import digest_of
 from nbdist.merge.samples import KEPT, After, Compared, Samples, apart, compared
 from tests.builders.reports import report
@@ -11,15 +12,15 @@ from tests.builders.reports import report
 NOTHING = Compared(had={}, same=frozenset())
 
 
-def samples(*after: tuple[int | None, dict[str, str] | None]) -> Samples:
+def samples(*after: tuple[int, dict[str, str]]) -> Samples:
     """Of a process that has reported these after these runs."""
     found = Samples()
     for run, texts in after:
-        found.take(replace(report(0), samples=texts, content_run=run))
+        found.take(replace(report(0), samples=NameSamples(run=run, texts=texts)))
     return found
 
 
-def after(*reports: tuple[int | None, dict[str, str] | None]) -> After:
+def after(*reports: tuple[int, dict[str, str]]) -> After:
     return samples(*reports).after
 
 
@@ -82,11 +83,6 @@ def test_only_what_was_seen_after_the_same_cell_is_compared() -> None:
     assert compared(after((1, {"a": "1"}), (4, {"a": "2"})), alive).other == {"a"}
 
 
-def test_what_has_not_changed_is_not_sent_again() -> None:
-    found = samples((2, {"a": "1"}), (5, None))
-    assert found.after == {2: {"a": "1"}, 5: {"a": "1"}}
-
-
 def test_the_last_cells_are_kept() -> None:
     found = samples(*((run, {"a": str(run)}) for run in range(KEPT + 3)))
     assert list(found.after) == list(range(3, KEPT + 3))
@@ -95,17 +91,11 @@ def test_the_last_cells_are_kept() -> None:
 def test_who_has_reported_nothing_is_not_compared() -> None:
     assert compared({}, after((3, {"a": "1"}))) == NOTHING
     assert compared(after((3, {"a": "1"})), {}) == NOTHING
-    assert compared(after((None, {"a": "1"})), after((3, {"a": "1"}))) == NOTHING
-
-
-def test_what_was_reported_in_the_middle_of_a_cell_counts_when_that_has_ended() -> None:
-    found = samples((2, {"a": "1"}), (None, {"a": "2"}))
-    assert found.after == {2: {"a": "1"}}
 
 
 def test_a_new_process_has_nothing_of_the_one_before() -> None:
     found = samples((2, {"a": "1"}))
-    found.take(replace(report(0), pid=99, samples=None, content_run=3))
+    found.take(replace(report(0), pid=99))
     assert found.after == {}
-    found.take(replace(report(0), pid=99, samples={"a": "1"}, content_run=3))
+    found.take(replace(report(0), pid=99, samples=NameSamples(run=3, texts={"a": "1"})))
     assert found.after == {3: {"a": "1"}}

@@ -14,7 +14,13 @@ from nbdist.contract.calls.stepping import Proven
 from nbdist.errors import ArrayError, SessionError
 from nbdist.rules import Rules
 from nbdist.session.recovery import expression
-from nbdist.session.recovery.expression import ask_all_workers, ask_some, fence, is_name, refuse_busy
+from nbdist.session.recovery.expression import (
+    ask_all_workers,
+    ask_some,
+    fence,
+    is_name,
+    refuse_busy,
+)
 from tests.builders.engines import FakeEngines
 from tests.builders.reports import RUNNING
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from nbdist.cells.outcome import ProcessOutcome, first_line
+from nbdist.contract.history import Doubt
 from nbdist.merge import Failure, Known
 from nbdist.spelling import sentence
 
@@ -44,6 +45,12 @@ WITHOUT_ANYTHING = "Nothing can be asked of the processes any more. {restart} st
 """The same of processes that save nothing."""
 
 
+WITHOUT_PROCESSES = (
+    "No process is left that has variables: {restart} starts afresh; {restore} brings back a save."
+)
+"""Where all have ended, and others have nobody to take names and values from."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """Kept between cells, replaced as a whole.
@@ -56,10 +63,11 @@ class Facts:
     it is in step), and `why` how that is known. Processes of which `proves` says so can prove that they are in
     step, so that nothing is concluded from who was interrupted. `repaired` says what was done the last time, until
     another cell has ended. `diverged` says how the cell that has just ended had left them out of step, whatever
-    was done then, and `mixed` whether numbers that it printed may be wrong. `unsure` are names of processes that
-    have taken the place of ended ones, which may not be what those had, and where, or of arrays that went back to
-    their copies when nobody had read of it yet. `leaves_out` says whether the session can go on without one of its
-    hosts, `cut_off` that the processes cannot be asked for anything any more.
+    was done then, `forgotten` which arrays that has lost, by path, and `mixed` whether numbers that it printed may
+    be wrong. `unsure` are names of processes that have taken the place of ended ones, which may not be what those
+    had, and why, or of arrays that went back to their copies when nobody had read of it yet. `leaves_out` says
+    whether the session can go on without one of its hosts, `cut_off` that the processes cannot be asked for
+    anything any more.
     """
 
     workers: frozenset[int]
@@ -73,8 +81,9 @@ class Facts:
     proves: bool = False
     repaired: str | None = None
     diverged: str | None = None
+    forgotten: tuple[str, ...] = ()
     mixed: bool = False
-    unsure: Mapping[str, str] = field(default_factory=dict)
+    unsure: Mapping[str, Doubt] = field(default_factory=dict)
     leaves_out: bool = False
     cut_off: bool = False
 
@@ -88,11 +97,11 @@ class Facts:
         """The sentence that says how to go on now; no repair is offered where nobody can replace a process."""
         if self.cut_off:
             return sentence(WITHOUT_CONTROLLER if self.proves else WITHOUT_ANYTHING)
-        lost = not self.workers.isdisjoint(self.unreachable)
-        without = self.proves and lost and self.advice != ELSEWHERE
-        if not without:
+        if not self.proves or self.advice == ELSEWHERE:
             return sentence(self.advice)
-        return sentence(WITHOUT_HOST if self.leaves_out else WITHOUT_REPAIR)
+        if not self.workers.isdisjoint(self.unreachable):
+            return sentence(WITHOUT_HOST if self.leaves_out else WITHOUT_REPAIR)
+        return sentence(WITHOUT_PROCESSES if self.workers <= self.lost.keys() else self.advice)
 
     @property
     def why_and_advice(self) -> str:
@@ -120,7 +129,7 @@ class Facts:
         return replace(self, silent=silent)
 
     def recovered(
-        self, done: str | None = None, *, unsure: Mapping[str, str] = MappingProxyType({})
+        self, done: str | None = None, *, unsure: Mapping[str, Doubt] = MappingProxyType({})
     ) -> Facts:
         """These facts when all processes are there again and in step; `done` says what it took."""
         return replace(

@@ -111,7 +111,8 @@ def _headline(
 ) -> str:
     error = cause.error or ""
     if cause.outcome == "raised":
-        return f"{processes_text(same)} raised {error.partition(':')[0]}"
+        alike = [s.process_id for s in outcomes.values() if _raised_like(s, cause)]
+        return f"{processes_text(alike)} raised {error.partition(':')[0]}"
     if cause.outcome == "gone":
         return f"{_named(outcomes, same)} {first_line(error)}"
     if cause.outcome == "interrupted" and STOPPED in error:
@@ -121,6 +122,15 @@ def _headline(
     if cause.outcome == "stuck":
         return f"{processes_text(same)} did not stop when interrupted"
     return f"{processes_text(same)} interrupted"
+
+
+def _raised_like(one: ProcessOutcome, cause: ProcessOutcome) -> bool:
+    """Whether a process has raised the same class of error in the same line, with whatever text.
+
+    What it raises elsewhere may be no more than that `cause` has left it alone.
+    """
+    classes = {(s.error or "").partition(":")[0] for s in (one, cause)}
+    return one.outcome == "raised" and len(classes) == 1 and one.line == cause.line
 
 
 def _others(outcomes: Mapping[int, ProcessOutcome], left_out: set[int]) -> list[str]:

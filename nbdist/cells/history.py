@@ -14,6 +14,7 @@ from typing import cast
 
 from nbdist.contract.history import (
     Begun,
+    Doubt,
     Doubted,
     Ended,
     Line,
@@ -40,7 +41,7 @@ class Read:
     running: list[OpenCell] = field(default_factory=list)
     since: int | None = None
     stuck: frozenset[int] = frozenset()
-    unsure: Mapping[str, str] = field(default_factory=dict)
+    unsure: Mapping[str, Doubt] = field(default_factory=dict)
 
 
 class History:
@@ -72,7 +73,7 @@ class History:
         """All processes are there again and in step."""
         self._write(Recovered())
 
-    def doubted(self, unsure: Mapping[str, str]) -> None:
+    def doubted(self, unsure: Mapping[str, Doubt]) -> None:
         """These names may not be what they were, and no others."""
         self._write(Doubted(unsure=unsure))
 

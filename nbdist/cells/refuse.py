@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection, Mapping, Sequence
 
 from nbdist.cells.facts import Facts
+from nbdist.contract.history import Doubt
 from nbdist.errors import SessionError
 from nbdist.quantities import names_text
 
@@ -78,13 +79,16 @@ class UnsureError(SessionError):
         self.names = frozenset(names)
 
 
-def refuse_unsure(code: str, facts: Facts, used: Collection[str] | None) -> frozenset[str]:
+def refuse_unsure(
+    code: str, facts: Facts, used: Collection[str] | None, *, said: Collection[str] = ()
+) -> frozenset[str]:
     """Lets pass what sets names of new processes again, what uses none, and what only looks at values.
 
     Args:
       code: Of the cell.
       facts: With names that may not be what they were.
       used: Names that the cell may read; None where that is not known.
+      said: Names of which was said just now why they are in doubt.
 
     Returns:
       Names that the cell sets.
@@ -96,48 +100,54 @@ def refuse_unsure(code: str, facts: Facts, used: Collection[str] | None) -> froz
     left = _unsure_in(code, facts, used)
     if not left or not computes(code):
         return safe
-    raise UnsureError(
-        f"This cell was not run. {not_as_before(left)} To go on as it is, run the cell once more.",
-        left,
+    known = [name for name in left if name in said]
+    since = f", since it may use {names_text(known)}" if known else ""
+    sentences = (
+        f"This cell was not run{since}.",
+        not_as_before({name: why for name, why in left.items() if name not in said}),
+        "To go on as it is, run the cell once more.",
     )
+    raise UnsureError(" ".join(filter(None, sentences)), left)
 
 
-def unsure_text(code: str, facts: Facts, used: Collection[str] | None) -> str | None:
-    """A line about what a cell looks at that may not be what it was; None where there is nothing of it.
+def unsure_text(
+    code: str, facts: Facts, used: Collection[str] | None, *, said: Collection[str] = ()
+) -> str | None:
+    """A line about what a cell looks at that may not be what it was; None where there is nothing more to say.
 
     Arguments as for `refuse_unsure`, which lets such a cell pass.
     """
-    left = _unsure_in(code, facts, used)
-    return not_as_before(left) if left else None
+    found = _unsure_in(code, facts, used)
+    return not_as_before({n: why for n, why in found.items() if n not in said}) or None
 
 
-def _unsure_in(code: str, facts: Facts, used: Collection[str] | None) -> dict[str, str]:
+def _unsure_in(code: str, facts: Facts, used: Collection[str] | None) -> dict[str, Doubt]:
     safe = _set_again(code)
     return {
-        name: where
-        for name, where in facts.unsure.items()
+        name: why
+        for name, why in facts.unsure.items()
         if name not in safe and (used is None or name in used or not name.isidentifier())
     }
 
 
-def not_as_before(unsure: Mapping[str, str]) -> str:
-    """Say where names are from, and what a person may have to set: one or two sentences for each place."""
-    places: dict[str, list[str]] = {}
-    for name, where in unsure.items():
-        places.setdefault(where, []).append(name)
-    return " ".join(_from(names, where) for where, names in places.items())
+def not_as_before(unsure: Mapping[str, Doubt]) -> str:
+    """Say where names are from, and what a person may have to set: one or two sentences for each reason."""
+    reasons: dict[Doubt, list[str]] = {}
+    for name, why in unsure.items():
+        reasons.setdefault(why, []).append(name)
+    return " ".join(_because(names, why) for why, names in reasons.items())
 
 
-def _from(names: Sequence[str], where: str) -> str:
-    one = len(names) == 1
-    if where.startswith("copied"):
-        again = f"If each process should have its own, set {'it' if one else 'them'} again."
-        return f"{names_text(names)} {'was' if one else 'were'} {where}. {again}"
-    if where.startswith("not as"):
-        be, it = ("is", "it") if one else ("are", "them")
-        return f"{names_text(names)} {be} {where} everywhere. Set {it} again on all."
-    are = f"is {where.replace('they were', 'it was')}" if one else f"are {where}"
-    return f"{names_text(names)} {are}. Set what counts steps to match."
+def _because(names: Sequence[str], why: Doubt) -> str:
+    said = names_text(names)
+    be, was, it = ("is", "was", "it") if len(names) == 1 else ("are", "were", "them")
+    if why.kind == "copied":
+        own = f"If each process should have its own, set {it} again."
+        return f"{said} {was} copied from process {why.of}. {own}"
+    if why.kind == "unlike":
+        return f"{said} {be} not as on process {why.of} everywhere. Set {it} again on all."
+    then = f"as {'it' if len(names) == 1 else 'they'} {was} after cell {why.of}"
+    return f"{said} {be} {then}. Set what counts steps to match."
 
 
 def _set_again(code: str) -> frozenset[str]:

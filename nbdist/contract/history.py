@@ -75,10 +75,24 @@ class Recovered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doubted:
-    """Names that may not be what they were, and where they are from, in place of those noted before."""
+class Doubt:
+    """Why a name, or a thing beside the names, may not be what it was.
 
-    unsure: Mapping[str, str]
+    Attributes:
+      kind: `copied` from a process that has lived on; `unlike` that process, and not the same everywhere; `older`,
+        as it was when copies were made.
+      of: The number of that process; of the cell after which copies were made.
+    """
+
+    kind: Literal["copied", "unlike", "older"]
+    of: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubted:
+    """Names that may not be what they were, and why, in place of those noted before."""
+
+    unsure: Mapping[str, Doubt]
     event: Literal["doubted"] = "doubted"
 
 

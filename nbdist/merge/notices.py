@@ -45,6 +45,8 @@ def trouble(processes: Iterable[Process], known: Known, *, time_s: float) -> tup
         notices.append(
             Notice(level="warn", title=f"Going on with {known.resizing}.", text=RESIZING)
         )
+    elif known.out_of_step and of_state["lost"] == list(everyone):
+        notices.append(Notice(level="bad", title="All processes have ended.", text=known.advice))
     elif known.out_of_step:
         why = f"Collectives may hang or mix up values: {known.why}." if known.why else MAY_HANG
         notices.append(

@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from nbdist.cells.facts import ELSEWHERE, RECOVER, Facts
 from nbdist.cells.outcome import Outcome, ProcessOutcome
+from nbdist.contract.history import Doubt
 from nbdist.launch.model.exits import ProcessExit
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.plan import Plan
@@ -48,7 +49,7 @@ class Health:
             leaves_out=can_leave_out_hosts(plan),
         )
         self.last_cell = 0
-        self.on_doubt: Callable[[Mapping[str, str]], None] = lambda unsure: None
+        self.on_doubt: Callable[[Mapping[str, Doubt]], None] = lambda unsure: None
         self._recover = RECOVER if within_reach else ELSEWHERE
         self._left: dict[int, int] = {}
         self._stuck_in: dict[int, int] = {}
@@ -62,7 +63,7 @@ class Health:
         self._lock = threading.Lock()
 
     def regain(
-        self, *, since: int | None, stuck: frozenset[int], unsure: Mapping[str, str]
+        self, *, since: int | None, stuck: frozenset[int], unsure: Mapping[str, Doubt]
     ) -> None:
         """Takes what another kernel has noted; arguments as in `Facts`."""
         with self._lock:
@@ -221,11 +222,11 @@ class Health:
         return run is not None and run <= self._left.get(process_id, -1)
 
     def recovered(
-        self, done: str | None = None, *, unsure: Mapping[str, str] = MappingProxyType({})
+        self, done: str | None = None, *, unsure: Mapping[str, Doubt] = MappingProxyType({})
     ) -> None:
         """All processes are there again and in step; `done` says what it took, if anything.
 
-        `unsure` are names that may not be what processes that have ended had, and where.
+        `unsure` are names that may not be what processes that have ended had, and why.
         """
         with self._lock:
             self.facts = self.facts.recovered(done, unsure=unsure)
@@ -236,7 +237,7 @@ class Health:
     def sure_of(self, names: Collection[str]) -> None:
         """These names are set again, or a person goes on with them as they are."""
         with self._lock:
-            left = {name: where for name, where in self.facts.unsure.items() if name not in names}
+            left = {name: why for name, why in self.facts.unsure.items() if name not in names}
             changed = left.keys() != self.facts.unsure.keys()
             self.facts = replace(self.facts, unsure=left)
             self._show()
@@ -254,13 +255,13 @@ class Health:
             self._monitor.know(Known(stopped=True))
             return
         repairing = self.state is EngineState.REPAIRING
-        known = self.facts.known(self._outcomes, repairing=repairing, resizing=self._resizing)
+        with through(self._door):
+            known = self.facts.known(self._outcomes, repairing=repairing, resizing=self._resizing)
         if known.stuck:
             # Of those in `_back` no report says that they are back.
             reporting = (known.stuck - self._back.keys()) & self._stuck_in.keys()
             known = replace(known, stuck_in={p: self._stuck_in[p] for p in reporting})
-        with through(self._door):
-            self._monitor.know(known)
+        self._monitor.know(known)
 
     def _process_outcome(self, process_id: int, outcome: Outcome, error: str) -> ProcessOutcome:
         return ProcessOutcome(

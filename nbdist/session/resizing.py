@@ -15,12 +15,12 @@ from nbdist.contract.calls.call import Call
 from nbdist.contract.calls.namespace import OfferNamespace
 from nbdist.contract.calls.stepping import AskSent, Forget, Save
 from nbdist.contract.calls.values import LetGo
+from nbdist.contract.history import Doubt
 from nbdist.errors import GoneError, OptionError, SessionError
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.resizable import why_fixed
 from nbdist.launch.start.request import Request
 from nbdist.quantities import (
-    array_type_text,
     bytes_text,
     count_text,
     hosts_text,
@@ -30,10 +30,17 @@ from nbdist.quantities import (
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.asking import ask_all
 from nbdist.session.recovery.copying import back
-from nbdist.session.recovery.replacing import forgetting, lost_in_part, things_said, unsure
+from nbdist.session.recovery.replacing import (
+    forgotten_in_part,
+    lost_in_part,
+    named,
+    things_said,
+    unnamed_lost,
+    unsure,
+)
 from nbdist.session.recovery.strategy import refuse_busy
 from nbdist.session.recovery.under_way import until_computed
-from nbdist.session.recovery.versions import LOST_MEANS, common_serial, disagreeing
+from nbdist.session.recovery.versions import common_serial, disagreeing, lost_lines
 from nbdist.spelling import command, option
 from nbdist.values.flow import ask_each, send
 from nbdist.values.namespace import Bringing, Brought
@@ -70,7 +77,7 @@ class Resized:
     lines: tuple[str, ...]
     lost: tuple[str, ...]
     returned: frozenset[str]
-    unsure: Mapping[str, str]
+    unsure: Mapping[str, Doubt]
 
 
 def refuse(engines: EngineGroup, asked: Plan) -> None:
@@ -256,23 +263,25 @@ def bring(
         generation += max(state.sent.generation for state in states.values())
     found = _brought(before, now, living, generation)
     missing = lost_in_part(found)
-    gone = {*lost, *(array.key for array in missing if not array.key.startswith("@"))}
-    returned = back(before, gone, gone=before.facts.workers - set(living))
+    ended = before.facts.workers - set(living)
+    returned = back(before, {*lost, *named(missing)}, gone=ended)
     if returned.paths:
         # Of what they have gone back to, each part is somewhere.
         found = _brought(before, now, living, generation)
         missing = lost_in_part(found)
-        gone = {*gone, *(a.key for a in missing if not a.key.startswith("@"))} - returned.paths
-    if missing:
-        forgotten = ask_all(now, forgetting(missing), within_s=ANSWER_SECONDS)
-        gone |= {name for answer in forgotten.values() for name in answer.lost}
+    still = set(lost) - returned.paths
+    in_part = forgotten_in_part(now, missing, known=still)
+    gone = sorted({*still, *in_part})
     again = {name for one in found.values() for name in one.set_again}
     # What was in doubt before is no surer on processes that have it from those.
     doubted = {name: why for name, why in before.facts.unsure.items() if name not in again}
     doubted |= unsure(found)
     return Resized(
-        lines=(*_lines(found, gone, doubted), *returned.lines),
-        lost=tuple(sorted(gone)),
+        lines=(
+            *_lines(found, gone, doubted, in_part=in_part, ended=ended),
+            *returned.lines,
+        ),
+        lost=tuple(gone),
         returned=returned.paths,
         unsure=doubted,
     )
@@ -324,7 +333,12 @@ class Both:
 
 
 def _lines(
-    found: Mapping[int, Brought], gone: Collection[str], doubted: Mapping[str, str]
+    found: Mapping[int, Brought],
+    gone: Sequence[str],
+    doubted: Mapping[str, Doubt],
+    *,
+    in_part: Mapping[str, str],
+    ended: Collection[int],
 ) -> list[str]:
     first = next(iter(found.values()))
     nbytes = sum(one.nbytes for one in found.values())
@@ -335,12 +349,10 @@ def _lines(
         f"{first.source} had{arrays}"
     ]
     if gone:
-        types = {
-            array.key: f" ({array_type_text(array.dtype, array.shape)})"
-            for array in lost_in_part(found)
-        }
-        listed = names_text([f"{path}{types.get(path, '')}" for path in sorted(gone)])
-        lines += [f"   lost: {listed}", f"   {LOST_MEANS}"]
+        lines.append(f"   lost: {names_text(gone)}")
+        whole = all(one.whole for one in found.values()) and not unnamed_lost(found, of=ended)
+        lines += lost_lines(gone, in_part=in_part, ended=ended, whole=whole)
+    lines += unnamed_lost(found, of=ended)
     if first.numbered:
         lines.append(f"   {names_text(first.numbered)}: the number of the process, on each its own")
     if doubted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from nbdist.cells.target_selector import Targets
 from nbdist.check import refuse_disagreement
 from nbdist.contract.calls.engine import AskLastFailure, Complete
 from nbdist.contract.calls.namespace import AskUsed
-from nbdist.contract.history import OpenCell, PastCell
+from nbdist.contract.history import Doubt, OpenCell, PastCell
 from nbdist.errors import NbdistError, SessionError
 from nbdist.interrupts import put_off
 from nbdist.merge.samples import apart
@@ -123,11 +123,13 @@ class Cells:
     ) -> CellHandle:
         """Send a cell; see `nbdist.session.session.Session.run`."""
         number = cell if cell is not None else next(self._numbers)
+        before = self._engines.facts.unsure
         with self._in_turn(number, code, timeout_s) as taken_over:
             engines = self._engines
-            done = self.brought_in_step(code)
+            brought = self.brought_in_step(code)
+            done = "\n".join(filter(None, (taken_over, brought)))
             chosen = engines.choice.targets(on)
-            unsure = self.refuse_unsure(code, done)
+            unsure = self.refuse_unsure(code, done, before=before)
             if self._rules.check if check is None else check:
                 self._compare(chosen, code)
             # IPython takes leading blank lines away before it counts.
@@ -148,7 +150,7 @@ class Cells:
                 timeout_s=timeout_s,
                 remarks=[
                     *self._remarks(on, chosen, number, wait=wait),
-                    *(text for text in (taken_over, done, unsure) if text),
+                    *(text for text in (done, unsure) if text),
                 ],
                 renderer=renderer,
             )
@@ -209,12 +211,15 @@ class Cells:
         stuck = self._rules.recover and engines.proves and engines.facts.stuck
         return bool(stuck) and not not_back(engines, say=print, until=until)
 
-    def refuse_unsure(self, code: str, done: str | None = None) -> str | None:
+    def refuse_unsure(
+        self, code: str, done: str = "", *, before: Mapping[str, Doubt] | None = None
+    ) -> str | None:
         """Refuses code that computes with what may not be what it was, once: who sends it again goes on with that.
 
         Args:
           code: A cell, or what stands for an expression.
           done: What was done before it, which is said with a refusal.
+          before: What was in doubt before that; of names that were copied since then, that says why.
 
         Returns:
           A line about what it only looks at; None where there is nothing of it.
@@ -225,15 +230,23 @@ class Cells:
         health = self._engines.health
         if not health.facts.unsure:
             return None
-        used = self._used(code)
-        said = unsure_text(code, health.facts, used)
+        used, facts = self._used(code), health.facts
+        said = (
+            set()
+            if before is None
+            else {
+                name
+                for name, why in facts.unsure.items()
+                if why.kind != "older" and before.get(name) != why
+            }
+        )
         try:
-            health.sure_of(refuse_unsure(code, health.facts, used))
+            health.sure_of(refuse_unsure(code, facts, used, said=said))
         except UnsureError as error:
             # Of the others nothing was said: a cell that uses those waits as well.
             health.sure_of(error.names)
-            raise SessionError("\n".join([*([done] if done else []), str(error)])) from None
-        return said
+            raise SessionError("\n".join(filter(None, (done, str(error))))) from None
+        return unsure_text(code, facts, used, said=said)
 
     def _used(self, code: str) -> tuple[str, ...] | None:
         """What a cell would use, by a process that knows the functions of earlier cells; None: nobody answers."""
@@ -363,7 +376,7 @@ class Cells:
             else:
                 facts = after_cell(engines, end, automatic=self._rules.recover)
                 if not facts.out_of_step:
-                    exclusive(engines, lambda: self._say_apart(end))
+                    exclusive(engines, lambda: self._say_apart(end, lost=facts.forgotten))
             self._copy(end)
         self.history.ended(
             PastCell(
@@ -380,13 +393,13 @@ class Cells:
         )
         return facts
 
-    def _say_apart(self, end: Ended) -> None:
-        """Names what a cell that has failed has left different on processes that had it alike."""
+    def _say_apart(self, end: Ended, *, lost: Collection[str]) -> None:
+        """Names what a failed cell has left different on processes that had it alike, besides what is lost."""
         engines = self._engines
         workers = sorted(engines.facts.workers)
         engines.reports.renew(workers, within_s=REPORT_SECONDS)
-        names = apart({p: engines.monitor.samples(p) for p in workers}, end.number)
-        if names:
+        differ = apart({p: engines.monitor.samples(p) for p in workers}, end.number)
+        if names := [name for name in differ if name not in lost]:
             verb = "differs" if len(names) == 1 else "differ"
             end.say(f"{names_text(names)} {verb} between the processes since this cell")
 

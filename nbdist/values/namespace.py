@@ -98,8 +98,8 @@ class Brought:
 
     @property
     def whole(self) -> bool:
-        """Whether all names are there, and none may be another than the process that has ended had."""
-        return not (self.unsure or self.left_out or self.lost or self.changed or self.elsewhere)
+        """Whether all names but those of lost arrays are there as the process that has ended had them."""
+        return not (self.unsure or self.left_out or self.changed or self.elsewhere)
 
 
 @dataclass

@@ -129,9 +129,7 @@ def test_what_each_process_has_of_its_own_is_named_and_a_cell_that_computes_is_n
         "import threading\nhelped.lock = threading.Lock()"
     )
     kill(session)
-    with pytest.raises(
-        SessionError, match=r"not run.* helped\.RANK, .* are not as on process"
-    ) as e:
+    with pytest.raises(SessionError, match=r"not run, since it may use .*helped\.RANK") as e:
         session.run("found = total() * helped.RANK")
     assert "environment variable OWN_RANK, helped.RANK: not the same on all processes" in str(
         e.value

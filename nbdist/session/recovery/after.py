@@ -48,6 +48,7 @@ def after_cell(engines: EngineGroup, end: Ended, *, automatic: bool) -> Facts:
     return replace(
         _learn(engines, settled, end.cell.number, end.say),
         diverged=settled.because or settled.why,
+        forgotten=settled.lost,
         mixed=settled.mixed,
     )
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from nbdist.contract.history import Doubt
 from nbdist.errors import NbdistError
 from nbdist.quantities import bytes_text, names_text
 from nbdist.session.copies import Kept
@@ -78,12 +79,12 @@ class Returned:
 
     Attributes:
       paths: Of the arrays.
-      names: Those that lead to what had changed since, and since when it is so: `as they were after cell 12`.
+      names: Those that lead to what had changed since, and from when it is.
       lines: About it.
     """
 
     paths: frozenset[str] = frozenset()
-    names: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, Doubt] = field(default_factory=dict)
     lines: tuple[str, ...] = ()
 
 
@@ -122,7 +123,7 @@ def back(
     return Returned(
         paths=frozenset(found.paths),
         names=dict.fromkeys(
-            sorted(names) if found.older else (), f"as they were after cell {kept.cell}"
+            sorted(names) if found.older else (), Doubt(kind="older", of=kept.cell)
         ),
         lines=_lines(found, kept.age),
     )

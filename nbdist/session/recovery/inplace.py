@@ -19,6 +19,7 @@ from nbdist.contract.calls.stepping import (
     Save,
     Saved,
 )
+from nbdist.contract.history import Doubt
 from nbdist.errors import RecoveryError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.start import coordination
@@ -28,15 +29,16 @@ from nbdist.session.recovery.asking import ask_all
 from nbdist.session.recovery.copying import back, make_again
 from nbdist.session.recovery.replacing import (
     bring,
-    forgetting,
+    forgotten_in_part,
     joining,
     lost_in_part,
     said,
     start_again,
+    unnamed_lost,
     unsure,
 )
 from nbdist.session.recovery.under_way import States, until_computed
-from nbdist.session.recovery.versions import LOST_MEANS, common_serial, disagreeing
+from nbdist.session.recovery.versions import common_serial, disagreeing, lost_lines
 
 ANSWER_SECONDS = 10.0
 """How long a process that is in no cell may take to answer."""
@@ -69,6 +71,7 @@ class Repaired:
     Attributes:
       seconds: How long it took.
       lost: Paths of arrays that have no values any more.
+      in_part: Those of which a part was on ended processes alone, with their types, empty where not known.
       returned: How many arrays are as they were when copies were made.
       older: The names that lead to these; see `nbdist.session.recovery.copying.Returned`.
       unread: Why a process could not read the values of some of those, by path, but where it waits for others.
@@ -76,18 +79,19 @@ class Repaired:
       new: Processes that were started again.
       replaced: Lines about those, and about what is as it was.
       unsure: See `nbdist.session.recovery.replacing.unsure`.
-      whole: Whether new processes have all that others have, and nothing of it is in doubt.
+      whole: Whether new processes have all else that others have, and nothing of it is in doubt.
     """
 
     seconds: float
     lost: tuple[str, ...] = ()
+    in_part: Mapping[str, str] = field(default_factory=dict)
     returned: int = 0
-    older: Mapping[str, str] = field(default_factory=dict)
+    older: Mapping[str, Doubt] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
     stale: tuple[str, ...] = ()
     new: tuple[int, ...] = ()
     replaced: tuple[str, ...] = ()
-    unsure: Mapping[str, str] = field(default_factory=dict)
+    unsure: Mapping[str, Doubt] = field(default_factory=dict)
     whole: bool = True
 
     def text(self) -> str:
@@ -101,8 +105,13 @@ class Repaired:
         again = f"{processes_text(self.new)} started again" if self.new else None
         head = f"in step again after {seconds_text(self.seconds)}"
         lines = ["; ".join(text for text in (head, again, kept) if text)]
-        if self.lost:
-            lines.append(f"   {LOST_MEANS}")
+        lines += lost_lines(
+            self.lost,
+            in_part=self.in_part,
+            ended=self.new,
+            unread=self.unread,
+            whole=self.whole and not self.stale,
+        )
         lines += [f"   {p}: {why}" for p, why in self.unread.items() if p in self.lost][:MOST_SAID]
         lines += self.replaced
         lines += [
@@ -182,14 +191,9 @@ def repair(
     )
     brought = bring(engines, before, generation=generation)
     missing = lost_in_part(brought)
-    gone_paths = (
-        {name for answer in restored.values() for name in answer.lost}
-        | set(mixed.paths)
-        | {array.key for array in missing if not array.key.startswith("@")}
-    )
-    if missing:
-        forgotten = ask_all(engines, forgetting(missing), within_s=ANSWER_SECONDS)
-        gone_paths |= {name for answer in forgotten.values() for name in answer.lost}
+    gone_paths = {name for answer in restored.values() for name in answer.lost} | set(mixed.paths)
+    in_part = forgotten_in_part(engines, missing, known=gone_paths)
+    gone_paths |= in_part.keys()
     returned = back(engines, gone_paths, new=gone)
     ports = {p: answer.ports for p, answer in restored.items()}
     engines.meet(ports | {p: joined[p].ports or () for p in gone})
@@ -211,6 +215,7 @@ def repair(
     return Repaired(
         seconds=time.monotonic() - started,
         lost=tuple(sorted(gone_paths - returned.paths)),
+        in_part=in_part,
         returned=len(returned.paths),
         older=returned.names,
         unread={
@@ -223,7 +228,7 @@ def repair(
         new=tuple(sorted(gone)),
         replaced=(*said(brought, ended), *returned.lines),
         unsure=unsure(brought),
-        whole=all(one.whole for one in brought.values()),
+        whole=all(one.whole for one in brought.values()) and not unnamed_lost(brought, of=gone),
     )
 
 

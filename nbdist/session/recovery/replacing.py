@@ -11,6 +11,7 @@ from nbdist.contract.calls.call import Call
 from nbdist.contract.calls.engine import Initialize
 from nbdist.contract.calls.namespace import NamespaceArray
 from nbdist.contract.calls.stepping import Forget
+from nbdist.contract.history import Doubt
 from nbdist.contract.wire import encode
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.progress import silent
@@ -18,6 +19,7 @@ from nbdist.launch.start.replace import end, replace
 from nbdist.merge.samples import After, compared
 from nbdist.quantities import array_type_text, bytes_text, count_text, names_text, processes_text
 from nbdist.session.engine_group import EngineGroup
+from nbdist.session.recovery.asking import ask_all
 from nbdist.session.recovery.living import Living
 from nbdist.values.namespace import Bringing, Brought
 from nbdist.values.things import DRAWN, changes_numbers
@@ -27,6 +29,9 @@ REPORT_SECONDS = 1.0
 
 MOST_THINGS = 15
 """Things beside names that are listed where they are not as before; those that change numbers come first."""
+
+FORGET_SECONDS = 10.0
+"""How long a process that is in no cell may take to forget arrays."""
 
 BRING_SECONDS = 120.0
 """So long nothing may move while a namespace is brought."""
@@ -120,25 +125,50 @@ def lost_in_part(found: Mapping[int, Brought]) -> tuple[NamespaceArray, ...]:
     return tuple({a.key: a for one in found.values() for a in one.lost}.values())
 
 
-def forgetting(arrays: Sequence[NamespaceArray]) -> Forget:
-    """Takes these arrays from all: what is not whole is an error to use."""
-    return Forget(
-        paths=tuple(a.key for a in arrays if not a.key.startswith("@")),
-        unnamed=tuple(a.origin for a in arrays if a.key.startswith("@") and a.origin is not None),
+def named(arrays: Iterable[NamespaceArray]) -> dict[str, str]:
+    """The types of those that a name leads to, by path."""
+    return {a.key: array_type_text(a.dtype, a.shape) for a in arrays if not _is_unnamed(a)}
+
+
+def _is_unnamed(array: NamespaceArray) -> bool:
+    return array.key.startswith("@")
+
+
+def forgotten_in_part(
+    engines: EngineGroup, missing: Sequence[NamespaceArray], *, known: Collection[str]
+) -> dict[str, str]:
+    """Takes from all what is not whole, so that using it is an error; answers which paths led there.
+
+    Args:
+      engines: All processes.
+      missing: As `lost_in_part` gives them.
+      known: Paths that are lost for another reason.
+
+    Returns:
+      The paths that are not among these, with the types of the arrays; empty where not known.
+    """
+    if not missing:
+        return {}
+    call = Forget(
+        paths=tuple(named(missing)),
+        unnamed=tuple(a.origin for a in missing if _is_unnamed(a) and a.origin is not None),
         whole=True,
     )
+    answers = ask_all(engines, call, within_s=FORGET_SECONDS)
+    paths = {path: "" for answer in answers.values() for path in answer.lost} | named(missing)
+    return {path: of for path, of in sorted(paths.items()) if path not in known}
 
 
-def unsure(found: Mapping[int, Brought]) -> dict[str, str]:
-    """Names and things that may not be what processes that have ended had, and where they are from."""
+def unsure(found: Mapping[int, Brought]) -> dict[str, Doubt]:
+    """Names and things that may not be what processes that have ended had, and why."""
     things = {
-        thing: f"not as on process {one.source}"
+        thing: Doubt(kind="unlike", of=one.source)
         for one in found.values()
         for thing in sorted(one.not_carried)
         if changes_numbers(thing)
     }
     return things | {
-        name: f"copied from process {one.source}"
+        name: Doubt(kind="copied", of=one.source)
         for one in found.values()
         for name in sorted(one.unsure)
     }
@@ -156,10 +186,7 @@ def said(found: Mapping[int, Brought], ended: Mapping[int, str]) -> list[str]:
         f"   {processes_text(ids)} (before: {end}) {'has' if len(ids) == 1 else 'each have'} {has}"
         for (end, has), ids in alike.items()
     ]
-    lost = lost_in_part(found)
-    if lost:
-        listed = names_text([f"{a.key} ({array_type_text(a.dtype, a.shape)})" for a in lost])
-        lines.append(f"   parts that only {processes_text(found)} had: of {listed}")
+    lines += unnamed_lost(found, of=found)
     every = [one for found_one in found.values() for one in found_one.left_out]
     for left in {one.name: one for one in every}.values():
         lines.append(
@@ -172,6 +199,15 @@ def said(found: Mapping[int, Brought], ended: Mapping[int, str]) -> list[str]:
     lines += things_said(found)
     lines += [f"   {text}" for one in found.values() for text in one.hooks]
     return lines
+
+
+def unnamed_lost(found: Mapping[int, Brought], *, of: Collection[int]) -> list[str]:
+    """A line about arrays that no name leads to, and of which a part was on these ended processes alone."""
+    types = [array_type_text(a.dtype, a.shape) for a in lost_in_part(found) if _is_unnamed(a)]
+    if not types:
+        return []
+    arrays = f"{count_text(len(types), 'array')} that no name leads to ({names_text(types)})"
+    return [f"   parts that only {processes_text(of)} had: of {arrays}"]
 
 
 def things_said(found: Mapping[int, Brought]) -> list[str]:

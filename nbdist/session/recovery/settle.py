@@ -18,6 +18,7 @@ from nbdist.contract.calls.stepping import (
     Labels,
     Prove,
 )
+from nbdist.contract.history import Doubt
 from nbdist.errors import GoneError, NbdistError
 from nbdist.launch.model.exits import ProcessExit
 from nbdist.quantities import names_text, processes_text, where_text
@@ -38,7 +39,7 @@ from nbdist.session.recovery.replacing import replaceable
 from nbdist.session.recovery.silent import until_known
 from nbdist.session.recovery.strategy import NOT_OURS
 from nbdist.session.recovery.under_way import States, until_computed
-from nbdist.session.recovery.versions import LOST_MEANS, Mixed, crossed, disagreeing
+from nbdist.session.recovery.versions import Mixed, crossed, disagreeing, lost_lines
 from nbdist.values.flow import HOW_SECONDS
 
 ANSWER_SECONDS = 10.0
@@ -61,7 +62,7 @@ class Settled:
 
     `because` says why they were not when it began, `mixed` whether programs that did not belong together may have
     been computed together, so that numbers were wrong, `done` what was done, `lost` what was lost, `unsure` which
-    names of new processes may not be what those before them had, and where, `older` which lead to arrays that are
+    names of new processes may not be what those before them had, and why, `older` which lead to arrays that are
     as they were when copies were made, and when that was.
     """
 
@@ -70,8 +71,8 @@ class Settled:
     mixed: bool = False
     done: str | None = None
     lost: tuple[str, ...] = ()
-    unsure: Mapping[str, str] = field(default_factory=dict)
-    older: Mapping[str, str] = field(default_factory=dict)
+    unsure: Mapping[str, Doubt] = field(default_factory=dict)
+    older: Mapping[str, Doubt] = field(default_factory=dict)
 
 
 def settle(engines: EngineGroup, *, automatic: bool, say: Callable[[str], None]) -> Settled:
@@ -258,6 +259,6 @@ def _without_mixed_arrays(engines: EngineGroup) -> Settled:
     still = tuple(sorted(lost - returned.paths))
     if not lost:
         return Settled()
-    lines = [f"in step; lost: {names_text(still)}", f"   {LOST_MEANS}"] if still else ["in step"]
+    lines = [f"in step; lost: {names_text(still)}" if still else "in step", *lost_lines(still)]
     done = "\n".join([*lines, *returned.lines])
     return Settled(done=done, lost=still, older=returned.names)

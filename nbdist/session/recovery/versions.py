@@ -5,11 +5,48 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from nbdist.contract.calls.stepping import Origin, Trail, Versions
+from nbdist.quantities import names_text, processes_text
 
-LOST_MEANS = "not computed on all processes: using it is an error until it is assigned again; all else is kept"
-"""What is said below the names of arrays that are lost."""
+
+def lost_lines(
+    lost: Collection[str],
+    *,
+    in_part: Mapping[str, str] = MappingProxyType({}),
+    ended: Collection[int] = (),
+    unread: Collection[str] = (),
+    whole: bool = True,
+) -> list[str]:
+    """Lines below the names of arrays that are lost: why they are, and what that means.
+
+    Args:
+      lost: Their paths; without any there are no lines.
+      in_part: Those of which a part was on processes that have ended, with their types, empty where not known.
+      ended: These processes.
+      unread: Those whose values a process could not read; their reasons are said elsewhere.
+      whole: Whether all else is as it was.
+    """
+    if not lost:
+        return []
+    parted = [f"{p} ({in_part[p]})" if in_part[p] else p for p in lost if p in in_part]
+    mixed = [p for p in lost if p not in in_part and p not in unread]
+    why = []
+    if parted:
+        part, was = ("a part", "was") if len(parted) == 1 else ("parts", "were")
+        why.append(
+            f"{part} of {names_text(parted)} {was} only on {processes_text(ended)}, which "
+            f"{'has' if len(ended) == 1 else 'have'} ended"
+        )
+    if mixed:
+        those = "" if len(mixed) == len(lost) else f": {names_text(mixed)}"
+        why.append(f"not computed on all processes{those}")
+    kept = "; all else is kept" if whole else ""
+    means = f"using it is an error until it is assigned again{kept}"
+    if len(lost) in (len(parted), len(mixed)):
+        return [f"   {why[0]}: {means}"]
+    return [f"   {text}" for text in (*why, means)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,6 +151,24 @@ def test_failure_shows_the_cause_in_full_and_a_line_for_each_other() -> None:
     assert "%dist_init --restart" in str(error)
 
 
+def test_all_that_raise_in_one_line_are_named_whatever_their_texts() -> None:
+    error = failure(
+        by_id(
+            process(0, "raised", error="ValueError: bad 0", line=2, time=2.0),
+            process(1, "raised", error="ValueError: bad 1", line=2, time=1.0),
+            process(2, "raised", error="ValueError: closed by peer", line=3, time=3.0),
+        ),
+        {1: "Traceback of 1"},
+        {},
+        advice=None,
+    )
+    assert error is not None
+    assert str(error) == "processes 0, 1 raised ValueError"
+    assert error.shown.startswith(
+        "process 1 (host h1)\nTraceback of 1\nprocess 0   ValueError: bad 0"
+    )
+
+
 def test_failure_of_a_lost_process_shows_its_last_words() -> None:
     gone = process(
         1, "gone", error="killed by signal 9 (SIGKILL)", line=3, time=1.0, held="memory 812 MB"

@@ -7,7 +7,15 @@ from dataclasses import replace
 import pytest
 
 from nbdist.cells.facts import Facts
-from nbdist.cells.refuse import UnsureError, computes, refuse_computing, refuse_unsure, unsure_text
+from nbdist.cells.refuse import (
+    UnsureError,
+    computes,
+    not_as_before,
+    refuse_computing,
+    refuse_unsure,
+    unsure_text,
+)
+from nbdist.contract.history import Doubt
 from nbdist.errors import SessionError
 
 LOOKS = [
@@ -180,7 +188,7 @@ def test_the_error_says_since_when_why_and_what_to_do() -> None:
 UNSURE = Facts(
     workers=frozenset({0, 1}),
     advice="",
-    unsure={"x": "copied from process 0", "y": "copied from process 0"},
+    unsure=dict.fromkeys("xy", Doubt(kind="copied", of=0)),
 )
 
 
@@ -241,9 +249,26 @@ def test_only_the_names_that_were_said_are_gone_on_with() -> None:
         "To go on as it is, run the cell once more."
     )
     with pytest.raises(UnsureError, match=r"run\. w, x are as they were after cell 4\. Set what"):
-        refuse_unsure(
-            "x + w", replace(UNSURE, unsure=dict.fromkeys("wx", "as they were after cell 4")), None
-        )
+        older = dict.fromkeys("wx", Doubt(kind="older", of=4))
+        refuse_unsure("x + w", replace(UNSURE, unsure=older), None)
+
+
+def test_why_names_are_in_doubt_is_not_said_twice() -> None:
+    """What was done before the cell has said so of the names that are in doubt since then."""
+    facts = replace(UNSURE, unsure={**UNSURE.unsure, "w": Doubt(kind="older", of=4)})
+    with pytest.raises(UnsureError) as e:
+        refuse_unsure("x + y + w", facts, ("x", "y", "w"), said={"x", "y"})
+    assert str(e.value) == (
+        "This cell was not run, since it may use x, y. w is as it was after cell 4. Set what counts steps to "
+        "match. To go on as it is, run the cell once more."
+    )
+    assert e.value.names == {"w", "x", "y"}
+    assert unsure_text("print(x)", facts, ("x",), said={"x", "y"}) is None
+
+
+def test_what_a_thing_that_is_not_the_same_everywhere_needs_is_said() -> None:
+    said = not_as_before({"print options of NumPy": Doubt(kind="unlike", of=2)})
+    assert said == "print options of NumPy is not as on process 2 everywhere. Set it again on all."
 
 
 @pytest.mark.parametrize(

@@ -194,6 +194,19 @@ def test_a_stuck_process_is_so_until_it_reports_that_it_has_left_its_cell(activi
     assert any(n.title == "Process 2 is stuck." for n in snapshot.notices) is (state == "stuck")
 
 
+def test_where_all_have_ended_it_is_said_how_to_go_on_and_nothing_of_collectives():
+    lost = dict.fromkeys(range(4), "killed")
+    known = {
+        "lost": lost,
+        "out_of_step": True,
+        "why": "gone",
+        "advice": "%dist_init starts afresh.",
+    }
+    _, notice = Session(count=4).settled(**known).notices
+    assert (notice.title, notice.text) == ("All processes have ended.", "%dist_init starts afresh.")
+    assert "out of step" in Session(count=5).settled(**known).notices[1].title
+
+
 def test_many_lost_processes_are_counted_not_listed():
     lost = dict.fromkeys(range(6), "gone")
     notice = Session(count=8).settled(lost=lost).notices[0]

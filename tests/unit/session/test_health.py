@@ -6,8 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from nbdist.cells.facts import RECOVER
 from nbdist.cells.outcome import ProcessOutcome
+from nbdist.contract.history import Doubt
 from nbdist.launch.model.exits import ProcessExit
+from nbdist.spelling import Door, through
 from tests.builders.engines import FakeEngines
 from tests.builders.reports import IDLE, RUNNING
 
@@ -63,12 +66,34 @@ def test_others_that_are_started_are_shown_until_they_are_there_or_cannot_be() -
     assert engines.monitor.shown[-1].resizing is None
 
 
+def test_where_no_process_is_left_no_repair_is_recommended() -> None:
+    killed = dict.fromkeys((0, 1), "killed")
+    facts = replace(FakeEngines().facts, proves=True, since=3, advice=RECOVER)
+    for lost, helps in (
+        ({0: "killed"}, "%dist_recover brings"),
+        (killed, "%dist_init --restart starts"),
+    ):
+        assert helps in replace(facts, lost=lost).remedy
+    assert "recover" not in replace(facts, lost=killed).remedy
+    beyond = replace(facts, lost=killed, unreachable=frozenset({0}), leaves_out=True)
+    assert "when that host is back" in beyond.remedy
+
+
+def test_the_view_speaks_to_who_has_started_the_session() -> None:
+    with through(Door.PYTHON):
+        engines = FakeEngines()
+    engines.facts = replace(engines.facts, advice=RECOVER)
+    engines.health.out_of_step(3, "stuck")
+    assert engines.monitor.shown[-1].advice.startswith("session.recover() brings")
+
+
 def test_names_that_are_set_again_are_sure() -> None:
     engines = FakeEngines()
-    engines.health.recovered("done", unsure={"x": "copied from process 0", "y": "there"})
-    engines.health.recovered("done again", unsure={"z": "elsewhere"})
+    copied, older = Doubt(kind="copied", of=0), Doubt(kind="older", of=3)
+    engines.health.recovered("done", unsure={"x": copied, "y": copied})
+    engines.health.recovered("done again", unsure={"z": older})
     engines.health.sure_of({"x", "q"})
-    assert engines.facts.unsure == {"y": "there", "z": "elsewhere"}
+    assert engines.facts.unsure == {"y": copied, "z": older}
 
 
 def test_how_a_process_ended_replaces_that_it_was_out_of_reach() -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from nbdist.cells.history import History, read
+from nbdist.contract.history import Doubt
 from nbdist.errors import SessionError
 from nbdist.rules import Rules
 from nbdist.session import running
 from nbdist.session.running import Cells
 from tests.builders.engines import FakeEngines
+
+COPIED = Doubt(kind="copied", of=0)
 
 
 class Alone:
@@ -53,10 +57,40 @@ def test_an_end_that_is_reported_while_it_is_looked_for_is_seen_to_before_the_ce
 def test_doubt_outlives_the_kernel(tmp_path: Path) -> None:
     engines: Any = FakeEngines()
     Cells(engines, Alone(), rules=Rules(), history=History(tmp_path))  # type: ignore[arg-type]
-    engines.health.recovered("done", unsure={"x": "copied from process 0", "y": "copied"})
+    older = Doubt(kind="older", of=4)
+    engines.health.recovered("done", unsure={"x": COPIED, "y": COPIED, "z": older})
     engines.health.sure_of({"y"})
     known = read(tmp_path)
-    assert known.unsure == {"x": "copied from process 0"}
+    assert known.unsure == {"x": COPIED, "z": older}
     again: Any = FakeEngines()
     again.health.regain(since=known.since, stuck=known.stuck, unsure=known.unsure)
     assert again.facts.unsure == known.unsure
+
+
+def test_what_is_lost_is_not_said_to_differ_as_well() -> None:
+    engines: Any = FakeEngines()
+    cells = Cells(engines, Alone(), rules=Rules(), history=History())  # type: ignore[arg-type]
+    engines.reports = SimpleNamespace(renew=lambda process_ids, *, within_s: None)
+    engines.monitor.samples = lambda p: {4: {}, 5: {"y": "an array", "k": "7"} if p else {}}
+    said: list[str] = []
+    end: Any = SimpleNamespace(number=5, say=said.append)
+    cells._say_apart(end, lost=("y",))
+    assert said == ["k differs between the processes since this cell"]
+    cells._say_apart(end, lost=("y", "k"))
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize(("before", "again"), [({}, False), ({"x": COPIED}, True)])
+def test_a_refusal_says_what_was_done_and_why_names_are_in_doubt_once(
+    before: dict[str, Doubt], again: bool
+) -> None:
+    engines: Any = FakeEngines()
+    engines.choice = SimpleNamespace(able=lambda: ())
+    cells = Cells(engines, Alone(), rules=Rules(), history=History())  # type: ignore[arg-type]
+    engines.health.recovered("done", unsure={"x": COPIED})
+    with pytest.raises(SessionError) as e:
+        cells.refuse_unsure("f(x)", "in step again: x was copied", before=before)
+    first, second = str(e.value).splitlines()
+    assert first == "in step again: x was copied"
+    assert ("x was copied from process 0" in second) is again
+    assert "run the cell once more" in second

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from nbdist.contract.history import Doubt
 from nbdist.session.recovery import replacing
 from nbdist.session.recovery.replacing import replaceable, said, start_again, unsure
 from nbdist.values.namespace import Brought
@@ -65,7 +66,7 @@ def test_equal_ends_are_said_once() -> None:
 def test_where_unsure_names_are_from_is_said() -> None:
     two = Brought(source=0, names=(), unproven=("x", "y"))
     found = {1: replace(two, unproven=("x",)), 2: two, 3: two}
-    assert unsure(found) == dict.fromkeys("xy", "copied from process 0")
+    assert unsure(found) == dict.fromkeys("xy", Doubt(kind="copied", of=0))
 
 
 def test_what_is_not_as_before_is_said_in_a_few_lines() -> None:

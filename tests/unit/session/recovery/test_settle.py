@@ -20,6 +20,7 @@ from nbdist.contract.calls.stepping import (
     Rejoin,
     Versions,
 )
+from nbdist.contract.history import Doubt
 from nbdist.contract.iopub import CellStep
 from nbdist.contract.sent import Sent
 from nbdist.errors import GoneError, LaunchError, NbdistError, RecoveryError
@@ -573,6 +574,7 @@ def test_after_a_cell_what_was_done_is_said_below_it(repairs: list[int]) -> None
     facts = after.after_cell(engines, cell_end(said), automatic=True)
     assert said == [REPAIRED.text()]
     assert "different numbers" in str(facts.diverged)
+    assert facts.forgotten == REPAIRED.lost
     assert not facts.out_of_step
 
 
@@ -581,7 +583,7 @@ def test_after_a_cell_that_has_not_failed_the_next_may_not_count_on_what_has_gon
     monkeypatch: pytest.MonkeyPatch, clean: bool
 ) -> None:
     """One that has failed ends a run of all cells; what went back is below it."""
-    older = {"w": "as they were after cell 3"}
+    older = {"w": Doubt(kind="older", of=3)}
     monkeypatch.setattr(settle, "repair", lambda *_, **__: replace(REPAIRED, older=older))
     facts = after.after_cell(FakeEngines(step=sent), cell_end([], clean=clean), automatic=True)
     assert facts.unsure == (older if clean else {})

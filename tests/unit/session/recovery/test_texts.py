@@ -55,6 +55,28 @@ def test_the_names_of_what_is_lost_end_their_line_and_what_it_means_follows() ->
     assert Repaired(1.24).text() == "in step again after 1.2 s; all variables kept"
 
 
+def test_of_parts_that_died_with_a_process_nothing_else_is_said() -> None:
+    died = Repaired(1.24, lost=("v", "w"), in_part={"v": "f32[8]", "w": ""}, new=(1,))
+    assert died.text().splitlines()[1] == (
+        "   parts of v (f32[8]), w were only on process 1, which has ended: using it is an error until it is "
+        "assigned again; all else is kept"
+    )
+    both = Repaired(1.24, lost=("w", "y"), in_part={"w": "f32[8]"}, new=(1, 2), whole=False)
+    assert both.text().splitlines()[1:] == [
+        "   a part of w (f32[8]) was only on processes 1, 2, which have ended",
+        "   not computed on all processes: y",
+        "   using it is an error until it is assigned again",
+    ]
+
+
+def test_what_could_not_be_read_is_not_said_to_be_uncomputed() -> None:
+    unread = Repaired(1.24, lost=("w",), unread={"w": "its values could not be read: no memory"})
+    assert unread.text().splitlines()[1:] == [
+        "   using it is an error until it is assigned again; all else is kept",
+        "   w: its values could not be read: no memory",
+    ]
+
+
 def test_the_view_says_the_same_in_sentences() -> None:
     unread = {"new['hidden']": "its values could not be read"}
     repaired = Repaired(1.24, lost=("q", "ws", "new['hidden']"), unread=unread)

@@ -52,7 +52,7 @@ def session(hosts: TestBed, left: Left) -> Iterator[Session]:
         patch.setenv("SLURM_CPU_BIND", "quiet,mask_cpu:0x80000000")
         with nbdist.start(slurm=True, nodes=2, ntasks_per_node=2) as found:
             found.run(COLLECTIVE)
-            found.run("import os\nparent = os.getppid()")
+            found.run("import os")
             yield found
 
 
@@ -88,7 +88,7 @@ def test_a_killed_process_ends_neither_the_job_nor_the_others(
 
 
 def test_a_task_that_is_killed_is_reported(hosts: TestBed, session: Session) -> None:
-    hosts.exec(2, "kill", "-9", str(session.pull("parent", on="2")))
+    hosts.exec(2, "kill", "-9", str(session.pull("os.getppid()", on="2")))
     reported = "Process 2 on h2: out of reach: Killed (host h2)"
     wait_for(lambda: reported in str(session.snapshot().notices))
 

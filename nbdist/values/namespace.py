@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from nbdist.bounds import contains, elements
@@ -19,6 +20,7 @@ from nbdist.contract.calls.namespace import (
     OfferArrays,
     OfferNamespace,
     OfferThings,
+    PackAgain,
     ReceiveNamespace,
     TakeThings,
 )
@@ -47,6 +49,10 @@ from nbdist.values.transfer import Part, Transfer, split
 
 A = TypeVar("A")
 
+TRIES_LATE = 2
+"""So often what has raised is made again behind all others: it may need what comes later, such as another that
+has raised."""
+
 NOTHING = Compared(had={}, same=frozenset())
 
 
@@ -57,7 +63,7 @@ class Brought:
     Attributes:
       source: The process whose names it has.
       names: These names.
-      left_out: Names of that process whose values could not go along.
+      left_out: What of that process could not go along: names, and what it has beside them.
       lost: Arrays of which no process had all parts, by number.
       differing: Names with values that were not the same on all processes.
       numbered: Those of which each process has its own number; the new process has its own, too.
@@ -170,23 +176,36 @@ class Bringing:
         Transfer(self.processes, token=self.token, timeout_s=self.timeout_s).run(
             parts, progress=progress
         )
-        made, _ = self._ask(
-            {
-                self.newcomer: self._send(
-                    self.newcomer,
-                    MakeNamespace(
-                        token=self.token,
-                        lost=tuple(lost),
-                        numbered=self._numbered(offers),
-                        run=offer.run,
-                        key=self.token,
-                    ),
-                    structure,
-                )
-            }
-        )[self.newcomer]
+        make = MakeNamespace(
+            token=self.token,
+            lost=tuple(lost),
+            numbered=self._numbered(offers),
+            run=offer.run,
+            key=self.token,
+        )
+        made, left_out = self._made(make, structure)
         carried.set(made.things, again=made.things_set_again)
-        return self._brought(offers, lost, parts, made, carried)
+        brought = self._brought(offers, lost, parts, made, carried)
+        return replace(brought, left_out=(*brought.left_out, *left_out))
+
+    def _made(self, make: MakeNamespace, structure: Any) -> tuple[NamespaceMade, list[LeftOut]]:
+        """Has the namespace made; what raises comes last, and at last stays away."""
+        tried: Counter[int] = Counter()
+        left_out: list[LeftOut] = []
+        while True:
+            sent = {self.newcomer: self._send(self.newcomer, make, structure)}
+            made, _ = self._ask(sent)[self.newcomer]
+            if made.not_made is None:
+                return made, left_out
+            entry, why = made.not_made.entry, made.not_made.why
+            times = tried.pop(entry, 0)
+            without = {entry: why} if times == TRIES_LATE else {}
+            if not without:
+                tried[entry] = times + 1  # the last one of all, by now
+            again = PackAgain(token=self.token, without=without, late=tuple(tried))
+            first = self.sources[0]
+            packed, (structure,) = self._ask({first: self._send(first, again)})[first]
+            left_out += packed.left_out
 
     def _things(self) -> Carried:
         """Sets what the first source is beside its names on the new process, and compares it there."""
@@ -248,7 +267,9 @@ class Bringing:
             differing=tuple(sorted(differ)),
             numbered=own,
             unproven=tuple(sorted({*unproven}.intersection(made.names))),
-            changed=tuple(sorted(before.changed.intersection(offer.own) - differ - {*own}))
+            changed=tuple(
+                sorted(before.changed.intersection(offer.own, made.names) - differ - {*own})
+            )
             if len(offers) == 1
             else (),
             elsewhere={

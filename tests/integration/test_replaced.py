@@ -105,6 +105,38 @@ def test_what_cannot_go_along_is_named(session: Session, undisturbed: list[float
     assert "killed by signal 11 (SIGSEGV)" in done
 
 
+BROKEN = """
+class Scaled:
+    def __setstate__(self, state):
+        self.value = state["value"] * SCALE
+class Two(Exception):
+    def __init__(self, one, two):
+        super().__init__(f"{one} {two}")
+class Opens:
+    def __setstate__(self, state):
+        self.file = open(state["path"])
+scaled, SCALE, opens = Scaled(), 1, Opens()
+scaled.value, opens.path = 7, "/nbdist/is/gone"
+two, held, after_it = Two("a", "b"), np.arange(1 << 16), {"a": 3}
+two.held = held
+also = held
+"""
+
+
+def test_what_cannot_be_made_on_the_new_process_is_named_and_costs_nothing_else(
+    session: Session, undisturbed: list[float]
+) -> None:
+    session.run(BROKEN)
+    kill(session, 1, signal.SIGKILL)
+    done = session.recover()
+    assert "opens (Opens) could not be brought to process 1: FileNotFoundError: " in done
+    assert "two (Two) could not be brought to process 1: TypeError: " in done
+    assert "scaled" not in done and "held" not in done and "after_it" not in done
+    session.run("assert scaled.value == 7 and also is held and held[-1] == 65535, scaled.value")
+    session.run("losses += train(6)")
+    assert session.pull("losses") == undisturbed
+
+
 def test_one_that_ends_in_a_cell_takes_no_value_along_that_all_have(
     session: Session, undisturbed: list[float]
 ) -> None:

@@ -41,7 +41,7 @@ class NamespaceArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """A name whose value cannot go to another process: its type, and why."""
+    """What cannot go to another process, by its name: its type, and why."""
 
     name: str
     type: str
@@ -133,6 +133,33 @@ class OfferNamespace(Call[NamespaceOffer]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NamespacePacked:
+    """A namespace that was packed again.
+
+    Attributes:
+      left_out: What is not in it, beside what was left out when it was offered.
+    """
+
+    left_out: tuple[LeftOut, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackAgain(Call[NamespacePacked]):
+    """Pack an offered namespace again, since something of it could not be made; one buffer has it.
+
+    Attributes:
+      token: Under which it is kept.
+      without: Why an entry could not be made, by its number: these are left out.
+      late: Numbers of entries that come after all others, in this order, since they may need those.
+    """
+
+    NAME: ClassVar[str] = "pack_again"
+    token: str
+    without: Mapping[int, str]
+    late: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OfferArrays(Call[NamespaceOffer]):
     """Keeps those arrays that another process has offered, as far as this process has parts of them.
 
@@ -179,10 +206,19 @@ class CoverNamespace(Call[Room]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NotMade:
+    """An entry of a namespace that could not be made, by its number, and why."""
+
+    entry: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceMade:
     """What has been made.
 
     Attributes:
+      not_made: What has raised; the process then has none of the names, and nothing else is said.
       names: All that the process has now.
       hooks: What functions of the user's have raised that were to be called then, each as a few words.
       set_again: Names that these functions have set.
@@ -190,11 +226,12 @@ class NamespaceMade:
       things_set_again: Things that they have set.
     """
 
-    names: tuple[str, ...]
-    hooks: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    hooks: tuple[str, ...] = ()
     set_again: tuple[str, ...] = ()
     things: Mapping[str, str] = field(default_factory=dict)
     things_set_again: tuple[str, ...] = ()
+    not_made: NotMade | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -159,6 +159,7 @@ def calls() -> Mapping[type[contract.Call[Any]], Handler]:
         namespace_contract.OfferThings: namespace.offer_things,
         namespace_contract.TakeThings: namespace.take_things,
         namespace_contract.OfferNamespace: namespace.offer_namespace,
+        namespace_contract.PackAgain: namespace.pack_again,
         namespace_contract.AskUsed: namespace.used_names,
         namespace_contract.OfferArrays: namespace.offer_arrays,
         namespace_contract.ReceiveNamespace: namespace.receive_namespace,

@@ -57,6 +57,15 @@ def offer_namespace(
     return replace(offer, run=resident.cell.newest_run), list(pickles)
 
 
+def pack_again(
+    resident: Resident, buffers: Buffers, call: contract.PackAgain
+) -> tuple[contract.NamespacePacked, list[Any]]:
+    """See `PackAgain`."""
+    held = resident.moving.held(call.token, OutgoingNamespace)
+    structure, left_out = held.again(without=call.without, late=call.late)
+    return contract.NamespacePacked(left_out=left_out), [structure]
+
+
 def used_names(
     resident: Resident, buffers: Buffers, call: contract.AskUsed
 ) -> tuple[contract.UsedNames, list[Any]]:
@@ -105,9 +114,11 @@ def make_namespace(
         found = resident.moving.held(call.token, IncomingNamespace).make(
             buffers[0], call.lost, lambda name: _objects(resident).get(name)
         )
+    if isinstance(found, contract.NotMade):
+        return contract.NamespaceMade(not_made=found), []
     resident.moving.end(call.token)
     resident.shell.user_ns.update(dict.fromkeys(call.numbered, resident.process_id))
-    resident.hooks.update(found["hooks"])
+    resident.hooks.update(found.hooks)
     _state(resident).settle(resident.framework.placements(resident).referent)
     before, things = dict(resident.shell.user_ns), _things(resident, call.key)
     failed = resident.call_hooks()
@@ -115,7 +126,7 @@ def make_namespace(
     names = _names(resident)
     now = _things(resident, call.key) if resident.hooks else things
     return contract.NamespaceMade(
-        names=tuple(found["names"]),
+        names=tuple(found.names),
         hooks=tuple(failed),
         set_again=tuple(n for n, value in names.items() if value is not before.get(n, _MISSING)),
         things=things,

@@ -6,12 +6,13 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from nbdist.bounds import shape_of, slices
-from nbdist.contract.calls.namespace import NamespaceArray
+from nbdist.contract.calls.namespace import NamespaceArray, NotMade
 from nbdist.contract.calls.values import Box, Room, Spot, box
 from nbdist.dtypes import dtype_named
-from nbdist.engine.namespace.modules import put
+from nbdist.engine.cell.showable import error_text
+from nbdist.engine.namespace.entries import Entry, Setting
 from nbdist.engine.namespace.objects import Objects
-from nbdist.engine.namespace.packing import unpacked
+from nbdist.engine.namespace.packing import unpacked, unpacked_each
 from nbdist.engine.namespace.placements import Parts, Placements
 from nbdist.engine.values.moving import Sink
 from nbdist.machine import checkup
@@ -78,33 +79,41 @@ class IncomingNamespace(Sink):
 
     def make(
         self, structure: Any, lost: Collection[int], objects: Callable[[str], Objects | None]
-    ) -> dict[str, Any]:
-        """Makes all, and gives everything its name; what else was packed is answered.
+    ) -> Setting | NotMade:
+        """Makes all, and gives everything its name.
 
         Args:
           structure: The pickle.
           lost: The numbers of arrays of which parts are missing.
           objects: Answers for a framework, by name, once all is there.
 
+        Returns:
+          What has been set; or the first entry that raised: then no name is set, and it may be tried again.
+
         Raises:
-          Exception: Whatever unpickling raises, such as where a module is not installed here.
+          Exception: Whatever making arrays raises.
         """
         for number, (described, (bounds, finish)) in enumerate(
             zip(self._arrays, self._places, strict=True)
         ):
+            if number in self._made:
+                continue
             parts = None if number in lost else [self._piece(number, n) for n in range(len(bounds))]
             array = self._made[number] = finish(parts)
             if described.origin is not None:
                 self._placements.came_from(array, described.origin)
-        found: dict[str, Any] = unpacked(structure, self._namespace, self._referent)
-        self._placements.set(found["settings"])
-        for name, settings in found["frameworks"].items():
-            its = objects(name)
-            if its is not None:
-                its.set(settings)
-        put(found["modules"])
-        self._namespace.update(found["names"])
-        return found
+        before = dict(self._namespace)
+        setting = Setting(self._namespace, self._placements, objects)
+        values = unpacked_each(structure, self._namespace, self._referent)
+        entries: Sequence[Entry] = next(values)
+        for entry in entries:
+            try:
+                setting.set(entry, next(values))
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - any object's own
+                self._namespace.clear()
+                self._namespace.update(before)
+                return NotMade(entry=entry.number, why=error_text(error))
+        return setting
 
     def close(self) -> None:
         """Lets go of all it holds."""

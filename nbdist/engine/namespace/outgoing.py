@@ -10,9 +10,10 @@ from nbdist.contract.calls.values import OfferedBox, box
 from nbdist.dtypes import dtype_name
 from nbdist.engine.cell.showable import error_text
 from nbdist.engine.namespace.copies import CopyStore, with_copies
+from nbdist.engine.namespace.entries import Entry, Kind
 from nbdist.engine.namespace.modules import by_value, taken_along, whole
 from nbdist.engine.namespace.objects import Objects
-from nbdist.engine.namespace.packing import is_view, packed
+from nbdist.engine.namespace.packing import is_view, packed, packed_each
 from nbdist.engine.namespace.pieces import OfferedPieces
 from nbdist.engine.namespace.placements import Placements
 from nbdist.engine.probe.samples import Sample
@@ -53,6 +54,8 @@ class OutgoingNamespace(Source):
         self._described: list[NamespaceArray] = []
         self._pieces = OfferedPieces()
         self._modules: Collection[str] = ()
+        self._entries: dict[int, tuple[Entry, Any]] = {}
+        self._offered_already = False
 
     def offer(
         self, names: Mapping[str, Any], hooks: Mapping[str, Any], things: Collection[str] = ()
@@ -67,44 +70,72 @@ class OutgoingNamespace(Source):
         Raises:
           ArrayError: Something cannot be where the devices are others; says what, by its name.
         """
-        state: dict[str, Any] = {
-            "settings": self._placements.settings(),
-            "frameworks": {name: one.settings() for name, one in self._objects.items()},
-            "hooks": {**hooks},
-        }
         self._modules = whole(things)
         with by_value(self._modules):
-            state["modules"] = taken_along(things, lambda value: self._why_not(value) is None)
-
-            return self._offered(dict(names), state)
-
-    def _offered(
-        self, names: dict[str, Any], state: Mapping[str, Any]
-    ) -> tuple[NamespaceOffer, list[bytes]]:
-        left_out = []
-        try:
-            structure = self._packed({**state, "names": names})
-        except Exception:  # noqa: BLE001 - any object's own
-            for name, value in list(names.items()):
-                error = self._why_not(value)
-                if isinstance(error, ArrayError):
-                    raise ArrayError(f"{name}: {error}") from error
-                if error is not None:
-                    kind = type(value).__qualname__
-                    left_out.append(LeftOut(name=name, type=kind, why=error_text(error)))
-                    del names[name]
-            structure = self._packed({**state, "names": names})
+            modules = taken_along(things, lambda value: self._why_not(value) is None)
+            kinds: dict[Kind, Mapping[str, Any]] = {
+                Kind.PLACEMENTS: {"the mesh or device that is set": self._placements.settings()},
+                Kind.MODULE: modules,
+                Kind.NAME: dict(names),
+                Kind.HOOK: dict(hooks),
+                Kind.FRAMEWORK: {name: one.settings() for name, one in self._objects.items()},
+            }
+            every = [
+                (kind, name, value) for kind, its in kinds.items() for name, value in its.items()
+            ]
+            for number, (kind, name, value) in enumerate(every):
+                self._entries[number] = Entry(number=number, kind=kind, name=name), value
+            structure, left_out = self._structure()
         placements = self._packed([self._placement(array) for array in self._arrays])
+        self._offered_already = True
+        names = {e.name: value for e, value in self._entries.values() if e.kind == Kind.NAME}
         looked = self._look(names)
         offer = NamespaceOffer(
             arrays=tuple(self._described),
             names=tuple(names),
-            left_out=tuple(left_out),
+            left_out=left_out,
             digests=_texts(looked),
             own=tuple(name for name, one in looked.items() if one.own),
             changes=tuple(self._placements.changes()),
         )
         return offer, [placements, structure]
+
+    def again(
+        self, *, without: Mapping[int, str], late: Sequence[int]
+    ) -> tuple[bytes, tuple[LeftOut, ...]]:
+        """Return the pickle of what was offered, without these entries; see `PackAgain`.
+
+        Raises:
+          ArrayError: As `offer` does.
+        """
+        left_out = [_left_out(*self._entries.pop(n), why) for n, why in without.items()]
+        last = [n for n in self._entries if self._entries[n][0].kind == Kind.FRAMEWORK]
+        for number in (*late, *last):
+            if number in self._entries:
+                self._entries[number] = self._entries.pop(number)
+        with by_value(self._modules):
+            structure, more = self._structure()
+        return structure, (*left_out, *more)
+
+    def _structure(self) -> tuple[bytes, tuple[LeftOut, ...]]:
+        """The pickle of all entries; those that cannot be pickled are taken out, and answered."""
+        try:
+            return self._entries_packed(), ()
+        except Exception:  # noqa: BLE001 - any object's own
+            left_out = []
+            for number, (entry, value) in list(self._entries.items()):
+                error = self._why_not(value)
+                if isinstance(error, ArrayError):
+                    raise ArrayError(f"{entry.name}: {error}") from error
+                if error is not None:
+                    left_out.append(_left_out(*self._entries.pop(number), error_text(error)))
+            return self._entries_packed(), tuple(left_out)
+
+    def _entries_packed(self) -> bytes:
+        entries, values = zip(*self._entries.values(), strict=True)
+        return packed_each(
+            [entries, *values], self._namespace, self._reference, self._reduce, self._modules
+        )
 
     def offer_arrays(self, keys: Collection[str], names: Mapping[str, Any]) -> NamespaceOffer:
         """Describes arrays that have these keys here."""
@@ -120,7 +151,7 @@ class OutgoingNamespace(Source):
 
     def close(self) -> None:
         """Lets go of all it holds."""
-        self._arrays, self._numbers = [], {}
+        self._arrays, self._numbers, self._entries = [], {}, {}
         self._pieces.clear()
 
     def _packed(self, value: object) -> bytes:
@@ -141,7 +172,10 @@ class OutgoingNamespace(Source):
         apart = self._placements.is_array(value) or (
             is_numpy_array(value) and value.nbytes >= APART_BYTES and not is_view(value)
         )
-        return self._number(value) if apart else self._placements.reference(value)
+        # What an object makes anew each time it is pickled is not among what was offered.
+        if apart and not (self._offered_already and id(value) not in self._numbers):
+            return self._number(value)
+        return self._placements.reference(value)
 
     def _number(self, array: Any) -> int:
         if id(array) not in self._numbers:
@@ -169,6 +203,11 @@ class OutgoingNamespace(Source):
 
     def _placement(self, array: Any) -> Any:
         return None if is_numpy_array(array) else self._placements.placement(array)
+
+
+def _left_out(entry: Entry, value: object, why: str) -> LeftOut:
+    kind = type(value).__qualname__ if entry.kind in (Kind.NAME, Kind.HOOK) else entry.kind.value
+    return LeftOut(name=entry.name, type=kind, why=why)
 
 
 def _texts(looked: Mapping[str, Sample]) -> dict[str, str]:

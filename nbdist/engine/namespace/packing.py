@@ -6,7 +6,7 @@ import functools
 import io
 import pickle
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from types import CellType, FunctionType
 from typing import Any
 
@@ -39,10 +39,22 @@ def packed(
     Raises:
       Exception: Whatever pickling raises.
     """
+    return packed_each([value], namespace, reference, reduce, modules)
+
+
+def packed_each(
+    values: Iterable[object],
+    namespace: dict[str, Any],
+    reference: Reference,
+    reduce: Reference,
+    modules: Collection[str] = (),
+) -> bytes:
+    """Pickle several values, one behind the other; what they share stays shared. See `packed`."""
     stream = io.BytesIO()
     packer = _packer()(stream, protocol=5)
     packer.begin(namespace, reference, reduce, modules)
-    packer.dump(value)
+    for value in values:
+        packer.dump(value)
     return stream.getvalue()
 
 
@@ -182,6 +194,11 @@ def unpacked(data: Any, namespace: dict[str, Any], referent: Reference) -> Any:
     Raises:
       Exception: Whatever unpickling raises.
     """
+    return next(unpacked_each(data, namespace, referent))
+
+
+def unpacked_each(data: Any, namespace: dict[str, Any], referent: Reference) -> Iterator[Any]:
+    """Yield the values of `packed_each`; behind one that raises, none can be made. See `unpacked`."""
 
     class Unpacker(pickle.Unpickler):
         def persistent_load(self, pid: Any) -> Any:
@@ -195,4 +212,7 @@ def unpacked(data: Any, namespace: dict[str, Any], referent: Reference) -> Any:
             return referent(pid)
 
     # Only ever from an engine of this session, which has its key.
-    return Unpacker(io.BytesIO(data)).load()
+    stream = io.BytesIO(data)
+    unpacker = Unpacker(stream)
+    while stream.tell() < len(data):
+        yield unpacker.load()

@@ -14,7 +14,7 @@ import pytest
 from nbdist.engine.namespace.copies import CopyStore
 from nbdist.engine.namespace.names import users
 from nbdist.engine.namespace.outgoing import OutgoingNamespace
-from nbdist.engine.namespace.packing import packed, unpacked
+from nbdist.engine.namespace.packing import packed, unpacked, unpacked_each
 from nbdist.engine.probe.samples import Sample, samples
 
 CELLS = """
@@ -186,10 +186,10 @@ def test_what_cannot_go_is_left_out_by_name_and_the_rest_goes() -> None:
     assert [(one.key, one.shape) for one in offer.arrays] == [("numpy 0", (1 << 15,))]
     assert "lock" not in offer.names and "bump" in offer.names
     new: dict[str, Any] = {}
-    found = unpacked(structure, new, lambda reference: f"array {reference}")
-    names = found["names"]
+    entries, *values = unpacked_each(structure, new, lambda reference: f"array {reference}")
+    names = {e.name: value for e, value in zip(entries, values, strict=True)}
     assert (offer.own, offer.digests["large"]) == (("large",), "a")
-    assert found["frameworks"] == {"fake": "as set"}
+    assert names["fake"] == "as set"
     assert names["odd"] == ["odd"]
     assert names["large"] == names["large_2"] == "array 0"
 

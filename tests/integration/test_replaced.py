@@ -137,6 +137,24 @@ def test_what_cannot_be_made_on_the_new_process_is_named_and_costs_nothing_else(
     assert session.pull("losses") == undisturbed
 
 
+def test_what_an_object_of_c_holds_is_named_and_no_later_repair_fails_for_it(
+    session: Session, undisturbed: list[float]
+) -> None:
+    session.run("import itertools\nheld, error = itertools.repeat(mine), ValueError(mine)")
+    kill(session, 2, signal.SIGKILL)
+    why = "PicklingError: an array from before a repair: make it again"
+    assert f"held (repeat) could not be brought to process 2: {why}" in session.recover()
+    kill(session, 1, signal.SIGKILL)
+    said = session.recover()
+    assert "held" in said
+    assert "error (ValueError)" not in said
+    health = session._life.engines.health
+    health.sure_of(health.facts.unsure)
+    session.run("assert error.args[0] is mine and mine.sum() == 3")
+    session.run("losses += train(6)\nheld = None")
+    assert session.pull("losses") == undisturbed
+
+
 def test_one_that_ends_in_a_cell_takes_no_value_along_that_all_have(
     session: Session, undisturbed: list[float]
 ) -> None:

@@ -6,6 +6,7 @@ on both.
 
 from __future__ import annotations
 
+import pickle
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from nbdist.engine.frameworks.jax.repair import context
 from nbdist.engine.frameworks.jax.repair.become import become
 from nbdist.engine.frameworks.jax.repair.copies import deleted, remade
 from nbdist.engine.frameworks.jax.repair.hashes import matters
+from nbdist.engine.frameworks.jax.repair.shardings import Devices, live_platforms
 from nbdist.engine.frameworks.jax.repair.survey import survey
 from nbdist.engine.frameworks.jax.repair.twins import Twins
 from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
@@ -33,6 +35,9 @@ Device = tuple[str, str, int, int]
 """In a pickle: `"device"`, its platform, its process (the one that reads it: -1), its id or its place there."""
 
 OWN = -1
+
+BEFORE_REPAIR = "from before a repair: make it again"
+"""Said of what is held by an object in which nothing can be replaced, such as an iterator."""
 
 
 class Placements:
@@ -49,6 +54,8 @@ class Placements:
         self._step = step
         self._namespace = namespace
         self._own = jax.process_index()
+        self._live: Collection[int] = ()
+        self._now = frozenset(Devices.now(live_platforms()).by_key.values())
         self._paths: dict[int, str] | None = None
 
     # -- on the process that has lived on ----------------------------------------------------------
@@ -56,11 +63,25 @@ class Placements:
     def is_array(self, value: Any) -> bool:
         """An array, and not what stands for one while a function is traced; a typed key holds one inside."""
         jax = sys.modules["jax"]
-        return (
-            isinstance(value, jax.Array)
-            and not isinstance(value, jax.core.Tracer)
-            and not jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
-        )
+        if (
+            not isinstance(value, jax.Array)
+            or isinstance(value, jax.core.Tracer)
+            or jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+        ):
+            return False
+        if not self._is_of_now(value):
+            raise pickle.PicklingError(f"an array {BEFORE_REPAIR}")
+        return True
+
+    def _is_of_now(self, array: Any) -> bool:
+        """Whether an array is one of the back end that is up, and not of one before a repair.
+
+        The mesh of one from before has the new devices by now: only the back end knows which arrays are its own.
+        """
+        if id(array) not in self._live and not array.is_deleted():
+            jax = sys.modules["jax"]
+            self._live = {id(a) for name in live_platforms() for a in jax.live_arrays(name)}
+        return id(array) in self._live or array.is_deleted()
 
     def describe(self, array: Any, number: int) -> NamespaceArray:
         """Its key is its path, else the program that computed it, else one that nobody else has."""
@@ -121,7 +142,11 @@ class Placements:
         jax = sys.modules["jax"]
         every = array_paths(self._namespace, jax.Array).items()
         found = {path: getattr(array, "_base_array", array) for path, array in every}
-        return {path: a for path, a in found.items() if a.is_fully_addressable is own}
+        return {
+            path: a
+            for path, a in found.items()
+            if a.is_fully_addressable is own and self._is_of_now(a)
+        }
 
     def now(self, arrays: Mapping[str, NamespaceArray]) -> Mapping[str, Origin]:
         """See the protocol."""
@@ -192,10 +217,14 @@ class Placements:
 
         kinds = jax.sharding
         if isinstance(value, jax.Device):
+            if value not in self._now:
+                raise pickle.PicklingError(f"a device {BEFORE_REPAIR}")
             return self._device(value, own=value.process_index == self._own)
         kind = type(value)
         if kind is kinds.Mesh:
             devices = list(value.devices.flat)
+            if not self._now.issuperset(devices):
+                raise pickle.PicklingError(f"a mesh {BEFORE_REPAIR}")
             own = self._all_own(devices)
             return (
                 "mesh",
@@ -208,6 +237,8 @@ class Placements:
             return "named", value.mesh, value.spec, value.memory_kind
         if kind is kinds.SingleDeviceSharding:
             (device,) = value.device_set
+            if device not in self._now:
+                raise pickle.PicklingError(f"a sharding {BEFORE_REPAIR}")
             return (
                 "single",
                 self._device(device, own=device.process_index == self._own),

@@ -1,8 +1,8 @@
 """Every reference of this process is re-pointed from old objects to their twins (Smalltalk's `become:`).
 
-What cannot be changed (tuples, frozen sets, bound methods) gets twins of its own, outwards until nothing is left
-that refers to an old one; then all that refers to any of them is changed in place. Must run while no user code
-does.
+What cannot be changed (tuples, frozen sets, slices, bound methods) gets twins of its own, outwards until nothing
+is left that refers to an old one; then all that refers to any of them is changed in place. Must run while no user
+code does.
 """
 
 from __future__ import annotations
@@ -153,6 +153,10 @@ def _new_method(old: types.MethodType, twins: Twins) -> types.MethodType:
     return types.MethodType(twins.of(old.__func__), twins.of(old.__self__))
 
 
+def _new_slice(old: slice, twins: Twins) -> slice:
+    return slice(twins.of(old.start), twins.of(old.stop), twins.of(old.step))
+
+
 def _mapping(holder: dict[Any, Any], twins: Twins) -> int:
     changed = 0
     items = list(dict.items(holder))
@@ -224,6 +228,25 @@ def _partial(holder: functools.partial[Any], twins: Twins) -> int:
     arguments = tuple(twins.of(value) for value in holder.args)
     state = (twins.of(holder.func), arguments, holder.keywords, instance_dict(holder) or None)
     functools.partial.__setstate__(holder, state)  # type: ignore[attr-defined]
+    return 1
+
+
+def _error(holder: BaseException, twins: Twins) -> int:
+    args: Any = BaseException.__dict__["args"]
+    if (old := args.__get__(holder)) not in twins:
+        return 0
+    args.__set__(holder, twins.of(old))
+    return 1
+
+
+def _pointer(holder: ctypes.py_object[Any], twins: Twins) -> int:
+    try:
+        old = holder.value
+    except ValueError:  # it points to nothing
+        return 0
+    if old not in twins:
+        return 0
+    holder.value = twins.of(old)
     return 1
 
 
@@ -318,6 +341,8 @@ def _changes() -> list[tuple[Any, Callable[[Any, Twins], int]]]:
         (types.FunctionType, _function),
         (functools.partial, _partial),
         (numpy.ndarray, _array),
+        (BaseException, _error),
+        (ctypes.py_object, _pointer),
         ((types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType), _generator),
     ]
 
@@ -326,4 +351,5 @@ _RENEWALS: tuple[tuple[type, Callable[[Any, Twins], Any]], ...] = (
     (tuple, _new_tuple),
     (frozenset, _new_frozenset),
     (types.MethodType, _new_method),
+    (slice, _new_slice),
 )

@@ -15,9 +15,15 @@ import contextlib
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
+
+from IPython import get_ipython
+
+LOOK_SECONDS = 0.02
+"""How often is looked whether the kernel is to end."""
 
 
 class _MainThread:
@@ -117,6 +123,26 @@ def let_through() -> Iterator[None]:
     finally:
         signal.signal(signal.SIGINT, _main.note)
         _main.depth = depth
+
+
+def kernel_ends(*, within_s: float) -> bool:
+    """Whether the front end asks this kernel to end, now or in a moment.
+
+    A restart begins with the same interrupt as the stop button; the request to end follows it at once, and is
+    taken on a thread of its own.
+
+    Private API: `Kernel._shutdown_message` (ipykernel 6 and 7), set when the request was taken. Without it, the
+    answer is no.
+    """
+    kernel = getattr(get_ipython(), "kernel", None)
+    until = time.monotonic() + within_s
+    while kernel is not None:
+        if getattr(kernel, "_shutdown_message", None) is not None:
+            return True
+        if time.monotonic() >= until:
+            break
+        time.sleep(LOOK_SECONDS)
+    return False
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from nbdist.errors import SessionError
 from nbdist.launch.sessions import registry
 from nbdist.launch.sessions.registry import Record
 from nbdist.quantities import count_text, seconds_text
+from nbdist.spelling import command
 
 HEADINGS = ("ID", "hosts", "processes", "framework", "age", "kernel", "kept")
 
@@ -78,6 +79,22 @@ def stop(options: argparse.Namespace) -> int:
     if not words:
         print("No session runs.")
     return code
+
+
+def no_session() -> str:
+    """What a kernel without a session says: how to come back to one that is kept, or to start one."""
+    try:
+        kept = [one for one in registry.sessions() if one.kept and one.here]
+    except (OSError, SessionError):
+        kept = []
+    if not kept:
+        return f"No session is running. {command('start')} starts one."
+    newest = kept[-1].id
+    more = f", and {len(kept) - 1} more: nbdist ls lists them" if len(kept) > 1 else ""
+    return (
+        f"No session is running in this kernel. Session {newest} is kept{more}. {command('attach', newest)} goes "
+        f"back to it, {command('start')} starts another."
+    )
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {"ls": ls, "stop": stop}

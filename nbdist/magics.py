@@ -17,6 +17,7 @@ from nbdist.cells.outcome import ProcessOutcome
 from nbdist.errors import ArrayError, NbdistError, OptionError, ProcessError, SessionError
 from nbdist.launch.doctor import doctor, running
 from nbdist.launch.model.start_options import StartOptions
+from nbdist.listing import no_session
 from nbdist.notebook.completion import Completion
 from nbdist.notebook.here import refuse_here, run_here
 from nbdist.notebook.mode import CELL_MAGIC, Mode
@@ -159,7 +160,7 @@ class DistMagics(Magics):
 
     def _active(self) -> Session:
         if self.session is None or not self.session.alive:
-            raise SessionError("No session is running. %dist_init starts one.")
+            raise SessionError(no_session())
         return self.session
 
     @line_magic

@@ -151,6 +151,7 @@ class CellRun:
             remedies=context.remedies,
             answer=self._answer_awaited,
             attended=self.AWAITED,
+            leaves=context.leaves,
         )
         self._reply = context.remedies.reply
         self._prompts = self._prompts_at(self._renderer)
@@ -209,6 +210,9 @@ class CellRun:
                     raise TimeoutError(f"cell {self.cell.number} still runs after {timeout_s:g} s.")
                 final = stepped
         except KeyboardInterrupt as interrupt:
+            if self._supervisor.left:
+                _show_alone(interrupt, f"the kernel ends; cell {self.cell.number} goes on")
+                raise
             error = self._finish(self.execution.outcomes())
             shown = error.shown if isinstance(error, ProcessError) else str(error or "")
             _show_alone(interrupt, shown.replace("ProcessError:", "KeyboardInterrupt:"))

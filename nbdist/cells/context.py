@@ -64,6 +64,7 @@ class CellContext:
       began: Called with the cell's run and the processes it is for, before it is sent.
       requested: Called with the cell and the numbers of its requests so far, before these are on their way.
       ended: Takes the cell's end; answers what is known afterwards.
+      leaves: Asked when an interrupt comes: whether this kernel ends, and the cell goes on without it.
     """
 
     link: Link
@@ -83,3 +84,4 @@ class CellContext:
     progress: Callable[[dict[int, ProcessOutcome]], None] = field(default=nothing)
     began: Callable[[int, Sequence[int]], None] = field(default=nothing)
     requested: Callable[[OpenCell], None] = field(default=nothing)
+    leaves: Callable[[], bool] = lambda: False

@@ -162,7 +162,7 @@ class FollowedRun(CellRun):
                         here.refresh(self.output)
                     self._answer(prompts)
             except KeyboardInterrupt as interrupt:
-                if interrupted is not None:
+                if interrupted is not None or self.context.leaves():
                     raise
                 interrupted = interrupt
                 with put_off():

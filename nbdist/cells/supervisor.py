@@ -88,6 +88,8 @@ class CellSupervisor:
       remedies: For processes that do not leave the cell.
       answer: Called often; asks a person what a process at a prompt waits for, where somebody waits for the cell.
       attended: Whether somebody does.
+      leaves: Asked when an interrupt comes: whether this kernel ends, and the cell goes on without it.
+      left: Whether that was so.
     """
 
     execution: Execution
@@ -101,6 +103,8 @@ class CellSupervisor:
     remedies: Remedies = field(default_factory=Remedies)
     answer: Callable[[], None] = lambda: None
     attended: bool = True
+    leaves: Callable[[], bool] = lambda: False
+    left: bool = False
     interrupted_at: float | None = None
     timed_out: bool = False
     in_vain: str | None = None
@@ -122,7 +126,7 @@ class CellSupervisor:
         """Returns the final outcomes; every process has left the cell, or is stuck.
 
         Raises:
-          KeyboardInterrupt: The user's; the processes have been interrupted too.
+          KeyboardInterrupt: The user's; the processes have been interrupted too, unless the cell was `left`.
         """
         with put_off():
             try:
@@ -130,7 +134,9 @@ class CellSupervisor:
                     raise_put_off()
                 return outcomes
             except KeyboardInterrupt:
-                self._interrupted_by_user()
+                self.left = self.leaves()
+                if not self.left:
+                    self._interrupted_by_user()
                 raise
 
     def step_until(self, deadline: float) -> dict[int, ProcessOutcome] | None:

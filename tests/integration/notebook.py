@@ -218,6 +218,14 @@ class Notebook:
         """The stop button."""
         self.manager.interrupt_kernel()
 
+    def restart(self) -> None:
+        """The restart button."""
+        self.client.stop_channels()
+        self.manager.restart_kernel(now=False)
+        self.client = self.manager.blocking_client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=60)
+
     @property
     def process(self) -> psutil.Process:
         """The kernel's process."""

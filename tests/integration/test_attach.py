@@ -196,6 +196,28 @@ def test_stop_ends_a_session_and_its_kernel_sees_it_go(
     assert kernels.folders == []
 
 
+def test_a_cell_of_a_kept_session_goes_on_when_its_kernel_is_restarted(
+    kernels: Kernels, tmp_path: Path
+) -> None:
+    """Jupyter interrupts a kernel before it asks it to end."""
+    own = kernels.start()
+    own.good(f"{START} --keep")
+    own.good("import nbdist.session.recovery.context as c\nc.LEAVE_SECONDS = 60.0")
+    waits = UNTIL.format(path=str(tmp_path / "go")).replace("%%dist", "%%dist\nprint('inside')")
+    own.collect(own.send(f"{waits}\ndone = 7"), until="inside")
+    own.restart()
+    own.good("%load_ext nbdist")
+    named = re.search(
+        r"Session \w+ is kept.*(%dist_init --attach \w+)", str(own.bad("%dist_status").error)
+    )
+    assert named is not None
+    assert "processes 0, 1 still run cell" in own.good(named[1]).text
+    (tmp_path / "go").touch()
+    own.good("%sync")
+    assert own.good("%%dist\nprint(done)").text == "processes 0, 1   7"
+    own.good("%dist_shutdown")
+
+
 def test_a_kernel_that_is_killed_before_others_can_find_its_session_leaves_nothing(
     kernels: Kernels,
 ) -> None:

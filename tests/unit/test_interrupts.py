@@ -6,11 +6,14 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ipykernel.kernelbase import Kernel
 
-from nbdist.interrupts import let_through, put_off, raise_put_off, taken_by
+from nbdist import interrupts
+from nbdist.interrupts import kernel_ends, let_through, put_off, raise_put_off, taken_by
 
 
 def interrupt() -> None:
@@ -25,6 +28,21 @@ def as_in_a_kernel() -> Iterator[None]:
     yield
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("message", [None, {"content": {"restart": True}}])
+def test_a_kernel_that_is_asked_to_end_is_known_to(
+    monkeypatch: pytest.MonkeyPatch, message: object
+) -> None:
+    shell = SimpleNamespace(kernel=SimpleNamespace(_shutdown_message=message))
+    monkeypatch.setattr(interrupts, "get_ipython", lambda: shell)
+    assert kernel_ends(within_s=0.0) is (message is not None)
+    monkeypatch.setattr(interrupts, "get_ipython", lambda: None)
+    assert not kernel_ends(within_s=600.0), "there is nobody to ask"
+
+
+def test_ipykernel_notes_that_it_is_asked_to_end_where_that_is_looked_for() -> None:
+    assert Kernel._shutdown_message is None
 
 
 def test_what_is_interrupted_is_done_whole_and_then_raises() -> None:

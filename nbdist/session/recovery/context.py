@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 
 from nbdist.cells.context import CellContext, Ended, nothing
 from nbdist.cells.facts import Facts
 from nbdist.contract.history import OpenCell
+from nbdist.interrupts import kernel_ends
 from nbdist.rules import Rules
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.remedies import remedies_for
+
+LEAVE_SECONDS = 1.0
+"""How long after an interrupt a request to end the kernel may come; Jupyter sends it a few milliseconds later."""
 
 
 def cell_context(
@@ -50,4 +55,13 @@ def cell_context(
         began=began,
         requested=requested,
         ended=ended,
+        leaves=partial(_leaves, engines),
     )
+
+
+def _leaves(engines: EngineGroup) -> bool:
+    """Whether a session that is kept is left, since the kernel ends; nothing more can be sent from here then."""
+    if not engines.plan.keep or not kernel_ends(within_s=LEAVE_SECONDS):
+        return False
+    engines.turn.close()  # before the cell is left: the next kernel is to follow it
+    return True

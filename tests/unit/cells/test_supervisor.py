@@ -123,6 +123,18 @@ def both(outcome: str) -> dict[int, ProcessOutcome]:
     return {p: stands(p, outcome) for p in (0, 1)}
 
 
+@pytest.mark.parametrize("leaves", [True, False])
+def test_an_interrupt_before_the_end_of_the_kernel_leaves_a_cell_that_is_to_go_on(
+    clock: Clock, leaves: bool
+) -> None:
+    script = {1.0: KeyboardInterrupt(), 2.0: both("interrupted")}
+    scene = Scene(clock, script, leaves=lambda: leaves)
+    with pytest.raises(KeyboardInterrupt):
+        scene.ends()
+    assert scene.supervisor.left is leaves
+    assert [what for what, *_ in scene.asked][:1] == ([] if leaves else ["interrupt"])
+
+
 def test_a_cell_that_all_finish_is_left_alone(clock: Clock) -> None:
     scene = Scene(clock, {1.0: both("finished")})
     assert scene.ends() == {0: "finished", 1: "finished"}

@@ -386,3 +386,16 @@ def test_a_cluster_file_leads_to_its_connection_file(tmp_path: Path) -> None:
     cluster = security / "cluster-x.json"
     cluster.write_text(f'{{"cluster": {{"cluster_id": "x", "profile_dir": "{tmp_path}"}}}}')
     assert read_connection(cluster) == dict.fromkeys(names, "1")
+
+
+def test_a_kernel_without_a_session_names_the_one_that_is_kept(
+    process: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    assert listing.no_session() == "No session is running. %dist_init starts one."
+    registry.write(record(process, tmp_path / "nbdist-other", id="0badcafe", kept=False))
+    assert listing.no_session() == "No session is running. %dist_init starts one."
+    registry.write(record(process, tmp_path / "nbdist-kept", id="1badcafe", kept=True))
+    assert listing.no_session() == (
+        "No session is running in this kernel. Session 1badcafe is kept. %dist_init --attach 1badcafe goes back "
+        "to it, %dist_init starts another."
+    )

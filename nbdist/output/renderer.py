@@ -56,7 +56,7 @@ def drops_later_output(shell: object | None) -> bool:
 
 
 def renderer_for(shell: object | None, *, name: Name | None = None) -> Renderer:
-    """A renderer for one cell: that of notebooks where the shell is a Jupyter kernel's.
+    """A renderer for one cell: that of notebooks where a Jupyter kernel's front end can change what it shows.
 
     Args:
       shell: What `IPython.get_ipython()` returns; None in a plain script.
@@ -64,9 +64,26 @@ def renderer_for(shell: object | None, *, name: Name | None = None) -> Renderer:
     """
     # Only a shell behind a kernel has one (`ipykernel.zmqshell.ZMQInteractiveShell.kernel`).
     kernel = getattr(shell, "kernel", None)
-    if kernel is not None:
-        return NotebookRenderer(name=name, shown=_shown(kernel))
-    return TerminalRenderer(name=name)
+    if kernel is None or _shows_each_output_once(kernel):
+        return TerminalRenderer(name=name)
+    return NotebookRenderer(name=name, shown=_shown(kernel))
+
+
+def _shows_each_output_once(kernel: Any) -> bool:
+    """Whether the front end passes over `update_display_data`, so that only what is printed is seen.
+
+    Jupyter's console does, and so do QtConsole and `KernelClient.execute_interactive`. They are clients made with
+    `jupyter_client`, which begins the numbers of its messages with that of its session; they ask a person for
+    input, as nbclient does not, and name no cell, as pages of notebooks do.
+    """
+    request = kernel.get_parent("shell") or {}
+    header, content = request.get("header") or {}, request.get("content") or {}
+    own = f"{header.get('session')}_"
+    return (
+        content.get("allow_stdin") is True
+        and "cellId" not in (request.get("metadata") or {})
+        and str(header.get("msg_id", "")).startswith(own)
+    )
 
 
 def _shown(kernel: Any) -> Shown | None:

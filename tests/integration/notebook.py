@@ -84,8 +84,14 @@ class Notebook:
         self.client.wait_for_ready(timeout=60)
 
     def send(self, code: str, *, person: bool = False) -> str:
-        """Starts a cell; the answer is for `collect`. With a `person` it may ask for lines."""
-        return str(self.client.execute(code, allow_stdin=person))
+        """Starts a cell; the answer is for `collect`. With a `person` it may ask for lines, as a page does."""
+        if not person:
+            return str(self.client.execute(code, allow_stdin=False))
+        content = {"code": code, "allow_stdin": True, "store_history": True}
+        metadata = {"cellId": uuid.uuid4().hex}
+        message = self.client.session.msg("execute_request", content, metadata=metadata)
+        self.client.shell_channel.send(message)
+        return str(message["header"]["msg_id"])
 
     def asked(self, request: str, *, timeout_s: float = 90.0) -> str:
         """Waits until a cell asks for a line; the prompt, colours removed."""

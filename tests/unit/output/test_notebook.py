@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import jupyter_client.session
 import nbformat
 import pytest
 
@@ -199,6 +200,25 @@ def test_renderer_is_that_of_the_shell():
     assert isinstance(renderer_for(Zmq()), NotebookRenderer)
     assert isinstance(renderer_for(Plain()), TerminalRenderer)
     assert isinstance(renderer_for(None), TerminalRenderer)
+
+
+@pytest.mark.parametrize(
+    ("client", "printed"),
+    [
+        pytest.param({}, True, id="Jupyter's console"),
+        pytest.param({"metadata": {"cellId": "c1"}}, False, id="a page"),
+        pytest.param({"content": {"allow_stdin": False}}, False, id="nbclient"),
+        pytest.param(
+            {"header": {"session": "s", "msg_id": "f00d"}}, False, id="a page of another kind"
+        ),
+    ],
+)
+def test_a_front_end_that_changes_no_display_gets_what_is_printed(
+    client: dict[str, object], printed: bool
+) -> None:
+    said = jupyter_client.session.Session().msg("execute_request", {"allow_stdin": True}) | client
+    shell = SimpleNamespace(kernel=SimpleNamespace(get_parent=lambda channel: said))
+    assert isinstance(renderer_for(shell), TerminalRenderer if printed else NotebookRenderer)
 
 
 @pytest.mark.parametrize(

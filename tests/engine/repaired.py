@@ -290,6 +290,45 @@ def an_array_in_an_object_of_c_is_the_new_one_or_named_and_the_next_repairs_succ
     assert float(x.sum()) == 496
 
 
+FLAGS = {
+    "jax_disable_jit": True,
+    "jax_no_tracing": True,
+    "jax_debug_nans": True,
+    "jax_debug_infs": True,
+    "jax_check_tracer_leaks": True,
+    "jax_enable_x64": True,
+    "jax_default_matmul_precision": "float32",
+    "jax_numpy_dtype_promotion": "strict",
+    "jax_numpy_rank_promotion": "raise",
+    "jax_transfer_guard": "disallow_explicit",
+}
+
+
+@situation
+def no_setting_of_the_users_stops_a_repair_or_a_proof_and_each_stays(world):
+    values = np.arange(32, dtype=np.float32).reshape(8, 4)
+    values[0, :2] = np.nan, np.inf
+    for number, (flag, setting) in enumerate(FLAGS.items()):
+        x = jax.device_put(values, NamedSharding(mesh_of(), P("data")))
+        world.names.update(x=x, own=jax.device_put(values, jax.devices()[1]), gone=jnp.ones(3))
+        world.names["gone"].delete()
+        del x
+        before = jax.config.values[flag]
+        jax.config.update(flag, setting)
+        try:
+            proven = world.step.prove(2 * number, timeout_s=60, compared=True)
+            assert proven.passed, (flag, proven)
+            assert world.repair().lost == (), flag
+            proven = world.step.prove(2 * number + 1, timeout_s=60, compared=True)
+            assert proven.passed, (flag, proven)
+            assert jax.config.values[flag] == setting, flag
+        finally:
+            jax.config.update(flag, before)
+        for name in ("x", "own"):
+            made = world.names[name]
+            assert made.dtype == np.float32 and np.array_equal(made, values, equal_nan=True), flag
+
+
 @situation
 def what_finds_no_room_in_memory_comes_back_from_disk(world):
     world.names["x"] = sharded(mesh_of(), P("data", "model"))

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from nbdist.bounds import slices
+from nbdist.engine.frameworks.jax.plain import plain_settings
 from nbdist.engine.values.arrays import OfferedArray, Piece, readable
 from nbdist.engine.values.incoming import Place
 from nbdist.errors import ArrayError, SpecError
@@ -122,7 +123,8 @@ def shards(value: Any) -> list[Any]:
 def _read(shard: Any) -> Any:
     import numpy
 
-    return numpy.asarray(shard.data)
+    with plain_settings():
+        return numpy.asarray(shard.data)
 
 
 def bounds_of(index: Sequence[slice], shape: Sequence[int]) -> list[list[int]]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from nbdist.contract.calls.stepping import NOT_SENT
 from nbdist.engine.frameworks.jax.arrays import shards
+from nbdist.engine.frameworks.jax.plain import plain_settings
 from nbdist.errors import RecoveryError
 from nbdist.quantities import bytes_text
 
@@ -69,7 +70,8 @@ def save(
             continue
         try:
             _wait(array, hopeless)
-            pieces = _unique(array)
+            with plain_settings():
+                pieces = _unique(array)
         except (RuntimeError, ValueError) as error:
             saved.lost.append(array)
             saved.reasons.append(str(error))
@@ -194,8 +196,7 @@ def remade(
     import jax
 
     kind = sharding.memory_kind
-    # Else what was made under `jax.enable_x64` would come back with half its bits.
-    with jax.enable_x64(True):
+    with plain_settings():
         buffers = [
             jax.device_put(
                 piece, jax.sharding.SingleDeviceSharding(local[device], memory_kind=kind)

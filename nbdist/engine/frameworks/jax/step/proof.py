@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from nbdist.engine.frameworks.jax.plain import plain_settings
 from nbdist.engine.frameworks.jax.step.dispatched import Count
 
 WORD = 0xFFFFFFFF
@@ -134,12 +135,15 @@ class Gathering:
 
     def _compiled(self, whole: Any) -> Any:
         rows = self._jax.ShapeDtypeStruct(self._shape, "uint32", sharding=self._sharding)
-        return self._jax.jit(lambda rows: rows, out_shardings=whole).lower(rows).compile()
+        with plain_settings():
+            return self._jax.jit(lambda rows: rows, out_shardings=whole).lower(rows).compile()
 
     def rows(self, row: Any) -> Any:
         """The rows of all devices, as a NumPy array; waits for them."""
         import numpy
 
-        pieces = [self._jax.device_put(row, device) for device in self._local]
-        rows = self._jax.make_array_from_single_device_arrays(self._shape, self._sharding, pieces)
-        return numpy.asarray(self._gather(rows).addressable_data(0))
+        make = self._jax.make_array_from_single_device_arrays
+        with plain_settings():
+            pieces = [self._jax.device_put(row, device) for device in self._local]
+            rows = make(self._shape, self._sharding, pieces)
+            return numpy.asarray(self._gather(rows).addressable_data(0))

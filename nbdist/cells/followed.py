@@ -90,8 +90,17 @@ class FollowedRun(CellRun):
     @property
     def unseen(self) -> bool:
         """Whether it has failed and nobody has seen how: the front end has dropped that, and nobody has waited."""
-        error = self._error
-        return self._dropped and self.done and error is not None and not _was_stopped(error)
+        return self._dropped and self.done and self._error is not None and not self.stopped
+
+    @property
+    def stopped(self) -> bool:
+        """Whether somebody has ended the cell, who knows that it has ended."""
+        first = (
+            next(iter(self._error.failures), None)
+            if isinstance(self._error, ProcessError)
+            else None
+        )
+        return isinstance(first, ProcessOutcome) and first.outcome in ("interrupted", "not run")
 
     def error(self) -> Exception | None:
         """Return the error it has ended with, to one caller, which raises it."""
@@ -193,12 +202,6 @@ class FollowedRun(CellRun):
         except KeyboardInterrupt:
             self.output.note("no longer followed here; the cell goes on")
         here.refresh(self.output, final=True)
-
-
-def _was_stopped(error: Exception) -> bool:
-    """Whether somebody has ended the cell, who knows that it has ended."""
-    first = next(iter(error.failures), None) if isinstance(error, ProcessError) else None
-    return isinstance(first, ProcessOutcome) and first.outcome in ("interrupted", "not run")
 
 
 def follow(

@@ -300,7 +300,7 @@ class Cells:
         """Waits until every process has finished what it was given.
 
         Raises:
-          ProcessError: A cell that was waited for has failed.
+          ProcessError: A cell that was waited for has failed, and not because somebody has interrupted it.
           TimeoutError: Some are still busy after `timeout_s` seconds.
         """
         until = None if timeout_s is None else time.monotonic() + timeout_s
@@ -314,7 +314,8 @@ class Cells:
             if self._came_back(until):
                 make_sure(engines, automatic=True)
         for ended in (*self.background.unseen(), *followed):
-            if ended.done and (error := ended.error()) is not None:
+            # Whoever has interrupted it knows; whether it had ended before this wait began is chance.
+            if ended.done and not ended.stopped and (error := ended.error()) is not None:
                 raise error
 
     def wait_for_ends(self) -> str | None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from nbdist.cells.followed import FollowedRun
 from nbdist.cells.history import History, read
+from nbdist.cells.outcome import ProcessOutcome
 from nbdist.contract.history import Doubt
-from nbdist.errors import SessionError
+from nbdist.errors import ProcessError, SessionError
 from nbdist.rules import Rules
 from nbdist.session import running
 from nbdist.session.running import Cells
@@ -94,3 +98,20 @@ def test_a_refusal_says_what_was_done_and_why_names_are_in_doubt_once(
     assert first == "in step again: x was copied"
     assert ("x was copied from process 0" in second) is again
     assert "run the cell once more" in second
+
+
+@pytest.mark.parametrize(("outcome", "raises"), [("interrupted", False), ("raised", True)])
+def test_sync_says_nothing_of_a_cell_that_somebody_has_interrupted(
+    monkeypatch: pytest.MonkeyPatch, outcome: Any, raises: bool
+) -> None:
+    """Whether such a cell has ended before the wait begins, or in it, is chance."""
+    engines: Any = FakeEngines()
+    cells = Cells(engines, Alone(), rules=Rules(), history=History())  # type: ignore[arg-type]
+    first = ProcessOutcome(process_id=0, host="h1", outcome=outcome)
+    run = FollowedRun.__new__(FollowedRun)
+    run._error, run._over = ProcessError("process 0 ended", (first,)), threading.Event()
+    cells.background = SimpleNamespace(runs=(run,), unseen=lambda: ())  # type: ignore[assignment]
+    monkeypatch.setattr(cells, "wait_for_ends", lambda: None)
+    monkeypatch.setattr(running, "_wait_until_idle", lambda *_, **__: run._over.set())
+    with pytest.raises(ProcessError) if raises else contextlib.nullcontext():
+        cells.sync(timeout_s=None)

@@ -75,7 +75,8 @@ def choose(entries: Sequence[Entry]) -> Entry:
         return first
     if first.bar is not None:
         bars = [entry for entry in entries if isinstance(entry, Line) and entry.bar is not None]
-        return min(bars, key=lambda entry: entry.bar.progress if entry.bar else 0.0)
+        # Of those that are equally far the one that came there last: the timings are its own.
+        return min(bars, key=lambda one: (one.bar.progress if one.bar else 0.0, -one.last))
     if any(entry.text != first.text for entry in entries if isinstance(entry, Line)):
         # Only the addresses of results are outside the key.
         return first._replace(text=without_addresses(first.text))

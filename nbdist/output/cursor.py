@@ -131,6 +131,7 @@ class Pen:
             piece, text = text[: WIDTH - self._column], text[WIDTH - self._column :]
             if self._returned or self._column < len(row):
                 row.redrawn = True
+            row.last = time
             row.write(self._column, piece, self._style)
             self._column += len(piece)
 

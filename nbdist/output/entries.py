@@ -34,7 +34,7 @@ class Line(NamedTuple):
     `text` opens and closes its own ANSI colors. Lines with the same `key` are the same line.
     `open` is true while the process's cursor is still on it, so that it may grow or be redrawn.
     A `wrapped` line goes on in the next one: it was cut for its length only. `time` is when its
-    first character came, in seconds of `time.monotonic`.
+    first character came, `last` when it was written to last, in seconds of `time.monotonic`.
     """
 
     stream: Stream
@@ -44,6 +44,7 @@ class Line(NamedTuple):
     time: float
     open: bool = False
     wrapped: bool = False
+    last: float = 0.0
 
 
 class Display:
@@ -129,6 +130,7 @@ def line(
     open: bool = False,
     wrapped: bool = False,
     whole: str = "",
+    last: float = 0.0,
 ) -> Line:
     """A `Line`, with the key by which it is compared to those of other processes.
 
@@ -143,7 +145,7 @@ def line(
         key = f"{without_addresses(text)}\0{whole}" if whole else without_addresses(text)
     else:
         key = text
-    return Line(stream, text, key, bar, time, open, wrapped)
+    return Line(stream, text, key, bar, time, open, wrapped, last)
 
 
 def may_differ_from_key(stream: Stream, text: str) -> bool:

@@ -27,6 +27,7 @@ class Row:
         "_line",
         "_text",
         "handed",
+        "last",
         "redrawn",
         "revisited",
         "stream",
@@ -37,7 +38,7 @@ class Row:
 
     def __init__(self, stream: Stream, time: float, *, whole: str = "") -> None:
         self.stream = stream
-        self.time = time
+        self.time = self.last = time
         self.redrawn = False
         self.revisited = False
         self.wrapped = False
@@ -112,6 +113,7 @@ class Row:
                 open=open,
                 wrapped=self.wrapped,
                 whole=self.whole,
+                last=self.last,
             )
         return self._line
 

@@ -54,12 +54,15 @@ def joined(displays: Sequence[Display]) -> Display:
 
 
 def slowest_bar(widgets: Sequence[LiveWidget]) -> WidgetBar | None:
-    """Of bars the one that is furthest behind, which is open as long as one is; None of other widgets."""
-    bars = [bar for widget in widgets if (bar := widget.bar) is not None]
+    """Of bars the one that is furthest behind, which is open as long as one is; None of other widgets.
+
+    Of those that are equally far it is the one that came there last.
+    """
+    bars = [(bar, widget.changed_at) for widget in widgets if (bar := widget.bar) is not None]
     if not bars:
         return None
-    slowest = min(bars, key=lambda bar: bar.value)
-    return slowest._replace(open=any(bar.open for bar in bars))
+    slowest, _ = min(bars, key=lambda one: (one[0].value, -one[1]))
+    return slowest._replace(open=any(bar.open for bar, _ in bars))
 
 
 def _born_alike(columns: Sequence[Column]) -> dict[Hashable, list[_Shown]]:

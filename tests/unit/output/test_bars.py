@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+from types import SimpleNamespace
 
 import pytest
 
 from nbdist.output import TextBlock
 from nbdist.output.bars import parse_bar
 from nbdist.output.patience import HOLD_S
+from nbdist.output.widgets import slowest_bar
+from nbdist.widgets.bar import WidgetBar
 
 # As `keras.utils.Progbar` of Keras 3.15 writes them (JAX back end).
 KERAS = (
@@ -124,6 +127,30 @@ def test_keras_bars_at_different_steps_are_one_and_show_the_slowest(cell):
     assert processes == (0, 1, 2, 3)
     assert len(lines) == 2
     assert "27/60" in lines[1]
+
+
+@pytest.mark.parametrize("slow", [0, 3])
+def test_a_bar_that_all_have_finished_has_the_timings_of_the_slowest(cell, clock, slow):
+    order = [p for p in range(4) if p != slow]
+    for process_id in range(4):
+        cell.stream(process_id, "stdout", keras(30))
+    for process_id in [*order, slow]:
+        clock[0] += 1.0
+        cell.stream(process_id, "stdout", keras(60, ms=400 if process_id == slow else 100))
+    cell.close()
+    ((processes, (line,)),) = shown(cell)
+    assert processes == (0, 1, 2, 3)
+    assert "400ms/step" in line
+
+
+def test_of_widgets_that_are_equally_far_the_last_to_come_there_counts():
+    def at(value, changed_at):
+        bar = WidgetBar(value, 8, False, f"in {changed_at:g} s")
+        return SimpleNamespace(bar=bar, changed_at=changed_at)
+
+    assert slowest_bar([at(8, 1.0), at(8, 4.0)]).text == "in 4 s"
+    assert slowest_bar([at(8, 1.0), at(5, 0.5), at(8, 4.0)]).value == 5
+    assert slowest_bar([]) is None
 
 
 def test_bars_above_the_cursor_are_still_the_same_bars(cell):

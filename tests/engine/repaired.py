@@ -17,6 +17,8 @@ import pickle
 import queue
 import sys
 import tempfile
+import threading
+import time
 import traceback
 import types
 from unittest import mock
@@ -288,6 +290,51 @@ def an_array_in_an_object_of_c_is_the_new_one_or_named_and_the_next_repairs_succ
     for name in gives.keys() - named:
         assert gives[name](world.names[name]) is x, name
     assert float(x.sum()) == 496
+
+
+@situation
+def a_thread_that_computes_waits_for_the_new_back_end_and_goes_on(world):
+    world.names["x"] = sharded(mesh_of(), P("data"))
+    double, ended, sums, errors = jax.jit(lambda x: x * 2), threading.Event(), [], []
+
+    def compute():
+        try:
+            while not ended.is_set():
+                sums.append(float(double(np.ones(4)).sum()))
+        except Exception as error:  # noqa: BLE001 - it is raised below
+            errors.append(error)
+
+    def others_come(**arguments):
+        """As JAX does, which refuses where a back end is up."""
+        bridge = sys.modules["jax._src.xla_bridge"]
+        until = time.monotonic() + 0.5
+        while time.monotonic() < until:
+            assert not bridge.backends_are_initialized()
+            time.sleep(0.01)
+
+    threads = [threading.Thread(target=compute) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(3):
+            repair = Repair(world.names, folder=world.folder, step=world.step)
+            repair.save(0)
+            repair.leave()
+            with mock.patch("jax.distributed.initialize", side_effect=others_come):
+                repair.rejoin({})
+            assert repair.restore([]).lost == ()
+        count = len(sums)
+        until = time.monotonic() + 60
+        while len(sums) < count + 4 and not errors:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+    assert not errors, errors
+    assert {*sums} == {8.0}
+    assert float(world.names["x"].sum()) == 496
 
 
 FLAGS = {

@@ -155,6 +155,28 @@ def test_what_an_object_of_c_holds_is_named_and_no_later_repair_fails_for_it(
     assert session.pull("losses") == undisturbed
 
 
+def test_a_thread_that_computes_by_itself_stops_no_repair_and_goes_on(
+    session: Session, undisturbed: list[float]
+) -> None:
+    session.run(
+        "import time\nstop, rounds, double = threading.Event(), [0], jax.jit(lambda x: x * 2)\n"
+        "def compute():\n    while not stop.wait(0.01):\n"
+        "        assert double(np.ones(2)).sum() == 4\n        rounds[0] += 1\n"
+        "busy = threading.Thread(target=compute)\nbusy.start()"
+    )
+    kill(session, 1, signal.SIGKILL)
+    assert "in step again" in session.recover()
+    health = session._life.engines.health
+    health.sure_of(health.facts.unsure)
+    session.run(
+        "if jax.process_index() != 1:\n    before = rounds[0]\n"
+        "    while rounds[0] < before + 3: assert busy.is_alive(); time.sleep(0.01)\n"
+        "    stop.set(); busy.join()"
+    )
+    session.run("losses += train(6)\nstop = busy = rounds = before = None")
+    assert session.pull("losses") == undisturbed
+
+
 def test_one_that_ends_in_a_cell_takes_no_value_along_that_all_have(
     session: Session, undisturbed: list[float]
 ) -> None:

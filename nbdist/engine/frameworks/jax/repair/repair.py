@@ -18,7 +18,7 @@ from typing import Any
 
 from nbdist.contract.calls.stepping import Origin, Restored, Saved, Versions
 from nbdist.engine.frameworks.jax.paths import array_paths
-from nbdist.engine.frameworks.jax.repair import context, service
+from nbdist.engine.frameworks.jax.repair import context, gate, service
 from nbdist.engine.frameworks.jax.repair.become import become
 from nbdist.engine.frameworks.jax.repair.collect import collect, prepare
 from nbdist.engine.frameworks.jax.repair.copies import Copies, deleted, free_bytes, remade, save
@@ -131,6 +131,7 @@ class Repair:
         import jax
         from jax.extend.backend import clear_backends
 
+        gate.reopen()  # after a first try in which the others have not left
         if self._old is None or self._halfway is not None:
             # A second try replaces also what the first has put in the place of some.
             self._old = find_old(self._old)
@@ -138,6 +139,7 @@ class Repair:
             # What there was is still the same; who refers to it need not be.
             self._old.survey = survey(matters)
         self.begun = True
+        gate.close()
         self._step.listen_anew()
         service.leave()
         _forget_effects()
@@ -153,10 +155,11 @@ class Repair:
         Raises:
           RuntimeError: The others did not come in time, or an error of JAX's own.
         """
-        import jax
-
-        service.join(arguments)
-        jax.devices()
+        try:
+            service.join(arguments)
+            gate.start()
+        finally:
+            gate.reopen()
 
     def restore(
         self,

@@ -17,8 +17,8 @@ LOOK_SECONDS = 0.01
 """How often a thread looks whether the back end is up again."""
 
 WAIT_SECONDS = 60.0
-"""How long a thread waits; the others may be in the way of a repair, and what a thread asks JAX for, the main thread
-waits for as well."""
+"""How long a thread waits; the others may be in the way of a repair, and the main thread waits for what a thread
+has asked JAX for."""
 
 
 def close() -> None:

@@ -23,3 +23,22 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Nothing is left."""
     shutil.rmtree(os.environ.pop(STATE), ignore_errors=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A part of the tests, where that is asked for; pytest counts the others as deselected.
+
+    With `NBDIST_PART=1/2` the first, third, ... of the files that are asked for, with `2/2` the others; one file
+    alone is no part of anything.
+    """
+    part, parts = map(int, os.environ.get("NBDIST_PART", "1/1").split("/"))
+    files = sorted({_file(item) for item in items})
+    chosen = set(files[part - 1 :: parts] if len(files) > 1 else files)
+    left_out = [item for item in items if _file(item) not in chosen]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if _file(item) in chosen]
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]

@@ -177,6 +177,24 @@ def test_a_thread_that_computes_by_itself_stops_no_repair_and_goes_on(
     assert session.pull("losses") == undisturbed
 
 
+def test_devices_of_all_processes_are_those_of_all_on_a_new_one(
+    session: Session, undisturbed: list[float]
+) -> None:
+    session.run(
+        "every, own = jax.devices(), jax.local_devices()\nagain, pair = every, tuple(every)\n"
+        "by_id, grid = {d.id: d for d in every}, np.array(every).reshape(-1, 2)"
+    )
+    kill(session, 1, signal.SIGKILL)
+    assert "in step again" in session.recover()
+    health = session._life.engines.health
+    health.sure_of(health.facts.unsure)
+    session.run(
+        "assert every == jax.devices() and again is every and pair == tuple(every), every\n"
+        "assert by_id == {d.id: d for d in every} and (grid.ravel() == every).all(), by_id\n"
+        "assert own == jax.local_devices(), own"
+    )
+
+
 def test_one_that_ends_in_a_cell_takes_no_value_along_that_all_have(
     session: Session, undisturbed: list[float]
 ) -> None:

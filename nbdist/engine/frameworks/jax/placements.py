@@ -55,6 +55,7 @@ class Placements:
         self._namespace = namespace
         self._own = jax.process_index()
         self._live: Collection[int] = ()
+        self._several: dict[Any, Any] = {}
         self._now = frozenset(Devices.now(live_platforms()).by_key.values())
         self._paths: dict[int, str] | None = None
 
@@ -221,6 +222,8 @@ class Placements:
                 raise pickle.PicklingError(f"a device {BEFORE_REPAIR}")
             return self._device(value, own=value.process_index == self._own)
         kind = type(value)
+        if kind in (list, tuple, dict):
+            return self._of_several(value)
         if kind is kinds.Mesh:
             devices = list(value.devices.flat)
             if not self._now.issuperset(devices):
@@ -245,6 +248,21 @@ class Placements:
                 value.memory_kind,
             )
         return None
+
+    def _of_several(self, value: Any) -> Any | None:
+        """What stands for devices of several processes, as of `jax.devices()`: they are the same on all."""
+        import jax
+
+        devices = list(value.values()) if type(value) is dict else value
+        if not devices or not isinstance(devices[0], jax.Device):
+            return None
+        if not all(isinstance(one, jax.Device) for one in devices):
+            return None
+        if all(one.process_index == self._own for one in devices):
+            return None
+        named = tuple(self._device(one, own=False) for one in devices)
+        keys = tuple(value) if type(value) is dict else None
+        return "several", type(value), id(value), keys, named
 
     def _all_own(self, devices: Iterable[Any]) -> bool:
         return all(device.process_index == self._own for device in devices)
@@ -275,6 +293,13 @@ class Placements:
         match reference:
             case ("device", platform, process, place):
                 return find_device(platform, process, place)
+            case ("several", kind, number, keys, devices):
+                each = [
+                    find_device(platform, process, place) for _, platform, process, place in devices
+                ]
+                made = kind(each if keys is None else zip(keys, each, strict=True))
+                # What was one object is one.
+                return self._several.setdefault((number, devices), made)
             case ("mesh", devices, shape, names, types):
                 found = numpy.empty(len(devices), dtype=object)
                 for n, (_, platform, process, place) in enumerate(devices):

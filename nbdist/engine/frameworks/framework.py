@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from nbdist.engine.namespace.placements import Placements
     from nbdist.engine.probe.library import Library
     from nbdist.engine.probe.observer import ModelObserver, Observer
+    from nbdist.engine.probe.samples import Seen
     from nbdist.engine.values.arrays import OfferedArray
     from nbdist.engine.values.incoming import Place
     from nbdist.engine.values.parts import Children
@@ -281,6 +282,10 @@ class Framework:
         Raises:
           ArrayError: A variable holds no values.
         """
+        return None
+
+    def model_glance(self, value: object) -> Seen | None:
+        """See `nbdist.engine.probe.observer.Observed`."""
         return None
 
     # -- of values that are planned, in any process -----------------------------------------------

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from nbdist.contract.snapshot import Array, Device, Distribution, Mesh, Model
 from nbdist.engine.probe.library import Library
+from nbdist.engine.probe.samples import Seen
 
 Describe = Callable[[str | None, Any], Array | None]
 """Describes an array, from its path among the arrays or its value."""
@@ -40,6 +41,10 @@ class Observed(Protocol):
 
     def model_observer(self, main_thread: int, library: Library) -> ModelObserver | None:
         """What looks at its models, found through `library`; None where it has none."""
+        ...
+
+    def model_glance(self, value: object) -> Seen | None:
+        """A model of its own by its variables, of which no values are read; None for anything else."""
         ...
 
 

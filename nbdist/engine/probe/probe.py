@@ -7,11 +7,13 @@ memory. It holds no lock that the main thread could want, so whatever happens to
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from nbdist.contract.snapshot import VERSION, NameSamples, Report
 from nbdist.engine.cell.code_owners import CodeOwners
@@ -22,7 +24,7 @@ from nbdist.engine.probe.activity import Activity
 from nbdist.engine.probe.look import Look
 from nbdist.engine.probe.observer import Observed
 from nbdist.engine.probe.pace import Pace
-from nbdist.engine.probe.samples import samples
+from nbdist.engine.probe.samples import Seen, glance, samples
 from nbdist.engine.probe.sections import Sections
 from nbdist.engine.probe.walk import Bounds
 from nbdist.message_guard import MessageGuard
@@ -86,6 +88,7 @@ class Probe:
         self._sequence = 0
         self._cell = cell
         self._content_run: int | None = None
+        self._frameworks = frameworks
         self._activity = Activity(cell, MainThread(main_thread), owners)
         self._look = Look(
             frameworks, main_thread=main_thread, process_id=process_id, bounds=bounds or Bounds()
@@ -194,7 +197,7 @@ class Probe:
         if run is None or not self._names_quick or not self._names_pace.due():
             return
         with self._guard, self._names_pace.turn():
-            found = samples(self._namespace(), within_s=MOST_SECONDS_BEFORE_REPLY)
+            found = self._samples(within_s=MOST_SECONDS_BEFORE_REPLY)
             self._names_quick = found is not None
             if found is None:
                 return
@@ -213,11 +216,20 @@ class Probe:
         with self._names_pace.turn():
             self._asked_anew = False
             began = time.thread_time()
-            found = samples(self._namespace())
+            found = self._samples()
             self._names_quick = time.thread_time() - began < MOST_SECONDS_BEFORE_REPLY
         if found is not None and run == self._ended_run():
             self._taken = NameSamples(run=run, texts=found)
             self._sections.put("samples", self._taken)
+
+    def _samples(self, *, within_s: float = math.inf) -> dict[str, str] | None:
+        there = [framework for framework in self._frameworks if framework.is_imported()]
+
+        def seen(value: Any) -> Seen | None:
+            found = (framework.model_glance(value) for framework in there)
+            return next((one for one in found if one is not None), None) or glance(value)
+
+        return samples(self._namespace(), seen=seen, within_s=within_s)
 
     def _ended_run(self) -> int | None:
         """The newest cell, if it has ended; None in the middle of one."""

@@ -80,11 +80,17 @@ class _Parts(NamedTuple):
     unordered: bool = False
 
 
-def samples(namespace: Mapping[str, Any], *, within_s: float = math.inf) -> dict[str, str] | None:
+def samples(
+    namespace: Mapping[str, Any],
+    *,
+    seen: Callable[[Any], Seen | None] | None = None,
+    within_s: float = math.inf,
+) -> dict[str, str] | None:
     """A short text for each name of the user's; nothing is read from a device.
 
     Args:
       namespace: All that cells see; it may change meanwhile.
+      seen: Answers for arrays and models; by default for arrays of JAX.
       within_s: How long it may take.
 
     Returns:
@@ -95,7 +101,7 @@ def samples(namespace: Mapping[str, Any], *, within_s: float = math.inf) -> dict
     mine = ((n, v) for n, v in names if not n.startswith("_") and n not in IPYTHON_NAMES)
     found: dict[str, str] = {}
     for name, value in islice(mine, MOST_NAMES):
-        found[name] = Sampler().of(value).text
+        found[name] = Sampler(seen or glance).of(value).text
         if time.monotonic() > until:
             return None
     return found

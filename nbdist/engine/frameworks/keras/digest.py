@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from nbdist.engine.frameworks.keras.classes import is_layer, is_optimizer
-from nbdist.engine.frameworks.keras.variables import layer_variables, optimizer_variables, path_of
+from nbdist.engine.frameworks.keras.variables import (
+    layer_variables,
+    optimizer_variables,
+    path_of,
+    unwrapped,
+)
 from nbdist.engine.probe.classes import bases_of
+from nbdist.engine.probe.samples import Seen, glance
 from nbdist.engine.values.arrays import OfferedArray, digest
 
 
@@ -25,12 +31,8 @@ def model_digest(
     Raises:
       ArrayError: A variable holds no values.
     """
-    bases = bases_of(type(value))
-    if is_layer(bases):
-        variables = layer_variables(value)
-    elif is_optimizer(bases):
-        variables = optimizer_variables(value)
-    else:
+    variables = _variables(value)
+    if variables is None:
         return None
     found = hashlib.sha1(usedforsecurity=False)
     for variable in variables:
@@ -41,3 +43,25 @@ def model_digest(
         if offered is not None and offered.sharding is None:
             found.update(digest(offered.pieces[0].read()).encode())
     return found.hexdigest()
+
+
+def model_glance(value: Any) -> Seen | None:
+    """A model, layer or optimizer by its variables; reads no values. None for what is none of Keras."""
+    variables = _variables(value)
+    if variables is None:
+        return None
+    arrays = [unwrapped(variable) for variable in variables]
+    seen = [glance(array) for array in arrays]
+    # A state of random numbers that lies on several processes is that of all: Keras draws on all alike.
+    alone = any(getattr(array, "is_fully_addressable", True) for array in arrays)
+    texts = [
+        (path_of(variable), one and one.text) for variable, one in zip(variables, seen, strict=True)
+    ]
+    return Seen(f"variables {texts}", whole=not alone, own=alone)
+
+
+def _variables(value: Any) -> Sequence[Any] | None:
+    bases = bases_of(type(value))
+    if is_layer(bases):
+        return layer_variables(value)
+    return optimizer_variables(value) if is_optimizer(bases) else None

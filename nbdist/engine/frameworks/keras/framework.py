@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nbdist.engine.namespace.placements import Placements
     from nbdist.engine.probe.library import Library
     from nbdist.engine.probe.observer import ModelObserver, Observer
+    from nbdist.engine.probe.samples import Seen
     from nbdist.engine.values.parts import Children, OfferArray
 
 GUARDS = PurePath(__file__).parent / "guards"
@@ -155,6 +156,12 @@ class Keras(Jax):
         from nbdist.engine.frameworks.keras.digest import model_digest
 
         return model_digest(value, path, offer_array)
+
+    def model_glance(self, value: object) -> Seen | None:
+        """See `nbdist.engine.frameworks.keras.digest.model_glance`."""
+        from nbdist.engine.frameworks.keras.digest import model_glance
+
+        return model_glance(value)
 
     # -- of values that are planned, in any process -----------------------------------------------
 

@@ -10,6 +10,7 @@ from nbdist.contract import wire
 from nbdist.contract.limits import LARGE_BYTES
 from nbdist.contract.snapshot import Model
 from nbdist.engine.frameworks.keras import models as models_module
+from nbdist.engine.frameworks.keras.digest import model_glance
 from nbdist.engine.frameworks.keras.models import Rules
 from nbdist.engine.probe.layout import layout_of
 from nbdist.errors import ArrayError
@@ -295,3 +296,13 @@ def test_what_has_no_layout_is_refused_with_what_to_do():
         layout_of(np.ones(3), "x", new_look())
     with pytest.raises(ArrayError, match=r"'net' has no variables yet. Build it first"):
         layout_of(keras.Sequential([layers.Dense(2)]), "net", new_look())
+
+
+def test_in_passing_a_model_is_known_by_its_variables_and_one_of_a_process_alone_is_its_own():
+    model = dense()
+    one, other = model_glance(model), model_glance(dense())
+    assert one == other
+    assert (one.own, one.whole) == (True, False)
+    assert model_glance([model]) is None
+    model.add(layers.Dense(2, name="more"))
+    assert model_glance(model) != one

@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from nbdist.spelling import command
+
 LOOK_SECONDS = 0.01
 """How often a thread looks whether the back end is up again."""
 
@@ -41,7 +43,7 @@ def close() -> None:
                 if time.monotonic() > until:
                     raise RuntimeError(
                         "JAX's back end is down: the processes are being brought in step again. "
-                        "Start this thread's computation anew when they are (%dist_status)"
+                        f"Start this thread's computation anew when they are: {command('status')}"
                     )
                 time.sleep(LOOK_SECONDS)
         return original()

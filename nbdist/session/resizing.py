@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from nbdist.cells.refuse import not_as_before
 from nbdist.contract.asides import Aside
 from nbdist.contract.calls.call import Call
 from nbdist.contract.calls.namespace import OfferNamespace
@@ -31,6 +30,7 @@ from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.asking import ask_all
 from nbdist.session.recovery.copying import back
 from nbdist.session.recovery.replacing import (
+    doubted_said,
     forgotten_in_part,
     lost_in_part,
     named,
@@ -355,8 +355,7 @@ def _lines(
     lines += unnamed_lost(found, of=ended)
     if first.numbered:
         lines.append(f"   {names_text(first.numbered)}: the number of the process, on each its own")
-    if doubted:
-        lines.append(f"   {not_as_before(doubted)}")
+    lines += doubted_said(doubted, found)
     lines += things_said(found)
     again = sorted({n for one in found.values() for n in one.set_again})
     if again:

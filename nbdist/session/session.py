@@ -374,15 +374,18 @@ class Session:
         life = self._alive()
         with life.engines.turn.taken(timeout_s=moving.PUSH_SECONDS):
             life.cells.say_ends()
+            targets = life.engines.choice.targets(on)
             moving.push(
                 life.engines,
-                life.engines.choice.targets(on),
+                targets,
                 values,
                 sharding=sharding,
                 busy=life.cells.background.busy(),
                 rules=self._rules,
                 progress=progress,
             )
+            if {*targets} >= life.engines.facts.workers:
+                life.engines.health.sure_of(values)
 
     def pull(
         self,

@@ -85,13 +85,14 @@ def test_a_name_in_doubt_is_asked_about_wherever_it_is_used(
     session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = ("rows", "width", "pulled", "summed", "hidden", "shown")
-    session.run("; ".join(f"{name} = 5 + me" for name in names))
+    session.run("; ".join(f"{name} = 5 + me" for name in (*names, "pushed")))
     looked_at(session)
     pid = session.snapshot().processes[1].pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: session.out_of_step)
-    session.push({"unrelated": 1})
+    session.push({"unrelated": 1, "pushed": 5})
+    session.run("assert pushed == 5")
     health = session._life.engines.health
     health.sure_of(health.facts.unsure.keys() - {*names})
     assert "process 1 started again" in capsys.readouterr().out

@@ -236,6 +236,13 @@ def things_said(found: Mapping[int, Brought]) -> list[str]:
     return lines
 
 
+def doubted_said(doubted: Mapping[str, Doubt], found: Mapping[int, Brought]) -> list[str]:
+    """A line about names that may not be as before, but those that `things_said` names."""
+    unlike = {name for one in found.values() for name in one.unlike}
+    names = {name: why for name, why in doubted.items() if name not in unlike}
+    return [f"   {not_as_before(names)}"] if names else []
+
+
 def _not_as_before(found: Mapping[int, Brought]) -> list[str]:
     """Lines about names that may not be what processes that have ended had."""
 
@@ -244,8 +251,7 @@ def _not_as_before(found: Mapping[int, Brought]) -> list[str]:
 
     lines = []
     new, source = processes_text(found), next(iter(found.values())).source if found else 0
-    if doubted := unsure(found):
-        lines.append(f"   {not_as_before(doubted)}")
+    lines += doubted_said(unsure(found), found)
     if changed := names(lambda one: one.changed):
         lines.append(
             f"   {names_text(changed)}: set by the last cell; on {new} as on process {source}"

@@ -271,7 +271,9 @@ def an_array_in_an_object_of_c_is_the_new_one_or_named_and_the_next_repairs_succ
     gives = {name: give for name, (_, give) in holders(x).items()}
     del x, holder
     named = {one.split(" ")[0] for one in world.repair().stale}
-    assert named == {"repeat", "chain", "product", "tee", "map", "queue"}, named
+    # Before Python 3.13 a queue keeps what is in it in a list, in which the array is replaced.
+    kept = {"queue"} if sys.version_info >= (3, 13) else set()
+    assert named == {"repeat", "chain", "product", "tee", "map", *kept}, named
     placements = Placements(world.names, world.step)
 
     def stands_for(one):

@@ -41,7 +41,7 @@ class NamespaceArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """What cannot go to another process, by its name: its type, and why."""
+    """A name that cannot go to another process: the type of its value, and why."""
 
     name: str
     type: str

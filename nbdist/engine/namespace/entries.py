@@ -1,4 +1,4 @@
-"""What a namespace is sent as: a row of entries, each of which may fail by itself."""
+"""Entries as which a namespace is sent: each may fail by itself."""
 
 from __future__ import annotations
 

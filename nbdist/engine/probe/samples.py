@@ -91,7 +91,7 @@ def samples(
     Args:
       namespace: All that cells see; it may change meanwhile.
       seen: Answers for arrays and models; by default for arrays of JAX.
-      within_s: How long it may take.
+      within_s: After how long it gives up; the time is looked at between names.
 
     Returns:
       None where it takes longer.

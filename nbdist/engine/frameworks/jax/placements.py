@@ -250,7 +250,7 @@ class Placements:
         return None
 
     def _of_several(self, value: Any) -> Any | None:
-        """What stands for devices of several processes, as of `jax.devices()`: they are the same on all."""
+        """The stand-in for devices of several processes, as of `jax.devices()`: they are the same on all."""
         import jax
 
         devices = list(value.values()) if type(value) is dict else value

@@ -46,7 +46,7 @@ def model_digest(
 
 
 def model_glance(value: Any) -> Seen | None:
-    """A model, layer or optimizer by its variables; reads no values. None for what is none of Keras."""
+    """A model, layer or optimizer by its variables; reads no values, nor its other attributes. None for others."""
     variables = _variables(value)
     if variables is None:
         return None

@@ -14,7 +14,7 @@ from nbdist.engine.frameworks.keras.variables import (
     unwrapped,
 )
 from nbdist.engine.probe.classes import bases_of
-from nbdist.engine.probe.samples import Seen, glance
+from nbdist.engine.probe.samples import PLAIN, Seen, glance
 from nbdist.engine.values.arrays import OfferedArray, digest
 
 
@@ -46,7 +46,7 @@ def model_digest(
 
 
 def model_glance(value: Any) -> Seen | None:
-    """A model, layer or optimizer by its variables; reads no values, nor its other attributes. None for others."""
+    """A model, layer or optimizer by its variables, without their values, and its plain attributes; else None."""
     variables = _variables(value)
     if variables is None:
         return None
@@ -57,7 +57,8 @@ def model_glance(value: Any) -> Seen | None:
     texts = [
         (path_of(variable), one and one.text) for variable, one in zip(variables, seen, strict=True)
     ]
-    return Seen(f"variables {texts}", whole=not alone, own=alone)
+    attributes = {name: one for name, one in vars(value).items() if type(one) in PLAIN}
+    return Seen(f"variables {texts} attributes {attributes}", whole=not alone, own=alone)
 
 
 def _variables(value: Any) -> Sequence[Any] | None:

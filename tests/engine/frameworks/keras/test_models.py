@@ -304,5 +304,9 @@ def test_in_passing_a_model_is_known_by_its_variables_and_one_of_a_process_alone
     assert one == other
     assert (one.own, one.whole) == (True, False)
     assert model_glance([model]) is None
+    model.rank = 1
+    assert model_glance(model) != one
+    del model.rank
+    assert model_glance(model) == one
     model.add(layers.Dense(2, name="more"))
     assert model_glance(model) != one

@@ -25,15 +25,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(os.environ.pop(STATE), ignore_errors=True)
 
 
+@pytest.hookimpl(trylast=True)  # of what `-k` and `-m` leave
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A part of the tests, where that is asked for; pytest counts the others as deselected.
 
-    With `NBDIST_PART=1/2` the first, third, ... of the files that are asked for, with `2/2` the others; one file
-    alone is no part of anything.
+    With `NBDIST_PART=1/2` the first, third, ... of the files that are asked for, with `2/2` the others; where there
+    are fewer files than parts, one of them.
     """
     part, parts = map(int, os.environ.get("NBDIST_PART", "1/1").split("/"))
     files = sorted({_file(item) for item in items})
-    chosen = set(files[part - 1 :: parts] if len(files) > 1 else files)
+    chosen = set(files[part - 1 :: parts] or files[(part - 1) % max(len(files), 1) :][:1])
     left_out = [item for item in items if _file(item) not in chosen]
     if left_out:
         config.hook.pytest_deselected(items=left_out)

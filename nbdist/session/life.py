@@ -299,8 +299,7 @@ class Life:
             raise
         life.engines.health.recovered(unsure=done.unsure)
         after = seconds_text(time.monotonic() - began)
-        whole = not (done.lost or done.returned or done.unsure)
-        head = f"{what} after {after}{'; all variables kept' if whole else ''}"
+        head = f"{what} after {after}{'; all variables kept' if done.whole else ''}"
         return life, "\n".join([head, *done.lines])
 
     def replaced(self) -> None:

@@ -31,6 +31,7 @@ from nbdist.session.recovery.asking import ask_all
 from nbdist.session.recovery.copying import back
 from nbdist.session.recovery.replacing import (
     doubted_said,
+    empty_said,
     forgotten_in_part,
     lost_in_part,
     named,
@@ -69,15 +70,13 @@ class Resized:
 
     Attributes:
       lines: What the new processes have, and what of it may not be as before, each with three blanks before it.
-      lost: Paths of arrays that have no values any more.
-      returned: Paths of arrays that are as they were when copies were made last.
       unsure: See `nbdist.session.recovery.replacing.unsure`.
+      whole: Whether the new processes have all that those before had, and nothing of it is in doubt.
     """
 
     lines: tuple[str, ...]
-    lost: tuple[str, ...]
-    returned: frozenset[str]
     unsure: Mapping[str, Doubt]
+    whole: bool
 
 
 def refuse(engines: EngineGroup, asked: Plan) -> None:
@@ -281,9 +280,8 @@ def bring(
             *_lines(found, gone, doubted, in_part=in_part, ended=ended),
             *returned.lines,
         ),
-        lost=tuple(gone),
-        returned=returned.paths,
         unsure=doubted,
+        whole=not (gone or returned.paths or doubted) and all(one.whole for one in found.values()),
     )
 
 
@@ -353,6 +351,7 @@ def _lines(
         whole = all(one.whole for one in found.values()) and not unnamed_lost(found, of=ended)
         lines += lost_lines(gone, in_part=in_part, ended=ended, whole=whole)
     lines += unnamed_lost(found, of=ended)
+    lines += empty_said(found)
     if first.numbered:
         lines.append(f"   {names_text(first.numbered)}: the number of the process, on each its own")
     lines += doubted_said(doubted, found)

@@ -65,6 +65,7 @@ class Brought:
       names: These names.
       left_out: What of that process could not go along: names, and what it has beside them.
       lost: Arrays of which no process had all parts, by number.
+      empty: Paths of arrays that had no values any more on any process: lost before, or donated.
       differing: Names with values that were not the same on all processes.
       numbered: Those of which each process has its own number; the new process has its own, too.
       unproven: Names of which nothing says whether the process that has ended had the same.
@@ -81,6 +82,7 @@ class Brought:
     names: tuple[str, ...]
     left_out: tuple[LeftOut, ...] = ()
     lost: tuple[NamespaceArray, ...] = ()
+    empty: tuple[str, ...] = ()
     differing: tuple[str, ...] = ()
     numbered: tuple[str, ...] = ()
     unproven: tuple[str, ...] = ()
@@ -105,7 +107,7 @@ class Brought:
     @property
     def whole(self) -> bool:
         """Whether all names but those of lost arrays are there as the process that has ended had them."""
-        return not (self.unsure or self.left_out or self.changed or self.elsewhere)
+        return not (self.empty or self.unsure or self.left_out or self.changed or self.elsewhere)
 
 
 @dataclass
@@ -259,11 +261,14 @@ class Bringing:
             if not (len(offers) > 1 and is_proven(offers, name))
             and name not in {*own, *differ, *before.same, *before.changed}
         )
+        filled = {array.key for one in offers.values() for array in one.arrays if array.every}
+        filled |= {offer.arrays[number].key for number in lost}
         return Brought(
             source=first,
             names=made.names,
             left_out=offer.left_out,
             lost=tuple(offer.arrays[number] for number in lost),
+            empty=tuple(a.key for a in offer.arrays if a.spans and a.key not in filled),
             differing=tuple(sorted(differ)),
             numbered=own,
             unproven=tuple(sorted({*unproven}.intersection(made.names))),

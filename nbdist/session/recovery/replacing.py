@@ -195,6 +195,7 @@ def said(found: Mapping[int, Brought], ended: Mapping[int, str]) -> list[str]:
     numbered = sorted({name for one in found.values() for name in one.numbered})
     if numbered:
         lines.append(f"   {names_text(numbered)}: the number of the process, on each its own")
+    lines += empty_said(found)
     lines += _not_as_before(found)
     lines += things_said(found)
     lines += [f"   {text}" for one in found.values() for text in one.hooks]
@@ -208,6 +209,12 @@ def unnamed_lost(found: Mapping[int, Brought], *, of: Collection[int]) -> list[s
         return []
     arrays = f"{count_text(len(types), 'array')} that no name leads to ({names_text(types)})"
     return [f"   parts that only {processes_text(of)} had: of {arrays}"]
+
+
+def empty_said(found: Mapping[int, Brought]) -> list[str]:
+    """A line about arrays that had no values before either, so that new processes have none."""
+    paths = sorted({p for one in found.values() for p in one.empty if not p.startswith("@")})
+    return [f"   without values, as before: {names_text(paths)}"] if paths else []
 
 
 def things_said(found: Mapping[int, Brought]) -> list[str]:

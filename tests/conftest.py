@@ -29,8 +29,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A part of the tests, where that is asked for; pytest counts the others as deselected.
 
-    With `NBDIST_PART=1/2` the first, third, ... of the files that are asked for, with `2/2` the others; where there
-    are fewer files than parts, one of them.
+    With `NBDIST_PART=1/2` the first, third, ... of the files that are asked for, with `2/2` the others; of fewer
+    files than parts it is one of them.
     """
     part, parts = map(int, os.environ.get("NBDIST_PART", "1/1").split("/"))
     files = sorted({_file(item) for item in items})

@@ -18,8 +18,9 @@ def plain_settings() -> Iterator[None]:
     with (
         jax.disable_jit(disable=False),
         jax.no_tracing(False),
-        jax.debug_nans(False),
-        jax.debug_infs(False),
+        # Only where they are on: JAX does not put the hook of the thread back as it was (jax 0.12.0.1).
+        jax.debug_nans(False) if jax.config.jax_debug_nans else contextlib.nullcontext(),
+        jax.debug_infs(False) if jax.config.jax_debug_infs else contextlib.nullcontext(),
         jax.check_tracer_leaks(False),
         jax.enable_x64(True),
         jax.default_matmul_precision(None),

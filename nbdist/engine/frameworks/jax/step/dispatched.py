@@ -12,6 +12,7 @@ import threading
 import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -348,12 +349,14 @@ class _Hooks:
         self._state = state
         self._ours = ours
         self._theirs: Callable[..., None] | None = None
+        with ThreadPoolExecutor(1) as fresh:
+            self._unset = fresh.submit(state.get_local).result()
 
     def place(self) -> None:
         """Takes the place of what is there, globally and on this thread, and calls that as well."""
         self.set_global(self._state.get_global())
         local = self._state.get_local()
-        if local is None or callable(local):  # else it is JAX's object for what was never set
+        if local is not self._unset:
             self.set_local(local)
 
     def leave(self) -> None:
@@ -367,9 +370,9 @@ class _Hooks:
         self._state.set_global(self._both(theirs))
 
     def set_local(self, theirs: Callable[..., None] | None) -> None:
-        # None on a thread means that there is none, whatever the global one is: JAX sets it whenever
-        # `jax.debug_nans(False)` begins or ends, which it does itself.
-        self._state.set_local(self._both(theirs))
+        # JAX sets None, which hides the global one from then on, whenever `jax.debug_nans` begins or ends on a
+        # thread. What counts there is the global one, which asks itself whether there is something to check.
+        self._state.set_local(self._unset if theirs is None else self._both(theirs))
 
     def _both(self, theirs: Callable[..., None] | None) -> Callable[..., None]:
         if theirs is None:

@@ -16,6 +16,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from nbdist.engine.frameworks.jax.plain import plain_settings
 from nbdist.engine.frameworks.jax.step import dispatched as module
 from nbdist.engine.frameworks.jax.step.dispatched import (
     UNNAMED,
@@ -167,6 +168,23 @@ def test_checks_for_nan_that_are_switched_on_in_the_middle_neither_stop_nor_are_
     assert [counted(seen, lambda: root(x)) for _ in range(2)] == [1, 1]
 
 
+@pytest.mark.parametrize("settings", [plain_settings, lambda: jax.debug_nans(True)])
+@pytest.mark.parametrize("already", [False, True])
+def test_checks_for_nan_count_after_others_have_ended_on_a_thread(seen, x, settings, already):
+    root = jax.jit(jnp.sqrt)
+    assert counted(seen, lambda: root(x)) == 1
+    try:
+        jax.config.update("jax_debug_nans", already)
+        with settings():
+            pass
+        jax.config.update("jax_debug_nans", True)
+        assert [counted(seen, lambda: root(x)) for _ in range(2)] == [1, 1]
+        with pytest.raises(FloatingPointError):
+            root(x - 100)
+    finally:
+        jax.config.update("jax_debug_nans", False)
+
+
 def test_checks_for_nan_on_one_thread_only_do_not_stop_it_either(seen, x):
     root = jax.jit(jnp.sqrt)
     with jax.debug_nans(True):
@@ -310,19 +328,20 @@ class Keeps:
     """Stands for JAX's hook state."""
 
     def __init__(self, hook=None, local=NEVER):
-        self.hook, self.local = hook, local
+        self.hook, self.thread = hook, threading.local()
+        self.thread.local = local
 
     def set_global(self, hook):
         self.hook = hook
 
     def set_local(self, hook):
-        self.local = hook
+        self.thread.local = hook
 
     def get_global(self):
         return self.hook
 
     def get_local(self):
-        return self.local
+        return getattr(self.thread, "local", NEVER)
 
 
 @pytest.mark.parametrize(
@@ -358,20 +377,20 @@ def test_both_hooks_are_called_where_jax_has_one_of_its_own():
 
 
 def test_what_jax_had_hooked_before_goes_on():
-    calls, never = [], object()
+    calls = []
     theirs = lambda *call: calls.append("theirs")  # noqa: E731
     for local, expected in (
-        (never, [["ours", "theirs"], never]),
-        (None, [["ours", "theirs"], ["ours"]]),
+        (NEVER, [["ours", "theirs"], NEVER]),
+        (None, [["ours", "theirs"], NEVER]),
         (theirs, [["ours", "theirs"], ["ours", "theirs"]]),
     ):
         state = Keeps(theirs, local)
         both = module._Hooks(state, lambda *call: calls.append("ours"))
         both.place()
         found = []
-        for hook in (state.hook, state.local):
+        for hook in (state.hook, state.get_local()):
             calls.clear()
-            found.append(hook if hook is never else (hook(1), list(calls))[1])
+            found.append(hook if hook is NEVER else (hook(1), list(calls))[1])
         assert found == expected
         both.leave()
         assert state.hook is theirs

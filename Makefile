@@ -181,7 +181,7 @@ test-faults: test-in-step $(READY_TENSORFLOW)
 	$(PYTEST) tests/campaigns/test_host_faults.py tests/campaigns/test_faults.py \
 		tests/campaigns/test_host_interrupts.py tests/campaigns/test_scheduler_faults.py \
 		tests/campaigns/test_shared_connection.py tests/campaigns/test_order.py \
-		tests/campaigns/test_pauses.py
+		tests/campaigns/test_pauses.py tests/campaigns/test_edits.py
 	$(BIN_TENSORFLOW)/python -m pytest -n 2 --dist loadfile tests/campaigns/test_tensorflow_faults.py \
 		tests/campaigns/test_tensorflow_hosts.py
 

@@ -235,6 +235,12 @@ class EngineGroup:
         self.reported.clear()
         self.on_replaced()
 
+    def found_started(self, answers: Mapping[int, Initialized], known: Read) -> None:
+        """Another kernel has started these in the place of others; `known` is what it has noted of all."""
+        self.answers = {**self.answers, **answers}
+        self.health.found(self.link.exits)
+        self.health.regain(since=known.since, stuck=known.stuck, unsure=known.unsure)
+
     def next_number(self) -> int:
         """See `nbdist.session.turn.Turn.next_number`."""
         return self.turn.next_number()

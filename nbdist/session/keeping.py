@@ -105,6 +105,7 @@ def take_over(
     before: Noted,
     background: Background,
     *,
+    session: str,
     besides: Collection[int],
     rules: Rules,
     ended: OnEnd,
@@ -117,6 +118,7 @@ def take_over(
       engines: The processes.
       before: What that kernel has noted.
       background: Gets the cells that are followed from now on.
+      session: Its id.
       besides: As for `take_up`.
       rules: Of the session.
       ended: As for `take_up`.
@@ -125,6 +127,9 @@ def take_over(
       What was done, or why the processes are not in step; None when they are and nothing was done.
     """
     engines.in_step_at = before.in_step
+    started = recorded.started_elsewhere(engines.link, session)
+    if started:
+        engines.found_started(started, read_history(Path(engines.link.folder)))
     if before.held or not before.settled:
         followed = {run.execution.number for run in background.runs}
         open_cells = read_history(Path(engines.link.folder)).running

@@ -185,6 +185,7 @@ class Life:
             self.engines,
             before,
             self.cells.background,
+            session=self._session,
             besides=registry.others(self._session),
             rules=self._rules,
             ended=self.cells.ended,

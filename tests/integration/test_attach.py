@@ -339,12 +339,39 @@ def test_a_process_that_has_died_before_is_known_to_a_kernel_that_only_takes_par
     assert third.good("%%dist\nprint('here')").text.rstrip().endswith("process 0   here")
     asked = third.bad("%dist_recover").traceback
     assert "process 1 is gone, and this kernel has not started these processes" in asked
-    assert "Then leave them, with %dist_shutdown, and attach again" in asked
+    assert "attach again" not in asked
     assert "process 1 started again" in own.good("%dist_recover").text
-    third.good(f"%dist_shutdown\n%dist_init --attach {listed['id']}")
     assert "processes 0, 1   here" in third.good("%%dist\nprint('here')").text
     third.good("%dist_shutdown")
     own.good("%dist_shutdown")
+
+
+WHERE = "%%dist\nimport os\nprint(float(w.sum()), os.getpid())"
+
+
+def test_kernels_of_one_session_go_on_with_the_processes_that_any_of_them_has_started(
+    kernels: Kernels,
+) -> None:
+    first, other = kernels.start(), kernels.start()
+    first.good(f"{START} --keep")
+    first.good(APART.partition("if ")[0])
+    other.good("%dist_init --attach last")
+    before = other.good(WHERE).text
+    for one, next_one in ((first, other), (other, first)):
+        psutil.Process(int(one.good("%%dist --on 1\nos.getpid()").text.split()[-1])).kill()
+        wait_for(lambda one=one: "lost" in one.good("%dist_status").text)
+        assert "process 1 started again" in one.good("%dist_recover").text
+        one.good(APART.partition("if ")[0])
+        after = one.good(WHERE).text
+        assert after != before
+        # Neither started once more, nor what has ended.
+        assert next_one.good(WHERE).text == after
+        before = after
+    first.good("%dist_init -n 3")
+    said = other.bad(WHERE).traceback
+    assert "Another kernel has started all processes again; there are 3 now" in said
+    assert "%dist_init --attach" in said
+    first.good("%dist_shutdown")
 
 
 def test_values_of_variables_are_not_written_down_and_a_restart_asks_for_them(

@@ -36,7 +36,7 @@ class ForeignEngines:
 
     Args:
       client: ipyparallel's, which learns from the hub when an engine ends, and has its nanny pass signals on.
-      engines: ipyparallel's engine ids by process id.
+      engines: ipyparallel's engine ids by process id, looked up each time.
       folder: Removed when this kernel leaves; None: nothing is.
       home: The agent of the controller, with which all end; None: not known.
     """
@@ -60,7 +60,7 @@ class ForeignEngines:
         self._guard = MessageGuard("A look after the engines", logger, self._fault)
         self.events = AgentEvents()
         self._client = client
-        self._engines = dict(engines)
+        self._engines = engines
         self._ends: dict[int, ProcessExit] = {}
         self._stopped = threading.Event()
         self._look()  # some may have ended before this kernel came
@@ -117,7 +117,9 @@ class ForeignEngines:
             self.signal(signal.SIGINT, process_ids)
 
     def forget(self, process_ids: Collection[int]) -> None:
-        """Nothing: they are not started again."""
+        """Drops the ends of processes that another kernel has started again."""
+        for process_id in process_ids:
+            self._ends.pop(process_id, None)
 
     @property
     def controller_end(self) -> ProcessExit | None:

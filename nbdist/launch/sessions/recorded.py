@@ -141,7 +141,8 @@ def regain(record: Record) -> AttachedCluster:
         ) from error
     others = sorted(registry.others(record.id))
     client = None if record.kept else _client(record)
-    agents = _agents(record, state, client)
+    engines = dict(state.engines)
+    agents = _agents(record, state, client, engines)
     running = Cluster(
         plan=state.plan,
         folder=record.folder,
@@ -149,7 +150,7 @@ def regain(record: Record) -> AttachedCluster:
         cluster=None,
         rendezvous=state.rendezvous,
         client=client,
-        engines=dict(state.engines),
+        engines=engines,
         idents={p: ident.encode() for p, ident in state.idents.items()},
         pids=dict(state.pids),
         client_file=record.connection,
@@ -168,6 +169,39 @@ def regain(record: Record) -> AttachedCluster:
         rules=state.rules,
         remarks=remarks,
     )
+
+
+def started_elsewhere(running: Cluster, session: str) -> dict[int, Initialized]:
+    """Takes note of processes that another kernel has started in the place of others.
+
+    Returns:
+      What these have said when their framework was initialized, by process id.
+
+    Raises:
+      SessionError: The session has ended, or goes on with another number of processes.
+    """
+    if running.turn_file:
+        return {}  # the engines of a cluster that is not ours: nobody writes them down, or starts others
+    record = registry.read(registry.folder() / f"{session}.json")
+    if record is None:
+        return {}  # it has ended, which is seen elsewhere, or cannot be written down
+    if record.folder != running.folder:
+        raise SessionError(
+            f"Another kernel has started all processes again; there are {record.processes} now. "
+            f"{command('attach', session)} takes part."
+        )
+    if record.state.get("engines") == to_plain(running.engines):
+        return {}
+    state = from_plain(State, record.state)
+    new = [p for p, engine in state.engines.items() if running.engines.get(p) != engine]
+    ended = running.exits
+    for p in new:
+        running.engines[p] = state.engines[p]
+        running.idents[p] = state.idents[p].encode()
+        running.pids[p] = state.pids[p]
+    running.agents.forget([p for p in new if p in ended and ended[p].pid != state.pids[p]])
+    running.rendezvous = state.rendezvous
+    return {p: state.answers[p] for p in new}
 
 
 def _remarks(record: Record, others: Sequence[int]) -> tuple[str, ...]:
@@ -239,10 +273,10 @@ def _connect(record: Record, running: Cluster) -> tuple[str, ...]:
     )
 
 
-def _agents(record: Record, state: State, client: Any) -> Agents:
+def _agents(record: Record, state: State, client: Any, engines: Mapping[int, int]) -> Agents:
     if not record.kept:
         home = record.parents[0]
-        return ForeignEngines(client, state.engines, home=ProcessHandle(home.pid, home.began))
+        return ForeignEngines(client, engines, home=ProcessHandle(home.pid, home.began))
     events = AgentEvents()
     ways = {reach.name: reach for reach in reaches(state.plan)}
     found: dict[str, AgentHandle] = {}

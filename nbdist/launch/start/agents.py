@@ -63,7 +63,7 @@ class Agents(Protocol):
         """
 
     def forget(self, process_ids: Collection[int]) -> None:
-        """Drops the ends of processes that are about to be started again."""
+        """Drops the ends of processes that are about to be started again, or that another kernel has."""
 
     def signal(self, number: int, process_ids: Sequence[int]) -> None:
         """Sends a signal to engines."""

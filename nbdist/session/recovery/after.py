@@ -204,7 +204,9 @@ def _proven_alone(engines: EngineGroup, *, progress: StartProgress) -> str:
             return settled.done or IN_STEP
         why = settled.why
     gone = engines.facts.workers.intersection(engines.facts.lost)
-    then = f" Then leave them, with {command('shutdown')}, and attach again." if gone else ""
+    # Of a session of nbdist's the record says so; of another cluster nothing does.
+    again = f" Then leave them, with {command('shutdown')}, and attach again."
+    then = again if gone and engines.link.turn_file else ""
     raise RecoveryError(f"{why}, and {strategy.NOT_OURS}. {engines.facts.remedy}{then}")
 
 

@@ -14,6 +14,9 @@ from nbdist.machine.parent_death import signal_at_end_of
 AGAIN_SECONDS = 0.5
 """What the killed process had started may have been about to write."""
 
+LOOK_SECONDS = 0.05
+"""How often is looked where the whole job has been told to end: this process, too, may be killed any moment."""
+
 
 def sweep_after(folder: str) -> int | None:
     """Forks a process that removes a folder as soon as this one has ended, however that came (Linux only).
@@ -26,17 +29,22 @@ def sweep_after(folder: str) -> int | None:
     parent = os.getpid()
     if sys.platform != "linux":
         return None
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     sweeper = os.fork()
     if sweeper != 0:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return sweeper
     try:
         os.setsid()
         signal.set_wakeup_fd(-1)
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         os.closerange(0, os.sysconf("SC_OPEN_MAX"))
         if signal_at_end_of(parent, signal.SIGTERM):
             signal.sigwait({signal.SIGTERM})
         remove(folder)
+        # A scheduler tells all processes of a job to end; a busy one goes on writing until it is killed.
+        while os.getppid() == parent:
+            time.sleep(LOOK_SECONDS)
+            remove(folder)
         time.sleep(AGAIN_SECONDS)
         remove(folder)
     finally:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 
 import nbdist
 from nbdist import Session
-from nbdist.errors import ArrayError, GoneError, OptionError, SessionError, SpecError
+from nbdist.errors import ArrayError, GoneError, OptionError, ProcessError, SessionError, SpecError
 from tests.integration.notebook import Notebook
 from tests.variants import cases
 
@@ -328,6 +330,33 @@ def test_a_flax_module_is_saved_by_its_state_and_restored_into_what_is_there(
     session.run("del other")
     with pytest.raises(ArrayError, match=r"other cannot be made anew.* by the function that init"):
         session.restore(tmp_path / "it", ["other"])
+
+
+ORBAX = """
+import orbax.checkpoint as ocp
+def saved(name):
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(FOLDER + name, {"w": w})
+        checkpointer.wait_until_finished()
+        found = checkpointer.restore(FOLDER + name, {"w": w})
+    return float(found["w"].sum())
+w = put(np.arange(8.0))
+"""
+
+
+def test_orbax_saves_after_a_repair_and_after_a_death(tmp_path: Path) -> None:
+    with start(2, 2) as session:
+        session.run(f"FOLDER = {str(tmp_path)!r}\n{ORBAX}assert saved('/before') == 28")
+        with pytest.raises(ProcessError):
+            session.run(
+                "if jax.process_index() == 0: raise ValueError\n(w + 1).block_until_ready()"
+            )
+        session.run("assert saved('/repaired') == 28")
+        pid = session.snapshot().processes[1].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        session.recover()
+        session.run("assert saved('/replaced') == 28")
 
 
 def test_64_bits_are_not_made_32(session: Session, tmp_path: Path) -> None:

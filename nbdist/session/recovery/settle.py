@@ -19,7 +19,7 @@ from nbdist.contract.calls.stepping import (
     Prove,
 )
 from nbdist.contract.history import Doubt
-from nbdist.errors import GoneError, NbdistError
+from nbdist.errors import GoneError, NbdistError, RecoveryError
 from nbdist.launch.model.exits import ProcessExit
 from nbdist.quantities import names_text, processes_text, where_text
 from nbdist.session.engine_group import EngineGroup
@@ -205,10 +205,17 @@ def disproven(engines: EngineGroup, *, say: Callable[[str], None]) -> str | None
       say: Gets a line when it takes longer.
 
     Raises:
-      RecoveryError: One did not answer.
+      RecoveryError: One did not answer, and has not ended.
     """
-    states, why = _compared(engines)
-    return why if why is not None else _unproven(engines, states, say=say)
+    before = dict(engines.link.exits)
+    try:
+        states, why = _compared(engines)
+        return why if why is not None else _unproven(engines, states, say=say)
+    except RecoveryError as error:
+        if not _another_has_ended(engines, before, error):
+            raise
+        engines.health.lost(engines.link.exits)  # a moment ago: it is mended as any other
+        return str(error)
 
 
 def _compared(engines: EngineGroup) -> tuple[States, str | None]:

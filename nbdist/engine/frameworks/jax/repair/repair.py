@@ -70,6 +70,7 @@ class Repair:
         self._old: Old | None = None
         self._halfway: Twins | None = None
         self._frames: LastFrames | None = None
+        self._client: Any | None = None
         self._context = context.Context(mesh=None, default_device=None)
         self.begun = False
         self.saved: Saved | None = None
@@ -139,6 +140,8 @@ class Repair:
             # What there was is still the same; who refers to it need not be.
             self._old.survey = survey(matters)
         self.begun = True
+        # After a try that has not succeeded, what others have kept is still the one before it.
+        self._client = self._client or service.client()
         gate.close()
         self._step.listen_anew()
         service.leave()
@@ -183,6 +186,8 @@ class Repair:
         twins = Twins()
         clients = _clients(self._old.devices)
         add_twins(self._old, devices, twins)
+        if self._client is not None and (joined := service.client()) is not None:
+            twins.add(self._client, joined)
         there = array_paths(self._namespace, jax.Array)
         named = {id(_buffers_of(array)): path for path, array in there.items()}
         self._without_values(map(_buffers_of, there.values()), twins, devices)
@@ -198,7 +203,7 @@ class Repair:
         self._frames.repoint(twins)
         # What was saved is used up: should the rest fail, the next repair begins with what is there now.
         self.begun, self._old, self._copies, self._halfway = False, None, Copies(), None
-        self._frames = None
+        self._frames = self._client = None
         self._context.restore(twins)
         jax.clear_caches()
         stale = self._stale(twins)

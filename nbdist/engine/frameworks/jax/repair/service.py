@@ -30,6 +30,16 @@ def leave() -> None:
             jax.distributed.shutdown()  # what is left besides
 
 
+def client() -> Any | None:
+    """JAX's client of the service that this process has joined; None where it has joined none.
+
+    Private API: `jax._src.distributed.global_state.client` (jax 0.10.0 to 0.12.0.1). Where it is gone, libraries
+    that keep it for themselves, as Orbax does, can save nothing after a repair.
+    """
+    state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+    return getattr(state, "client", None)
+
+
 def join(arguments: Mapping[str, Any]) -> None:
     """Joins a service, and waits for the others.
 

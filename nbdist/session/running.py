@@ -402,7 +402,7 @@ class Cells:
         differ = apart({p: engines.monitor.samples(p) for p in workers}, end.number)
         if names := [name for name in differ if name not in lost]:
             verb = "differs" if len(names) == 1 else "differ"
-            end.say(f"{names_text(names)} {verb} between the processes since this cell")
+            end.say(f"{names_text(names)} {verb} between the processes after this cell")
 
     def _copy(self, end: Ended) -> None:
         """Has what one process alone has copied to another, where that is due."""

@@ -122,7 +122,7 @@ def test_what_a_failure_leaves_different_is_named(
         session.run(
             "for turn in range(4):\n    if me == 1 and turn == 2: raise ValueError\n    step_no += 1"
         )
-    assert "step_no, turn differ between the processes since this cell\n" in capsys.readouterr().out
+    assert "step_no, turn differ between the processes after this cell\n" in capsys.readouterr().out
     session.run("step_no = 0")
     capsys.readouterr()
     with pytest.raises(ProcessError):

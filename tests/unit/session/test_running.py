@@ -79,7 +79,7 @@ def test_what_is_lost_is_not_said_to_differ_as_well() -> None:
     said: list[str] = []
     end: Any = SimpleNamespace(number=5, say=said.append)
     cells._say_apart(end, lost=("y",))
-    assert said == ["k differs between the processes since this cell"]
+    assert said == ["k differs between the processes after this cell"]
     cells._say_apart(end, lost=("y", "k"))
     assert len(said) == 1
 

@@ -26,6 +26,11 @@ THREADS = 4
 LATE_SECONDS = 0.02
 """Between two messages of one cell may pass so much: as where a kernel is short of processor time."""
 
+MOST_BETWEEN = 30
+"""So many cells at most a kernel sends between two interrupts."""
+
+LOOK_SECONDS = 0.05
+
 SETUP = """
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
@@ -127,10 +132,11 @@ def _one(session: Any, rng: random.Random, number: int) -> None:
     _say(kind=kind, should=[float(number)], **{"is": sorted(numbers)})
 
 
-def _thread(session: Any, seed: int, cells: int) -> None:
+def _thread(session: Any, seed: int, cells: int, sent: list[int]) -> None:
     rng = random.Random(seed)
-    for _ in range(cells):
+    for number in range(cells):
         time.sleep(rng.random() * LATE_SECONDS)
+        sent.append(number)
         try:
             _one(session, rng, rng.randrange(1, 9))
         except (NbdistError, TimeoutError) as error:
@@ -156,16 +162,18 @@ def main(name: str, seed: int, cells: int, interrupts: bool) -> None:
         return at_once(*arguments, **options)
 
     client.send_execute_request = late
+    sent: list[int] = []
     threads = [
-        threading.Thread(target=_thread, args=(session, seed * THREADS + number, cells))
+        threading.Thread(target=_thread, args=(session, seed * THREADS + number, cells, sent))
         for number in range(THREADS)
     ]
     for thread in threads:
         thread.start()
+    due = rng.randrange(MOST_BETWEEN)
     while any(thread.is_alive() for thread in threads):
-        threads[0].join(1.0 + 4.0 * rng.random())
-        if interrupts and rng.random() < 0.3:
-            session.interrupt()
+        time.sleep(LOOK_SECONDS * rng.random())
+        if interrupts and len(sent) >= due and session.interrupt().startswith("interrupted"):
+            due = len(sent) + rng.randrange(1, MOST_BETWEEN)
     session.detach()
 
 

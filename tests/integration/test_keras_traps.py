@@ -97,6 +97,7 @@ def test_rows_that_every_process_gives_are_said(notebook: Notebook) -> None:
     assert "times in an epoch" not in own.text
     same = notebook.good(f"%%dist\n{given.format('np.ones((64, 64)), np.zeros(64)')}").text
     assert same.count("the same x on processes 0, 1, so it trains with each row 2 times") == 1
+    assert re.search(r"cell \d+, line 3: UserWarning: fit got", same)
 
 
 def test_a_generator_with_auto_sharding_is_refused_too(notebook: Notebook) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from nbdist.engine.cell.interrupts import InterruptHandler
@@ -141,8 +144,19 @@ class Watch:
                 return error
             said = same_rows(self._agreement.agreed, places.times)
             if said is not None:
-                warnings.warn(said, stacklevel=2)
+                warnings.warn(said, stacklevel=_of_the_user())
         return None if refusal is None else InputError(refusal)
+
+
+def _of_the_user() -> int:
+    """The `stacklevel` of a warning, for whoever calls this: of the first frame that is not nbdist's or Keras'."""
+    places = [Path(sys.modules[name].__file__ or name).parent for name in ("nbdist", "keras")]
+    own = tuple(f"{place}{os.sep}" for place in places)
+    frame: FrameType | None = sys._getframe(1)
+    level = 1
+    while frame is not None and frame.f_code.co_filename.startswith(own):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def examine(

@@ -249,18 +249,23 @@ class Sampler:
         return _Parts((*name, _hashed(data)), more)
 
     def _place(self, value: Any, kind: type) -> _Parts | None:
-        """Devices of JAX and what is made of them, of which a new process has its own."""
+        """Devices of JAX and what is made of them: a new process has its own where this one has its own."""
         if _package(kind) not in ("jax", "jaxlib"):
             return None
+        if kind.__name__ == "Device":
+            return _Parts((_name(kind), _which(value)))
+        if kind.__name__ == "SingleDeviceSharding":
+            return _Parts((_name(kind), *map(_which, value.device_set)))
         if kind.__name__ == "Mesh":
-            return _Parts((_name(kind), value.axis_names, value.devices.shape))
+            alone = "" if value.is_multi_process else _which(value.devices.flat[0])
+            return _Parts((_name(kind), value.axis_names, value.devices.shape, alone))
         if kind.__name__ == "NamedSharding":
             return _Parts((_name(kind), repr(value.spec)), [value.mesh])
         if kind.__name__ == "PyTreeDef":  # its text would be made by classes of the user's
             return _Parts((_name(kind), value.num_nodes, value.num_leaves))
         if kind.__name__ == "PartitionSpec":
             return _Parts((_name(kind), repr(value)))
-        is_place = kind.__name__ in ("Device", "AbstractMesh") or kind.__name__.endswith("Sharding")
+        is_place = kind.__name__ == "AbstractMesh" or kind.__name__.endswith("Sharding")
         return _Parts((_name(kind),)) if is_place else None
 
     def _object(self, value: Any, kind: type) -> _Parts:
@@ -466,3 +471,9 @@ def _hashed(*parts: Any) -> bytes:
         found.update(b"%d:" % len(part))
         found.update(part)
     return found.digest()
+
+
+def _which(device: Any) -> str:
+    """A device by its place among those of this process, where it is one of them; else by its number among all."""
+    own = sys.modules["jax"].local_devices(backend=device.platform)
+    return f"own {own.index(device)}" if device in own else f"{device.platform} {device.id}"

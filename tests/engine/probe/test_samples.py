@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
 from nbdist.engine.probe import samples as module
@@ -88,6 +88,18 @@ def test_no_code_of_the_users_runs() -> None:
     one, again, other = (Sampler().of(Loud([n])) for n in (1, 1, 2))
     assert one == again != other
     assert not one.text.endswith("?")
+
+
+def test_a_device_counts_by_its_place_on_its_own_process_and_by_its_number_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = jax.devices()[:2]
+    for kind in (lambda d: d, SingleDeviceSharding, lambda d: Mesh(np.array([d]), ("a",))):
+        monkeypatch.undo()
+        its_own = Sampler().of(kind(first)).text
+        monkeypatch.setattr(jax, "local_devices", lambda backend: [second])
+        assert Sampler().of(kind(second)).text == its_own
+        assert Sampler().of(kind(first)).text != its_own
 
 
 def test_what_only_code_and_places_are_made_of_is_nobodys_own() -> None:

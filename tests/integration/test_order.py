@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import nbdist
 from tests.order import SETUP, send
+from tests.waiting import wait_for
 
 CELLS = 24
 
@@ -25,3 +27,26 @@ def test_kernels_of_four_threads_each_get_right_numbers_though_one_is_killed(
         assert found.refused.total() <= 2, "what met the end of the kernel that was killed"
         assert session.pull("total(3)") == 3.0
         assert not session.out_of_step
+
+
+def test_a_cell_behind_another_kernel_is_listed_as_queued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NBDIST_STATE", str(tmp_path))
+    with nbdist.start(2, platform="cpu", keep=True) as first:
+        path = tmp_path / "go"
+        first.run(
+            f"import os, time\nwhile not os.path.exists({str(path)!r}): time.sleep(0.05)",
+            wait=False,
+        )
+        second = nbdist.attach(first.id)
+        with ThreadPoolExecutor(1) as other:
+            behind = other.submit(second.run, "found = 7")
+            wait_for(lambda: [one for one in second.cells() if one.code == "found = 7"])
+            (queued,) = [one for one in second.cells() if one.code == "found = 7"]
+            path.touch()
+            behind.result(60)
+        assert queued.state == "queued behind cell 1 of another kernel"
+        assert first.pull("found", each=True) == {0: 7, 1: 7}
+        assert "found = 7" not in [one.code for one in second.cells() if "queued" in one.state]
+        second.detach()

@@ -14,7 +14,6 @@ from tests.waiting import wait_for
 CELLS = 24
 
 
-@pytest.mark.timeout(600)
 def test_kernels_of_four_threads_each_get_right_numbers_though_one_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

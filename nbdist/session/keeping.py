@@ -20,6 +20,7 @@ from nbdist.contract.calls.engine import Recall
 from nbdist.contract.history import OpenCell
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.sessions import recorded
+from nbdist.launch.start.replace import end
 from nbdist.quantities import processes_text
 from nbdist.rules import Rules
 from nbdist.session.engine_group import EngineGroup
@@ -130,6 +131,7 @@ def take_over(
     started = recorded.started_elsewhere(engines.link, session)
     if started:
         engines.found_started(started, read_history(Path(engines.link.folder)))
+    _end_unfinished(engines)
     if before.held or not before.settled:
         followed = {run.execution.number for run in background.runs}
         open_cells = read_history(Path(engines.link.folder)).running
@@ -144,6 +146,28 @@ def take_over(
     if not engines.proves or background.inside():
         return None
     return make_sure(engines, automatic=rules.recover)
+
+
+def _end_unfinished(engines: EngineGroup) -> None:
+    """Ends processes that a kernel has started in the place of others, and has ended before it was done with them.
+
+    They have joined nobody, or have half of what they are to have; they are replaced as any that has ended.
+
+    Raises:
+      LaunchError: One cannot be ended.
+    """
+    link = engines.link
+    if not link.agents.all:
+        return
+    unfinished = {
+        p
+        for p, pid in link.pids.items()
+        if p not in link.exits and link.agents.of(p).pids.get(p, pid) != pid
+    }
+    if unfinished:
+        end(link, unfinished)
+        engines.reported |= {p: {} for p in unfinished}  # it would agree with all it was brought
+        engines.health.lost(link.exits)
 
 
 def say_running(runs: Iterable[RegainedRun]) -> list[str]:

@@ -374,6 +374,30 @@ def test_kernels_of_one_session_go_on_with_the_processes_that_any_of_them_has_st
     first.good("%dist_shutdown")
 
 
+@pytest.mark.parametrize("before", ["bring", "make_again"])
+def test_a_repair_in_which_its_kernel_was_killed_is_begun_again_by_the_next(
+    kernels: Kernels, before: str
+) -> None:
+    first = kernels.start()
+    first.good(f"{START} --keep")
+    first.good(APART.partition("if ")[0].replace('P("x")', "P()") + "mine = [jax.process_index()]")
+    first.good("%dist_status")  # what is equal on both is known
+    psutil.Process(int(first.good("%%dist --on 1\nimport os\nos.getpid()").text.split()[-1])).kill()
+    wait_for(lambda: "lost" in first.good("%dist_status").text)
+    first.good(
+        "import os, signal, nbdist.session.recovery.inplace as inplace\n"
+        f"inplace.{before} = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    first.send("%dist_recover")
+    first.process.wait(60)
+    second = kernels.start()
+    second.good("%dist_init --attach last")
+    shown = second.good("%%dist\nprint(float(w.sum()), len(jax.devices()))").text
+    assert "processes 0, 1   28.0 4" in shown
+    assert "mine was copied from process 0" in second.good("%%dist\nprint(mine)").text
+    second.good("%dist_shutdown")
+
+
 def test_values_of_variables_are_not_written_down_and_a_restart_asks_for_them(
     kernels: Kernels,
 ) -> None:

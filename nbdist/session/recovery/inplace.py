@@ -204,7 +204,10 @@ def repair(
     )
     if not all(answer.passed for answer in answers.values()):
         raise RecoveryError("the processes are not in step after the repair")
+    doubted = unsure(brought)
     if gone:
+        # A kernel that finds the new ones is to know it as well, though this one may end here.
+        engines.health.on_doubt({**engines.facts.unsure, **doubted})
         engines.replaced({p: joined[p] for p in gone})
         without_copies = make_again(engines, returned)
         if without_copies is not None:
@@ -227,7 +230,7 @@ def repair(
         stale=tuple(sorted({name for answer in restored.values() for name in answer.stale})),
         new=tuple(sorted(gone)),
         replaced=(*said(brought, ended), *returned.lines),
-        unsure=unsure(brought),
+        unsure=doubted,
         whole=all(one.whole for one in brought.values()) and not unnamed_lost(brought, of=gone),
     )
 

@@ -308,6 +308,12 @@ class Cells:
             run.wait(timeout_s, show=False)
         engines, followed = self._engines.living(), self.background.runs
         _wait_until_idle(engines, timeout_s=timeout_s)
+        # The last output of a cell may come after its processes have answered.
+        while any(not run.done for run in followed):
+            if until is not None and time.monotonic() > until:
+                cells = names_text(str(run.cell.number) for run in followed if not run.done)
+                raise TimeoutError(f"cell {cells} still runs after {timeout_s:g} s.")
+            time.sleep(SETTLE_SECONDS)
         left_s = None if until is None else max(0.0, until - time.monotonic())
         with engines.turn.taken(timeout_s=left_s):
             self.wait_for_ends()

@@ -96,9 +96,9 @@ def test_sync_raises_how_a_cell_that_it_has_waited_for_has_failed(
     for person in (True, False):
         over = tmp_path / f"over {person}"
         begun(notebook, over, FAILS, person=person)
-        request = notebook.send("%sync", person=person)
-        over.touch()
-        failed = notebook.collect(request).traceback
+        # It ends while it is waited for: what has ended before, a person has seen.
+        later = f"import threading\nthreading.Timer(1, open, ({str(over)!r}, 'w')).start()\n"
+        failed = notebook.collect(notebook.send(f"{later}%sync", person=person)).traceback
         assert failed.endswith("ProcessError: process 1 raised ValueError"), failed
         notebook.good("%sync")
 

@@ -115,3 +115,20 @@ def test_sync_says_nothing_of_a_cell_that_somebody_has_interrupted(
     monkeypatch.setattr(running, "_wait_until_idle", lambda *_, **__: run._over.set())
     with pytest.raises(ProcessError) if raises else contextlib.nullcontext():
         cells.sync(timeout_s=None)
+
+
+def test_sync_waits_for_the_last_output_of_a_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    engines: Any = FakeEngines()
+    cells = Cells(engines, Alone(), rules=Rules(), history=History())  # type: ignore[arg-type]
+    first = ProcessOutcome(process_id=0, host="h1", outcome="raised")
+    run = FollowedRun.__new__(FollowedRun)
+    run._error, run._over = ProcessError("process 0 ended", (first,)), threading.Event()
+    run.cell = SimpleNamespace(number=3)  # type: ignore[assignment]
+    cells.background = SimpleNamespace(runs=(run,), unseen=lambda: ())  # type: ignore[assignment]
+    monkeypatch.setattr(cells, "wait_for_ends", lambda: None)
+    monkeypatch.setattr(running, "_wait_until_idle", lambda *_, **__: None)
+    with pytest.raises(TimeoutError, match=r"cell 3 still runs after 0\.01 s"):
+        cells.sync(timeout_s=0.01)
+    threading.Timer(0.1, run._over.set).start()
+    with pytest.raises(ProcessError):
+        cells.sync(timeout_s=None)

@@ -16,7 +16,7 @@ from nbdist.engine.namespace.incoming import IncomingNamespace
 from nbdist.engine.namespace.names import users
 from nbdist.engine.namespace.objects import Objects
 from nbdist.engine.namespace.outgoing import OutgoingNamespace
-from nbdist.engine.namespace.process import ProcessState
+from nbdist.engine.namespace.process import ProcessState, Read
 from nbdist.engine.namespace.used import used
 from nbdist.engine.probe.samples import Sample
 
@@ -32,11 +32,13 @@ def offer_things(
     resident: Resident, buffers: Buffers, call: contract.OfferThings
 ) -> tuple[contract.Things, list[Any]]:
     """See `OfferThings`."""
-    things = contract.Things(digests=_things(resident, call.key))
+    frameworks = _objects(resident).values()
+    read = _state(resident).read(frameworks)
+    things = contract.Things(digests=_things(resident, call.key, read))
     if call.described:
         return things, []
     reference = resident.framework.placements(resident).reference
-    return things, [_state(resident).packed(_objects(resident).values(), reference)]
+    return things, [_state(resident).packed(read, frameworks, reference)]
 
 
 def take_things(
@@ -139,11 +141,12 @@ def _state(resident: Resident) -> ProcessState:
     return resident.state
 
 
-def _things(resident: Resident, key: str) -> dict[str, str]:
+def _things(resident: Resident, key: str, read: Read | None = None) -> dict[str, str]:
     def look(values: Mapping[str, Any]) -> dict[str, str]:
         return {name: one.text for name, one in _look(resident)(values).items()}
 
-    return _state(resident).digests(_objects(resident).values(), look, key)
+    state = _state(resident)
+    return state.digests(read or state.read(_objects(resident).values()), look, key)
 
 
 def _outgoing(resident: Resident, token: str, *, processes: int | None = None) -> OutgoingNamespace:

@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import pickle
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from nbdist.engine.agreement.modules import UsersModules
@@ -17,6 +17,8 @@ from nbdist.engine.namespace.packing import Reference, packed, unpacked
 from nbdist.engine.namespace.settings import AtExit, Baseline, Environment, settings
 from nbdist.engine.namespace.shell import Autoreload, of_shell
 from nbdist.engine.namespace.things import Carried, Fixed, Mine, Setting, Things, digest
+
+Read = Sequence[tuple[Things, Mapping[str, Any]]]
 
 Look = Callable[[Mapping[str, Any]], Mapping[str, str]]
 """Gives digests of values by name; none of what cannot be looked at."""
@@ -48,32 +50,43 @@ class ProcessState:
         """The user's modules."""
         return self._modules
 
-    def digests(self, frameworks: Collection[Objects], look: Look, key: str) -> dict[str, str]:
-        """Return a digest of each thing by its name, equal where the thing is.
+    def read(self, frameworks: Collection[Objects]) -> Read:
+        """Return everything by its kind and name; patches of libraries alone take 0.1 s to be looked for.
 
         Args:
           frameworks: What frameworks keep.
+        """
+        _, mine = self._users()
+        kinds = (*self._early(mine), *self._late(mine, frameworks))
+        return [(kind, kind.read()) for kind in kinds]
+
+    def digests(self, read: Read, look: Look, key: str) -> dict[str, str]:
+        """Return a digest of each thing by its name, equal where the thing is.
+
+        Args:
+          read: As `read` has it.
           look: For values in modules.
           key: Of the digests.
         """
         users, mine = self._users()
         texts = described(users, mine, look)
-        for kind in (*self._early(mine), *self._late(mine, frameworks)):
-            texts |= {name: mine.text(value) for name, value in kind.read().items()}
+        for _, values in read:
+            texts |= {name: mine.text(value) for name, value in values.items()}
         return {name: digest(text, key) for name, text in texts.items()}
 
-    def packed(self, frameworks: Collection[Objects], reference: Reference) -> bytes:
+    def packed(self, read: Read, frameworks: Collection[Objects], reference: Reference) -> bytes:
         """Return a pickle of everything that can be set elsewhere, each thing in a pickle of its own.
 
         Args:
-          frameworks: As for `digests`.
+          read: As `read` has it.
+          frameworks: As for `read`.
           reference: What stands for devices, meshes and shardings.
         """
-        users, mine = self._users()
+        users, _ = self._users()
         sent: dict[str, dict[str, bytes | str]] = {}
-        for kind in (*self._early(mine), *self._late(mine, frameworks)):
+        for kind, values in read:
             its = sent[_key(kind)] = {}
-            for name, value in kind.read().items():
+            for name, value in values.items():
                 if not isinstance(value, Fixed):
                     its[name] = self._pickled(value, reference)
         places = {name: places_of(one) for name, one in users.items()}
@@ -96,7 +109,7 @@ class ProcessState:
         Args:
           state: As `packed` has made it there.
           own: Names of things that each process has of its own; these are left as they are.
-          frameworks: As for `digests`.
+          frameworks: As for `read`.
           referent: Answers for what stands in place of devices, meshes and shardings.
 
         Returns:
@@ -127,7 +140,8 @@ class ProcessState:
         sent, own = self._taken
         failed = {}
         for kind in kinds:
-            its, there = sent.get(_key(kind), {}), kind.read()
+            its = sent.get(_key(kind), {})
+            there = kind.read() if its else {}  # patches of libraries take a while to be looked for
             for name in (name for name in its if name not in own):
                 why = self._set(kind, name, its[name], there, mine, referent)
                 if why is not None:

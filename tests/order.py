@@ -27,9 +27,10 @@ LATE_SECONDS = 0.02
 """Between two messages of one cell may pass so much: as where a kernel is short of processor time."""
 
 MOST_BETWEEN = 30
-"""So many cells at most a kernel sends between two interrupts."""
+"""Cells that a kernel sends at most between two interrupts."""
 
 LOOK_SECONDS = 0.05
+"""At most between two looks whether an interrupt is due."""
 
 SETUP = """
 import jax, jax.numpy as jnp, numpy as np

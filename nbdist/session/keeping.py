@@ -159,10 +159,11 @@ def _end_unfinished(engines: EngineGroup) -> None:
     link = engines.link
     if not link.agents.all:
         return
+    ended = link.exits
     unfinished = {
         p
         for p, pid in link.pids.items()
-        if p not in link.exits and link.agents.of(p).pids.get(p, pid) != pid
+        if p not in ended and link.agents.of(p).pids.get(p, pid) != pid
     }
     if unfinished:
         end(link, unfinished)

@@ -50,7 +50,7 @@ class Module:
     def __init__(self, folder: Path) -> None:
         self._path, self._time = folder / "helped.py", 1_000_000_000
         self._values: dict[str, Any] = {}
-        self._read_at, self._unread = -1, ""
+        self._read_at = -1
         self.write(1, 1)
         self.reloaded()
 
@@ -70,7 +70,7 @@ class Module:
         self._values["SCALE"] = scale
 
     def reloaded(self) -> int:
-        """What `f` gives in the next cell, before which it is read again if it has changed."""
+        """Read the file again if it has changed, as before each cell, and return what `f` gives then."""
         if self._path.exists() and self._read_at < self._time:
             self._read_at = self._time
             with contextlib.suppress(SyntaxError):

@@ -19,6 +19,7 @@ from nbdist.engine.namespace.shell import Autoreload, of_shell
 from nbdist.engine.namespace.things import Carried, Fixed, Mine, Setting, Things, digest
 
 Read = Sequence[tuple[Things, Mapping[str, Any]]]
+"""Each kind of things, with those of this process by name."""
 
 Look = Callable[[Mapping[str, Any]], Mapping[str, str]]
 """Gives digests of values by name; none of what cannot be looked at."""

@@ -34,7 +34,7 @@ def offer_things(
     """See `OfferThings`."""
     frameworks = _objects(resident).values()
     read = _state(resident).read(frameworks)
-    things = contract.Things(digests=_things(resident, call.key, read))
+    things = contract.Things(digests=_digests(resident, call.key, read))
     if call.described:
         return things, []
     reference = resident.framework.placements(resident).reference
@@ -47,7 +47,8 @@ def take_things(
     """See `TakeThings`."""
     referent = resident.framework.placements(resident).referent
     failed = _state(resident).take(buffers[0], call.own, _objects(resident).values(), referent)
-    return contract.Things(digests=_things(resident, call.key), failed=failed), []
+    # Whether it has the same patches is only asked when it has the names as well.
+    return contract.Things(digests=_things(resident, call.key, patches=False), failed=failed), []
 
 
 def offer_namespace(
@@ -122,11 +123,12 @@ def make_namespace(
     resident.shell.user_ns.update(dict.fromkeys(call.numbered, resident.process_id))
     resident.hooks.update(found.hooks)
     _state(resident).settle(resident.framework.placements(resident).referent)
-    before, things = dict(resident.shell.user_ns), _things(resident, call.key)
+    patches = _state(resident).is_patched or bool(resident.hooks)
+    before, things = dict(resident.shell.user_ns), _things(resident, call.key, patches=patches)
     failed = resident.call_hooks()
     resident.cell.newest_run = call.run
     names = _names(resident)
-    now = _things(resident, call.key) if resident.hooks else things
+    now = _things(resident, call.key, patches=patches) if resident.hooks else things
     return contract.NamespaceMade(
         names=tuple(found.names),
         hooks=tuple(failed),
@@ -141,12 +143,16 @@ def _state(resident: Resident) -> ProcessState:
     return resident.state
 
 
-def _things(resident: Resident, key: str, read: Read | None = None) -> dict[str, str]:
+def _things(resident: Resident, key: str, *, patches: bool) -> dict[str, str]:
+    read = _state(resident).read(_objects(resident).values(), patches=patches)
+    return _digests(resident, key, read)
+
+
+def _digests(resident: Resident, key: str, read: Read) -> dict[str, str]:
     def look(values: Mapping[str, Any]) -> dict[str, str]:
         return {name: one.text for name, one in _look(resident)(values).items()}
 
-    state = _state(resident)
-    return state.digests(read or state.read(_objects(resident).values()), look, key)
+    return _state(resident).digests(read, look, key)
 
 
 def _outgoing(resident: Resident, token: str, *, processes: int | None = None) -> OutgoingNamespace:

@@ -12,6 +12,7 @@ import importlib
 import sys
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from nbdist.engine.agreement.modules import version
@@ -219,25 +220,33 @@ class Patches:
 
     def _every(self) -> Iterator[tuple[str, tuple[str, ...], str, Any]]:
         """Where it stands, as text and as path, under which name, and what it is."""
+        # There are 130,000 values, nearly all of a few types.
+        can_be, is_mine = _CanBeMine(), self._is_mine
         for name, module in list(sys.modules.items()):
             if name in self._modules or not isinstance(module, types.ModuleType):
                 continue
             for key, value in list(vars(module).items()):
-                if self._is_mine(value):
+                if not can_be[type(value)]:
+                    continue
+                if is_mine(value):
                     yield name, (name,), key, value
                 elif isinstance(value, type) and vars_of(value).get("__module__") == name:
                     for inner, member in list(vars_of(value).items()):
-                        if self._is_mine(member):
+                        if can_be[type(member)] and is_mine(member):
                             yield f"{name}.{key}", (name, key), inner, member
 
     def _is_mine(self, value: Any) -> bool:
         kind = type(value)
-        if kind in (staticmethod, classmethod):
+        if kind is staticmethod or kind is classmethod:
             value = value.__func__
             kind = type(value)
         if kind is types.FunctionType:
-            return value.__module__ in self._mine.modules
-        if kind is type:
+            # ipyparallel makes functions of its own into some of `__main__`.
+            return (
+                value.__module__ in self._mine.modules
+                and "ipyparallel" not in Path(value.__code__.co_filename).parts
+            )
+        if isinstance(value, type):
             return vars_of(value).get("__module__") in self._mine.modules
         # What a decorator such as `jax.jit` has made of one.
         inner = getattr(value, "__dict__", None) if kind.__module__ == "jaxlib._jax" else None
@@ -245,6 +254,18 @@ class Patches:
             isinstance(inner, dict)
             and getattr(inner.get("__wrapped__"), "__module__", None) in self._mine.modules
         )
+
+
+class _CanBeMine(dict[type, bool]):
+    """Whether a value of a type can be a function or class, or what decorators make of them."""
+
+    def __missing__(self, kind: type) -> bool:
+        self[kind] = found = (
+            kind in (types.FunctionType, staticmethod, classmethod)
+            or issubclass(kind, type)
+            or kind.__module__ == "jaxlib._jax"
+        )
+        return found
 
 
 vars_of = type.__dict__["__dict__"].__get__

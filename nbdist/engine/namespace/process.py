@@ -51,15 +51,22 @@ class ProcessState:
         """The user's modules."""
         return self._modules
 
-    def read(self, frameworks: Collection[Objects]) -> Read:
-        """Return everything by its kind and name; patches of libraries alone take 0.1 s to be looked for.
+    def read(self, frameworks: Collection[Objects], *, patches: bool = True) -> Read:
+        """Return everything by its kind and name.
 
         Args:
           frameworks: What frameworks keep.
+          patches: Whether patches of libraries are looked for, which takes 0.1 s in a new process.
         """
         _, mine = self._users()
         kinds = (*self._early(mine), *self._late(mine, frameworks))
-        return [(kind, kind.read()) for kind in kinds]
+        return [(kind, kind.read()) for kind in kinds if patches or not isinstance(kind, Patches)]
+
+    @property
+    def is_patched(self) -> bool:
+        """Whether there can be patches of libraries: some were sent here, or modules of the user's."""
+        sent, _ = self._taken
+        return bool(sent.get(Patches.__name__)) or len(self._users()[0]) > 0
 
     def digests(self, read: Read, look: Look, key: str) -> dict[str, str]:
         """Return a digest of each thing by its name, equal where the thing is.

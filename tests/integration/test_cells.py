@@ -6,6 +6,7 @@ import re
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.integration.notebook import Notebook
@@ -105,6 +106,16 @@ def test_input_fails_with_a_clear_error(notebook: Notebook) -> None:
     assert "input('name? ') cannot be answered" in output.traceback
     assert "%dist_push" in output.traceback
     assert "kernel_gaps.py" not in output.traceback, "no frame of nbdist"
+
+
+def test_a_cell_leaves_a_few_kilobytes_in_the_kernel(notebook: Notebook) -> None:
+    """What `%dist_cells` lists, IPython's own history and late output's place: about 10 KB."""
+    kernel, cells = psutil.Process(notebook.process.pid), 150
+    for number in range(cells + 30):
+        if number == 30:  # by now everything has been used once
+            before = kernel.memory_info().rss
+        notebook.good(f"%%dist\nprint({number})\n{number} + 1")
+    assert (kernel.memory_info().rss - before) / cells < 50e3
 
 
 @pytest.mark.parametrize("code", ["exit()", "exit", "quit()"])

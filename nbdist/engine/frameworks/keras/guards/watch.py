@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from nbdist.engine.cell.code_owners import folders
 from nbdist.engine.cell.interrupts import InterruptHandler
 from nbdist.engine.cell.stop import AgreedStop
 from nbdist.engine.frameworks.keras.guards.agreement import Agreement
@@ -150,8 +149,7 @@ class Watch:
 
 def _of_the_user() -> int:
     """The `stacklevel` of a warning, for whoever calls this: of the first frame that is not nbdist's or Keras'."""
-    places = [Path(sys.modules[name].__file__ or name).parent for name in ("nbdist", "keras")]
-    own = tuple(f"{place}{os.sep}" for place in places)
+    own = folders("nbdist", "keras")
     frame: FrameType | None = sys._getframe(1)
     level = 1
     while frame is not None and frame.f_code.co_filename.startswith(own):

@@ -286,3 +286,28 @@ def test_a_function_that_has_run_before_on_one_process_is_no_difference(places: 
     said = places.run("both = float(total(jnp.sin(small) * 0 + small))")
     assert not said.repaired, said.text
     assert set(places.values("both").values()) == {2016.0}
+
+
+def test_a_program_that_a_repair_changes_says_so_at_its_line_and_others_say_nothing(
+    places: World,
+) -> None:
+    places.run(
+        "SCALE, kept_scale = 1.0, 1.0\n"
+        "scaled = jax.jit(lambda w: w.sum() * SCALE)\n"
+        "alone = jax.jit(lambda x: x * SCALE)\n"
+        "plain = jax.jit(lambda w: w.sum() * kept_scale)\n"
+        "first = float(scaled(small)), float(alone(2.0)), float(plain(small))"
+    )
+    places.run("SCALE = 5.0\nfirst += (float(scaled(small)),)")
+    assert set(places.values("first").values()) == {(2016.0, 2.0, 2016.0, 2016.0)}
+    said = places.attempt("if me == 1:\n    raise ValueError\nq = total(small)")
+    assert said.repaired, said.text
+    said = places.attempt(
+        "later = float(scaled(small)), float(plain(small))\nlater += (float(alone(2.0)),)"
+    )
+    assert set(places.values("later").values()) == {(5 * 2016.0, 2016.0, 10.0)}
+    lines = [line for line in said.text.splitlines() if "was compiled again after a repair" in line]
+    assert len(lines) == 2, said.text
+    assert "line 1" in lines[0] and "line 2" in lines[1], said.text
+    again = places.attempt("later = float(scaled(small))")
+    assert "compiled again" not in again.text

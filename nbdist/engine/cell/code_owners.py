@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import PurePath
+from types import FrameType
 from typing import NamedTuple, Protocol
 
 from nbdist.engine.cell.packages import packages_of
@@ -91,6 +92,16 @@ def folders(*packages: str) -> tuple[str, ...]:
     """Folders, each ending in a separator, of those packages that have been imported."""
     files = (getattr(sys.modules.get(name), "__file__", None) for name in packages)
     return tuple(file.rpartition(os.sep)[0] + os.sep for file in files if file)
+
+
+def outside(*packages: str) -> int:
+    """Return the `stacklevel` of a warning, for whoever calls this: of the first frame outside these packages."""
+    own = folders(*packages)
+    frame: FrameType | None = sys._getframe(1)
+    level = 1
+    while frame is not None and frame.f_code.co_filename.startswith(own):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def is_cell_file(filename: str) -> bool:

@@ -55,16 +55,21 @@ class Collectives:
         """Whether it was read before."""
         return program in self._known
 
-    def of(self, program: Any, modules: Callable[[], Any]) -> str | None:
-        """As `collectives`; None where the back end does not give its programs as text.
+    def read(self, program: Any, modules: Callable[[], Any]) -> str | None:
+        """Read a program that is new; return its text, None where the back end does not give it.
 
         Args:
           program: Identifies it.
           modules: Gives its HLO modules.
         """
-        if program not in self._known:
-            try:
-                self._known[program] = "\n".join(collectives(m.to_string()) for m in modules())
-            except Exception:  # noqa: BLE001 - what a back end cannot do
-                self._known[program] = None
-        return self._known[program]
+        self._known[program] = None
+        try:
+            texts = [m.to_string() for m in modules()]
+        except Exception:  # noqa: BLE001 - what a back end cannot do
+            return None
+        self._known[program] = "\n".join(map(collectives, texts))
+        return "\n".join(texts)
+
+    def of(self, program: Any) -> str | None:
+        """As `collectives`, of a program that was read; None where the back end does not give its text."""
+        return self._known.get(program)

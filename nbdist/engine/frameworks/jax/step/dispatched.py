@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+import warnings
 import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
@@ -16,10 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
+from nbdist.engine.cell.code_owners import outside
 from nbdist.engine.frameworks.jax.step.announced import shape_text
 from nbdist.engine.frameworks.jax.step.collectives import Collectives
 from nbdist.engine.frameworks.jax.step.made import Made, hook_makers
 from nbdist.engine.frameworks.jax.step.origins import Origins
+from nbdist.engine.frameworks.jax.step.recompiled import Recompiled, described
 from nbdist.errors import ArrayError
 
 LABELS = 512
@@ -85,6 +88,7 @@ class Dispatched:
         self.parts: dict[str, tuple[int, int]] = {}
         self._numbers: Counter[str] = Counter()
         self._collectives = Collectives()
+        self._recompiled = Recompiled()
         self.devices = 0
         self.trail: deque[int] = deque(maxlen=TRAIL)
         self._unhook: Callable[[], None] | None = None
@@ -162,20 +166,37 @@ class Dispatched:
             return None
         given = list(arguments)
         leaf = first_array(given)
-        if leaf is not None and not spans(leaf):
-            return None
-        if leaf is not None:
-            name = label(compiled_function())
-            if program not in self._collectives and not self._group(leaf):
+        local = leaf is not None and not spans(leaf)
+        function, called_with = compiled_function()
+        name = label(function)
+        if program not in self._collectives and not (local and _is_of_jax(function)):
+            if leaf is not None and not local and not self._group(leaf):
                 self._compare(name, given)
-            return self._add(name, self._kind(program), leaf, given)
+            self._read(program, name, function, called_with)
+        if local:
+            return None
+        kind = self._collectives.of(program)
+        if leaf is not None:
+            return self._add(name, kind, leaf, given)
 
         def late(output: Any) -> None:
             leaf = first_array(output)
             if leaf is not None and spans(leaf):
-                self._add(label(compiled_function()), self._kind(program), leaf, given)(output)
+                self._add(name, kind, leaf, given)(output)
 
         return late  # nothing to go by before it runs; an output is
+
+    def _read(self, program: Any, name: bytes, function: Any, called_with: Any) -> None:
+        """Reads a program that is to run for the first time; warns where a repair has made it another."""
+        text = self._collectives.read(program, lambda: program.xla_executable.hlo_modules())
+        if text is None or function is None:
+            return
+        if self._recompiled.note(function, described(called_with), text, self.generation):
+            warnings.warn(
+                f"{_title(name)} was compiled again after a repair, and is another program than before: something "
+                "that it does not get as an argument has been set since. It computes with what is set now.",
+                stacklevel=outside("nbdist", "jax"),
+            )
 
     def _compare(self, name: bytes, arguments: Iterable[Any]) -> None:
         """Compares what a program is about to be computed of for the first time, with the same on other processes.
@@ -184,7 +205,7 @@ class Dispatched:
           ArrayError: Another process has arrays of other shapes.
         """
         shapes = [shape_text(one) for one in arguments if is_array(one)]
-        title = name.decode(errors="replace").partition(" ")[0]
+        title = _title(name)
         where = f"{self.made.run}/{self.generation}/{self.serial}"
         found = self.made.announced.others(where, title, shapes)
         if found is not None:
@@ -194,9 +215,6 @@ class Dispatched:
                 f"{what} is to compute with {here} on this process, and with {there} on process {other}. Arrays "
                 "on several processes must have the same shape on each."
             )
-
-    def _kind(self, program: Any) -> str | None:
-        return self._collectives.of(program, lambda: program.xla_executable.hlo_modules())
 
     def _add(
         self, name: bytes, kind: str | None, leaf: Any, arguments: Any
@@ -277,18 +295,30 @@ def label(function: Any) -> bytes:
     return f"{code.co_name}{'()' if own else ''} {where}".encode()
 
 
-def compiled_function() -> Any | None:
-    """The function that JAX is calling for the first time with arguments of their kind, from its own frames.
+def _title(name: bytes) -> str:
+    """What a person calls the function of this label."""
+    return name.decode(errors="replace").partition(" ")[0]
 
-    Private API: the frame of `jax._src.pjit`'s `cache_miss`, with its variable `fun` (jax 0.10.0 to 0.12.0.1).
-    Without it, two functions that take each other's place are not told apart in their first calls.
+
+def _is_of_jax(function: Any) -> bool:
+    """Whether a function is one of JAX's own, which takes nothing from outside its arguments; so does none."""
+    return function is None or str(getattr(function, "__module__", "")).startswith("jax.")
+
+
+def compiled_function() -> tuple[Any | None, Any]:
+    """The function that JAX calls for the first time with arguments of their kind, and those; from its frames.
+
+    Private API: the frame of `jax._src.pjit`'s `cache_miss`, with its variables `fun`, `args` and `kwargs`
+    (jax 0.10.0 to 0.12.0.1). Without it, two functions that take each other's place are not told apart in their
+    first calls, and programs that a repair has changed are not told from those of before.
     """
     frame = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_name == "cache_miss":
-            return frame.f_locals.get("fun")
+            names = frame.f_locals
+            return names.get("fun"), (names.get("args"), names.get("kwargs"))
         frame = frame.f_back  # type: ignore[assignment]
-    return None
+    return None, None
 
 
 def spans(array: Any) -> bool:

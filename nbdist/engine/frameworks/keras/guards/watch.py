@@ -8,10 +8,9 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from types import FrameType
 from typing import Any
 
-from nbdist.engine.cell.code_owners import folders
+from nbdist.engine.cell.code_owners import outside
 from nbdist.engine.cell.interrupts import InterruptHandler
 from nbdist.engine.cell.stop import AgreedStop
 from nbdist.engine.frameworks.keras.guards.agreement import Agreement
@@ -143,18 +142,8 @@ class Watch:
                 return error
             said = same_rows(self._agreement.agreed, places.times)
             if said is not None:
-                warnings.warn(said, stacklevel=_of_the_user())
+                warnings.warn(said, stacklevel=outside("nbdist", "keras"))
         return None if refusal is None else InputError(refusal)
-
-
-def _of_the_user() -> int:
-    """The `stacklevel` of a warning, for whoever calls this: of the first frame that is not nbdist's or Keras'."""
-    own = folders("nbdist", "keras")
-    frame: FrameType | None = sys._getframe(1)
-    level = 1
-    while frame is not None and frame.f_code.co_filename.startswith(own):
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 def examine(

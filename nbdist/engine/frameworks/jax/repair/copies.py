@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 import tempfile
 import time
@@ -20,6 +21,9 @@ from nbdist.quantities import bytes_text
 
 MARGIN = 0.8
 """Of the memory that is free, as much is filled with copies; the rest goes to disk, array by array."""
+
+_CUT = re.compile(r"Gloo [\w-]+ failed: .*Connection closed by peer")
+"""What becomes of a collective that waited for another process when its connections were ended for a repair."""
 
 
 @dataclass
@@ -74,7 +78,7 @@ def save(
                 pieces = _unique(array)
         except (RuntimeError, ValueError) as error:
             saved.lost.append(array)
-            saved.reasons.append(str(error))
+            saved.reasons.append(NOT_SENT if _CUT.search(str(error)) else str(error))
             continue
         saved.arrays.append(array)
         saved.pieces.append(

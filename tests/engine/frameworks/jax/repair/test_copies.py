@@ -11,6 +11,7 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from nbdist.contract.calls.stepping import NOT_SENT
 from nbdist.engine.frameworks.jax.repair import copies
 from nbdist.engine.frameworks.jax.repair.copies import (
     Copies,
@@ -178,7 +179,16 @@ def test_deleted_arrays_are_left_out(tmp_path):
     assert saved.lost == []
 
 
-def test_an_array_whose_values_cannot_be_read_is_lost_with_the_reason(tmp_path):
+CUT = (
+    "UNKNOWN: Gloo all-reduce failed: [external/xla++third_party_ext+gloo/gloo/transport/tcp/pair.cc:547] "
+    "Connection closed by peer [127.0.0.1]:5347"
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"), [("no memory is left", "no memory is left"), (CUT, NOT_SENT)]
+)
+def test_an_array_whose_values_cannot_be_read_is_lost_with_the_reason(tmp_path, error, reason):
     class Broken:
         def is_deleted(self):
             return False
@@ -187,11 +197,11 @@ def test_an_array_whose_values_cannot_be_read_is_lost_with_the_reason(tmp_path):
             return True
 
         def block_until_ready(self):
-            raise RuntimeError("Gloo all-reduce failed")
+            raise RuntimeError(error)
 
     broken, x = Broken(), jnp.ones(3)
     saved = save([broken, x], folder=tmp_path)
-    assert (saved.lost, saved.reasons) == ([broken], ["Gloo all-reduce failed"])
+    assert (saved.lost, saved.reasons) == ([broken], [reason])
     assert saved.arrays == [x]
 
 

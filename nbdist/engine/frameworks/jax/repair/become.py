@@ -132,6 +132,8 @@ def repoint(holder: Any, twins: Twins) -> int:
 
 
 def _new_tuple(old: tuple[Any, ...], twins: Twins) -> tuple[Any, ...] | None:
+    if len(gc.get_referents(old)) < tuple.__len__(old):
+        return None  # a thread is about to fill it: reading what is not there yet ends the process
     try:
         new = tuple.__new__(type(old), [twins.of(value) for value in tuple.__iter__(old)])
     except TypeError:  # a tuple of C's, such as os.stat_result: found as stale

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,9 +35,7 @@ def survey(wanted: Callable[[type], bool]) -> Survey:
     asked: dict[int, bool] = {}
     seen: set[int] = set()
     unknown: list[Any] = []
-    every = gc.get_objects()
-    for at in range(0, len(every), CHUNK):
-        chunk = every[at : at + CHUNK]
+    for chunk in objects():
         found.wanted += _of(chunk, wanted, asked)
         unknown += _unknown(gc.get_referents(*chunk), seen)
     while unknown:
@@ -46,6 +44,18 @@ def survey(wanted: Callable[[type], bool]) -> Survey:
         inside = [*gc.get_referents(*unknown), *(value for one in arrays for value in one.flat)]
         unknown = _unknown(inside, seen)
     return found
+
+
+def objects() -> Iterator[list[Any]]:
+    """All that the garbage collector knows, in chunks; the newest first, and for a moment only.
+
+    Of a tuple that another thread is about to fill nobody else may know for as long: where the thread goes on,
+    Python raises SystemError in it.
+    """
+    for generation in range(len(gc.get_count())):
+        every = gc.get_objects(generation)
+        for at in range(0, len(every), CHUNK):
+            yield every[at : at + CHUNK]
 
 
 def _of(objects: list[Any], wanted: Callable[[type], bool], asked: dict[int, bool]) -> list[Any]:

@@ -6,7 +6,7 @@ import gc
 from collections.abc import Iterable, KeysView, Sequence
 from typing import Any
 
-from nbdist.engine.frameworks.jax.repair.survey import Survey
+from nbdist.engine.frameworks.jax.repair.survey import Survey, objects
 
 FEW = 300
 """The referrers of so many objects are found faster by the garbage collector itself, which compares every
@@ -77,6 +77,7 @@ class Twins:
         ids = frozenset(map(id, values))
         return [
             found
-            for found in gc.get_objects()
+            for chunk in objects()
+            for found in chunk
             if not ids.isdisjoint(map(id, gc.get_referents(found))) and id(found) not in kept
         ]

@@ -1,4 +1,4 @@
-"""Copies of parts of arrays that one process alone has, in the memory of another; and what is made of them."""
+"""Copies of arrays on several processes, in the memory of these and of others; and what is made of them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ def make_copies(
 ) -> Copied:
     """Has each part of an array that exists once kept by another process as well, if possible on another host.
 
-    Where there is one, all processes keep their own parts of all arrays too, so that they can go back together.
+    All processes keep their own parts of all arrays too, so that they can go back together: what each has whole
+    is lost with no process, but by a step that not all have taken.
 
     Args:
       processes: Of which none is in a cell.
@@ -90,16 +91,13 @@ def make_copies(
             hosts,
             OfferCopies(token=token, run=number, processes=tuple(sorted(hosts)), in_step=in_step),
         )
-        alone, wanted = missing(offers, hosts)
+        wanted = missing(offers, hosts)
         left_out = not_alike(offers)
         coming = {p: [w for w in wanted if w.to == p] for p in hosts}
         asking.each(
             {
                 p: ReceiveCopies(
-                    token=token,
-                    pieces=tuple(w.copied for w in its),
-                    own=bool(alone),
-                    left_out=tuple(left_out),
+                    token=token, pieces=tuple(w.copied for w in its), left_out=tuple(left_out)
                 )
                 for p, its in coming.items()
             }
@@ -128,10 +126,8 @@ def make_copies(
     )
 
 
-def missing(
-    offers: Mapping[int, CopiesOffer], hosts: Mapping[int, str]
-) -> tuple[set[str], list[Wanted]]:
-    """The paths of arrays of which parts exist once, and which of these nobody keeps a copy of yet.
+def missing(offers: Mapping[int, CopiesOffer], hosts: Mapping[int, str]) -> list[Wanted]:
+    """The parts of arrays that exist once, and of which nobody keeps a copy yet.
 
     An array is the same on several processes where its path, its origin and its type are.
     """
@@ -147,19 +143,16 @@ def missing(
                 # Several names of one array have the path of the first.
                 owners.setdefault((array.key, array.origin, one), {})[process_id] = number, piece
             keepers.update((array.origin, one) for one in array.kept)
-    alone, wanted = set(), []
+    wanted = []
     for (path, origin, one), found in owners.items():
-        if len(found) > 1:
-            continue
-        alone.add(path)
-        if (origin, one) in keepers or origin is None:
+        if len(found) > 1 or (origin, one) in keepers or origin is None:
             continue
         keepers.add((origin, one))  # another path may lead to it as well
         ((holder, (number, piece)),) = found.items()
         copied = CopiedPiece(origin=origin, dtype=described[path].dtype, box=one)
         to = keeper_of(holder, hosts)
         wanted.append(Wanted(holder=holder, number=number, piece=piece, to=to, copied=copied))
-    return alone, wanted
+    return wanted
 
 
 def not_alike(offers: Mapping[int, CopiesOffer]) -> list[str]:

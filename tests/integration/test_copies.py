@@ -1,4 +1,4 @@
-"""Parts of arrays that one process alone has outlive it as copies, with all that belongs to them."""
+"""Arrays outlive a process that alone had a part of them, and a step that not all have taken, as copies."""
 
 from __future__ import annotations
 
@@ -199,6 +199,47 @@ def test_what_was_made_since_and_is_lost_is_named(
     session.run("late = put(np.arange(6.0), 'data')")
     said = said_by("if jax.process_index() == 1: os.kill(os.getpid(), 9)\nlate.sum()")
     assert "lost: late" in said and "again as they were" not in said
+
+
+NNX = """from flax import nnx
+for name in ("weights", "state", "rows", "key", "x"): globals().pop(name, None)  # what is divided
+class Net(nnx.Module):
+    def __init__(self, rngs):
+        self.a, self.b = nnx.Linear(4, 8, rngs=rngs), nnx.Linear(8, 1, rngs=rngs)
+    def __call__(self, x):
+        return self.b(jnp.tanh(self.a(x)))
+def begin():
+    model = Net(nnx.Rngs(0))
+    opt = nnx.Optimizer(model, tx, wrt=nnx.Param)
+    for one in (model, opt):
+        nnx.update(one, put(nnx.state(one)))
+    return model, opt
+@nnx.jit
+def learn(model, opt, x):
+    value, grads = nnx.value_and_grad(lambda model: (model(x) ** 2).mean())(model)
+    opt.update(model, grads)
+    return value
+def fit(numbers):
+    return [float(learn(model, opt, put(np.full((6, 4), n + 1.0, np.float32), "data"))) for n in numbers]
+"""
+
+
+def test_what_each_process_has_as_a_whole_goes_back_where_one_has_not_taken_the_step(
+    session: Session, said_by: Callable[[str], str]
+) -> None:
+    """Nothing of it is lost with a process, so that it is copied for nobody else."""
+    session.run(f"{NNX}model, opt = begin()\nlosses = fit(range(8))")
+    losses = session.pull("losses")
+    session.run(f"model, opt = begin()\nfit(range({STEPS}))")
+    said = said_by(
+        "x = put(np.ones((6, 4), np.float32), 'data')\nlearn(model, opt, x)\n"
+        "if jax.process_index() == 1: raise ValueError('alone')\nlearn(model, opt, x)",
+    )
+    again = said.partition("again as they were")[2]
+    assert "model.a.kernel" in again and "lost:" not in said, said
+    session.run(f"losses = fit(range({STEPS}, 8))")
+    assert session.pull("losses") == losses[STEPS:]
+    session.run("del model, opt, x")
 
 
 def test_the_status_says_how_old_they_are_and_what_they_take(session: Session) -> None:

@@ -60,14 +60,12 @@ class ReceiveCopies(Call[Done]):
     Attributes:
       token: Of the round.
       pieces: What comes.
-      own: Keep the process's own parts as well, to go back to them.
       left_out: Paths of arrays that are each process's own and not the same on all: they are no part of the round.
     """
 
     NAME: ClassVar[str] = "receive_copies"
     token: str
     pieces: tuple[CopiedPiece, ...]
-    own: bool
     left_out: tuple[str, ...] = ()
 
 

@@ -35,7 +35,7 @@ def receive_copies(
 ) -> tuple[Done, list[Any]]:
     """See `ReceiveCopies`."""
     held = resident.moving.held(call.token, Copying)
-    held.receive(call.pieces, own=call.own, left_out=call.left_out)
+    held.receive(call.pieces, left_out=call.left_out)
     return Done(), []
 
 

@@ -61,7 +61,6 @@ class Copying(Source, Sink):
         store.forget_origins(alone.values())
         self._coming: Sequence[CopiedPiece] = ()
         self._memories: list[Any] = []
-        self._keeps_own = False
 
     def offer(self) -> CopiesOffer:
         """What is here, for the kernel."""
@@ -71,14 +70,11 @@ class Copying(Source, Sink):
         """See `OfferedPieces`."""
         return self._offered.take(boxes)
 
-    def receive(
-        self, pieces: Sequence[CopiedPiece], *, own: bool, left_out: Collection[str]
-    ) -> None:
+    def receive(self, pieces: Sequence[CopiedPiece], *, left_out: Collection[str]) -> None:
         """Makes room.
 
         Args:
           pieces: What comes.
-          own: Whether this process's own parts are kept as well.
           left_out: Paths that are no part of the round.
 
         Raises:
@@ -87,13 +83,11 @@ class Copying(Source, Sink):
         for path in left_out:
             self._described.pop(path, None)
         sizes = [elements(_bounds(p.box)) * dtype_named(p.dtype).itemsize for p in pieces]
-        size = sum(sizes)
-        if own:
-            size += sum(
-                elements(_bounds(one)) * dtype_named(array.dtype).itemsize
-                for array in self._described.values()
-                for one in set(array.pieces) - self._already(array).keys()
-            )
+        size = sum(sizes) + sum(
+            elements(_bounds(one)) * dtype_named(array.dtype).itemsize
+            for array in self._described.values()
+            for one in set(array.pieces) - self._already(array).keys()
+        )
         free = checkup.memory()["available"]
         if free is not None and size > MOST_OF_FREE * free:
             raise SessionError(
@@ -102,7 +96,7 @@ class Copying(Source, Sink):
             )
         import numpy
 
-        self._coming, self._keeps_own = pieces, own
+        self._coming = pieces
         self._memories = [numpy.empty(size, numpy.uint8) for size in sizes]
 
     def put(self, memory: int, at: int, data: Any) -> None:
@@ -119,7 +113,7 @@ class Copying(Source, Sink):
             mine, already = parts.setdefault(array.origin, {}), self._already(array)
             mine.update({one: already[one] for one in array.kept})
             for one, piece in zip(array.pieces, self._own[path], strict=True):
-                if self._keeps_own and one not in mine:
+                if one not in mine:
                     mine[one] = (
                         already[one] if one in already else numpy.array(piece.read(), copy=True)
                     )

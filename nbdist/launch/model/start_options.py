@@ -185,7 +185,7 @@ class StartOptions:
     )
     copies_s: float | None = _option(
         None,
-        "after a cell, S seconds after the last time or later, copy what one process alone has to another",
+        "after a cell, S seconds after the last time or later, copy arrays; to another process what one alone has",
         PROCESSES,
         type=float,
         metavar="S",

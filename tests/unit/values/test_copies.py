@@ -53,13 +53,11 @@ def test_the_next_process_on_another_host_keeps_a_copy(
 
 def test_a_part_that_several_have_is_not_copied() -> None:
     whole: Box = ((0, 6),)
-    alone, wanted = missing(offers(*[[array("w", 1, whole)]] * 3), HERE)
-    assert alone == set() and wanted == []
+    assert missing(offers(*[[array("w", 1, whole)]] * 3), HERE) == []
 
 
 def test_each_part_that_one_has_alone_goes_to_another() -> None:
-    alone, wanted = missing(offers(*[[thirds("w", 1, p)] for p in range(3)]), HERE)
-    assert alone == {"w"}
+    wanted = missing(offers(*[[thirds("w", 1, p)] for p in range(3)]), HERE)
     assert [(w.holder, w.to, w.copied.box) for w in wanted] == [
         (0, 1, ((0, 2),)),
         (1, 2, ((2, 4),)),
@@ -69,27 +67,23 @@ def test_each_part_that_one_has_alone_goes_to_another() -> None:
 
 def test_what_is_kept_of_the_same_array_is_not_sent_again() -> None:
     kept = {1: ((0, 2),), 2: ((2, 4),), 0: ((4, 6),)}
-    alone, wanted = missing(offers(*[[thirds("w", 1, p, kept=(kept[p],))] for p in range(3)]), HERE)
-    assert alone == {"w"} and wanted == []
+    assert missing(offers(*[[thirds("w", 1, p, kept=(kept[p],))] for p in range(3)]), HERE) == []
 
 
 def test_two_names_of_one_array_are_sent_once() -> None:
-    _, wanted = missing(offers(*[[thirds("v", 1, p), thirds("w", 1, p)] for p in range(3)]), HERE)
+    wanted = missing(offers(*[[thirds("v", 1, p), thirds("w", 1, p)] for p in range(3)]), HERE)
     assert len(wanted) == 3
 
 
 def test_two_names_of_one_array_are_not_two_processes_that_have_it() -> None:
     """A process offers such an array under each name, each time with the path of the first."""
-    alone, wanted = missing(
-        offers(*[[thirds("v", 1, p), thirds("v", 1, p)] for p in range(3)]), HERE
-    )
-    assert alone == {"v"}
+    wanted = missing(offers(*[[thirds("v", 1, p), thirds("v", 1, p)] for p in range(3)]), HERE)
     assert [(w.holder, w.to) for w in wanted] == [(0, 1), (1, 2), (2, 0)]
 
 
 def test_arrays_of_different_programs_under_one_name_are_different() -> None:
-    alone, _ = missing(offers([array("w", 1, ((0, 6),))], [array("w", 2, ((0, 6),))]), HERE)
-    assert alone == {"w"}
+    wanted = missing(offers([array("w", 1, ((0, 6),))], [array("w", 2, ((0, 6),))]), HERE)
+    assert [(w.holder, w.to) for w in wanted] == [(0, 1), (1, 2)]
 
 
 def round_of(then: dict[str, int], now: dict[str, int], whole: str | None = None) -> RoundOffer:
@@ -139,8 +133,7 @@ def own(key: str, digest: str) -> NamespaceArray:
 
 
 def test_what_is_each_process_s_own_is_sent_to_nobody() -> None:
-    alone, wanted = missing(offers([own("w", "x")], [own("w", "y")], []), HERE)
-    assert alone == set() and wanted == []
+    assert missing(offers([own("w", "x")], [own("w", "y")], []), HERE) == []
 
 
 def test_of_what_is_each_process_s_own_only_what_all_have_alike_is_part_of_a_round() -> None:

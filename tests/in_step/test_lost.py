@@ -13,6 +13,7 @@ from nbdist.errors import ProcessError
 from tests.in_step.world import World, world
 
 PLACES = """
+import types
 add = jax.jit(lambda a: a + 1)
 
 def in_closure(start):
@@ -49,6 +50,11 @@ def in_a_deque(start):
     kept = collections.deque([start], maxlen=1)
     return kept.append, lambda: kept[0]
 
+def in_a_module(start):
+    module = types.ModuleType("a_module")
+    module.kept = start
+    return (lambda new: setattr(module, "kept", new)), lambda: module.kept
+
 def under_a_name(start):
     global plain
     plain = start
@@ -69,6 +75,7 @@ NAMES = (
     "in_slot",
     "under_a_private_name",
     "in_a_deque",
+    "in_a_module",
     "under_a_name",
 )
 
@@ -122,6 +129,12 @@ def test_one_process_is_some_steps_ahead_and_nothing_is_mixed(places: World) -> 
         grace_s=PATIENT_SECONDS,
     )
     assert said.repaired, said.text
+    assert said.lost == {
+        "_kept",
+        "a_module.kept",
+        *(f"kept (through a {kind})" for kind in ("Holder", "cell", "deque", "generator")),
+        "plain",
+    }, said.text
     assert [name for name in NAMES if not right_or_refused(places, f"kept['{name}'][1]()")] == []
     places.goes_on("jax", 1)
     places.in_use("jax", 6)
@@ -138,7 +151,9 @@ def test_all_have_sent_the_same_and_one_has_not_kept_the_last_and_nothing_is_mix
         grace_s=PATIENT_SECONDS,
     )
     assert said.error is not None
+    assert "kept (through a cell)" in said.lost, said.text
     assert [name for name in NAMES if not right_or_refused(places, f"kept['{name}'][1]()")] == []
+    places.run("del kept, new")  # which a process still has whole
     places.goes_on("jax", 1)
     places.in_use("jax", 6)
 

@@ -164,7 +164,7 @@ class AskVersions(Call[Versions]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten:
-    """The paths of other arrays that could not be kept."""
+    """The paths of other arrays that could not be kept; and what holds arrays that no path leads to."""
 
     lost: tuple[str, ...]
 
@@ -235,7 +235,7 @@ class Restored:
     Attributes:
       references: How many were re-pointed.
       arrays: How many were made.
-      lost: Paths of those that have no values any more.
+      lost: Paths of those that have no values any more; of one that no path leads to what holds it.
       stale: What still refers to an old object, each by a name.
       seconds: How long it took.
       ports: On which the process takes the connections of collectives now.

@@ -9,6 +9,7 @@ from typing import Any
 
 from nbdist.contract.calls.stepping import Origin, Versions
 from nbdist.engine.frameworks.jax.paths import array_paths
+from nbdist.engine.frameworks.jax.repair.names import names_of_arrays
 from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
 from nbdist.engine.frameworks.jax.step.step import Step
 
@@ -41,7 +42,7 @@ def versions(
             found[path], reasons[path] = None, lost[id(array)]
         elif not array.is_deleted():
             found[path] = step.dispatched.origins.of(array)
-    unnamed = Counter(origin for _, origin in _unnamed(step, named.values()))
+    unnamed = Counter(origin for _, origin in without_path(step, named.values()))
     return Versions(
         versions=found,
         reasons=reasons,
@@ -71,7 +72,9 @@ def mixed(
     shared = {number: array for number, array in found.items() if number in right}
     alone = {number: array for number, array in found.items() if number not in right}
     hidden = {
-        id(array): array for array, origin in _unnamed(step, named.values()) if origin in origins
+        id(array): array
+        for array, origin in without_path(step, named.values())
+        if origin in origins
     }
     return alone | hidden, shared
 
@@ -91,18 +94,23 @@ def forget(
     array is deleted all the same; with `whole` in any case.
 
     Returns:
-      The right paths whose arrays were deleted.
+      The right paths whose arrays were deleted, and what else has held one of those; see `names_of_arrays`.
     """
     import jax
 
     alone, shared = mixed(namespace, step, paths=paths, unnamed=unnamed)
+    known = (
+        {id(array) for array in array_paths(namespace, jax.Array).values()} if unnamed else alone
+    )
+    held = names_of_arrays([a for number, a in alone.items() if number not in known], namespace)
     if whole:
         every = alone | shared
         named = array_paths(namespace, jax.Array)
         for array in every.values():
             if not array.is_deleted():
                 array.delete()
-        return sorted(path for path, a in named.items() if id(a) in every and path not in paths)
+        also = {path for path, a in named.items() if id(a) in every and path not in paths}
+        return sorted({*also, *held})
     for name in sorted({_name(path) for path in paths} & namespace.keys()):
         within = array_paths({name: namespace[name]}, jax.Array)
         wrong = {id(a) for path, a in within.items() if path in paths and id(a) in shared}
@@ -113,7 +121,8 @@ def forget(
     for number, array in (alone | shared).items():
         if (number in alone or number in still) and not array.is_deleted():
             array.delete()
-    return sorted(path for path, a in left.items() if id(a) in still and path not in paths)
+    also = {path for path, a in left.items() if id(a) in still and path not in paths}
+    return sorted({*also, *held})
 
 
 def _name(path: str) -> str:
@@ -153,7 +162,8 @@ def _emptied(array: Any) -> Any:
     return found
 
 
-def _unnamed(step: Step, named: Collection[Any]) -> list[tuple[Any, Origin]]:
+def without_path(step: Step, named: Collection[Any]) -> list[tuple[Any, Origin]]:
+    """The arrays on several processes, each with its origin where that is known, that are not among these."""
     known = {id(array) for array in named}
     # A typed key holds an array, and is deleted with it.
     known |= {id(getattr(array, "_base_array", None)) for array in named}

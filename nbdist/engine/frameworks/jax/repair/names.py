@@ -1,14 +1,54 @@
-"""By which names of the user's namespace objects that still refer to old ones are reached."""
+"""By which names of the user's namespace objects are reached that no path leads to."""
 
 from __future__ import annotations
 
 import gc
+import re
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from nbdist.engine.probe.walk import IPYTHON_NAMES
+
 STEPS = 8
-"""So many references back are followed from a stale object to a name."""
+"""So many references back are followed from an object to a name."""
+
+MOST_NAMED = 20
+"""Objects that are looked up by name; each costs a walk back through the heap."""
+
+_OF_IPYTHON = re.compile(r"_+|_i+|_i?\d+|_[dio]h|_exit_code|__\w+__")
+
+
+def names_of(holders: Sequence[Any], namespace: dict[str, object]) -> list[str]:
+    """What of these objects a user's program reaches by a name, each as a few words."""
+    found = set()
+    for holder in holders[:MOST_NAMED]:
+        name = reached_from(holder, namespace)
+        if name is not None:
+            found.add(f"{name} (through a {type(holder).__name__})")
+    return sorted(found)
+
+
+def names_of_arrays(arrays: Collection[Any], namespace: dict[str, object]) -> list[str]:
+    """By which names a user's program reaches arrays that no path leads to, each as a few words.
+
+    The variables of functions that have ended, which an exception keeps, count as nothing.
+    """
+    if not arrays:
+        return []
+    wanted = tuple(arrays)
+    ids = {id(array) for array in wanted}
+    found, holders = set(), []
+    for holder in gc.get_referrers(*wanted):
+        if holder is wanted or holder is arrays or type(holder) is types.FrameType:
+            continue
+        if holder is namespace:
+            found |= {n for n, v in [*namespace.items()] if id(v) in ids and _is_users(n)}
+        elif _is_module(holder):
+            found |= {f"{holder['__name__']}.{n}" for n, v in [*holder.items()] if id(v) in ids}
+        else:
+            holders.append(holder)
+    return sorted({*found, *names_of(holders, namespace)})
 
 
 def reached_from(holder: Any, namespace: dict[str, object]) -> str | None:
@@ -17,9 +57,11 @@ def reached_from(holder: Any, namespace: dict[str, object]) -> str | None:
     frontier: list[Any] = [holder]
     for _ in range(STEPS):
         referrers = gc.get_referrers(*frontier)
-        for referrer in referrers:
-            if referrer is namespace:
-                return _name(frontier, namespace)
+        if any(referrer is namespace for referrer in referrers):
+            name = _name(frontier, namespace)
+            if name is not None:
+                return name
+            seen.add(id(namespace))
         following = []
         for referrer in referrers:
             if id(referrer) not in seen and referrer is not frontier and not _is_module(referrer):
@@ -38,6 +80,10 @@ def _is_module(value: Any) -> bool:
 
 def _name(values: Iterable[Any], namespace: dict[str, object]) -> str | None:
     ids = {id(value) for value in values}
-    hidden: Callable[[str], bool] = lambda name: name.startswith("_")  # noqa: E731
     names = [name for name, value in list(namespace.items()) if id(value) in ids]
-    return next((name for name in names if not hidden(name)), None)
+    # One that the user means to be seen comes first.
+    return min(filter(_is_users, names), key=lambda name: name.startswith("_"), default=None)
+
+
+def _is_users(name: str) -> bool:
+    return name not in IPYTHON_NAMES and not _OF_IPYTHON.fullmatch(name)

@@ -24,7 +24,7 @@ from nbdist.engine.frameworks.jax.repair.collect import collect, prepare
 from nbdist.engine.frameworks.jax.repair.copies import Copies, deleted, free_bytes, remade, save
 from nbdist.engine.frameworks.jax.repair.frames import LastFrames
 from nbdist.engine.frameworks.jax.repair.hashes import matters
-from nbdist.engine.frameworks.jax.repair.names import reached_from
+from nbdist.engine.frameworks.jax.repair.names import names_of, names_of_arrays
 from nbdist.engine.frameworks.jax.repair.shardings import (
     Devices,
     Old,
@@ -44,10 +44,6 @@ _BUFFER = type(gc.get_referents(memoryview(b""))[0])
 
 INTERNAL = ("jax", "jaxlib")
 """What these keep for themselves is no matter of the user's."""
-
-MOST_NAMED = 20
-"""Stale objects that are looked up by name; each costs a walk back through the heap."""
-
 
 UNKNOWN_SECONDS = 3.0
 """How long an array may take of which nothing says what it waits for: longer than a copy from the host does."""
@@ -196,6 +192,10 @@ class Repair:
         wrong = there.keys() & lost
         del there, alone
         gone = self._arrays(twins, devices, taken)
+        every = (self._copies.arrays, self._copies.lost)
+        hidden = gone - named.keys()
+        emptied = [twins.of(array) for each in every for array in each if id(array) in hidden]
+        del every
         count = len(self._copies.arrays)
         # Should it fail halfway, a second try begins with the copies again.
         self._halfway = twins
@@ -207,6 +207,8 @@ class Repair:
         self._context.restore(twins)
         jax.clear_caches()
         stale = self._stale(twins)
+        held = names_of_arrays(emptied, self._namespace)
+        del emptied
         also = forget(self._namespace, self._step, paths=lost, unnamed=[])
         del twins
         self._step.until_freed(clients)
@@ -218,7 +220,7 @@ class Repair:
         return Restored(
             references=references,
             arrays=count,
-            lost=tuple(sorted({*(named[i] for i in gone if i in named), *wrong, *also})),
+            lost=tuple(sorted({*(named[i] for i in gone if i in named), *wrong, *also, *held})),
             stale=tuple(stale),
             seconds=time.monotonic() - started,
             ports=tuple(sorted(self._step.ports)),
@@ -268,13 +270,8 @@ class Repair:
 
     def _stale(self, twins: Twins) -> list[str]:
         """What is reached by a name and still refers to an old object, each as a few words."""
-        found = []
         holders = [h for h in twins.holders() if h not in twins and not _only_keeps_alive(h)]
-        for holder in holders[:MOST_NAMED]:
-            name = reached_from(holder, self._namespace)
-            if name is not None:
-                found.append(f"{name} (through a {type(holder).__name__})")
-        return sorted(set(found))
+        return names_of(holders, self._namespace)
 
 
 def _clients(devices: Iterable[Any]) -> list[Any]:

@@ -146,6 +146,11 @@ def _because(names: Sequence[str], why: Doubt) -> str:
         return f"{said} {was} copied from process {why.of}. {own}"
     if why.kind == "unlike":
         return f"{said} {be} not as on process {why.of} everywhere. Set {it} again on all."
+    if why.kind == "newer":
+        has = "has" if len(names) == 1 else "have"
+        return (
+            f"{said} {has} changed since cell {why.of}, and did not go back to it. Set {it} again."
+        )
     then = f"as {'it' if len(names) == 1 else 'they'} {was} after cell {why.of}"
     return f"{said} {be} {then}. Set what counts steps to match."
 

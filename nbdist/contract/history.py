@@ -80,11 +80,11 @@ class Doubt:
 
     Attributes:
       kind: `copied` from a process that has lived on; `unlike` that process, and not the same everywhere; `older`,
-        as it was when copies were made.
+        as it was when copies were made; `newer` than that, where others went back.
       of: The number of that process; of the cell after which copies were made.
     """
 
-    kind: Literal["copied", "unlike", "older"]
+    kind: Literal["copied", "unlike", "older", "newer"]
     of: int
 
 

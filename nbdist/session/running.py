@@ -237,7 +237,7 @@ class Cells:
             else {
                 name
                 for name, why in facts.unsure.items()
-                if why.kind != "older" and before.get(name) != why
+                if why.kind not in ("older", "newer") and before.get(name) != why
             }
         )
         try:

@@ -198,10 +198,18 @@ def _way(one: Wanted, nth: int) -> list[Part]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Back:
-    """Arrays that are as they were in a round, by path, and whether some have changed since; or why none are."""
+    """Arrays that are as they were in a round, by path; or why none are.
+
+    Attributes:
+      paths: Their paths.
+      older: Whether some have changed since.
+      newer: Then, what leads to others that have changed since, and stay; see `WentBack`.
+      why_not: Why none are.
+    """
 
     paths: tuple[str, ...] = ()
     older: bool = False
+    newer: tuple[str, ...] = ()
     why_not: str | None = None
 
 
@@ -244,7 +252,8 @@ def go_back(
             sorted({*living, *new}), GoBack(token=token, number=number, paths=tuple(sorted(group)))
         )
         paths = {p for one in went.values() for p in one.paths}
-        return Back(paths=tuple(sorted(paths)), older=older)
+        newer = {text for one in went.values() for text in one.newer} if older else ()
+        return Back(paths=tuple(sorted(paths)), older=older, newer=tuple(sorted(newer)))
     finally:
         for process_id in {*living, *new}:
             if processes.gone(process_id) is None:

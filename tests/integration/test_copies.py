@@ -142,6 +142,48 @@ def test_without_a_death_as_well(
     assert session.pull("losses") == undisturbed[STEPS:]
 
 
+AVERAGE = """
+import collections
+def averaged():
+    mean = weights["b"]
+    def take():
+        nonlocal mean
+        mean = 0.9 * mean + 0.1 * weights["b"]
+    return take
+take, last = averaged(), collections.deque([weights["b"]], maxlen=1)
+"""
+
+
+def test_what_no_path_leads_to_stays_as_it_is_and_is_named(
+    session: Session, said_by: Callable[[str], str]
+) -> None:
+    session.run(f"weights, state, done = new()\ntrain(1){AVERAGE}take()")
+    said = said_by(
+        "train(1)\ntake()\nlast.append(2 * weights['b'])\nbatch = put(np.ones((6, 6), np.float32), 'data')\n"
+        "if jax.process_index() == 1: raise ValueError('alone')\n"
+        "weights, state, value = step(weights, state, batch)\nfloat(value)",
+    )
+    assert "weights['b']" in said.partition("again as they were")[2], said
+    newer = said.partition("newer than that: ")[2].partition("\n")[0].split(", ")
+    assert {"last (through a deque)", "take (through a cell)", "batch"} <= {*newer}, said
+    assert "weights" not in str(newer) and "rows" not in newer
+    session.run("del batch")
+
+
+def test_what_has_not_gone_back_between_cells_is_in_doubt(
+    session: Session, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session.run(f"weights, state, done = new()\ntrain(1){AVERAGE}")
+    no_more_copies(session, monkeypatch)
+    session.run("train(1)\ntake()")
+    kill(session, 1)
+    said = r"take has changed since cell \d+, and did not go back to it\. Set it again"
+    with pytest.raises(SessionError, match=said):
+        session.run("take()")
+    assert "last" not in capsys.readouterr().out.partition("newer than that")[2]
+    session.run("del take, last")
+
+
 def test_another_death_before_the_next_copies_loses_no_more(
     session: Session, undisturbed: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -135,9 +135,16 @@ class ReceiveRound(Call[Room]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WentBack:
-    """All paths that lead to what was made again, also those that were not asked for."""
+    """What was made again.
+
+    Attributes:
+      paths: All that lead to it, also those that were not asked for.
+      newer: What leads to arrays on several processes that are newer than the round: paths, and what holds those
+        that no path leads to.
+    """
 
     paths: tuple[str, ...]
+    newer: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

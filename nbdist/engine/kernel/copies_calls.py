@@ -84,9 +84,9 @@ def go_back(
     held = resident.moving.held(call.token, Returning)
     made = held.round()
     resident.copies.add(call.number, made)
-    paths = held.go_back(made, call.paths)
+    paths, newer = held.go_back(made, call.paths)
     resident.moving.end(call.token)
-    return contract.WentBack(paths=tuple(paths)), []
+    return contract.WentBack(paths=tuple(paths), newer=tuple(newer)), []
 
 
 def _returning(resident: Resident, token: str, number: int) -> Returning:

@@ -24,10 +24,12 @@ class Round:
     Attributes:
       arrays: What lay on several processes, or was the same on all, by path; `pieces` and `kept` mean nothing.
       parts: What this process keeps of them, by the program that computed the array.
+      there: The origins of all arrays that there were, also of those that no path led to; None where not known.
     """
 
     arrays: Mapping[str, NamespaceArray]
     parts: Mapping[Origin, Parts]
+    there: frozenset[Origin] | None = None
 
 
 NOTHING = Round(arrays={}, parts={})

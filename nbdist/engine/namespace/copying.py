@@ -39,6 +39,7 @@ class Copying(Source, Sink):
     def __init__(self, placements: Placements, store: CopyStore, where: str) -> None:
         self._store, self._where = store, where
         self._offered = OfferedPieces()
+        self._there = placements.origins()
         self._described: dict[str, NamespaceArray] = {}
         self._own: dict[str, Sequence[Piece]] = {}
         for number, (path, array) in enumerate(placements.spanning().items()):
@@ -121,7 +122,8 @@ class Copying(Source, Sink):
             parts.setdefault(coming.origin, {})[coming.box] = array_of(
                 memory, coming.dtype, coming.box
             )
-        self._store.add(number, Round(arrays=self._described, parts=parts))
+        there = self._there | parts.keys()
+        self._store.add(number, Round(arrays=self._described, parts=parts, there=there))
 
     def _already(self, array: NamespaceArray) -> dict[Box, Any]:
         return {} if array.origin is None else self._store.of(array.origin)
@@ -155,6 +157,7 @@ class Returning(Source, Sink):
 
     def __init__(self, placements: Placements, made: Round) -> None:
         self._placements = placements
+        self._there = made.there
         self._arrays = dict(made.arrays)
         self._parts = {origin: dict(parts) for origin, parts in made.parts.items()}
         self._offered = OfferedPieces()
@@ -213,13 +216,18 @@ class Returning(Source, Sink):
             assert array.origin is not None
             parts = self._parts.setdefault(array.origin, {})
             parts[one] = array_of(memory, array.dtype, one)
-        return Round(arrays=self._arrays, parts=self._parts)
+        return Round(arrays=self._arrays, parts=self._parts, there=self._there)
 
-    def go_back(self, made: Round, paths: Sequence[str]) -> list[str]:
-        """Makes what was at these paths, and re-points what is there; answers all paths that lead to it now."""
+    def go_back(self, made: Round, paths: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Makes what was at these paths, and re-points what is there.
+
+        Returns:
+          All paths that lead to it now, and what leads to arrays that are newer than the round.
+        """
         wanted = {path: made.arrays[path] for path in paths}
         parts = {path: made.parts[a.origin] for path, a in wanted.items() if a.origin is not None}
-        return self._placements.go_back(wanted, parts)
+        back = self._placements.go_back(wanted, parts)
+        return back, [] if made.there is None else self._placements.newer(made.there)
 
     def close(self) -> None:
         """Lets go of the copies."""

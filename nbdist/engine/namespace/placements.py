@@ -56,6 +56,12 @@ class Placements(Protocol):
           All paths that lead to them.
         """
 
+    def origins(self) -> frozenset[Origin]:
+        """Those of all arrays on several processes that have values, also where no path leads to them."""
+
+    def newer(self, there: Collection[Origin]) -> list[str]:
+        """What leads to arrays on several processes of other origins: paths, and what holds the rest."""
+
     def reference(self, value: Any) -> Any | None:
         """What stands for a device, a mesh or a sharding in a pickle; None for anything else."""
 

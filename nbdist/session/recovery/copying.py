@@ -79,7 +79,7 @@ class Returned:
 
     Attributes:
       paths: Of the arrays.
-      names: Those that lead to what had changed since, and from when it is.
+      names: Those that lead to what had changed since, gone back or not, and from when it is.
       lines: About it.
     """
 
@@ -118,15 +118,16 @@ def back(
         lost=lost,
         timeout_s=MOVE_SECONDS,
     )
-    roots = (re.split(r"[.\[]", path, maxsplit=1)[0] for path in found.paths)
-    names = {root for root in roots if root.isidentifier()}
-    return Returned(
-        paths=frozenset(found.paths),
-        names=dict.fromkeys(
-            sorted(names) if found.older else (), Doubt(kind="older", of=kept.cell)
-        ),
-        lines=_lines(found, kept.age),
-    )
+    names = dict.fromkeys(_roots(found.newer), Doubt(kind="newer", of=kept.cell))
+    if found.older:
+        names |= dict.fromkeys(_roots(found.paths), Doubt(kind="older", of=kept.cell))
+    return Returned(paths=frozenset(found.paths), names=names, lines=_lines(found, kept.age))
+
+
+def _roots(leading: Collection[str]) -> list[str]:
+    """The names with which paths begin, and words such as `average (through a cell)`."""
+    roots = {re.split(r"[.\[ ]", text, maxsplit=1)[0] for text in leading}
+    return sorted(root for root in roots if root.isidentifier())
 
 
 def _lines(found: Back, age: str) -> tuple[str, ...]:
@@ -138,6 +139,7 @@ def _lines(found: Back, age: str) -> tuple[str, ...]:
         return (f"   from the copies made {age}, not changed since: {names_text(found.paths)}",)
     return (
         f"   again as they were {age}: {names_text(found.paths)}",
+        *([f"   newer than that: {names_text(found.newer)}"] if found.newer else []),
         "   all else stays as it is now, also what counts steps",
     )
 

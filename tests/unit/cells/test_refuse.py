@@ -271,6 +271,11 @@ def test_what_a_thing_that_is_not_the_same_everywhere_needs_is_said() -> None:
     assert said == "print options of NumPy is not as on process 2 everywhere. Set it again on all."
 
 
+def test_what_did_not_go_back_with_the_rest_is_said() -> None:
+    said = not_as_before({"take": Doubt(kind="newer", of=4)})
+    assert said == "take has changed since cell 4, and did not go back to it. Set it again."
+
+
 @pytest.mark.parametrize(
     ("code", "used", "said"),
     [

@@ -22,11 +22,13 @@ from nbdist.engine.frameworks.jax.repair import context
 from nbdist.engine.frameworks.jax.repair.become import become
 from nbdist.engine.frameworks.jax.repair.copies import deleted, remade
 from nbdist.engine.frameworks.jax.repair.hashes import matters
+from nbdist.engine.frameworks.jax.repair.names import names_of_arrays
 from nbdist.engine.frameworks.jax.repair.shardings import Devices, live_platforms
 from nbdist.engine.frameworks.jax.repair.survey import survey
 from nbdist.engine.frameworks.jax.repair.twins import Twins
 from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
 from nbdist.engine.frameworks.jax.step.step import Step
+from nbdist.engine.frameworks.jax.versions import without_path
 from nbdist.engine.namespace.copies import within
 from nbdist.engine.namespace.placements import Parts
 from nbdist.engine.values.arrays import Piece
@@ -199,6 +201,18 @@ class Placements:
         # A compiled function may have one of them in it as a constant.
         jax.clear_caches()
         return back
+
+    def origins(self) -> frozenset[Origin]:
+        """See the protocol."""
+        return frozenset(origin for _, origin in without_path(self._step, ()))
+
+    def newer(self, there: Collection[Origin]) -> list[str]:
+        """See the protocol; of arrays that were made of values on the host, and have no path, nothing is known."""
+        found = {path: array for path, array in self._at_paths().items() if not array.is_deleted()}
+        paths = {p for p, a in found.items() if self._origin(a) not in (None, UNKNOWN, *there)}
+        rest = without_path(self._step, found.values())
+        hidden = [a for a, origin in rest if origin not in there and self._is_of_now(a)]
+        return sorted({*paths, *names_of_arrays(hidden, self._namespace)})
 
     def _key(self, array: Any) -> str:
         if self._paths is None:

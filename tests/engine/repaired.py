@@ -6,6 +6,7 @@ Prints, as JSON, what each situation raised: from its name to a traceback, or No
 
 import collections
 import contextlib
+import contextvars
 import ctypes
 import dataclasses
 import functools
@@ -292,6 +293,38 @@ def an_array_in_an_object_of_c_is_the_new_one_or_named_and_the_next_repairs_succ
     for name in gives.keys() - named:
         assert gives[name](world.names[name]) is x, name
     assert float(x.sum()) == 496
+
+
+@situation
+def what_was_compiled_apart_or_has_an_id_as_its_key_is_named(world):
+    mesh = mesh_of()
+    x = sharded(mesh, P("data"))
+    lowered = jax.jit(lambda x: x * 2).lower(x)
+    holder = types.SimpleNamespace(known={id(mesh)})
+    world.names.update(x=x, mesh=mesh, lowered=lowered, program=lowered.compile(), holder=holder)
+    world.names.update(by_id={1: "one", id(x): "x"}, by_number={1: "one"}, by_mesh={mesh: "mesh"})
+    del x, mesh, lowered, holder
+    assert world.repair().stale == (
+        "by_id (through id())",
+        "holder (through id())",
+        "lowered (through a Lowered)",
+        "program (through a Compiled)",
+    )
+    assert world.names["by_mesh"][world.names["x"].sharding.mesh] == "mesh"
+
+
+@situation
+def variables_of_contexts_lead_to_the_new_arrays(world):
+    variable, inner = contextvars.ContextVar("variable"), contextvars.ContextVar("inner")
+    world.names["x"] = sharded(mesh_of(), P("data"))
+    token = variable.set(world.names["x"])
+    context = world.names["context"] = contextvars.copy_context()
+    context.run(inner.set, (world.names["x"], 1))
+    del token
+    assert world.repair().stale == ()
+    x = world.names["x"]
+    assert variable.get() is context[variable] is context[inner][0] is x
+    variable.set(None)
 
 
 @situation

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 KEPT = """
-import weakref
+import contextvars, weakref
 from functools import partial
 from typing import NamedTuple
 
@@ -78,6 +78,9 @@ keys = jax.jit(lambda: jax.random.split(jax.random.key(3), 8), out_shardings=spl
 key = jax.jit(lambda: jax.random.key(4), out_shardings=whole)()
 twice = also_twice = fresh(20)
 given_away = fresh(21)
+variable = contextvars.ContextVar("variable")
+variable.set(fresh(30))
+by_mesh = {mesh: 1}
 taken = jax.jit(lambda a: a + 1, donate_argnums=0)(given_away)
 two_axes = jax.make_mesh((jax.device_count() // 2, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2)
 tiles = spread(np.arange(64.0).reshape(8, 8), NamedSharding(two_axes, P("a", "b")))
@@ -98,7 +101,7 @@ def everything_kept():
         "class": Static.array, "method": its_method(), "objects": objects[0], "cyclic": cyclic[0],
         "uncommitted": uncommitted, "weak": weak_scalar, "types": other_types, "empty": empty,
         "local": local, "keys": jax.random.key_data(keys), "key": jax.random.key_data(key),
-        "twice": twice, "taken": taken, "tiles": tiles, "by_row": by_row,
+        "variable": variable.get(), "twice": twice, "taken": taken, "tiles": tiles, "by_row": by_row,
         "computed": {
             "spread_out": spread_out(tiles), "gathered": gathered(fresh(23)),
             "mapped": mapped(fresh(24)), "constrained": constrained(tiles),
@@ -120,6 +123,7 @@ def facts():
         "places": (split in places, whole in places, len(places)),
         "frozen places": (split in frozen_places, frozenset([whole]) in frozen_places),
         "devices": [by_device[device] for device in jax.devices()],
+        "meshes": by_mesh[mesh],
         "order of devices": [device.id for device in by_device],
         "objects": objects[1] == split,
         "sharding": frozen.sharding == split,

@@ -8,6 +8,8 @@ code does.
 from __future__ import annotations
 
 import collections
+import contextlib
+import contextvars
 import ctypes
 import functools
 import gc
@@ -49,6 +51,7 @@ def become(twins: Twins, survey: Survey) -> int:
             count += found
             if found:
                 changed[id(holder)] = holder
+        count += _contexts(twins)
         if not changed:
             break
         every = [*survey.wanted, *(one for one in twins.new if matters(type(one)))]
@@ -106,8 +109,26 @@ def _renewal(kind: type) -> Callable[[Any, Twins], Any] | None:
 
 
 def _computes_hash(one: Any) -> bool:
-    """Of one that matters; of classes few have such a hash, and all others matter for no other reason."""
-    return not issubclass(type(one), type) or computes_hash(type(one))
+    """Of one that matters; few classes have such a hash, no context, and all others matter for no other reason."""
+    kind = type(one)
+    return computes_hash(kind) if issubclass(kind, type) else kind is not contextvars.Context
+
+
+def _contexts(twins: Twins) -> int:
+    """Re-points the variables of contexts; those of one that another thread is in are found as stale."""
+    changed = _set_again(contextvars.copy_context(), twins)  # the one that this thread is in
+    for one in twins.survey.wanted:
+        if type(one) is contextvars.Context:
+            with contextlib.suppress(RuntimeError):
+                changed += one.run(_set_again, one, twins)
+    return changed
+
+
+def _set_again(context: contextvars.Context, twins: Twins) -> int:
+    stale = [(variable, twins.of(value)) for variable, value in context.items() if value in twins]
+    for variable, value in stale:
+        variable.set(value)
+    return len(stale)
 
 
 def _forget_lookups(classes: Iterable[Any], changed: Mapping[int, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import contextvars
 import gc
 import types
 from collections.abc import Callable, Iterable, Mapping
@@ -143,8 +144,8 @@ def _hashes_by_content(kind: type) -> bool:
 
 
 def matters(kind: type) -> bool:
-    """Whether objects of a class are themselves classes, or have a hash that is computed in Python."""
-    return issubclass(kind, type) or computes_hash(kind)
+    """Whether objects of a class are themselves classes, contexts, or have a hash that is computed in Python."""
+    return issubclass(kind, type) or kind is contextvars.Context or computes_hash(kind)
 
 
 def computes_hash(kind: type) -> bool:

@@ -8,6 +8,7 @@ import types
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from nbdist.engine.frameworks.jax.repair.become import instance_dict
 from nbdist.engine.probe.walk import IPYTHON_NAMES
 
 STEPS = 8
@@ -49,6 +50,24 @@ def names_of_arrays(arrays: Collection[Any], namespace: dict[str, object]) -> li
         else:
             holders.append(holder)
     return sorted({*found, *names_of(holders, namespace)})
+
+
+def names_by_id(ids: Collection[int], namespace: dict[str, object]) -> list[str]:
+    """The names of dicts and sets, or of objects with such attributes, with the `id` of one of these as a key."""
+    found = set()
+    for name, value in filter(lambda item: _is_users(item[0]), [*namespace.items()]):
+        own = () if _is_module(value) else (instance_dict(value) or {}).values()
+        if any(_has_key(table, ids) for table in (value, *own)):
+            found.add(f"{name} (through id())")
+    return sorted(found)
+
+
+def _has_key(table: Any, ids: Collection[int]) -> bool:
+    """Whether one of these is a key; where the first key is no number all others are taken for none either."""
+    kind = next((k for k in (dict, set, frozenset) if issubclass(type(table), k)), None)
+    if kind is None or type(next(kind.__iter__(table), None)) is not int:
+        return False
+    return any(type(key) is int and key in ids for key in [*kind.__iter__(table)])
 
 
 def reached_from(holder: Any, namespace: dict[str, object]) -> str | None:

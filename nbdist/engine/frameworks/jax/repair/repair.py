@@ -24,7 +24,7 @@ from nbdist.engine.frameworks.jax.repair.collect import collect, prepare
 from nbdist.engine.frameworks.jax.repair.copies import Copies, deleted, free_bytes, remade, save
 from nbdist.engine.frameworks.jax.repair.frames import LastFrames
 from nbdist.engine.frameworks.jax.repair.hashes import matters
-from nbdist.engine.frameworks.jax.repair.names import names_of, names_of_arrays
+from nbdist.engine.frameworks.jax.repair.names import names_by_id, names_of, names_of_arrays
 from nbdist.engine.frameworks.jax.repair.shardings import (
     Devices,
     Old,
@@ -269,9 +269,18 @@ class Repair:
         return sharding_like(old.sharding, twins) if new is old.sharding else new
 
     def _stale(self, twins: Twins) -> list[str]:
-        """What is reached by a name and still refers to an old object, each as a few words."""
+        """What is reached by a name and still refers to an old object, each as a few words.
+
+        A program that was compiled apart from its function, or lowered, does so where nobody sees it.
+        """
+        import jax
+
+        kinds = (jax.stages.Compiled, jax.stages.Lowered)
+        programs = [one for one in gc.get_referrers(*kinds) if type(one) in kinds]
         holders = [h for h in twins.holders() if h not in twins and not _only_keeps_alive(h)]
-        return names_of(holders, self._namespace)
+        names = self._namespace
+        found = (names_of(holders, names), names_of(programs, names), names_by_id(twins.ids, names))
+        return sorted({text for each in found for text in each})
 
 
 def _clients(devices: Iterable[Any]) -> list[Any]:

@@ -154,6 +154,16 @@ def test_a_cell_that_is_queued_behind_another_is_interrupted_with_it(two: World)
     unharmed(two)
 
 
+@pytest.mark.parametrize(
+    "imported", ["jax.extend.backend import clear_backends", "jax._src.api import clear_backends"]
+)
+def test_the_back_ends_of_a_cell_stay(two: World, imported: str) -> None:
+    said = two.attempt(f"from {imported}\nclear_backends()")
+    assert "Nothing was cleared. del NAME frees" in said.error.shown  # type: ignore[union-attr]
+    assert not said.repaired, said.text
+    unharmed(two)
+
+
 def test_a_plain_sleep_is_interrupted_and_nothing_is_repaired(two: World) -> None:
     said = interrupted(
         two, "print('in it', flush=True)\ntime.sleep(300)", lambda shown: "in it" in shown.text

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection
+import sys
+from collections.abc import Callable, Collection
 
 from nbdist.contract.calls.engine import Initialized
 from nbdist.contract.stages import JaxStage
@@ -13,6 +14,8 @@ from nbdist.engine.frameworks.jax.step.sockets import listening_ports
 from nbdist.engine.frameworks.jax.step.step import Step
 from nbdist.engine.frameworks.once import explain_late_devices, explain_second_call
 from nbdist.engine.frameworks.process import Process
+from nbdist.errors import SessionError
+from nbdist.spelling import command
 
 
 def initialize(process: Process, stage: JaxStage) -> Initialized:
@@ -74,8 +77,38 @@ def stay_in_step(
         return None
     step = Step(process.publish_step, before=before, interruptible=process.interrupts.window)
     step.begin()
+    refuse_clearing(lambda: step.dispatched.made.in_cell)
     process.step = step
     return tuple(sorted(step.ports))
+
+
+def refuse_clearing(in_cell: Callable[[], bool]) -> None:
+    """Has `clear_backends()` fail in a cell: the process would be without the devices that the others count on.
+
+    Private API: `jax._src.xla_bridge._clear_backends` (jax 0.12.0.1), through which the public function of
+    `jax.extend.backend` goes; to import that package takes 0.3 s. Where it is gone a cell can clear the back ends,
+    and each cell after it has an error.
+
+    Args:
+      in_cell: Whether a cell runs; a repair clears them between two, and JAX when the process ends.
+    """
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    original = getattr(bridge, "_clear_backends", None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def clear() -> None:
+        __tracebackhide__ = True
+        if in_cell():
+            raise SessionError(
+                "clear_backends() would take the devices from this process, and all arrays on them. Nothing was "
+                "cleared. del NAME frees an array, jax.clear_caches() what is compiled; "
+                f"{command('restart')} begins anew."
+            )
+        original()
+
+    bridge._clear_backends = clear  # type: ignore[union-attr]
 
 
 def step_or_new(process: Process) -> Step:

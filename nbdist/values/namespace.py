@@ -106,8 +106,9 @@ class Brought:
 
     @property
     def whole(self) -> bool:
-        """Whether all names but those of lost arrays are there as the process that has ended had them."""
-        return not (self.empty or self.unsure or self.left_out or self.changed or self.elsewhere)
+        """Whether all names but those of lost arrays, and all beside them, are as they were on the one before."""
+        less = self.empty or self.unsure or self.left_out or self.changed or self.elsewhere
+        return not (less or self.not_carried)
 
 
 @dataclass

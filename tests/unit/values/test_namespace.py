@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.contract.calls.namespace import NamespaceMade, NamespaceOffer
+from nbdist.contract.calls.namespace import LeftOut, NamespaceMade, NamespaceOffer
 from nbdist.engine.probe.samples import digest_of
 from nbdist.merge.samples import Compared
 from nbdist.values.namespace import Bringing, Brought, differing, equal_to_number, numbered
@@ -102,6 +102,25 @@ def test_where_several_have_lived_on_what_they_have_alike_is_what_it_was() -> No
     assert found.unproven == ("closed",), "nobody has seen all of it"
     assert found.differing == ("seed",)
     assert found.elsewhere == {"mine": 1}
+
+
+@pytest.mark.parametrize(
+    "less",
+    [
+        pytest.param({"left_out": (LeftOut(name="lock", type="lock", why="no"),)}, id="left out"),
+        pytest.param({"differing": ("rows",)}, id="not the same everywhere"),
+        pytest.param({"unproven": ("key",)}, id="in doubt"),
+        pytest.param({"changed": ("step",)}, id="set by the last cell"),
+        pytest.param({"elsewhere": {"rows": 2}}, id="only elsewhere"),
+        pytest.param({"empty": ("data",)}, id="without values"),
+        pytest.param({"unlike": {"patched numpy.sinc": ""}}, id="a setting that is lost"),
+        pytest.param({"each_own": ("NumPy's random numbers",)}, id="a setting in doubt"),
+    ],
+)
+def test_of_one_that_has_less_it_is_not_said_that_all_is_kept(less: Any) -> None:
+    whole = Brought(source=0, names=("x",), numbered=("me",), set_again=("x",), hooks=("f: no",))
+    assert whole.whole
+    assert not replace(whole, **less).whole
 
 
 def test_names_that_a_function_has_set_again_are_sure() -> None:

@@ -129,12 +129,41 @@ THINGS = {
     "patch of numpy": Thing(
         "def mine(x): return 9\nnp.sinc = mine", "np.sinc(1)", named="numpy.sinc"
     ),
+    "patch of jax": Thing(
+        "def relu_of_mine(x): return x\njax.nn.relu6 = relu_of_mine",
+        "jax.nn.relu6.__name__",
+        named="jax.nn.relu6",
+    ),
     "patch of a library's class": Thing(
         "def area(self): return 4\nargparse.ArgumentParser.area = area",
         "hasattr(argparse.ArgumentParser, 'area')",
         named="argparse.ArgumentParser.area",
     ),
     "builtin": Thing("builtins.everywhere = 5", "getattr(builtins, 'everywhere', None)"),
+    "builtin that holds itself": Thing(
+        "builtins.ring = [5]\nbuiltins.ring.append(builtins.ring)",
+        "hasattr(builtins, 'ring') and builtins.ring[1][1][0]",
+    ),
+    "builtin that cannot be pickled": Thing(
+        "builtins.gate = threading.Lock()", "hasattr(builtins, 'gate')", named="builtins.gate"
+    ),
+    "object that raises when it is asked": Thing(
+        "class Bag(dict):\n    __getattr__ = dict.__getitem__\nbag = Bag(rate=3)",
+        "'bag' in globals() and bag.rate",
+    ),
+    "module value that raises when it is asked": Thing(
+        "thing_helpers.bag = Bag(rate=4)",
+        "thing_helpers.bag.rate",
+    ),
+    "module value too long to be written": Thing(
+        "thing_helpers.HUGE = 10**9999", "thing_helpers.HUGE.bit_length()"
+    ),
+    "log handler that was never initialized": Thing(
+        "class Unmade(logging.StreamHandler):\n    def __init__(self): self.level = 0\n"
+        "logging.getLogger('thing.unmade').addHandler(Unmade())",
+        "[type(h).__name__ for h in logging.getLogger('thing.unmade').handlers]",
+        named="handlers of logger thing.unmade",
+    ),
     "exception hook": Thing(
         "def my_hook(*a): pass\nthreading.excepthook = my_hook", "threading.excepthook.__name__"
     ),

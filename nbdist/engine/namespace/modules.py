@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.engine.agreement.modules import version
+from nbdist.engine.cell.showable import error_text
 from nbdist.engine.namespace.things import PLAIN, Carried, Fixed, Mine, name_of
 from nbdist.engine.probe.code import code_digest
 
@@ -47,9 +48,9 @@ def values_of(module: types.ModuleType, mine: Mine) -> dict[str, Any]:
         name: value
         for name, value in vars(module).items()
         if name not in HIDDEN
-        and not isinstance(value, (types.ModuleType, type))
+        and not issubclass(type(value), (types.ModuleType, type))
         and code_digest(value, mine.modules) is None
-        and not isinstance(value, (types.FunctionType, types.BuiltinFunctionType))
+        and type(value) not in (types.FunctionType, types.BuiltinFunctionType)
     }
 
 
@@ -81,7 +82,7 @@ def _code(module: types.ModuleType, mine: Mine) -> str:
     classes = [
         value
         for value in vars(module).values()
-        if isinstance(value, type) and value.__module__ == module.__name__
+        if issubclass(type(value), type) and value.__module__ == module.__name__
     ]
     values = [
         (cls.__qualname__, name, mine.text(value))
@@ -92,7 +93,7 @@ def _code(module: types.ModuleType, mine: Mine) -> str:
     functions = [
         (name, mine.text(value), mine.text([value.__defaults__, value.__kwdefaults__]))
         for name, value in sorted(vars(module).items())
-        if isinstance(value, types.FunctionType)
+        if type(value) is types.FunctionType
     ]
     return f"{version(module, mine.modules)} {sorted(values)} {functions}"
 
@@ -120,8 +121,8 @@ def imported(places: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     for name, its in places.items():
         try:
             importlib.import_module(name)
-        except Exception as error:  # noqa: BLE001 - the user's own
-            failed[name] = f"{type(error).__name__}: {error}"
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's own
+            failed[name] = error_text(error)
             made = sys.modules[name] = types.ModuleType(name)
             vars(made).update(its)
             above, _, last = name.rpartition(".")

@@ -60,7 +60,7 @@ class ProcessState:
         """
         _, mine = self._users()
         kinds = (*self._early(mine), *self._late(mine, frameworks))
-        return [(kind, kind.read()) for kind in kinds if patches or not isinstance(kind, Patches)]
+        return [(kind, _read(kind)) for kind in kinds if patches or not isinstance(kind, Patches)]
 
     @property
     def is_patched(self) -> bool:
@@ -95,18 +95,20 @@ class ProcessState:
         for kind, values in read:
             its = sent[_key(kind)] = {}
             for name, value in values.items():
-                if not isinstance(value, Fixed):
+                if type(value) is not Fixed:
                     its[name] = self._pickled(value, reference)
+                elif value.why:
+                    its[name] = value.why
         places = {name: places_of(one) for name, one in users.items()}
         libraries = [name for one in frameworks for name in one.modules if name in sys.modules]
         return pickle.dumps((libraries, places, sent))
 
     def _pickled(self, value: Any, reference: Reference) -> bytes | str:
         """The pickle, or why there is none."""
-        value = value.value if isinstance(value, Carried) else value
+        value = value.value if type(value) is Carried else value
         try:
             return packed(value, self._shell.user_ns, reference, lambda _: None)
-        except Exception as error:  # noqa: BLE001 - any object's own
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - any object's own
             return error_text(error)
 
     def take(
@@ -149,7 +151,7 @@ class ProcessState:
         failed = {}
         for kind in kinds:
             its = sent.get(_key(kind), {})
-            there = kind.read() if its else {}  # patches of libraries take a while to be looked for
+            there = _read(kind) if its else {}  # patches of libraries take a while to be looked for
             for name in (name for name in its if name not in own):
                 why = self._set(kind, name, its[name], there, mine, referent)
                 if why is not None:
@@ -170,13 +172,11 @@ class ProcessState:
             return data
         try:
             value = unpacked(data, self._shell.user_ns, referent)
-            plain = not isinstance(there.get(name), (Fixed, Carried))
+            plain = type(there.get(name)) not in (Fixed, Carried)
             if name not in there or not plain or mine.text(there[name]) != mine.text(value):
                 kind.write(name, value)
-        except Exception as error:  # noqa: BLE001 - the user's own
-            # The value of a variable is a secret.
-            secret = isinstance(kind, Environment)
-            return type(error).__name__ if secret else error_text(error)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's own
+            return _why(kind, error)
         return None
 
     def _users(self) -> tuple[dict[str, Any], Mine]:
@@ -203,6 +203,20 @@ class ProcessState:
             Patches(mine),
             Autoreload(self._shell, mine.modules),
         )
+
+
+def _read(kind: Things) -> Mapping[str, Any]:
+    """The things of a kind on this process; where reading them raises, the kind as one thing, with the reason."""
+    try:
+        return kind.read()
+    except Exception as error:  # noqa: BLE001 - the user's own
+        why = f"reading it raised {_why(kind, error)}"
+        return {_key(kind): Fixed(why, why)}
+
+
+def _why(kind: Things, error: BaseException) -> str:
+    # The value of a variable is a secret.
+    return type(error).__name__ if isinstance(kind, Environment) else error_text(error)
 
 
 def _key(kind: Things) -> str:

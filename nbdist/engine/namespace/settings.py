@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nbdist.engine.namespace.things import Carried, Fixed, Mine, Setting, Things, name_of
+from nbdist.engine.namespace.things import Carried, Fixed, Mine, Setting, Things, got, name_of
 
 OWN_VARIABLES = (
     *("NBDIST_", "JAX_", "XLA_", "LIBTPU_", "TPU_", "KERAS_DISTRIBUTION_", "TF_CONFIG", "IPP_"),
@@ -371,6 +371,13 @@ class Loggers:
 
 def _handler(handler: logging.Handler) -> Any:
     """A handler of `logging` by what it is made of; of any other its type."""
+    try:
+        return _parts(handler)
+    except Exception:  # noqa: BLE001 - any handler's own, such as one that has never been initialized
+        return Fixed(name_of(type(handler)))
+
+
+def _parts(handler: logging.Handler) -> Any:
     kind, formatter = type(handler), handler.formatter
     own = formatter is not None and type(formatter) is not logging.Formatter
     target: Any = None
@@ -441,7 +448,7 @@ class Streams:
         """See `Things`."""
         owner = getattr(random.seed, "__self__", None)
         used = any(
-            one is random or getattr(one, "__self__", self) is owner
+            one is random or (owner is not None and got(one, "__self__") is owner)
             for one in list(self._names.values())
         )
         return {
@@ -550,7 +557,7 @@ class Running:
         found = {}
         for thread in threading.enumerate():
             does = getattr(thread, "function", None) or getattr(thread, "_target", None)
-            its = does is not None and getattr(does, "__module__", None) in LIBRARY_THREADS
+            its = got(does, "__module__") in LIBRARY_THREADS
             if thread.ident not in self._before and (
                 its or does in self._mine or thread in self._mine
             ):

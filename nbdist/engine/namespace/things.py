@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from nbdist.engine.cell.showable import error_text
 from nbdist.engine.probe.code import NOTEBOOK, code_digest
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -18,9 +19,15 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A thing that cannot be set on another process; where its `text` differs, the thing is named."""
+    """A thing that cannot be set on another process; where its `text` differs, the thing is named.
+
+    Attributes:
+      text: Equal where the thing is.
+      why: What a person reads of why it cannot be set, where that is not plain.
+    """
 
     text: str
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,29 +84,50 @@ class Mine:
     def __init__(self, modules: Collection[str]) -> None:
         self.modules = frozenset({NOTEBOOK, *modules})
 
-    def __contains__(self, value: object) -> bool:
+    def __contains__(self, value: Any) -> bool:
         """Whether a function or class, or the class of an object, comes from a cell or a module of theirs."""
-        if isinstance(value, types.MethodType):
-            value = value.__self__ if not isinstance(value.__self__, type) else value.__func__
-        while isinstance(value, functools.partial):
+        # Of the object's type alone: `__class__` is the object's own word, and may raise.
+        if type(value) is types.MethodType:
+            value = value.__func__ if issubclass(type(value.__self__), type) else value.__self__
+        while issubclass(type(value), functools.partial):
             value = value.func
-        inner = getattr(value, "__wrapped__", None)
+        inner = got(value, "__wrapped__")
         found = (value, inner, type(value)) if inner is not None else (value, type(value))
-        return any(getattr(one, "__module__", None) in self.modules for one in found)
+        return any(self._is_one(got(one, "__module__")) for one in found)
+
+    def _is_one(self, name: object) -> bool:
+        return isinstance(name, str) and name in self.modules
 
     def text(self, value: Any) -> str:
-        """Return a text without addresses, equal where two values are, or where code does the same."""
-        if isinstance(value, (Fixed, Carried)):
-            return value.text
+        """Return a text without addresses, equal where two values are, or where code does the same.
+
+        What raises when it is read is in it with what it has raised.
+        """
+        return self._text(value, ())
+
+    def _text(self, value: Any, above: tuple[int, ...]) -> str:
+        """The text of what is in these containers, by their ids: one may be in itself."""
+        if id(value) in above:
+            return f"the container {above.index(id(value))}"
+        try:
+            return self._read(value, lambda one: self._text(one, (*above, id(value))))
+        except Exception as error:  # noqa: BLE001 - any object's own
+            return f"a {name_of(type(value))} that raised {error_text(error)}"
+
+    def _read(self, value: Any, text: Callable[[Any], str]) -> str:
         kind = type(value)
+        if kind in (Fixed, Carried):
+            return str(value.text)
+        if kind is int:
+            return hex(value)  # Python refuses to write more than some thousand digits in decimal
         if kind in PLAIN:
             return repr(value)
         if kind in (list, tuple):
-            return f"{kind.__name__}({', '.join(map(self.text, value))})"
+            return f"{kind.__name__}({', '.join(map(text, value))})"
         if kind in (set, frozenset):
-            return f"{kind.__name__}({', '.join(sorted(map(self.text, value)))})"
+            return f"{kind.__name__}({', '.join(sorted(map(text, value)))})"
         if isinstance(value, dict):
-            pairs = sorted((self.text(key), self.text(one)) for key, one in value.items())
+            pairs = sorted((text(key), text(one)) for key, one in value.items())
             return f"{{{', '.join(f'{key}: {one}' for key, one in pairs)}}}"
         if isinstance(value, enum.Enum):
             return str(value)
@@ -113,12 +141,20 @@ class Mine:
         return f"a {name_of(kind)}"
 
 
+def got(value: Any, name: str) -> Any:
+    """An attribute; None where there is none, or where looking for it raises."""
+    try:
+        return getattr(value, name, None)
+    except Exception:  # noqa: BLE001 - any object's own
+        return None
+
+
 def name_of(value: Any) -> str:
     """`module.qualname` of a function or class; of an object its type's."""
-    name = getattr(value, "__qualname__", None)
+    name = got(value, "__qualname__")
     if not isinstance(name, str):
         value, name = type(value), type(value).__qualname__
-    return f"{getattr(value, '__module__', None)}.{name}"
+    return f"{got(value, '__module__')}.{name}"
 
 
 def digest(text: str, key: str) -> str:

@@ -45,7 +45,7 @@ def _parts(value: Any, depth: int, modules: Collection[str]) -> tuple[Any, ...]:
         return tuple(
             _parts(one, depth - 1, modules) for one in (value.fget, value.fset, value.fdel)
         )
-    if isinstance(value, type):
+    if issubclass(cls, type):
         return _class(value, depth, modules)
     if _module(cls).partition(".")[0] in WRAPPERS:
         return _parts(getattr(value, "__wrapped__", None), depth - 1, modules)

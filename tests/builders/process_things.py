@@ -32,7 +32,7 @@ def f():
 """A module of the user's, `thing_helpers`."""
 
 SETUP = """
-import argparse, atexit, builtins, collections, copyreg, decimal, gc, locale, logging, os, random, resource
+import argparse, atexit, builtins, collections.abc, copyreg, decimal, gc, locale, logging, os, random, resource
 import signal, socket, sys, threading, time, warnings, dataclasses, multiprocessing, functools
 from nbdist.engine.kernel.resident import Resident
 import jax, jax.numpy as jnp, numpy as np, optax, flax, matplotlib
@@ -128,6 +128,20 @@ THINGS = {
     ),
     "patch of numpy": Thing(
         "def mine(x): return 9\nnp.sinc = mine", "np.sinc(1)", named="numpy.sinc"
+    ),
+    "object in a library": Thing(
+        "class Marker: value = 5\noptax.marker_of_mine = Marker()",
+        "hasattr(optax, 'marker_of_mine') and optax.marker_of_mine.value",
+    ),
+    "abstract class in a library": Thing(
+        "class Abstract(collections.abc.Hashable): value = 6\noptax.abstract_of_mine = Abstract",
+        "hasattr(optax, 'abstract_of_mine') and optax.abstract_of_mine.value",
+    ),
+    "constant of a library": Thing(
+        "optax.EPS = 3", "getattr(optax, 'EPS', None)", named="optax.EPS"
+    ),
+    "constant of a module of Python": Thing(
+        "logging.DEBUG = 11", "logging.DEBUG", named="logging.DEBUG"
     ),
     "patch of jax": Thing(
         "def relu_of_mine(x): return x\njax.nn.relu6 = relu_of_mine",

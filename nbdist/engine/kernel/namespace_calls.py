@@ -48,7 +48,8 @@ def take_things(
     referent = resident.framework.placements(resident).referent
     failed = _state(resident).take(buffers[0], call.own, _objects(resident).values(), referent)
     # Whether it has the same patches is only asked when it has the names as well.
-    return contract.Things(digests=_things(resident, call.key, patches=False), failed=failed), []
+    read = _state(resident).read(_objects(resident).values(), patches=False)
+    return contract.Things(digests=_digests(resident, call.key, read), failed=failed), []
 
 
 def offer_namespace(
@@ -145,7 +146,7 @@ def _state(resident: Resident) -> ProcessState:
 
 def _things(resident: Resident, key: str, *, patches: bool) -> dict[str, str]:
     read = _state(resident).read(_objects(resident).values(), patches=patches)
-    return _digests(resident, key, read)
+    return {**_digests(resident, key, read), **_state(resident).constants(key)}
 
 
 def _digests(resident: Resident, key: str, read: Read) -> dict[str, str]:

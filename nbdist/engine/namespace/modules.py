@@ -189,22 +189,44 @@ def put(taken: Taken) -> None:
         its.update(values)
 
 
+Constants = Mapping[str, Mapping[str, Any]]
+"""Numbers with names in capitals, by the name of the library's module."""
+
+
+def unlike(constants: Constants) -> dict[str, Any]:
+    """Return those that this process has otherwise; a module that it has not imported has none."""
+    return {
+        f"{name}.{key}": its.get(key)
+        for name, values in constants.items()
+        if (its := getattr(sys.modules.get(name), "__dict__", None)) is not None
+        for key, value in values.items()
+        if repr(its.get(key)) != repr(value)
+    }
+
+
 class Patches:
-    """Functions and classes of the user's that stand in modules and classes of libraries.
+    """Functions, classes and objects of the user's that stand in modules and classes of libraries.
 
     Args:
       mine: Tells what the user has written.
+
+    Attributes:
+      constants: Those of libraries, once it has been read.
     """
 
     PREFIX = "patched "
 
     def __init__(self, mine: Mine) -> None:
         self._mine, self._modules = mine, {*mine.modules, "__mp_main__", "builtins"}
+        self.constants: dict[str, dict[str, Any]] = {}
 
     def read(self) -> Mapping[str, Any]:
         """See `Things`."""
+        self.constants = {}
         found = {}
         for path, owner, name, value in self._every():
+            if path == "sys" and name.startswith("last_"):
+                continue  # the error of the cell that has failed last
             package = path.partition(".")[0]
             text = self._mine.text(value)
             sent = Fixed(text) if package in SAID else Carried(text, (owner, name, value))
@@ -222,14 +244,16 @@ class Patches:
     def _every(self) -> Iterator[tuple[str, tuple[str, ...], str, Any]]:
         """Where it stands, as text and as path, under which name, and what it is."""
         # There are 130,000 values, nearly all of a few types.
-        can_be, is_mine = _CanBeMine(), self._is_mine
+        can_be, is_mine, constants = _CanBeMine(self._mine), self._is_mine, self.constants
         for name, module in list(sys.modules.items()):
             if name in self._modules or not isinstance(module, types.ModuleType):
                 continue
             for key, value in list(vars(module).items()):
-                if not can_be[type(value)]:
-                    continue
-                if is_mine(value):
+                kind = can_be[type(value)]
+                if not kind:
+                    if kind is None and key.isupper():
+                        constants.setdefault(name, {})[key] = value
+                elif is_mine(value):
                     yield name, (name,), key, value
                 elif isinstance(value, type) and vars_of(value).get("__module__") == name:
                     for inner, member in list(vars_of(value).items()):
@@ -249,6 +273,8 @@ class Patches:
             )
         if isinstance(value, type):
             return vars_of(value).get("__module__") in self._mine.modules
+        if vars_of(kind).get("__module__") in self._mine.modules:
+            return True
         # What a decorator such as `jax.jit` has made of one.
         inner = getattr(value, "__dict__", None) if kind.__module__ == "jaxlib._jax" else None
         return (
@@ -257,14 +283,23 @@ class Patches:
         )
 
 
-class _CanBeMine(dict[type, bool]):
-    """Whether a value of a type can be a function or class, or what decorators make of them."""
+class _CanBeMine(dict[type, bool | None]):
+    """Whether a value of a type can be the user's, or what decorators make of that; None of numbers.
+
+    Args:
+      mine: Tells what the user has written.
+    """
+
+    def __init__(self, mine: Mine) -> None:
+        self._mine = mine
+        self.update(dict.fromkeys((bool, int, float, complex)))
 
     def __missing__(self, kind: type) -> bool:
         self[kind] = found = (
             kind in (types.FunctionType, staticmethod, classmethod)
             or issubclass(kind, type)
             or kind.__module__ == "jaxlib._jax"
+            or vars_of(kind).get("__module__") in self._mine.modules
         )
         return found
 

@@ -11,7 +11,14 @@ from typing import Any
 
 from nbdist.engine.agreement.modules import UsersModules
 from nbdist.engine.cell.showable import error_text
-from nbdist.engine.namespace.modules import Patches, described, imported, places_of
+from nbdist.engine.namespace.modules import (
+    Constants,
+    Patches,
+    described,
+    imported,
+    places_of,
+    unlike,
+)
 from nbdist.engine.namespace.objects import Objects
 from nbdist.engine.namespace.packing import Reference, packed, unpacked
 from nbdist.engine.namespace.settings import AtExit, Baseline, Environment, settings
@@ -36,6 +43,7 @@ class ProcessState:
         self._shell = shell
         self._modules = UsersModules()
         self._at_exit = AtExit()
+        self._constants: Constants = {}
         self._taken: tuple[Mapping[str, Mapping[str, bytes | str]], frozenset[str]] = (
             {},
             frozenset(),
@@ -82,6 +90,14 @@ class ProcessState:
             texts |= {name: mine.text(value) for name, value in values.items()}
         return {name: digest(text, key) for name, text in texts.items()}
 
+    def constants(self, key: str) -> dict[str, str]:
+        """Return digests of constants of libraries that the process whose things were taken has otherwise.
+
+        Args:
+          key: Of the digests.
+        """
+        return {name: digest(repr(one), key) for name, one in unlike(self._constants).items()}
+
     def packed(self, read: Read, frameworks: Collection[Objects], reference: Reference) -> bytes:
         """Return a pickle of everything that can be set elsewhere, each thing in a pickle of its own.
 
@@ -101,7 +117,8 @@ class ProcessState:
                     its[name] = value.why
         places = {name: places_of(one) for name, one in users.items()}
         libraries = [name for one in frameworks for name in one.modules if name in sys.modules]
-        return pickle.dumps((libraries, places, sent))
+        constants = [kind.constants for kind, _ in read if isinstance(kind, Patches)]
+        return pickle.dumps((libraries, places, sent, *constants))
 
     def _pickled(self, value: Any, reference: Reference) -> bytes | str:
         """The pickle, or why there is none."""
@@ -126,7 +143,7 @@ class ProcessState:
           Why a thing could not be set, by name.
         """
         # Only ever from an engine of this session, which has its key.
-        libraries, users, sent = pickle.loads(bytes(state))
+        libraries, users, sent, self._constants = pickle.loads(bytes(state))
         mine = Mine(users)
         self._taken = sent, frozenset(own)
         failed = self._set_all(self._early(mine), mine, referent)

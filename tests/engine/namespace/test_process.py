@@ -125,6 +125,47 @@ def test_nothing_of_the_users_ends_it(state: ProcessState, of: str) -> None:
         deep = deep.pop()
 
 
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A module that was installed."""
+    module: Any = types.ModuleType("a_library")
+    module.LIMIT, module.SAME, module.counted, module.NAMED = 1, 2.5, 7, "host"
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return module
+
+
+def test_numbers_of_libraries_that_cells_have_set_are_named_and_left_as_they_are(
+    state: ProcessState, library: Any
+) -> None:
+    library.LIMIT, library.NEW = 3, 4
+    sent = packed(state)
+    library.LIMIT, library.counted, library.NAMED = 1, 8, "another host"
+    del library.NEW
+    assert state.take(sent, (), (), lambda one: one) == {}
+    assert state.constants(KEY).keys() == {"a_library.LIMIT", "a_library.NEW"}
+    library.LIMIT, library.NEW = 3, 4
+    assert state.constants(KEY) == {}
+    del sys.modules["a_library"]
+    assert state.constants(KEY) == {}, "the process has not imported it"
+
+
+def test_objects_and_classes_of_the_users_that_stand_in_a_library_come_along(
+    state: ProcessState, library: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = sys.modules["mine_of_users"]
+    exec("import abc\nclass Mine(abc.ABC): pass", vars(module))
+    library.kind, library.one = module.Mine, module.Mine()
+    monkeypatch.setattr(sys, "last_value", module.Mine(), raising=False)
+    there, sent = digests(state), packed(state)
+    assert {name for name in there if name.startswith("patched")} == {
+        "patched a_library.kind",
+        "patched a_library.one",
+    }
+    del library.kind, library.one
+    assert state.take(sent, (), (), lambda one: one) == {}
+    assert (library.kind, type(library.one)) == (module.Mine, module.Mine)
+
+
 def test_a_handler_that_cannot_be_described_is_named(state: ProcessState) -> None:
     logger = logging.getLogger("mine_of_users")
     logger.addHandler(Unmade())

@@ -637,6 +637,13 @@ def test_a_cache_of_results_is_found_by_its_name(swap):
     assert ("kept", "_lru_cache_wrapper") in stale(swap, kept)
 
 
+def test_a_cache_of_a_library_is_not_called_by_the_name_of_its_module(swap):
+    library = types.ModuleType("library")
+    library.kept = functools.lru_cache(lambda key: key)
+    library.kept(swap.old)
+    assert {name for name, _ in stale(swap, library)} == {None}, "nobody makes a library again"
+
+
 # ---- the walk as a whole
 
 

@@ -324,6 +324,18 @@ def test_the_limit_of_a_cell_interrupts_it(clock: Clock) -> None:
     assert "processes 0, 1 did not finish the cell within 5.0 s (--timeout)" in str(error)
 
 
+def test_a_limit_at_which_all_finish_after_all_is_still_of_those_it_interrupted(
+    clock: Clock,
+) -> None:
+    # As a cell in an `await` does, to which the interrupt comes when it has ended.
+    scene = Scene(clock, {7.0: both("finished")}, timeout_s=5.0)
+    error = timeout_error(
+        scene.supervisor.until_end(), 5.0, Facts(workers=frozenset({0, 1}), advice="")
+    )
+    assert scene.supervisor.timed_out
+    assert "processes 0, 1 did not finish the cell within 5.0 s (--timeout)" in str(error)
+
+
 def test_an_interrupt_of_the_users_interrupts_all_and_is_raised(clock: Clock) -> None:
     scene = Scene(clock, {1.0: KeyboardInterrupt(), 1.3: both("interrupted")})
     with pytest.raises(KeyboardInterrupt):

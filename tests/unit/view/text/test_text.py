@@ -33,6 +33,16 @@ def test_a_mesh_reads_as_in_the_design():
     ]
 
 
+@pytest.mark.parametrize("first", [False, True])
+def test_an_array_is_shown_under_its_own_name_whichever_others_begin_with_it(first):
+    named = replace(snapshot("tour").arrays[0], path="big", shape=(8, 2))
+    others = [replace(named, path=path, shape=(512, 256)) for path in ("big['w']", "bigger")]
+    arrays = (named, *others) if first else (*others, named)
+    text = mesh_text(replace(snapshot("tour"), arrays=arrays), path="big", width=120)
+    assert "big  f32[8, 2]" in text
+    assert "512" not in text
+
+
 @pytest.mark.parametrize("width", [60, 200])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_device_is_shown_with_the_slice_jax_gives_it(name, width):

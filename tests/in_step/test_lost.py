@@ -232,12 +232,20 @@ def test_arrays_that_all_have_made_before_one_fails_stay(places: World) -> None:
     assert set(places.values("made_sum").values()) == {24.0}
 
 
+@pytest.mark.parametrize(
+    ("raises", "error"),
+    [
+        ("raise ValueError", "ValueError"),
+        ("import signal; signal.raise_signal(signal.SIGINT)", "KeyboardInterrupt"),
+    ],
+    ids=["error", "Ctrl-C"],
+)
 def test_a_process_that_catches_its_error_and_goes_on_has_its_numbers_disowned(
-    places: World,
+    places: World, raises: str, error: str
 ) -> None:
     said = places.attempt(
-        "try:\n    for i in range(10):\n        if me == 1 and i == 5:\n            raise ValueError\n"
-        f"        made = {MADE[0]}\nexcept ValueError:\n    pass\n"
+        f"try:\n    for i in range(10):\n        if me == 1 and i == 5:\n            {raises}\n"
+        f"        made = {MADE[0]}\nexcept {error}:\n    pass\n"
         "made_sum = total(made)\nprint(float(made_sum))"
     )
     assert "of different arrays: array 10 that the cell made" in str(said.error)
@@ -281,6 +289,29 @@ def test_rows_of_different_numbers_are_refused_before_a_number_is_printed(places
     )
     assert "computed <lambda>() of different arrays" in str(said.error)
     assert said.lost >= {"rows", "means"}
+
+
+SHAPES = {
+    "pmap": "jax.pmap(lambda v: jax.lax.psum(v, 'i'), axis_name='i')(np.ones((2, {}), np.float32))",
+    "process_allgather": "multihost_utils.process_allgather(np.ones({}, np.float32))",
+}
+GATHER = (
+    "from jax.experimental import multihost_utils\nfound = float(np.asarray({}).ravel()[0])\n"
+    "print(f\"{{'found'}} was {{found}}\")"
+)
+
+
+@pytest.mark.parametrize("call", SHAPES.values(), ids=SHAPES)
+def test_what_waits_for_arrays_of_other_shapes_ends_and_the_next_cells_run(
+    places: World, call: str
+) -> None:
+    said = places.attempt(GATHER.format(call.format("2 + me")), grace_s=WAITING_SECONDS)
+    assert "Arrays on several processes must have the same shape on each" in said.error.shown  # type: ignore[union-attr]
+    assert "found was" not in said.text, said.text
+    places.run(GATHER.format(call.format("2")))
+    assert len(set(places.values("found").values())) == 1
+    places.in_use("jax", 2)
+    places.goes_on("jax", 1)
 
 
 def test_one_function_that_is_compiled_to_other_collectives_fails_the_cell(places: World) -> None:

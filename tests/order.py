@@ -1,10 +1,11 @@
-"""Several kernels and threads that send cells to one session at the same time: who got which number.
+"""Several kernels and threads that send to one session at the same time: who got which number.
 
 `python -m tests.order SESSION SEED CELLS INTERRUPTS` is one of these kernels.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -15,9 +16,12 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import nbdist
 from nbdist.errors import NbdistError
@@ -32,11 +36,30 @@ MOST_BETWEEN = 30
 LOOK_SECONDS = 0.05
 """At most between two looks whether an interrupt is due."""
 
+KINDS = (
+    "cell",
+    "cell",
+    "cell",
+    "background",
+    "background",
+    "pull",
+    "push",
+    "push",
+    "save",
+    "recover",
+)
+"""What is sent; a cell computes, waited for or not, and one more comes after a recovery."""
+
+QUIET = threading.Lock()
+"""Held by what is refused while a cell of the same kernel is in the background, and by such a cell."""
+
 SETUP = """
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 mesh = Mesh(np.array(jax.devices()), ("x",))
-w = jax.device_put(jnp.ones(8 * jax.device_count()), NamedSharding(mesh, P("x")))
+split = NamedSharding(mesh, P("x"))
+w = jax.device_put(jnp.ones(8 * jax.device_count()), split)
+given = jax.device_put(jnp.ones(64), split)
 sums = [jax.jit(lambda x, n=n: (x * n).sum()) for n in range(1, 9)]
 def total(n):
     for _ in range(4):
@@ -120,28 +143,47 @@ def _say(**said: Any) -> None:
     os.write(1, json.dumps(said).encode() + b"\n")
 
 
-def _one(session: Any, rng: random.Random, number: int) -> None:
-    """Sends one cell, or expression, and says which number came back."""
-    kind = rng.choice(["cell", "cell", "background", "pull"])
+def _one(session: Any, rng: random.Random, number: int, folder: Path) -> None:
+    """Sends one of `KINDS`, and says which number came back."""
+    kind = rng.choice(KINDS)
+    with QUIET if kind in ("background", "pull", "push", "save") else contextlib.nullcontext():
+        _say(kind=kind, **_sent(session, kind, number, folder))
+
+
+def _sent(session: Any, kind: str, number: int, folder: Path) -> dict[str, list[float]]:
+    """Which numbers there are, and should be."""
+    if kind in ("push", "save"):
+        # All write to one name: where two come in another order on another process, its pieces are of both.
+        if kind == "push":
+            session.push({"given": np.full(64, number, np.float32)}, sharding="split")
+        else:
+            session.save(folder, ["given"])
+            session.restore(folder, ["given"])
+        pieces = sorted({*session.pull("given").tolist()})
+        return {"is": pieces, "should": pieces[:1]}
+    if kind == "recover":
+        session.recover(say=str)
     if kind == "pull":
-        _say(kind=kind, should=[float(number)], **{"is": [session.pull(f"total({number})")]})
-        return
-    cell = session.run(f"print('it is', total({number}))", wait=kind == "cell", renderer=Silent())
+        return {"is": [session.pull(f"total({number})")], "should": [float(number)]}
+    cell = session.run(
+        f"print('it is', total({number}))", wait=kind != "background", renderer=Silent()
+    )
     if kind == "background":
         cell.wait()
     numbers = {float(said) for said in re.findall(r"it is ([\d.]+)", str(cell.blocks()))}
-    _say(kind=kind, should=[float(number)], **{"is": sorted(numbers)})
+    return {"is": sorted(numbers), "should": [float(number)]}
 
 
 def _thread(session: Any, seed: int, cells: int, sent: list[int]) -> None:
     rng = random.Random(seed)
+    folder = Path(os.environ["NBDIST_STATE"]) / f"saved-{seed}"
     for number in range(cells):
         time.sleep(rng.random() * LATE_SECONDS)
         sent.append(number)
         try:
-            _one(session, rng, rng.randrange(1, 9))
+            _one(session, rng, rng.randrange(1, 9), folder)
         except (NbdistError, TimeoutError) as error:
-            _say(refused=type(error).__name__, text=str(error)[:300])
+            _say(refused=f"{type(error).__name__}: {str(error)[:300]}")
 
 
 class Silent:
@@ -156,13 +198,16 @@ def main(name: str, seed: int, cells: int, interrupts: bool) -> None:
     session = nbdist.attach(name)
     rng = random.Random(seed)
     client = session.client
-    at_once = client.send_execute_request
 
-    def late(*arguments: Any, **options: Any) -> Any:
-        time.sleep(rng.random() * LATE_SECONDS)
-        return at_once(*arguments, **options)
+    def late(at_once: Callable[..., Any]) -> Callable[..., Any]:
+        def send(*arguments: Any, **options: Any) -> Any:
+            time.sleep(rng.random() * LATE_SECONDS)
+            return at_once(*arguments, **options)
 
-    client.send_execute_request = late
+        return send
+
+    client.send_execute_request = late(client.send_execute_request)
+    client.send_apply_request = late(client.send_apply_request)
     sent: list[int] = []
     threads = [
         threading.Thread(target=_thread, args=(session, seed * THREADS + number, cells, sent))

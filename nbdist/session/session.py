@@ -162,8 +162,9 @@ class Session:
         """ipyparallel's own client of the engines, for what nbdist does not do.
 
         What is sent through it is in no order with cells: where it computes on the devices of several processes
-        while this or another kernel runs a cell, collectives can pair and give wrong numbers. The next cell finds
-        that what the processes have sent differs, and repairs them; what was printed before is not taken back.
+        while this or another kernel runs a cell, collectives can pair and give wrong numbers. The next cell
+        fails where what the processes have sent differs, and has them repaired, which may lose what the last cell
+        has made; what was printed before is not taken back.
         """
         return self._alive().engines.link.client
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import nbdist
+from tests.in_step.world import World
 from tests.order import SETUP, send
 from tests.waiting import wait_for
 
@@ -26,6 +27,23 @@ def test_kernels_of_four_threads_each_get_right_numbers_though_one_is_killed(
         assert found.refused.total() <= 2, "what met the end of the kernel that was killed"
         assert session.pull("total(3)") == 3.0
         assert not session.out_of_step
+
+
+def test_a_plain_send_that_computes_on_one_process_alone_fails_the_next_cell_which_repairs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NBDIST_STATE", str(tmp_path))
+    with nbdist.start(2, devices_per_process=2, platform="cpu", grace_s=1) as session:
+        world = World(session, ())
+        # The one waits for the other process, the other does not.
+        for code in ("early = sums[6](w)", "early = jnp.sin(w)"):
+            world.run(SETUP)
+            session.client[0].execute(code, block=False)
+            failed = world.attempt("print('it is', total(3))")
+            assert failed.error is not None, failed.text
+            assert failed.repaired, failed.text
+            world.run(SETUP)  # what the last cell has made may be lost
+            assert session.pull("total(3)") == 3.0
 
 
 def test_a_cell_behind_another_kernel_is_listed_as_queued(

@@ -284,6 +284,40 @@ def test_a_killed_engine_is_named_with_its_signal(notebook: Notebook, number: in
     assert "lost" not in notebook.good("%dist_status").text
 
 
+def test_what_ends_one_process_with_exit_code_0_or_in_xla_is_a_death_as_any_other(
+    notebook: Notebook,
+) -> None:
+    ended = notebook.bad("%%dist\nimport os\nif me == 1: os._exit(0)\nfloat(total(x))")
+    assert "ProcessError: process 1 ended with exit code 0" in ended.traceback
+    assert "process 1 started again" in ended.text
+    gather = (
+        "%%dist\nfrom jax.experimental import multihost_utils\n"
+        "found = multihost_utils.process_allgather(np.ones({}, np.float32)); print('all have', found.size)"
+    )
+    notebook.good(gather.format("2"))
+    # One process knows its shape, and compares no more; the other is told nothing, and XLA ends it, or this one.
+    mixed = notebook.bad(gather.format("2 + me"))
+    assert re.search(r"ProcessError: process \d killed by signal 6", mixed.traceback)
+    assert "collective mismatch" in mixed.traceback
+    assert "all have" not in mixed.text
+    assert "processes 0, 1   all have 4" in notebook.good(gather.format("2")).text
+
+
+def test_when_a_cell_ends_all_processes_that_is_said_with_what_there_is_to_do(
+    notebook: Notebook,
+) -> None:
+    everywhere = notebook.bad("%%dist\nimport sys\nsys.exit(0)")
+    assert "ProcessError: processes 0, 1 raised SystemExit" in everywhere.traceback
+    assert "processes 0, 1   42" in notebook.good("%%dist\nkept").text
+    ended = notebook.bad("%%dist\nimport os\nos._exit(0)")
+    assert "ProcessError: processes 0, 1 ended with exit code 0" in ended.traceback
+    for said in (ended, notebook.bad("%%dist\nkept"), notebook.bad("%dist_recover")):
+        assert "%dist_init --restart starts afresh" in said.traceback
+        assert "%dist_recover" not in said.traceback
+    assert "All processes have ended" in notebook.good("%dist_status").text
+    assert "ready in" in notebook.good("%dist_init --restart").text
+
+
 def test_where_nothing_is_to_be_repaired_the_others_go_on_without_a_killed_engine(
     fresh: Notebook,
 ) -> None:

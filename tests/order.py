@@ -36,18 +36,7 @@ MOST_BETWEEN = 30
 LOOK_SECONDS = 0.05
 """At most between two looks whether an interrupt is due."""
 
-KINDS = (
-    "cell",
-    "cell",
-    "cell",
-    "background",
-    "background",
-    "pull",
-    "push",
-    "push",
-    "save",
-    "recover",
-)
+KINDS = ("cell",) * 3 + ("background",) + ("pull",) * 3 + ("push",) * 2 + ("save", "recover")
 """What is sent; a cell computes, waited for or not, and one more comes after a recovery."""
 
 QUIET = threading.Lock()

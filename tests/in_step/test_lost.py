@@ -314,6 +314,19 @@ def test_what_waits_for_arrays_of_other_shapes_ends_and_the_next_cells_run(
     places.goes_on("jax", 1)
 
 
+def test_a_repair_while_functions_are_not_compiled_leaves_that_to_be_turned_off(
+    places: World,
+) -> None:
+    places.run("jax.config.update('jax_disable_jit', True)")
+    said = places.attempt("if me == 1:\n    raise ValueError\nq = total(small)")
+    assert said.repaired, said.text
+    again = places.attempt("raise ValueError")
+    assert "ValueError" in str(again.error)
+    places.run("assert jax.config.jax_disable_jit\njax.config.update('jax_disable_jit', False)")
+    places.in_use("jax", 2)
+    places.goes_on("jax", 1)
+
+
 def test_one_function_that_is_compiled_to_other_collectives_fails_the_cell(places: World) -> None:
     said = places.attempt("wrong = jax.jit(lambda w: w.sum() if me else w.max())(small)")
     assert said.error is not None

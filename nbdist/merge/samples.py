@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from nbdist.contract.snapshot import Report
-from nbdist.engine.probe.samples import OPEN, digest_of
+from nbdist.engine.probe.samples import OPEN, READ, digest_of
 
 KEPT = 6
 """Of so many cells is kept what was reported after them."""
@@ -68,11 +68,12 @@ def compared(ended: After, alive: After) -> Compared:
     last, now = ended[max(ended)], alive[max(alive)]
     still = {n for n in mine if last.get(n) == mine[n] and now.get(n) == its.get(n)}
     equal = {n for n, text in mine.items() if its.get(n) == text and not text.endswith(OPEN)}
+    changed = {n for n in equal if _differ({last.get(n), mine[n]}) or _differ({now.get(n), its[n]})}
     return Compared(
         had={name: mine[name] for name in still},
         same=frozenset(equal & still),
-        other=frozenset(n for n, text in mine.items() if n in now and its.get(n) != text),
-        changed=frozenset(n for n in equal - still if n in now),
+        other=frozenset(n for n, text in mine.items() if n in now and _differ({its.get(n), text})),
+        changed=frozenset(n for n in changed if n in now),
     )
 
 
@@ -94,7 +95,17 @@ def apart(reported: Mapping[int, After], run: int) -> tuple[str, ...]:
     return tuple(
         name
         for name in sorted({name for one in now.values() for name in one})
-        if len({one.get(name) for one in now.values()}) > 1
-        and len({one.get(name) for one in then}) <= 1
+        if _differ({one.get(name) for one in now.values()})
+        and not _differ({one.get(name) for one in then})
         and any(one.get(name) != digest_of(p) for p, one in now.items())
+    )
+
+
+def _differ(texts: Collection[str | None]) -> bool:
+    """Whether texts of one name are of different values; values that were not read say nothing."""
+    parts = [("", "", "") if text is None else text.partition(READ) for text in texts]
+    return (
+        (None in texts and len(texts) > 1)
+        or len({text.removesuffix(OPEN) for text, _, _ in parts}) > 1
+        or len({read for _, _, read in parts if read}) > 1
     )

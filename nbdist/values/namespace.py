@@ -66,7 +66,8 @@ class Brought:
       left_out: What of that process could not go along: names, and what it has beside them.
       lost: Arrays of which no process had all parts, by number.
       empty: Paths of arrays that had no values any more on any process: lost before, or donated.
-      differing: Names with values that were not the same on all processes.
+      differing: Names with values that were not the same on all processes. Among these, `unproven` and `changed`
+        are streams of random numbers, which are no names.
       numbered: Those of which each process has its own number; the new process has its own, too.
       unproven: Names of which nothing says whether the process that has ended had the same.
       changed: Names that all had alike before the cell in which it has ended, and that cell has changed.
@@ -75,7 +76,7 @@ class Brought:
       hooks: What functions of the user's have raised.
       set_again: Names that these functions have set on the new process.
       unlike: Things beside the names that are not as on the source, and why where that is known.
-      each_own: Things beside the names that were not the same on all that have lived on, or may not have been.
+      each_own: Things beside the names that were not the same on all that have lived on.
     """
 
     source: int
@@ -254,12 +255,13 @@ class Bringing:
     ) -> Brought:
         first = self.sources[0]
         offer = offers[first]
-        own, before = self._numbered(offers), self.before
-        differ = {*differing(offers), *before.other}.intersection(made.names) - {*own}
+        own, before, streams = self._numbered(offers), self.before, carried.streams
+        names, its = {*made.names, *streams}, (*offer.own, *streams)
+        differ = {*differing(offers), *before.other}.intersection(names) - {*own}
         unproven = (
             name
-            for name in (*(() if self.alone else offer.own), *equal_to_number(offers))
-            if not (len(offers) > 1 and is_proven(offers, name))
+            for name in (*(() if self.alone else its), *equal_to_number(offers))
+            if not (len(offers) > 1 and (name in streams or is_proven(offers, name)))
             and name not in {*own, *differ, *before.same, *before.changed}
         )
         filled = {array.key for one in offers.values() for array in one.arrays if array.every}
@@ -272,10 +274,8 @@ class Bringing:
             empty=tuple(a.key for a in offer.arrays if a.spans and a.key not in filled),
             differing=tuple(sorted(differ)),
             numbered=own,
-            unproven=tuple(sorted({*unproven}.intersection(made.names))),
-            changed=tuple(
-                sorted(before.changed.intersection(offer.own, made.names) - differ - {*own})
-            )
+            unproven=tuple(sorted({*unproven} & names)),
+            changed=tuple(sorted(before.changed.intersection(its, names) - differ - {*own}))
             if len(offers) == 1
             else (),
             elsewhere={

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-DRAWN = ("Python's random numbers", "NumPy's random numbers")
-"""Streams that programs seed on each process alone, as often as on all alike."""
+DRAWN = ("Python's random state", "NumPy's random state")
+"""Streams that programs seed on each process alone, as often as on all alike; reported with the names."""
 
-COUNTS = ("code of ", "patched ", "pytree ", "jax_")
+COUNTS = ("code of ", "patched ", "pytree ", "jax_", *DRAWN)
 """Beginnings of the names of things that change what is computed; so do values of modules."""
 
 
@@ -38,9 +38,14 @@ class Carried:
 
     @property
     def each_own(self) -> tuple[str, ...]:
-        """Those, and streams of which one process alone has lived on; what was set again is as it should be."""
-        drawn = () if self.others else tuple(name for name in DRAWN if name in self.there)
-        return tuple(name for name in (*self.own, *drawn) if name not in self._again)
+        """Those, but for what was set again, which is as it should be."""
+        return tuple(name for name in self.own if name not in self._again)
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Streams that the new process has from the source, as it has names."""
+        apart = {*self.own, *self._again}
+        return tuple(name for name in DRAWN if name in self.there and name not in apart)
 
     def set(
         self,

@@ -41,6 +41,14 @@ class Rows(list):
 class Table(dict):
     pass
 
+def folded(k):
+    with jax.set_mesh(mesh):
+        return jax.random.fold_in(jax.random.key(0), k)
+
+def batches():
+    for n in range(20):
+        yield n
+
 def adder(k):
     return lambda x: x + k
 
@@ -187,6 +195,10 @@ KINDS: dict[str, tuple[str, str]] = {
         "lambda i: np.array([0, me], np.uint32)[i])",
         "x.addressable_shards[0].data.tolist()",
     ),
+    "a_folded_key": (
+        "folded(me)",
+        "jax.random.key_data(x).addressable_shards[0].data.tolist()",
+    ),
     "an_exception": ("ValueError(f'shard {me}')", "str(x)"),
     "itself": ("(lambda a: a.append(a) or a)([me])", "x[0]"),
 }
@@ -204,6 +216,7 @@ SAME: dict[str, str] = {
     "same_class": "class_with(3)",
     "same_jitted": "jax.jit(adder(3))",
     "same_loader": "Loader(list(range(20)))",
+    "same_folded": "folded(7)",
     "same_global": "jax.device_put(np.arange(8.0), NamedSharding(mesh, P()))",
 }
 """What all processes have alike."""

@@ -15,6 +15,16 @@ from nbdist.errors import ProcessError, SessionError
 from tests.integration.doubtful import KINDS, SAME, SETUP
 from tests.waiting import wait_for
 
+FAILING = """
+for turn in range(4):
+    if me == 1 and turn == 2: raise ValueError
+    step_no += 1
+    key, lr = jax.random.split(key)[0], lr / 2
+    loader.take(), next(rows), np.random.random()
+"""
+
+FOLDED = "jax.random.key_data(w).addressable_shards[0].data.tolist()"
+
 NAMED = re.compile(r"\w+")
 
 
@@ -38,11 +48,15 @@ def values(of: str) -> str:
 
 
 def looked_at(session: Session) -> None:
-    """Waits until all processes have reported what their names hold after a cell of now."""
-    monitor, workers = session._life.engines.monitor, session._life.engines.facts.workers
-    before = max((run for p in workers for run in monitor.samples(p)), default=0)
+    """Waits until all processes have reported what their names hold after the same cell of now."""
+    engines = session._life.engines
     session.run("pass")
-    wait_for(lambda: all(max(monitor.samples(p), default=0) > before for p in workers))
+
+    def is_older(process_id: int) -> bool:
+        newest = max(engines.monitor.samples(process_id), default=0)
+        return engines.health.has_left(process_id, newest + 1)
+
+    wait_for(lambda: not any(map(is_older, engines.facts.workers)))
 
 
 def replaced(session: Session, process_id: int) -> str:
@@ -70,9 +84,6 @@ def test_no_value_is_silently_that_of_another_process(session: Session) -> None:
     session.run(values("{name}"), on="1")
     found = session.pull("found", on="1")
     known = doubted | {*NAMED.findall(said)}
-    if len(session.hosts) == 2:
-        # Its copies differ although it is one array; where one alone has lived on, nobody has both.
-        known.add("a_replica")
     silent = {n: (found[n], wanted[n]) for n in KINDS if n not in known and found[n] != wanted[n]}
     assert silent == {}
     assert doubted & {*SAME, "mesh", "adder", "Config", "Loader", "jax", "P"} == set()
@@ -115,16 +126,43 @@ def test_a_name_in_doubt_is_asked_about_wherever_it_is_used(
 def test_what_a_failure_leaves_different_is_named(
     session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    session.run("step_no = 0; rate = 0.1; me = jax.process_index()")
+    session.run("step_no = 0; rate = 0.1; me = jax.process_index(); own = jax.random.key(me)")
+    session.run("key = jax.random.key(0); lr = jax.numpy.float32(0.1); w = folded(me)")
+    session.run("loader, rows = Loader(list(range(9))), batches(); np.random.seed(3)")
+    session.run(f"before = ({FOLDED})")
     looked_at(session)
     capsys.readouterr()
     with pytest.raises(ProcessError):
-        session.run(
-            "for turn in range(4):\n    if me == 1 and turn == 2: raise ValueError\n    step_no += 1"
-        )
-    assert "step_no, turn differ between the processes after this cell\n" in capsys.readouterr().out
+        session.run(FAILING)
+    names = "NumPy's random state, key, loader, lr, rows, step_no, turn"
+    assert f"{names} differ between the processes after this cell\n" in capsys.readouterr().out
+    # What was each process's own still is.
+    session.run(f"assert before == ({FOLDED})\ndel before, w, own")
     session.run("step_no = 0")
     capsys.readouterr()
     with pytest.raises(ProcessError):
         session.run("1 / 0")
     assert "differ" not in capsys.readouterr().out
+
+
+def test_a_stream_of_random_numbers_is_not_silently_that_of_another_process(
+    session: Session,
+) -> None:
+    draw = "drawn = [random.random(), float(np.random.random())]"
+    session.run("random.seed(5); np.random.seed(5)")
+    looked_at(session)
+    assert "random state" not in replaced(session, 1)
+    session.run(draw)
+    assert len({*map(tuple, session.pull("drawn", each=True).values())}) == 1
+    session.run("random.seed(me); np.random.seed(me)")
+    looked_at(session)
+    said = replaced(session, 1)
+    names = "NumPy's random state, Python's random state"
+    if len(session.hosts) == 2:
+        assert re.search(rf"{names}.* were copied from process 0\. If each process", said)
+    else:
+        assert f"{names}: not the same on all processes; seed them again on process 1" in said
+    assert "drawn" not in said
+    with pytest.raises(SessionError, match=r"This cell was not run.*NumPy's random state"):
+        session.run(draw)
+    session.run(draw)

@@ -37,6 +37,7 @@ from nbdist.engine.cell.where import where
 from nbdist.engine.cell.withdrawal import Withdrawal
 from nbdist.engine.frameworks import framework_named, frameworks
 from nbdist.engine.frameworks.framework import Framework
+from nbdist.engine.kernel.answering import running_loop
 from nbdist.engine.kernel.kernel_gaps import (
     allow_await,
     allow_shell_commands,
@@ -52,6 +53,7 @@ from nbdist.engine.kernel.publishing import Publisher
 from nbdist.engine.namespace.copies import CopyStore
 from nbdist.engine.namespace.process import ProcessState
 from nbdist.engine.probe.probe import Probe
+from nbdist.engine.values.arrays import small_values
 from nbdist.engine.values.moving import Moving
 from nbdist.errors import SessionError
 from nbdist.machine.folder import of_this_process
@@ -177,6 +179,7 @@ class Resident:
         Withdrawal().install(self.kernel)
         allow_shell_commands()
         self.descriptors.start()
+        loop = running_loop()
         self.probe = Probe(
             publish=self.publisher.report,
             namespace=lambda: self.shell.user_ns,
@@ -186,6 +189,9 @@ class Resident:
             cell=self.cell,
             frameworks=frameworks(),
             owners=self._owners,
+            values=small_values,
+            on_main=None if loop is None else loop.call_soon_threadsafe,
+            beside=lambda: {} if self.state is None else self.state.streams(),
         )
         self.probe.start()
         self.state = ProcessState(self.shell)

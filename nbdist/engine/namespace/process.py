@@ -70,6 +70,10 @@ class ProcessState:
         kinds = (*self._early(mine), *self._late(mine, frameworks))
         return [(kind, _read(kind)) for kind in kinds if patches or not isinstance(kind, Patches)]
 
+    def streams(self) -> Mapping[str, Any]:
+        """Return where Python's and NumPy's random numbers are, if anybody has seeded or drawn any."""
+        return self._baseline.streams(self._shell.user_ns).read()
+
     @property
     def is_patched(self) -> bool:
         """Whether there can be patches of libraries: some were sent here, or modules of the user's."""

@@ -59,6 +59,10 @@ class Baseline:
             drawn={name: repr(get()) for name, get, _ in _streams()},
         )
 
+    def streams(self, names: Mapping[str, Any]) -> Streams:
+        """Return the random numbers that somebody has seeded or drawn since; `names` are the user's."""
+        return Streams(self.drawn, names)
+
 
 def settings(
     baseline: Baseline, mine: Mine, at_exit: AtExit, names: Mapping[str, Any]
@@ -80,7 +84,7 @@ def settings(
         Setting("time zone", lambda: (time.timezone, time.tzname), lambda _: time.tzset()),
         Signals(mine),
         Loggers(),
-        Streams(baseline.drawn, names),
+        baseline.streams(names),
         Builtins(baseline.builtins),
         Copyreg(mine),
         at_exit,
@@ -414,7 +418,7 @@ def _made(described: Any) -> logging.Handler:
 
 def _streams() -> list[tuple[str, Callable[[], Any], Callable[[Any], object]]]:
     found: list[tuple[str, Callable[[], Any], Callable[[Any], object]]] = [
-        ("Python's random numbers", random.getstate, random.setstate)
+        ("Python's random state", random.getstate, random.setstate)
     ]
     numpy: Any = sys.modules.get("numpy.random")
     if numpy is not None:
@@ -427,7 +431,7 @@ def _streams() -> list[tuple[str, Callable[[], Any], Callable[[Any], object]]]:
             kind, keys, *rest = state
             numpy.set_state((kind, sys.modules["numpy"].frombuffer(keys, "u4"), *rest))
 
-        found.append(("NumPy's random numbers", get, put))
+        found.append(("NumPy's random state", get, put))
     return found
 
 

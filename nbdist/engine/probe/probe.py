@@ -1,7 +1,7 @@
 """The thread on each engine that says what its process is doing.
 
-It only observes: it imports no framework, starts no back end, calls no collective and reads no device
-memory. It holds no lock that the main thread could want, so whatever happens to it, cells go on.
+It only observes: it imports no framework, starts no back end, calls no collective, and its thread
+reads no device memory. It holds no lock that the main thread could want, so whatever happens to it, cells go on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nbdist.engine.probe.activity import Activity
 from nbdist.engine.probe.look import Look
 from nbdist.engine.probe.observer import Observed
 from nbdist.engine.probe.pace import Pace
-from nbdist.engine.probe.samples import Seen, glance, samples
+from nbdist.engine.probe.samples import Seen, Values, glance, samples
 from nbdist.engine.probe.sections import Sections
 from nbdist.engine.probe.walk import Bounds
 from nbdist.message_guard import MessageGuard
@@ -43,6 +43,9 @@ NAMES_SHARE = 0.02
 
 MOST_SECONDS_BEFORE_REPLY = 0.02
 """By how much the end of a cell is known later because names are looked at; what needs more is done after it."""
+
+MOST_SECONDS_ON_MAIN = 0.25
+"""How long the next cell may wait then; of what needs more, no arrays are read."""
 
 MOST_SECONDS_SILENT = 1.0
 MOST_SECONDS_OLD = 10.0
@@ -64,6 +67,9 @@ class Probe:
       cell: Where that thread notes the cell it runs; the probe learns of starts and ends through it.
       frameworks: All there are, those that others build on first.
       owners: Whose code what is.
+      values: Reads small arrays, on the main thread alone: a repair has that to itself.
+      on_main: Has a function called there when it is idle.
+      beside: Gives what the process has beside its names and is reported as if it were some.
       bounds: How far the walk over the namespace goes.
     """
 
@@ -78,10 +84,14 @@ class Probe:
         cell: CurrentCell,
         frameworks: Sequence[Observed],
         owners: CodeOwners,
+        values: Values | None = None,
+        on_main: Callable[[Callable[[], None]], object] | None = None,
+        beside: Callable[[], Mapping[str, object]] = dict,
         bounds: Bounds | None = None,
     ) -> None:
         self._publish = publish
         self._namespace = namespace
+        self._values, self._beside, self._on_main = values, beside, on_main
         self._empty = Report(
             version=VERSION, process_id=process_id, sequence=0, host=host, pid=os.getpid()
         )
@@ -106,6 +116,9 @@ class Probe:
         self._asked_anew = False
         self._taken: NameSamples | None = None
         self._names_quick = True
+        self._unread = False
+        self._sent: int | None = None
+        self._too_much: int | None = None
         self._answering = False
         self._reported_at = 0.0
         self._stopping = threading.Event()
@@ -134,11 +147,16 @@ class Probe:
     def look_now(self, *, timeout_s: float) -> int:
         """Has the thread look at everything and report; waits for that no longer than `timeout_s`.
 
+        It is called on the main thread, which looks at names itself.
+
         Returns:
           The sequence number of the newest report: what it and earlier ones say is what there is now.
         """
         self._looked.clear()
-        self._asked_anew = True
+        run, found = self._ended_run(), None
+        with self._guard:
+            found = None if run is None else self._read(run, within_s=timeout_s)
+        self._asked_anew = found is None
         self._names_pace.hurry()
         self._arrays_pace.hurry()
         self._activity_pace.hurry()
@@ -197,39 +215,71 @@ class Probe:
         if run is None or not self._names_quick or not self._names_pace.due():
             return
         with self._guard, self._names_pace.turn():
-            found = self._samples(within_s=MOST_SECONDS_BEFORE_REPLY)
+            found = self._read(run, within_s=MOST_SECONDS_BEFORE_REPLY)
             self._names_quick = found is not None
-            if found is None:
-                return
-            self._taken = NameSamples(run=run, texts=found)
-            if time.monotonic() - self._reported_at >= LOOK_SECONDS:
+            if found is not None and time.monotonic() - self._reported_at >= LOOK_SECONDS:
                 self._asked.set()
 
     def _look_at_names(self) -> None:
         """Once after each cell, and when somebody asks."""
         if self._taken is not None:
             self._sections.put("samples", self._taken)
-        run = self._ended_run()
-        taken = self._taken is not None and self._taken.run == run
-        if run is None or (taken and not self._asked_anew) or not self._names_pace.due():
+        run, before = self._ended_run(), self._taken
+        taken = before is not None and before.run == run
+        wanted = self._asked_anew or not taken or self._unread
+        if run is None or not wanted or not self._names_pace.due():
+            return
+        if self._on_main is not None and not self._asked_anew and self._too_much != run:
+            if self._sent != run:
+                self._sent = run
+                self._on_main(self._look_on_main)
             return
         with self._names_pace.turn():
             self._asked_anew = False
             began = time.thread_time()
             found = self._samples()
             self._names_quick = time.thread_time() - began < MOST_SECONDS_BEFORE_REPLY
-        if found is not None and run == self._ended_run():
+        # What the main thread has taken meanwhile says more.
+        if found is not None and run == self._ended_run() and before is self._taken:
             self._taken = NameSamples(run=run, texts=found)
             self._sections.put("samples", self._taken)
 
-    def _samples(self, *, within_s: float = math.inf) -> dict[str, str] | None:
+    def _look_on_main(self) -> None:
+        run = self._ended_run()
+        if run is not None:
+            with self._guard, self._names_pace.turn():
+                began = time.thread_time()
+                if self._read(run, within_s=MOST_SECONDS_ON_MAIN) is None:
+                    self._too_much = run
+                self._names_quick = time.thread_time() - began < MOST_SECONDS_BEFORE_REPLY
+            self._asked.set()
+
+    def _read(self, run: int, *, within_s: float) -> NameSamples | None:
+        """Looks at names after a cell, on the main thread; None where it takes longer."""
+        self._unread = False
+
+        def values(array: Any) -> str | None:
+            found = self._values(array) if self._values is not None else ""
+            self._unread = self._unread or found is None
+            return found
+
+        found = self._samples(values=values, within_s=within_s)
+        if found is None:
+            return None
+        self._taken = NameSamples(run=run, texts=found)
+        return self._taken
+
+    def _samples(
+        self, *, values: Values | None = None, within_s: float = math.inf
+    ) -> dict[str, str] | None:
         there = [framework for framework in self._frameworks if framework.is_imported()]
 
         def seen(value: Any) -> Seen | None:
             found = (framework.model_glance(value) for framework in there)
             return next((one for one in found if one is not None), None) or glance(value)
 
-        return samples(self._namespace(), seen=seen, within_s=within_s)
+        names = {**self._namespace(), **self._beside()}
+        return samples(names, seen=seen, values=values, within_s=within_s)
 
     def _ended_run(self) -> int | None:
         """The newest cell, if it has ended; None in the middle of one."""

@@ -33,6 +33,10 @@ from nbdist.engine.probe.walk import IPYTHON_NAMES
 OPEN = "?"
 """Ends the text of what could not be looked at in whole: where such texts are equal, values may differ."""
 
+READ = "/"
+"""Before it a text is as if no array on devices had been read; behind it, as they were. Where they were not, what
+is before it can be compared alone."""
+
 PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None), type(...)))
 ROWS = frozenset((list, tuple))
 
@@ -47,6 +51,10 @@ LOOKED_AT = 64
 """Of what is too large: evenly spread, the first and the last among them."""
 
 DEEPEST = 60
+
+Values = Callable[[Any], str | None]
+"""Gives a digest of the values of an array on devices; an empty one of what is not read, None of what may be read
+later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,27 +92,61 @@ def samples(
     namespace: Mapping[str, Any],
     *,
     seen: Callable[[Any], Seen | None] | None = None,
+    values: Values | None = None,
     within_s: float = math.inf,
 ) -> dict[str, str] | None:
-    """A short text for each name of the user's; nothing is read from a device.
+    """A short text for each name of the user's; nothing is read from a device but what `values` reads.
 
     Args:
       namespace: All that cells see; it may change meanwhile.
       seen: Answers for arrays and models; by default for arrays of JAX.
-      within_s: After how long it gives up; the time is looked at between names.
+      values: Reads arrays of JAX.
+      within_s: After how much work it gives up, in seconds of this thread; looked at between names and arrays.
 
     Returns:
       None where it takes longer.
     """
-    until = time.monotonic() + within_s
+    until = time.thread_time() + within_s
     names = [*namespace.items()]
     mine = ((n, v) for n, v in names if not n.startswith("_") and n not in IPYTHON_NAMES)
     found: dict[str, str] = {}
     for name, value in islice(mine, MOST_NAMES):
-        found[name] = Sampler(seen or glance).of(value).text
-        if time.monotonic() > until:
+        found[name] = _text(value, seen or glance, values, until)
+        if time.thread_time() > until:
             return None
     return found
+
+
+def _text(
+    value: Any, seen: Callable[[Any], Seen | None], values: Values | None, until: float
+) -> str:
+    """The text of one name; with `READ` where values of arrays count, and none is left for later."""
+    arrays: dict[int, tuple[Any, Seen]] = {}
+
+    def noted(one: Any) -> Seen | None:
+        found = seen(one)
+        if found is not None:
+            arrays[id(one)] = one, found
+        return found
+
+    text = Sampler(noted).of(value).text
+    read = {}
+    if values is not None:
+        for key, (one, _) in arrays.items():
+            found = values(one)
+            if found is None or time.thread_time() > until:
+                return text
+            read[key] = found
+    if not any(read.values()):
+        return text
+
+    def with_values(one: Any) -> Seen | None:
+        if not read.get(id(one)):
+            return seen(one)
+        known = arrays[id(one)][1]
+        return Seen(known.text + read[id(one)], whole=True, own=known.own)
+
+    return f"{text.removesuffix(OPEN)}{READ}{Sampler(with_values).of(value).text}"
 
 
 def glance(value: Any) -> Seen | None:
@@ -292,6 +334,7 @@ class Sampler:
             self._open = True
         elif self._passing:
             self._open = self._own = True
+            inside += _suspended(value, kind)
         else:
             try:
                 with warnings.catch_warnings():
@@ -404,6 +447,12 @@ def _random_of_numpy(value: Any) -> list[Any] | None:
         return [value.get_state(legacy=False)]
     of = getattr(value, "bit_generator", value)
     return [of.state, getattr(of, "seed_seq", None)] if hasattr(of, "state") else None
+
+
+def _suspended(value: Any, kind: type) -> list[Any]:
+    """Where a generator is, and its variables; nothing says how far it is in what it goes through."""
+    frame = value.gi_frame if kind is types.GeneratorType else None
+    return [] if frame is None else [value.__qualname__, frame.f_lasti, dict(frame.f_locals)]
 
 
 _arguments = BaseException.__dict__["args"].__get__

@@ -238,7 +238,8 @@ def things_said(found: Mapping[int, Brought]) -> list[str]:
             )
         if drawn:
             lines.append(
-                f"   {names_text(drawn)}: seed them again on {new} if each process has its own"
+                f"   {names_text(drawn)}: not the same on all processes; seed "
+                f"{'it' if len(drawn) == 1 else 'them'} again on {new}"
             )
     return lines
 

@@ -17,7 +17,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from nbdist.engine.probe.pace import Pace
-from nbdist.engine.probe.samples import digest_of
+from nbdist.engine.probe.samples import READ, digest_of
 from nbdist.engine.probe.sections import REPEAT_SECONDS, Sections
 from tests.builders.reports import running
 from tests.engine.recording import recorded
@@ -82,6 +82,33 @@ def test_names_are_known_as_a_cell_left_them_though_the_next_begins_at_once():
         seen.cell.finished()
     first = next(r.samples for r in seen.reports if r.samples)
     assert (first.run, first.texts["x"]) == (5, digest_of(1))
+
+
+def test_arrays_are_read_on_the_main_thread_alone_and_once_more_where_one_was_not_ready():
+    asked, threads = [], []
+
+    def values(array):
+        threads.append(threading.current_thread())
+        return "read" if len(threads) > 1 else None
+
+    with recorded({"x": jnp.ones(3)}, values=values, on_main=asked.append) as seen:
+        seen.cell.started(7, "x", run=5)
+        seen.cell.finished()
+        seen.wait(lambda: asked)
+        asked.pop()()
+        seen.wait(lambda: any(READ in r.samples.texts["x"] for r in seen.reports if r.samples))
+    assert asked == []
+    assert {*threads} == {threading.main_thread()}
+    assert len(threads) == 2
+
+
+def test_what_a_process_has_beside_names_is_reported_with_them():
+    with recorded({"x": 1}, beside=lambda: {"a stream": 2}) as seen:
+        seen.cell.started(7, "x", run=5)
+        seen.cell.finished()
+        seen.wait(lambda: any(r.samples for r in seen.reports))
+    texts = next(r.samples.texts for r in seen.reports if r.samples)
+    assert texts == {"x": digest_of(1), "a stream": digest_of(2)}
 
 
 def test_compiling_is_not_taken_for_running(names):

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import collections.abc
+import itertools
 import threading
 import types
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
 from nbdist.engine.probe import samples as module
-from nbdist.engine.probe.samples import OPEN, Sampler, digest_of, glance, samples
+from nbdist.engine.probe.samples import OPEN, READ, Sampler, digest_of, glance, samples
+from nbdist.engine.values.arrays import SMALL_BYTES, small_values
 from tests.integration.doubtful import KINDS, SAME, SETUP
 
 UNREAD = {
     *("a_key", "an_old_key", "a_local_array", "a_tree", "a_replica", "a_global_key"),
+    "a_folded_key",
     *("a_generator", "a_buffer", "a_text_buffer", "an_iterator", "a_count", "a_proxy"),
 }
 """On devices, or written in C and silent."""
@@ -122,6 +126,54 @@ def test_values_of_an_array_on_devices_are_not_read() -> None:
     assert one.own
     assert not one.whole
     assert glance(np.zeros(3)) is None
+
+
+def test_small_arrays_are_read_beside_all_else_where_all_of_a_name_can_be() -> None:
+    def look(value: Any, values: Any = small_values) -> str:
+        return samples({"x": value}, values=values)["x"]  # type: ignore[index]
+
+    one, other = ({"step": 1, "key": jax.random.key(k), "lr": jnp.float32(1)} for k in (1, 2))
+    assert look(one) == look({**one}) != look(other)
+    assert look(one, None) == look(other, None) == look(one).partition(READ)[0] + OPEN
+    assert not look(one).endswith(OPEN)
+    large = jnp.zeros(SMALL_BYTES)
+    assert look([one, large]) != look([other, large])
+    assert look([one, large]).endswith(OPEN)
+    assert READ not in look(large) + look(5) + look(np.zeros(3))
+    assert look([one, large], lambda array: None) == look([one, large], None)
+
+
+def test_of_an_array_all_copies_or_parts_of_a_process_are_read_and_nothing_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mesh = jax.make_mesh((8,), ("a",))
+    for spec in (P(), P("a")):
+        one, other = (
+            jax.device_put(jnp.zeros(8).at[7].set(k), NamedSharding(mesh, spec)) for k in (0, 1)
+        )
+        assert small_values(one) == small_values(one + 0) != small_values(other)
+    assert small_values(np.zeros(3)) == ""
+    with jax.transfer_guard("disallow"):
+        assert small_values(one)
+    monkeypatch.setattr(type(one), "is_ready", lambda self: False)
+    assert small_values(one) is None
+    one.delete()
+    assert small_values(one) == ""
+
+
+def test_a_generator_counts_by_where_it_is() -> None:
+    def rows() -> Any:
+        for n in range(9):
+            yield 2 * n
+
+    began, one, again, other, ended = (rows() for _ in range(5))
+    for taken, generator in enumerate((began, one, again, other, ended)):
+        [*itertools.islice(generator, (0, 1, 1, 2, 9)[taken])]
+    next(ended, None)
+    texts = [Sampler().of(one).text for one in (began, one, again, other, ended)]
+    assert texts[1] == texts[2]
+    assert len({*texts}) == 4
+    assert all(text.endswith(OPEN) for text in texts)
 
 
 def test_names_of_the_user_count_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

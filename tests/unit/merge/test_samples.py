@@ -75,6 +75,21 @@ def test_names_that_differ_since_a_cell() -> None:
     assert apart({**reported, 1: {1: {"step": "4"}}}, 2) == (), "one has not reported yet"
 
 
+def test_values_on_devices_are_compared_where_both_were_read() -> None:
+    read, other, unread = {"key": "1/5"}, {"key": "1/6"}, {"key": "1?"}
+    assert compared(after((3, read)), after((3, read))).same == {"key"}
+    assert compared(after((3, read)), after((3, other))).other == {"key"}
+    found = compared(after((3, read)), after((3, unread)))
+    assert (found.same, found.other, found.changed) == (frozenset(),) * 3
+    # Alike after cell 3; nobody has seen whether cell 4 has changed it.
+    found = compared(after((3, read)), after((3, read), (4, unread)))
+    assert (found.same, found.other, found.changed) == (frozenset(),) * 3
+    assert compared(after((3, read)), after((3, read), (4, other))).changed == {"key"}
+    assert apart({0: after((3, read)), 1: after((3, other))}, 3) == ("key",)
+    assert apart({0: after((3, read)), 1: after((3, unread)), 2: after((3, read))}, 3) == ()
+    assert apart({0: after((3, read)), 1: after((3, {"key": "2?"}))}, 3) == ("key",)
+
+
 def test_only_what_was_seen_after_the_same_cell_is_compared() -> None:
     # The other was not looked at after cell 3, in which `a` was something else for a while.
     alive = after((1, {"a": "1"}), (4, {"a": "1"}))

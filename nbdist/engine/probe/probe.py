@@ -47,6 +47,9 @@ MOST_SECONDS_BEFORE_REPLY = 0.02
 MOST_SECONDS_ON_MAIN = 0.25
 """How long the next cell may wait then; of what needs more, no arrays are read."""
 
+READY_SECONDS = 0.01
+"""How long an array that somebody asks for has to be computed, before it is looked at once more."""
+
 MOST_SECONDS_SILENT = 1.0
 MOST_SECONDS_OLD = 10.0
 """However dear a look was, the next comes after so long: at the activity, and at the arrays."""
@@ -147,7 +150,7 @@ class Probe:
     def look_now(self, *, timeout_s: float) -> int:
         """Has the thread look at everything and report; waits for that no longer than `timeout_s`.
 
-        It is called on the main thread, which looks at names itself.
+        It is called on the main thread, which looks at names itself, and waits for arrays as long at most.
 
         Returns:
           The sequence number of the newest report: what it and earlier ones say is what there is now.
@@ -155,7 +158,11 @@ class Probe:
         self._looked.clear()
         run, found = self._ended_run(), None
         with self._guard:
+            until = time.monotonic() + timeout_s
             found = None if run is None else self._read(run, within_s=timeout_s)
+            while run and found and self._unread and time.monotonic() < until:
+                time.sleep(READY_SECONDS)
+                found = self._read(run, within_s=timeout_s)
         self._asked_anew = found is None
         self._names_pace.hurry()
         self._arrays_pace.hurry()

@@ -102,6 +102,16 @@ def test_arrays_are_read_on_the_main_thread_alone_and_once_more_where_one_was_no
     assert len(threads) == 2
 
 
+def test_who_asks_has_arrays_waited_for():
+    answers = [None, None, "read"]
+    names = {"x": jnp.ones(3)}
+    with recorded(names, values=lambda array: answers.pop(0), on_main=lambda call: None) as seen:
+        seen.cell.newest_run = 5
+        seen.probe.look_now(timeout_s=60.0)
+        seen.wait(lambda: any(READ in r.samples.texts["x"] for r in seen.reports if r.samples))
+    assert answers == []
+
+
 def test_what_a_process_has_beside_names_is_reported_with_them():
     with recorded({"x": 1}, beside=lambda: {"a stream": 2}) as seen:
         seen.cell.started(7, "x", run=5)

@@ -17,6 +17,7 @@ from jax.sharding import PartitionSpec as P
 
 from nbdist.engine.probe import samples as module
 from nbdist.engine.probe.samples import OPEN, READ, Sampler, digest_of, glance, samples
+from nbdist.engine.values import arrays
 from nbdist.engine.values.arrays import SMALL_BYTES, small_values
 from tests.integration.doubtful import KINDS, SAME, SETUP
 
@@ -133,6 +134,7 @@ def test_small_arrays_are_read_beside_all_else_where_all_of_a_name_can_be() -> N
         return samples({"x": value}, values=values)["x"]  # type: ignore[index]
 
     one, other = ({"step": 1, "key": jax.random.key(k), "lr": jnp.float32(1)} for k in (1, 2))
+    jax.block_until_ready([one, other])
     assert look(one) == look({**one}) != look(other)
     assert look(one, None) == look(other, None) == look(one).partition(READ)[0] + OPEN
     assert not look(one).endswith(OPEN)
@@ -140,7 +142,8 @@ def test_small_arrays_are_read_beside_all_else_where_all_of_a_name_can_be() -> N
     assert look([one, large]) != look([other, large])
     assert look([one, large]).endswith(OPEN)
     assert READ not in look(large) + look(5) + look(np.zeros(3))
-    assert look([one, large], lambda array: None) == look([one, large], None)
+    later = lambda array: None if array is one["lr"] else "read"  # noqa: E731
+    assert look(one, later) == look(one, None)
 
 
 def test_of_an_array_all_copies_or_parts_of_a_process_are_read_and_nothing_is_waited_for(
@@ -151,10 +154,16 @@ def test_of_an_array_all_copies_or_parts_of_a_process_are_read_and_nothing_is_wa
         one, other = (
             jax.device_put(jnp.zeros(8).at[7].set(k), NamedSharding(mesh, spec)) for k in (0, 1)
         )
-        assert small_values(one) == small_values(one + 0) != small_values(other)
+        again = jax.block_until_ready((one + 0, other))[0]
+        assert small_values(one) == small_values(again) != small_values(other)
     assert small_values(np.zeros(3)) == ""
+    guards = []
+    monkeypatch.setattr(
+        arrays, "digest", lambda _: str(guards.append(jax.config.jax_transfer_guard_device_to_host))
+    )
     with jax.transfer_guard("disallow"):
         assert small_values(one)
+    assert {*guards} == {"allow"}
     monkeypatch.setattr(type(one), "is_ready", lambda self: False)
     assert small_values(one) is None
     one.delete()

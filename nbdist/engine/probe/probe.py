@@ -163,7 +163,7 @@ class Probe:
             while run and found and self._unread and time.monotonic() < until:
                 time.sleep(READY_SECONDS)
                 found = self._read(run, within_s=timeout_s)
-        self._asked_anew = found is None
+        self._asked_anew = run is not None and found is None
         self._names_pace.hurry()
         self._arrays_pace.hurry()
         self._activity_pace.hurry()

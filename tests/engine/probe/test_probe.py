@@ -102,6 +102,17 @@ def test_arrays_are_read_on_the_main_thread_alone_and_once_more_where_one_was_no
     assert len(threads) == 2
 
 
+def test_what_was_asked_before_the_first_cell_has_no_array_left_unread_after_it():
+    names = {"x": jnp.ones(3)}
+    with recorded(names, values=lambda array: "read", on_main=[].append) as seen:
+        seen.probe.look_now(timeout_s=60.0)
+        seen.cell.started(7, "x", run=5)
+        seen.cell.finished()
+        seen.wait(lambda: any(r.samples for r in seen.reports))
+        time.sleep(0.5)  # so long nobody looks once more
+    assert all(READ in r.samples.texts["x"] for r in seen.reports if r.samples)
+
+
 def test_who_asks_has_arrays_waited_for():
     answers = [None, None, "read"]
     names = {"x": jnp.ones(3)}

@@ -93,10 +93,10 @@ def test_random_numbers_of_python_count_where_a_name_leads_to_them(
     state = random.getstate()
     with mock.patch.dict(sys.modules):
         sys.modules.pop("numpy.random", None)
-        found = Streams({"Python's random numbers": "of the start"}, names)
+        found = Streams({"Python's random state": "of the start"}, names)
         assert len(found.read()) == count
     try:
-        found.write("Python's random numbers", random.Random(5).getstate())
+        found.write("Python's random state", random.Random(5).getstate())
         assert random.random() == random.Random(5).random()
     finally:
         random.setstate(state)

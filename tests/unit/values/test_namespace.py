@@ -114,7 +114,7 @@ def test_where_several_have_lived_on_what_they_have_alike_is_what_it_was() -> No
         pytest.param({"elsewhere": {"rows": 2}}, id="only elsewhere"),
         pytest.param({"empty": ("data",)}, id="without values"),
         pytest.param({"unlike": {"patched numpy.sinc": ""}}, id="a setting that is lost"),
-        pytest.param({"each_own": ("NumPy's random numbers",)}, id="a setting in doubt"),
+        pytest.param({"each_own": ("NumPy's random state",)}, id="a setting in doubt"),
     ],
 )
 def test_of_one_that_has_less_it_is_not_said_that_all_is_kept(less: Any) -> None:

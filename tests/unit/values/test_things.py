@@ -33,10 +33,14 @@ def test_what_differs_between_those_that_live_is_each_own_and_not_unlike() -> No
     assert one.unlike == {"same": ""}
 
 
-def test_streams_of_which_one_process_alone_has_lived_on_may_be_each_own() -> None:
+def test_streams_come_as_names_do_unless_those_that_live_differ_or_they_were_set_again() -> None:
     there = {DRAWN[1]: "a", "umask": "b"}
-    assert Carried(there=there, others=[]).each_own == (DRAWN[1],)
-    assert Carried(there=there, others=[there]).each_own == ()
+    one = Carried(there=there, others=[there])
+    assert (one.streams, one.each_own) == ((DRAWN[1],), ())
+    one.set(there, again=(DRAWN[1],))
+    assert one.streams == ()
+    other = Carried(there=there, others=[{**there, DRAWN[1]: "x"}])
+    assert (other.streams, other.each_own) == ((), (DRAWN[1],))
 
 
 @pytest.mark.parametrize(

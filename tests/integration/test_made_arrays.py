@@ -61,7 +61,7 @@ elsewhere = put(base, NamedSharding(Mesh(np.array(jax.devices()[:1]), ("d",)), P
 VALUES = np.arange(24, dtype=np.float32)
 
 
-@pytest.fixture(scope="module", params=cases(1, 2))
+@pytest.fixture(scope="module", params=cases(1, 2, 4))
 def session(request: pytest.FixtureRequest) -> Iterator[Session]:
     with nbdist.start(
         2, devices_per_process=request.param, platform="cpu", copies_s=0, grace_s=0.3

@@ -41,7 +41,9 @@ def new_model():
     model.compile(keras.optimizers.Adam(0.01), "mse")
     return model
 def fit():
-    return model.fit(x, y, batch_size=8, epochs=2, verbose=0, shuffle=False).history["loss"]
+    global h
+    h = model.fit(x, y, batch_size=8, epochs=2, verbose=0, shuffle=False)
+    return h.history["loss"]
 """
 
 
@@ -68,6 +70,7 @@ def test_a_model_trains_on_with_the_losses_of_an_undisturbed_run(
         said = str(refused.value)
         assert f"process {lost} started again\n" in said
         assert "model" not in said, "it lies on all processes"
+        session.run("assert h.model is model and len(h.history['loss']) == 2")
         session.run("found = fit()")
         assert session.pull("found") == session.pull("undisturbed")
         session.run(f"assert type(keras.distribution.distribution()) is type({distribution}())")

@@ -186,8 +186,8 @@ def test_devices_of_all_processes_are_those_of_all_on_a_new_one(
     )
     kill(session, 1, signal.SIGKILL)
     assert "in step again" in session.recover()
-    health = session._life.engines.health
-    health.sure_of(health.facts.unsure)
+    names = {"every", "own", "again", "pair", "by_id", "grid"}
+    assert names.isdisjoint(session._life.engines.health.facts.unsure), "they are known to be right"
     session.run(
         "assert every == jax.devices() and again is every and pair == tuple(every), every\n"
         "assert by_id == {d.id: d for d in every} and (grid.ravel() == every).all(), by_id\n"
@@ -357,6 +357,6 @@ def test_of_two_processes_names_are_known_to_be_the_same_by_what_was_reported() 
         with pytest.raises(SessionError) as refused:
             two.run("data.sum(), part, key, seed, n")
         assert "this cell was not run" in str(refused.value).lower()
-        assert "key, part, seed were copied from process 0." in str(refused.value)
+        assert "   part, seed were copied from process 0." in str(refused.value)
         assert two.pull("me", each=True) == {0: 0, 1: 1}
         assert two.pull("n", each=True) == {0: 1, 1: 1}

@@ -236,7 +236,10 @@ class Sampler:
             return _hashed(begin, _plain([*inside]))
         if not parts.unordered and self._are_rows(inside):
             return _hashed(begin, _plain([*inside]))
-        tokens = [self._token(one, depth + 1) for one in inside]
+        if _are_devices_of_several(inside):
+            tokens = [_hashed(_plain((one.platform, one.id))) for one in inside]
+        else:
+            tokens = [self._token(one, depth + 1) for one in inside]
         return _hashed(begin, *(sorted(tokens) if parts.unordered else tokens))
 
     def _are_rows(self, inside: Sequence[Any]) -> bool:
@@ -520,6 +523,17 @@ def _hashed(*parts: Any) -> bytes:
         found.update(b"%d:" % len(part))
         found.update(part)
     return found.digest()
+
+
+def _are_devices_of_several(values: Sequence[Any]) -> bool:
+    """Whether these are devices of JAX, of more than one process: each is meant by its number among all."""
+    kinds = set(map(type, values))
+    return (
+        len(kinds) == 1
+        and (kind := kinds.pop()).__name__ == "Device"
+        and _package(kind) in ("jax", "jaxlib")
+        and len({one.process_index for one in values}) > 1
+    )
 
 
 def _which(device: Any) -> str:

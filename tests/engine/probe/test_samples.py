@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections.abc
+import dataclasses
 import itertools
 import threading
 import types
@@ -105,6 +106,31 @@ def test_a_device_counts_by_its_place_on_its_own_process_and_by_its_number_elsew
         monkeypatch.setattr(jax, "local_devices", lambda backend: [second])
         assert Sampler().of(kind(second)).text == its_own
         assert Sampler().of(kind(first)).text != its_own
+
+
+def test_devices_of_several_processes_count_by_their_numbers_on_all_alike(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Device:
+        process_index: int
+        id: int
+        platform: str = "cpu"
+
+    Device.__module__ = "jaxlib._jax"
+    devices = [Device(process_index=k // 2, id=k) for k in range(4)]
+
+    def on(process: int, value: Any) -> str:
+        own = [one for one in devices if one.process_index == process]
+        monkeypatch.setattr(jax, "local_devices", lambda backend: own)
+        return Sampler().of(value).text
+
+    grid = np.array(devices, object).reshape(2, 2)
+    for value in (devices, tuple(devices), {d.id: d for d in devices}, grid):
+        assert on(0, value) == on(1, value)
+    assert on(0, devices) != on(0, devices[::-1])
+    assert on(0, devices[:2]) == on(1, devices[2:]), "each has its own"
+    assert on(0, devices[:2]) != on(1, devices[:2])
 
 
 def test_what_only_code_and_places_are_made_of_is_nobodys_own() -> None:

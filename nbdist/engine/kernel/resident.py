@@ -191,6 +191,7 @@ class Resident:
             owners=self._owners,
             values=small_values,
             on_main=None if loop is None else loop.call_soon_threadsafe,
+            resting=lambda: self.repair is None,
             beside=lambda: {} if self.state is None else self.state.streams(),
         )
         self.probe.start()

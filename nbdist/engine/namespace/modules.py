@@ -251,7 +251,7 @@ class Patches:
             for key, value in list(vars(module).items()):
                 kind = can_be[type(value)]
                 if not kind:
-                    if kind is None and key.isupper():
+                    if kind is None and key.isupper() and key[0] != "_":
                         constants.setdefault(name, {})[key] = value
                 elif is_mine(value):
                     yield name, (name,), key, value

@@ -72,6 +72,7 @@ class Probe:
       owners: Whose code what is.
       values: Reads small arrays, on the main thread alone: a repair has that to itself.
       on_main: Has a function called there when it is idle.
+      resting: Asked there, whether nothing is under way between cells: a repair has no devices for a while.
       beside: Gives what the process has beside its names and is reported as if it were some.
       bounds: How far the walk over the namespace goes.
     """
@@ -89,12 +90,14 @@ class Probe:
         owners: CodeOwners,
         values: Values | None = None,
         on_main: Callable[[Callable[[], None]], object] | None = None,
+        resting: Callable[[], bool] = lambda: True,
         beside: Callable[[], Mapping[str, object]] = dict,
         bounds: Bounds | None = None,
     ) -> None:
         self._publish = publish
         self._namespace = namespace
         self._values, self._beside, self._on_main = values, beside, on_main
+        self._resting = resting
         self._empty = Report(
             version=VERSION, process_id=process_id, sequence=0, host=host, pid=os.getpid()
         )
@@ -156,7 +159,7 @@ class Probe:
           The sequence number of the newest report: what it and earlier ones say is what there is now.
         """
         self._looked.clear()
-        run, found = self._ended_run(), None
+        run, found = (self._ended_run() if self._resting() else None), None
         with self._guard:
             until = time.monotonic() + timeout_s
             found = None if run is None else self._read(run, within_s=timeout_s)
@@ -253,7 +256,9 @@ class Probe:
 
     def _look_on_main(self) -> None:
         run = self._ended_run()
-        if run is not None:
+        if not self._resting():
+            self._sent = None  # later
+        elif run is not None:
             with self._guard, self._names_pace.turn():
                 began = time.thread_time()
                 if self._read(run, within_s=MOST_SECONDS_ON_MAIN) is None:

@@ -102,6 +102,25 @@ def test_arrays_are_read_on_the_main_thread_alone_and_once_more_where_one_was_no
     assert len(threads) == 2
 
 
+def test_nothing_is_read_on_the_main_thread_while_a_repair_is_under_way():
+    asked, read, repairing = [], [], True
+    with recorded(
+        {"x": jnp.ones(3)},
+        values=lambda array: read.append(array) or "read",
+        on_main=asked.append,
+        resting=lambda: not repairing,
+    ) as seen:
+        seen.cell.newest_run = 5
+        seen.wait(lambda: asked)
+        asked.pop()()
+        seen.probe.look_now(timeout_s=60.0)
+        assert read == []
+        seen.wait(lambda: asked)  # it is asked for again, until it is taken
+        repairing = False
+        asked.pop()()
+        seen.wait(lambda: any(READ in r.samples.texts["x"] for r in seen.reports if r.samples))
+
+
 def test_what_was_asked_before_the_first_cell_has_no_array_left_unread_after_it():
     names = {"x": jnp.ones(3)}
     with recorded(names, values=lambda array: "read", on_main=[].append) as seen:

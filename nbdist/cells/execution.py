@@ -34,7 +34,7 @@ from nbdist.widgets import Widgets
 logger = logging.getLogger(__name__)
 
 OUTPUT_SECONDS = 2.0
-"""How long output may still come after a reply; it takes milliseconds."""
+"""How long nothing may come of output that is missing after a reply; it takes milliseconds."""
 
 LATE_SECONDS = 60.0
 """The same where nothing else has come from a process either: a cable that was out for 15 s holds back what
@@ -136,6 +136,7 @@ class Execution:
         self._stopping: dict[int, Activity | None] = {}
         self._ended: dict[int, ProcessOutcome] = {}
         self._replied_at: dict[int, float] = {}
+        self._heard_at: dict[int, float] = {}
         self._cut: set[int] = set()
         self._begun: set[int] = set()
         self._adopted: dict[int, str] = {}
@@ -344,7 +345,9 @@ class Execution:
 
     def _given_up(self, process_id: int, waited_s: float) -> bool:
         """Whether output that has not come after the reply will not be waited for any longer."""
-        if waited_s < OUTPUT_SECONDS:
+        # On a busy machine what was sent at once is still being read.
+        quiet_s = time.monotonic() - self._heard_at.get(process_id, 0.0)
+        if waited_s < OUTPUT_SECONDS or (quiet_s < OUTPUT_SECONDS and waited_s < LATE_SECONDS):
             return False
         if self._reports.silence(process_id) > OUTPUT_SECONDS and waited_s < LATE_SECONDS:
             return False
@@ -407,6 +410,7 @@ class Execution:
 
     def receive(self, process_id: int, message: Message) -> None:
         """Takes a message of a process's output; one of a wrong shape is left out, and that is said."""
+        self._heard_at[process_id] = time.monotonic()
         with self._guard:
             self._take(process_id, message)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from nbdist.cells import execution as module
 from nbdist.cells.execution import Cell, Execution
 from nbdist.cells.post_mortem import refuse_busy, refuse_sound
 from nbdist.contract.iopub import CellStep, Prompt, Prompting, Rescued, content_of
@@ -192,6 +193,28 @@ def test_one_that_raises_while_it_is_asked_to_stop_has_raised(execution: Executi
         0: "raised",
         1: "interrupted",
     }
+
+
+def test_missing_output_is_waited_for_while_some_still_comes(
+    execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    execution._reports.silence = lambda p: 0.1  # type: ignore[method-assign]
+    replied: Any = Future()
+    replied.set_result(None)
+    execution.adopt(
+        0,
+        SimpleNamespace(replied=True, output=Future(), error=lambda: None, future=replied),  # type: ignore[arg-type]
+        "r",
+    )
+    for _ in range(4):
+        receive(execution, 0, "stream", {"name": "stdout", "text": "."})
+        assert execution.outcomes()[0].outcome == "running", now
+        now += module.OUTPUT_SECONDS / 2
+    now += module.OUTPUT_SECONDS
+    assert execution.outcomes()[0].outcome == "finished"
+    assert "some of its output has not arrived" in str(execution.output.__dict__)
 
 
 def fails(execution: Execution, process_id: int, name: str) -> None:

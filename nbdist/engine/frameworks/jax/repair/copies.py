@@ -23,7 +23,7 @@ MARGIN = 0.8
 """Of the memory that is free, as much is filled with copies; the rest goes to disk, array by array."""
 
 _CUT = re.compile(r"Gloo [\w-]+ failed: .*Connection closed by peer")
-"""What becomes of a collective that waited for another process when its connections were ended for a repair."""
+"""The error of a collective that waited for another process when its connections were ended for a repair."""
 
 
 @dataclass

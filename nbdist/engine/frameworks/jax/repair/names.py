@@ -12,7 +12,7 @@ from nbdist.engine.frameworks.jax.repair.become import instance_dict
 from nbdist.engine.probe.walk import IPYTHON_NAMES
 
 STEPS = 8
-"""So many references back are followed from an object to a name."""
+"""The number of references that are followed back from an object to a name."""
 
 MOST_NAMED = 20
 """Objects that are looked up by name; each costs a walk back through the heap."""
@@ -21,7 +21,7 @@ _OF_IPYTHON = re.compile(r"_+|_i+|_i?\d+|_[dio]h|_exit_code|__\w+__")
 
 
 def names_of(holders: Sequence[Any], namespace: dict[str, object]) -> list[str]:
-    """What of these objects a user's program reaches by a name, each as a few words."""
+    """Return those of these objects that a user's program reaches by a name, each as a few words."""
     found = set()
     for holder in holders[:MOST_NAMED]:
         name = reached_from(holder, namespace)

@@ -269,7 +269,7 @@ class Repair:
         return sharding_like(old.sharding, twins) if new is old.sharding else new
 
     def _stale(self, twins: Twins) -> list[str]:
-        """What is reached by a name and still refers to an old object, each as a few words.
+        """Find what is reached by a name and still refers to an old object, each as a few words.
 
         A program that was compiled apart from its function, or lowered, does so where nobody sees it.
         """

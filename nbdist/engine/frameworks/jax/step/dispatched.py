@@ -296,7 +296,7 @@ def label(function: Any) -> bytes:
 
 
 def _title(name: bytes) -> str:
-    """What a person calls the function of this label."""
+    """The name of the function of this label, as a person writes it."""
     return name.decode(errors="replace").partition(" ")[0]
 
 

@@ -87,9 +87,9 @@ from nbdist.machine.folder import (
 from nbdist.machine.ports import ReservedPorts
 
 ENGINE = (
-    *("ipyparallel.engine.app", "ipyparallel.engine.nanny"),
-    *("nbdist.engine.kernel.calls", "nbdist.engine.kernel.value_calls"),
-    "nbdist.engine.kernel.resident",
+    *("ipyparallel.engine.app", "ipyparallel.engine.nanny", "ipykernel.debugger"),
+    *(f"nbdist.engine.kernel.{name}" for name in ("process", "resident", "calls", "value_calls")),
+    *(f"nbdist.engine.kernel.{name}_calls" for name in ("namespace", "copies", "saving")),
 )
 """What every engine needs, whatever it computes with."""
 

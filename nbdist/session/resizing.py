@@ -44,7 +44,7 @@ from nbdist.session.recovery.under_way import until_computed
 from nbdist.session.recovery.versions import common_serial, disagreeing, lost_lines
 from nbdist.spelling import command, option
 from nbdist.values.flow import ask_each, send
-from nbdist.values.namespace import Bringing, Brought
+from nbdist.values.namespace import Bringing, Brought, ask_things
 
 A = TypeVar("A")
 
@@ -289,11 +289,14 @@ def _brought(
     before: EngineGroup, now: EngineGroup, living: Sequence[int], generation: int
 ) -> dict[int, Brought]:
     """What each new process has got; a second time it gets all anew."""
+    both = Both(before, now)
+    things = ask_things(both, living, key=str(now.next_number()))
     return {
         p: Bringing(
-            processes=Both(before, now),
+            processes=both,
             newcomer=NEW + p,
             sources=living,
+            things=things,
             token=str(now.next_number()),
             generation=generation,
             timeout_s=BRING_SECONDS,

@@ -23,6 +23,7 @@ from nbdist.contract.calls.namespace import (
     PackAgain,
     ReceiveNamespace,
     TakeThings,
+    Things,
 )
 from nbdist.contract.calls.values import (
     LetGo,
@@ -112,6 +113,31 @@ class Brought:
         return not (less or self.not_carried)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedThings:
+    """What processes that live are beside their names: asked once, for all new ones.
+
+    Attributes:
+      key: Of the digests.
+      requests: By process, that whose things are taken first; only it sends what can be set.
+    """
+
+    key: str
+    requests: Mapping[int, Request[Things]]
+
+
+def ask_things(processes: Processes, sources: Sequence[int], *, key: str) -> AskedThings:
+    """Asks for them; does not wait.
+
+    Raises:
+      GoneError: A process has ended.
+    """
+    asked = {
+        p: send(processes, p, OfferThings(key=key, described=p != sources[0])) for p in sources
+    }
+    return AskedThings(key=key, requests=asked)
+
+
 @dataclass
 class Bringing:
     """One namespace on its way.
@@ -120,6 +146,7 @@ class Bringing:
       processes: All.
       newcomer: The process that gets it.
       sources: Those that have lived on, the one whose names are taken first.
+      things: What these were asked beside their names.
       token: Of this move.
       generation: The number of the back end of all.
       timeout_s: How long nothing may move.
@@ -131,6 +158,7 @@ class Bringing:
     processes: Processes
     newcomer: int
     sources: Sequence[int]
+    things: AskedThings
     token: str
     generation: int
     timeout_s: float
@@ -185,7 +213,7 @@ class Bringing:
             lost=tuple(lost),
             numbered=self._numbered(offers),
             run=offer.run,
-            key=self.token,
+            key=self.things.key,
         )
         made, left_out = self._made(make, structure)
         carried.set(made.things, again=made.things_set_again)
@@ -214,14 +242,11 @@ class Bringing:
     def _things(self) -> Carried:
         """Sets what the first source is beside its names on the new process, and compares it there."""
         first, *others = self.sources
-        asked = {first: self._send(first, OfferThings(key=self.token))}
-        for p in others:
-            asked[p] = self._send(p, OfferThings(key=self.token, described=True))
-        answers = self._ask(asked)
+        answers = self._ask(self.things.requests)
         carried = Carried(
             there=answers[first][0].digests, others=[answers[p][0].digests for p in others]
         )
-        call = TakeThings(key=self.token, own=carried.own)
+        call = TakeThings(key=self.things.key, own=carried.own)
         sent = {self.newcomer: self._send(self.newcomer, call, answers[first][1][0])}
         taken, _ = self._ask(sent)[self.newcomer]
         carried.set(taken.digests, failed=taken.failed)

@@ -62,8 +62,14 @@ def is_users(name: str, module: Any) -> bool:
         and isinstance(file, str)
         and file.endswith(".py")
         and name.partition(".")[0] != "nbdist"
-        and not os.path.realpath(file).startswith(_libraries())
+        and not _folder(file.rpartition(os.sep)[0]).startswith(_libraries())
     )
+
+
+@functools.cache
+def _folder(path: str) -> str:
+    """Where a folder really is; modules by the hundred share one."""
+    return os.path.realpath(path) + os.sep
 
 
 def version(module: types.ModuleType, modules: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import hashlib
+import inspect
 import re
 import types
 from collections.abc import Callable, Collection, Mapping
@@ -91,7 +92,8 @@ class Mine:
             value = value.__func__ if issubclass(type(value.__self__), type) else value.__self__
         while issubclass(type(value), functools.partial):
             value = value.func
-        inner = got(value, "__wrapped__")
+        # Without `__getattr__`: that of a magic that IPython has not loaded yet imports it.
+        inner = inspect.getattr_static(value, "__wrapped__", None)
         found = (value, inner, type(value)) if inner is not None else (value, type(value))
         return any(self._is_one(got(one, "__module__")) for one in found)
 

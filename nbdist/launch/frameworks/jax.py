@@ -19,6 +19,17 @@ from nbdist.spelling import option
 PLATFORMS = {"cpu": "cpu", "gpu": "cuda,cpu", "tpu": "tpu,cpu"}
 UNUSED = "127.0.0.1:0"
 MIB = 1 << 20
+NEEDED = (
+    "start",
+    "summary",
+    "observe",
+    "library",
+    "flax",
+    "objects",
+    "placements",
+    "repair.repair",
+)
+"""Modules of `nbdist.engine.frameworks.jax` for the start, the first report and a repair."""
 
 
 class Jax(Framework):
@@ -48,8 +59,8 @@ class Jax(Framework):
         return Chosen(environment=platform_variable(asked))
 
     def preload(self, plan: Plan) -> list[str]:
-        """JAX itself."""
-        return ["jax"]
+        """JAX itself, and what each process would import for itself while all wait for it."""
+        return ["jax", *(f"nbdist.engine.frameworks.jax.{name}" for name in NEEDED)]
 
     def environment(
         self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous

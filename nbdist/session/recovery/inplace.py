@@ -27,18 +27,21 @@ from nbdist.quantities import bytes_text, count_text, names_text, processes_text
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.asking import ask_all
 from nbdist.session.recovery.copying import back, make_again
+from nbdist.session.recovery.living import Living
 from nbdist.session.recovery.replacing import (
     bring,
     forgotten_in_part,
     joining,
     lost_in_part,
     said,
+    sources,
     start_again,
     unnamed_lost,
     unsure,
 )
 from nbdist.session.recovery.under_way import States, until_computed
 from nbdist.session.recovery.versions import common_serial, disagreeing, lost_lines
+from nbdist.values.namespace import ask_things
 
 ANSWER_SECONDS = 10.0
 """How long a process that is in no cell may take to answer."""
@@ -155,6 +158,10 @@ def repair(
     cut = partial(link.agents.ask, Aside.CUT)
     cut(sorted(living))
     service = coordination.ask_for_service(link, again=True)
+    # Meanwhile new processes start.
+    things = ask_things(
+        Living(engines), sources(engines, gone) if gone else (), key=str(engines.next_number())
+    )
     before = start_again(engines, gone) if gone else {}
     # A program that was sent and waited behind another connects anew, and waits again for what cannot come.
     saved = ask_all(engines, Save(common=common), within_s=SAVE_SECONDS, meanwhile=cut, of=living)
@@ -189,7 +196,7 @@ def repair(
         within_s=RESTORE_SECONDS,
         of=living,
     )
-    brought = bring(engines, before, generation=generation)
+    brought = bring(engines, before, things, generation=generation)
     missing = lost_in_part(brought)
     gone_paths = {name for answer in restored.values() for name in answer.lost} | set(mixed.paths)
     in_part = forgotten_in_part(engines, missing, known=gone_paths)

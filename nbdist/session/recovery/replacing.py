@@ -21,7 +21,7 @@ from nbdist.quantities import array_type_text, bytes_text, count_text, names_tex
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.asking import ask_all
 from nbdist.session.recovery.living import Living
-from nbdist.values.namespace import Bringing, Brought
+from nbdist.values.namespace import AskedThings, Bringing, Brought
 from nbdist.values.things import DRAWN, changes_numbers
 
 REPORT_SECONDS = 1.0
@@ -90,19 +90,29 @@ def joining(engines: EngineGroup, process_id: int) -> Call[Any]:
     return Initialize(stage=encode(stage))
 
 
-def bring(engines: EngineGroup, gone: Ended, *, generation: int) -> dict[int, Brought]:
+def sources(engines: EngineGroup, gone: Collection[int]) -> list[int]:
+    """Those that have lived on, the one whose names others get first.
+
+    Process 0 is the one that code makes an exception of most often.
+    """
+    return sorted(engines.facts.workers - set(gone), key=lambda p: (p == 0, p))
+
+
+def bring(
+    engines: EngineGroup, gone: Ended, things: AskedThings, *, generation: int
+) -> dict[int, Brought]:
     """Gives new processes the namespace of one that has lived on, and the pieces of arrays that others have.
 
     Args:
       engines: All of them, joined; none is in a cell.
       gone: The new ones, with what is known of those before them.
+      things: What the others were asked beside their names.
       generation: The number of the back end of all.
 
     Raises:
       NbdistError: A process has ended meanwhile, did not answer, or could not make what had come.
     """
-    # Process 0 is the one that code makes an exception of most often.
-    living = sorted(engines.facts.workers - set(gone), key=lambda p: (p == 0, p))
+    living = sources(engines, gone)
     # What has been set since its last report is not to be taken for what it was then.
     if gone:
         engines.reports.renew(living[:1], within_s=REPORT_SECONDS)
@@ -112,6 +122,7 @@ def bring(engines: EngineGroup, gone: Ended, *, generation: int) -> dict[int, Br
             processes=Living(engines),
             newcomer=process_id,
             sources=living,
+            things=things,
             token=str(engines.next_number()),
             generation=generation,
             timeout_s=BRING_SECONDS,

@@ -25,7 +25,7 @@ from nbdist.engine.namespace.names import users
 from nbdist.engine.namespace.outgoing import OutgoingNamespace
 from nbdist.engine.probe.samples import Sample
 from nbdist.launch.start.request import Request
-from nbdist.values.namespace import Bringing
+from nbdist.values.namespace import AskedThings, Bringing
 from tests.engine.namespace.test_packing import NoPlacements
 
 FILE = "nbdist-a-file-that-is-gone"
@@ -128,7 +128,8 @@ def brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     namespace: dict[str, Any] = {"__name__": "__main__"}
     exec(CELLS, namespace)
     processes: Any = None
-    bring = Bring(processes, 1, [0], "t", 1, timeout_s=1.0)
+    things = AskedThings(key="k", requests={})
+    bring = Bring(processes, 1, [0], things, "t", 1, timeout_s=1.0)
     return bring, *bring.between(namespace)
 
 

@@ -77,6 +77,21 @@ def test_what_libraries_define_is_not(value: Any) -> None:
     assert value not in MINE
 
 
+def test_a_wrapper_of_the_users_is_theirs_and_no_object_is_asked_by_itself() -> None:
+    """A magic that IPython has not loaded yet imports its module when it is asked for an attribute."""
+
+    class Unloaded:
+        def __getattr__(self, name: str) -> Any:
+            asked.append(name)
+            raise AttributeError(name)
+
+    asked: list[str] = []
+    Unloaded.__module__ = "IPython.core.magic"
+    assert Unloaded() not in MINE
+    assert asked == []
+    assert functools.lru_cache(cell()["double"]) in MINE
+
+
 def test_the_text_of_what_is_sent_and_of_what_cannot_be_is_given() -> None:
     assert MINE.text(Fixed("a")) == MINE.text(Carried("a", 5)) == "a"
 

@@ -11,7 +11,14 @@ import pytest
 from nbdist.contract.calls.namespace import LeftOut, NamespaceMade, NamespaceOffer
 from nbdist.engine.probe.samples import digest_of
 from nbdist.merge.samples import Compared
-from nbdist.values.namespace import Bringing, Brought, differing, equal_to_number, numbered
+from nbdist.values.namespace import (
+    AskedThings,
+    Bringing,
+    Brought,
+    differing,
+    equal_to_number,
+    numbered,
+)
 from nbdist.values.things import Carried
 
 
@@ -60,7 +67,8 @@ def brought(found: Mapping[int, NamespaceOffer], **options: Any) -> Brought:
     """As process 3 has it, which gets all names of the first of these."""
     first, *_ = found
     processes: Any = None
-    bringing = Bringing(processes, 3, [*found], "token", 1, timeout_s=1.0, **options)
+    things = AskedThings(key="key", requests={})
+    bringing = Bringing(processes, 3, [*found], things, "token", 1, timeout_s=1.0, **options)
     made = NamespaceMade(names=found[first].names, hooks=())
     return bringing._brought(found, (), (), made, Carried(there={}, others=[]))
 

@@ -17,6 +17,12 @@ from nbdist.engine.probe.code import NOTEBOOK, code_digest
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
+LONG = 2000
+"""A digest stands for a text with more characters: one list in two, and these in two more, would fill memory."""
+
+RING = "the container"
+"""Stands for a list or its like inside itself, with how far in it is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
@@ -105,16 +111,25 @@ class Mine:
 
         What raises when it is read is in it with what it has raised.
         """
-        return self._text(value, ())
+        return self._text(value, (), {})
 
-    def _text(self, value: Any, above: tuple[int, ...]) -> str:
-        """The text of what is in these containers, by their ids: one may be in itself."""
+    def _text(self, value: Any, above: tuple[int, ...], known: dict[int, tuple[Any, str]]) -> str:
+        """The text of what is in these containers, by their ids: one may be in itself.
+
+        `known` are others with their texts, by id: one may be in many, and each of these in more.
+        """
         if id(value) in above:
-            return f"the container {above.index(id(value))}"
+            return f"{RING} {above.index(id(value))}"
+        if id(value) in known:
+            return known[id(value)][1]
         try:
-            return self._read(value, lambda one: self._text(one, (*above, id(value))))
+            text = self._read(value, lambda one: self._text(one, (*above, id(value)), known))
         except Exception as error:  # noqa: BLE001 - any object's own
             return f"a {name_of(type(value))} that raised {error_text(error)}"
+        short = text if len(text) < LONG else digest(text, "")
+        if RING not in text:
+            known[id(value)] = value, short
+        return short
 
     def _read(self, value: Any, text: Callable[[Any], str]) -> str:
         kind = type(value)

@@ -62,6 +62,19 @@ def test_the_order_of_a_set_and_of_keys_does_not_count() -> None:
     assert MINE.text({"ab", "c"}) != MINE.text({"a", "bc"})
 
 
+def test_one_list_in_many_is_read_once() -> None:
+    def nested(inner: Any) -> Any:
+        for _ in range(100):
+            inner = [inner, (inner, inner)]
+        return inner
+
+    assert MINE.text(nested([1])) == MINE.text(nested([1])) != MINE.text(nested([2]))
+    # Whether two are one does not count: of a copy nobody knows.
+    assert MINE.text([one := [1], one]) == MINE.text([[1], [1]])
+    assert len(MINE.text(nested([1]))) < 5000
+    assert MINE.text("a" * 10_000) == MINE.text("a" * 10_000) != MINE.text("a" * 10_001)
+
+
 @pytest.mark.parametrize("name", ["double", "Model", "bound", "part", "model"])
 def test_what_cells_define_is_the_users_and_its_text_has_no_address(name: str) -> None:
     one, again = cell()[name], cell()[name]

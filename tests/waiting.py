@@ -6,10 +6,20 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+import psutil
+
 T = TypeVar("T")
 
 WAIT_SECONDS = 120.0
 PERIOD_SECONDS = 0.02
+
+
+def has_ended(process: psutil.Process) -> bool:
+    """Return whether a process has ended, also where nobody has waited for it yet, or at this very moment."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def wait_for(condition: Callable[[], T], *, within_s: float = WAIT_SECONDS) -> T:

@@ -17,6 +17,8 @@ from typing import Any, Self
 import psutil
 from jupyter_client.manager import KernelManager
 
+from tests.waiting import has_ended
+
 GONE_SECONDS = 30.0
 LOST_PORT = re.compile(r"Kernel (died before replying|didn't respond in)")
 """A port is chosen for a kernel before the kernel has it, and may be given to another process in between; with
@@ -254,7 +256,7 @@ class Notebook:
 def gone(processes: list[psutil.Process]) -> list[psutil.Process]:
     """Those that do not end within half a minute; an empty list is what a test wants."""
     _, alive = psutil.wait_procs(processes, timeout=GONE_SECONDS)
-    return [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    return [p for p in alive if not has_ended(p)]
 
 
 def _add_stream(output: Output, name: str, text: str) -> None:

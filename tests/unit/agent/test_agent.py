@@ -24,7 +24,7 @@ from nbdist.contract.orders import Assignment, Keep, ReservePorts, to_line
 from nbdist.contract.wire import encode
 from nbdist.errors import WireError
 from nbdist.version import __version__
-from tests.waiting import wait_for
+from tests.waiting import has_ended, wait_for
 
 ASSIGNMENT = Assignment(nbdist=__version__, cluster_id="c", preload=(), fork=True)
 
@@ -99,7 +99,7 @@ def test_an_agent_ends_with_who_started_it_though_its_first_order_never_ends() -
         wait_for(lambda: unread(orders) == 0)
         kernel.kill()
         kernel.wait()
-        wait_for(lambda: not agent.is_running() or agent.status() == psutil.STATUS_ZOMBIE)
+        wait_for(lambda: has_ended(agent))
     os.close(orders)
     os.close(ours)
 

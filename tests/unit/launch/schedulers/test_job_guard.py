@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pytest
 from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.schedulers import job_guard as hold
 from tests.places import ROOT
-from tests.waiting import WAIT_SECONDS
+from tests.waiting import WAIT_SECONDS, has_ended, wait_for
 
 DEAF = "import time\nprint('there', flush=True)\ntime.sleep(100)"
 """Reads nothing, as srun while its job waits."""
@@ -44,22 +43,13 @@ def deaf() -> Iterator[tuple[subprocess.Popen[bytes], psutil.Process]]:
             holder.kill()
 
 
-def ends(process: psutil.Process) -> bool:
-    until = time.monotonic() + WAIT_SECONDS
-    while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 def test_a_command_that_reads_nothing_ends_when_the_kernels_end_of_its_input_is_gone(
     deaf: tuple[subprocess.Popen[bytes], psutil.Process],
 ) -> None:
     holder, command = deaf
     assert holder.stdin is not None
     holder.stdin.close()
-    assert ends(command)
+    wait_for(lambda: has_ended(command))
     assert holder.wait(WAIT_SECONDS) == 128 + signal.SIGTERM
 
 
@@ -79,7 +69,7 @@ def test_a_command_ends_when_its_holder_is_killed(
 ) -> None:
     holder, command = deaf
     holder.kill()
-    assert ends(command)
+    wait_for(lambda: has_ended(command))
 
 
 def test_a_command_that_ends_by_itself_is_left_the_time_to_do_so() -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nbdist.session.session import Session
 
 
-# As libraries do: what is logged goes where the user's program says, and nowhere by itself.
+# Libraries leave it to the user's program where log lines go; by default nothing is shown.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __all__ = [
@@ -218,7 +218,7 @@ def attach(
 
 
 def checkpoint() -> None:
-    """A point of a loop at which all processes can leave it together; to be called once a step, on all.
+    """Let all processes leave a loop together, before the same step. Call it once a step, on all processes.
 
     An interrupt, and `%dist_interrupt --stop-at-step`, are raised here as `KeyboardInterrupt`, before the same
     step on all processes, so that they are in step afterwards and nothing of a step is lost. An interrupt waits
@@ -235,13 +235,13 @@ def checkpoint() -> None:
 
 
 def on_recover(hook: Callable[[], object]) -> Callable[[], object]:
-    """Has a function called on each process that takes the place of one that has ended; a decorator in a cell.
+    """Register a function that runs on each process that replaces an ended one; a decorator in a cell.
 
-    Such a process gets the names of one that has lived on. What a process has for itself does not go along, such
-    as open files, locks and connections: this function makes it again. It takes no arguments, runs on the new
-    process alone before any other cell does, and so must not compute with other processes. What it raises is said
-    with what the repair has done. A function of the same name replaces the one before. In a process that is not
-    one of a session this does nothing.
+    Such a process gets the names of a process that is still alive. What a process holds for itself, such as open
+    files, locks and connections, does not come along: this function makes it again. The function takes no
+    arguments and runs on the new process alone, before any other cell, so it must not compute with other
+    processes. The report of the repair includes what the function raises. A function of the same name replaces
+    the earlier one. In a process that is not part of a session this does nothing.
 
     Args:
       hook: The function.
@@ -267,7 +267,7 @@ def plan(
     memory: str | int | None = None,
     name: str = "value",
 ) -> ArrayPlan:
-    """What each device of a pod would hold of an array, a tree or a model.
+    """Return what each device of a pod would hold of an array, a tree or a model.
 
     Only shapes are looked at: neither a session nor a device is needed. `%dist_plan` has the same options.
 
@@ -309,10 +309,10 @@ def plan(
 
 
 def rehearse(topology: str, *, slices: int = 1) -> Pod:
-    """A pod that is not there, to compile programs for: whether they fit, and what they send.
+    """Return a description of a pod to compile programs for: whether they fit, and what they send.
 
-    It compiles in this process, and takes no device: in `%%dist_rehearse`, in a script of `nbdist rehearse`, and
-    where JAX has chosen other devices than TPUs, which stay as they are.
+    Compiles in this process and takes no device: in `%%dist_rehearse`, in a script of `nbdist rehearse`, and
+    where JAX has chosen devices other than TPUs, which stay as they are.
 
     Args:
       topology: Such as `"v5e:4x4"` or `"v5e-256"`.
@@ -335,10 +335,10 @@ def rehearse(topology: str, *, slices: int = 1) -> Pod:
 
 
 def current() -> Session | None:
-    """The session of this notebook.
+    """Return the session of this notebook.
 
     Returns:
-      The one that `%dist_init` has started, which is not `alive` once it has ended; None outside IPython, and
+      The session that `%dist_init` started, which is not `alive` once it has ended; None outside IPython, and
       before the first.
     """
     from IPython import get_ipython
@@ -359,16 +359,16 @@ def __getattr__(name: str) -> Any:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Called by `%load_ext nbdist`: registers magics, starts nothing."""
+    """Register the magics; `%load_ext nbdist` calls this. Starts nothing."""
     from nbdist.magics import load
 
     load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """Called by `%unload_ext nbdist`, and by `%reload_ext nbdist` before it loads again.
+    """Remove the magics; `%unload_ext nbdist` calls this, and `%reload_ext nbdist` before it loads again.
 
-    A session that runs goes on, and `%load_ext nbdist` has it again.
+    A running session goes on, and the next `%load_ext nbdist` finds it.
     """
     from nbdist.magics import unload
 

@@ -14,31 +14,31 @@ Bounds = Sequence[Sequence[int]]
 
 
 def elements(bounds: Bounds) -> int:
-    """`[[0, 2], [4, 8]]` → 8."""
+    """Return the number of elements: `[[0, 2], [4, 8]]` → 8."""
     return math.prod(stop - start for start, stop in bounds)
 
 
 def part_length(size: int, parts: int) -> int:
-    """Elements of the longest of the parts of a dimension: XLA rounds up where they do not divide it."""
+    """Return the length of the longest part of a dimension: XLA rounds up where `parts` does not divide `size`."""
     return -(-size // parts)
 
 
 def distinct_parts(size: int, parts: int) -> int:
-    """How many parts differ: where there are too few elements, the last parts are the same empty one."""
+    """Return how many parts differ: with too few elements, the last parts are all the same empty one."""
     length = part_length(size, parts)
     return min(parts, -(-size // length) + 1) if length else 1
 
 
 def part(size: int, parts: int, number: int) -> tuple[int, int]:
-    """Start and stop of part `number` of a dimension of `size` elements; the last may be shorter or empty."""
+    """Return start and stop of part `number` of a dimension of `size` elements; the last may be short or empty."""
     length = part_length(size, parts)
     return min(size, number * length), min(size, (number + 1) * length)
 
 
 def boxes(bounds: Bounds, itemsize: int, most_bytes: int) -> Iterator[Bounds]:
-    """Divides a part of an array into parts of at most so many bytes, each as contiguous as it can be.
+    """Divide a part of an array into boxes of at most `most_bytes`, each as contiguous as possible.
 
-    An element is never divided. A part without elements gives nothing.
+    Never divides an element. A part without elements gives no box.
     """
     count = elements(bounds)
     if not count:
@@ -57,7 +57,7 @@ def boxes(bounds: Bounds, itemsize: int, most_bytes: int) -> Iterator[Bounds]:
 
 
 def intersection(one: Bounds, other: Sequence[Sequence[int]]) -> Bounds:
-    """What lies in both; empty dimensions where nothing does."""
+    """Return the part that lies in both; its dimensions are empty where the two do not overlap."""
     return [
         [max(a, c), max(min(b, d), max(a, c))] for (a, b), (c, d) in zip(one, other, strict=True)
     ]
@@ -69,16 +69,16 @@ def contains(outer: Bounds, inner: Bounds) -> bool:
 
 
 def slices(bounds: Bounds, origin: Bounds | None = None) -> tuple[Any, ...]:
-    """Bounds as an index; with `origin`, into an array that begins there."""
+    """Return the bounds as an index of NumPy; with `origin`, as an index into an array that begins there."""
     starts = [0] * len(bounds) if origin is None else [start for start, _ in origin]
     found = [
         slice(start - first, stop - first)
         for (start, stop), first in zip(bounds, starts, strict=True)
     ]
-    # With it, an array without dimensions gives itself in place of a number.
+    # With the Ellipsis, indexing an array without dimensions gives an array, not a scalar.
     return (*found, ...)
 
 
 def shape_of(bounds: Bounds) -> tuple[int, ...]:
-    """`[[0, 2], [4, 8]]` → `(2, 4)`."""
+    """Return the shape: `[[0, 2], [4, 8]]` → `(2, 4)`."""
     return tuple(stop - start for start, stop in bounds)

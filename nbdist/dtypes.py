@@ -10,15 +10,15 @@ from typing import Any
 
 
 def dtype_name(dtype: Any) -> Any:
-    """What `dtype_named` reads, as JSON."""
+    """Return the name of a dtype as JSON; `dtype_named` reads it."""
     if dtype.names is not None:
         return dtype.descr
-    # The name says nothing of the order of bytes; `str` knows no types of ml_dtypes.
+    # A dtype's name omits the byte order; its `str` does not know the types of ml_dtypes.
     return dtype.name if is_named(dtype.name, dtype) else dtype.str
 
 
 def is_named(name: Any, dtype: Any) -> bool:
-    """Whether `dtype_named` makes this type of that name."""
+    """Return whether `dtype_named` gives this dtype for that name."""
     try:
         return bool(dtype_named(name) == dtype)
     except (TypeError, ValueError, AttributeError, ImportError):
@@ -26,7 +26,7 @@ def is_named(name: Any, dtype: Any) -> bool:
 
 
 def dtype_named(name: Any) -> Any:
-    """The NumPy dtype of that name, ml_dtypes' (`bfloat16`, `float8_e4m3fn`) included."""
+    """Return the NumPy dtype of that name, also for types of ml_dtypes (`bfloat16`, `float8_e4m3fn`)."""
     import numpy
 
     if not isinstance(name, str):

@@ -12,7 +12,7 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def _in_color() -> bool:
-    """Whether IPython shows colors here; engines send tracebacks with them."""
+    """Return whether IPython shows colors here; engines send colored tracebacks."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return str(getattr(shell, "colors", "")).lower() != "nocolor"
@@ -35,15 +35,15 @@ class SessionError(NbdistError, RuntimeError):
 
 
 class GoneError(SessionError):
-    """A process ended while it was asked something."""
+    """A process ended before it answered."""
 
 
 class TurnError(SessionError):
-    """Another kernel, or another thread, computed for longer than was to be waited; nothing was sent."""
+    """Another kernel or thread computed longer than this one was to wait; nothing was sent."""
 
 
 class StaleError(SessionError):
-    """A value that was on its way is held no longer: the processes were repaired, or another kernel moved one."""
+    """A value on its way is no longer held: the processes were repaired, or another kernel moved one."""
 
 
 class LaunchError(NbdistError, RuntimeError):
@@ -59,11 +59,11 @@ class HostError(LaunchError):
 
 
 class RecoveryError(NbdistError, RuntimeError):
-    """Processes could not be brought in step again; what they hold is as it was."""
+    """Processes could not be brought in step again; what they hold is unchanged."""
 
 
 class SyncError(NbdistError, RuntimeError):
-    """Files could not be brought to a host; those that were there are as they were."""
+    """Files could not be brought to a host; those that were there are unchanged."""
 
 
 class VersionError(LaunchError):
@@ -92,13 +92,13 @@ class ProcessError(NbdistError, RuntimeError):
             self.add_note(_ANSI.sub("", shown))
 
     def _render_traceback_(self) -> list[str]:
-        """IPython shows this in place of the notebook's own frames, which explain nothing."""
+        """Show this in IPython in place of the notebook's own frames, which explain nothing."""
         shown = self.shown or f"{type(self).__name__}: {self}"
         return (shown if _in_color() else _ANSI.sub("", shown)).splitlines()
 
 
 class CollectiveError(ProcessError):
-    """Processes have waited for others that take no part in what they compute together."""
+    """Processes have waited for others that take no part in their common computation."""
 
 
 class NotebookError(NbdistError, RuntimeError):
@@ -134,8 +134,8 @@ class ProgramError(NbdistError, ValueError):
 
 
 class RehearsalError(NbdistError, RuntimeError):
-    """What cannot be rehearsed: no compiler is there, it does not fit JAX, or it does not take the program."""
+    """A rehearsal that is not possible: there is no compiler, it does not fit JAX, or it rejects the program."""
 
 
 class ValueNeeded(NbdistError, RuntimeError):
-    """A rehearsal needs a value, and arrays have none there."""
+    """A rehearsal needs a value, and its arrays have none."""

@@ -1,10 +1,10 @@
-"""Interrupts of this kernel (SIGINT), put off until what they would end halfway is whole.
+"""Interrupts of this kernel (SIGINT), put off while they would leave something half done.
 
 Python raises `KeyboardInterrupt` in the main thread between any two instructions. In the middle of
 `threading.Condition.__enter__`, of which futures, events and queues are made, it leaves a lock taken for ever. The
-thread on which ipyparallel reads what engines answer then waits for that lock: no process answers any more, and
-closing the client does not end. So whatever the main thread does with futures, events and ipyparallel is put into
-`put_off`, and an interrupt is raised where nothing is lost by it.
+thread on which ipyparallel reads the engines' answers then waits for that lock: no process answers any more, and
+closing the client does not end. So the main thread uses futures, events and ipyparallel only within `put_off`, and
+an interrupt is raised where it loses nothing.
 
 On other threads than the main thread nothing is interrupted, and nothing here does anything.
 """
@@ -23,16 +23,16 @@ from typing import Any
 from IPython import get_ipython
 
 LOOK_SECONDS = 0.02
-"""How often is looked whether the kernel is to end."""
+"""How often to look whether the kernel is to end."""
 
 
 class _MainThread:
-    """What is known of the interrupts of this process.
+    """The state of this process's interrupts.
 
     Attributes:
-      depth: In how many `put_off`s the main thread is.
-      came: Whether an interrupt has come that is put off.
-      before: Who takes interrupts otherwise; callable while `depth` is not 0.
+      depth: How many `put_off`s the main thread is in.
+      came: Whether an interrupt has come and is put off.
+      before: The handler that is otherwise in place; callable while `depth` is not 0.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class _MainThread:
         self.came = True
 
     def pass_on(self) -> None:
-        """Has whoever takes interrupts otherwise take one that has come: Python's own raises."""
+        """Pass an interrupt that has come to the usual handler; Python's own raises."""
         if self.came:
             self.came = False
             self.before(signal.SIGINT, sys._getframe(1))
@@ -60,12 +60,12 @@ def _is_main_thread() -> bool:
 
 @contextlib.contextmanager
 def put_off() -> Iterator[None]:
-    """What runs in it is done whole: an interrupt that comes meanwhile is raised after it.
+    """Put interrupts off while the block runs: one that comes meanwhile is raised after it.
 
-    One in another ends with it. Where interrupts are ignored, or end the process, that stays so.
+    Nested blocks are part of the outermost one. Where interrupts are ignored, or end the process, that stays so.
 
     Raises:
-      KeyboardInterrupt: When the outermost ends, if one has come.
+      KeyboardInterrupt: At the end of the outermost block, if an interrupt has come.
     """
     if not _is_main_thread():
         yield
@@ -96,10 +96,10 @@ def put_off() -> Iterator[None]:
 
 
 def raise_put_off() -> None:
-    """Raises an interrupt that is put off, at a place at which nothing is halfway.
+    """Raise an interrupt that is put off, at a place where nothing is half done.
 
     Raises:
-      KeyboardInterrupt: One has come.
+      KeyboardInterrupt: An interrupt has come.
     """
     if _main.depth and _is_main_thread():
         _main.pass_on()
@@ -107,10 +107,10 @@ def raise_put_off() -> None:
 
 @contextlib.contextmanager
 def let_through() -> Iterator[None]:
-    """What runs in it is interrupted at once, also where interrupts are put off: it waits for a person.
+    """Let interrupts through at once while the block runs, even within `put_off`: it waits for a person.
 
     Raises:
-      KeyboardInterrupt: One was put off.
+      KeyboardInterrupt: An interrupt was put off.
     """
     if not _main.depth or not _is_main_thread():
         yield
@@ -126,10 +126,10 @@ def let_through() -> Iterator[None]:
 
 
 def kernel_ends(*, within_s: float) -> bool:
-    """Whether the front end asks this kernel to end, now or in a moment.
+    """Return whether the front end asks this kernel to end, now or within `within_s`.
 
-    A restart begins with the same interrupt as the stop button; the request to end follows it at once, and is
-    taken on a thread of its own.
+    A restart begins with the same interrupt as the stop button; the request to end follows at once, on a thread of
+    its own.
 
     Private API: `Kernel._shutdown_message` (ipykernel 6 and 7), set when the request was taken. Without it, the
     answer is no.
@@ -147,7 +147,7 @@ def kernel_ends(*, within_s: float) -> bool:
 
 @contextlib.contextmanager
 def taken_by(action: Callable[[], object]) -> Iterator[None]:
-    """Interrupts do this, and no more, while what is in it runs."""
+    """Make interrupts call `action`, and do no more, while the block runs."""
     if not _is_main_thread():
         yield
         return

@@ -19,7 +19,7 @@ HEADINGS = ("ID", "hosts", "processes", "framework", "age", "kernel", "kept")
 
 
 def add_commands(commands: Any) -> None:
-    """Adds both to argparse's subparsers."""
+    """Add both commands to argparse's subparsers."""
     ls = commands.add_parser("ls", help="list the sessions that run", allow_abbrev=False)
     ls.add_argument("--json", action="store_true", help="for scripts")
     stop = commands.add_parser("stop", help="stop a session", allow_abbrev=False)
@@ -33,7 +33,7 @@ def add_commands(commands: Any) -> None:
 
 
 def ls(options: argparse.Namespace) -> int:
-    """`nbdist ls`.
+    """Run `nbdist ls`.
 
     Returns:
       The exit code, 0.
@@ -49,10 +49,10 @@ def ls(options: argparse.Namespace) -> int:
 
 
 def stop(options: argparse.Namespace) -> int:
-    """`nbdist stop`.
+    """Run `nbdist stop`.
 
     Returns:
-      0 when all that were named are stopped; 1 when one is not there; 2 when none is named.
+      0 when all named sessions are stopped; 1 when one does not exist; 2 when none is named.
     """
     if options.all == bool(options.sessions) or (options.all and options.forget):
         print("nbdist stop: name sessions by their ID, or --all.", file=sys.stderr)
@@ -82,7 +82,7 @@ def stop(options: argparse.Namespace) -> int:
 
 
 def no_session() -> str:
-    """What a kernel without a session says: how to come back to one that is kept, or to start one."""
+    """Return the text of a kernel without a session: how to come back to one that is kept, or to start one."""
     try:
         kept = [one for one in registry.sessions() if one.kept and one.here]
     except (OSError, SessionError):
@@ -101,7 +101,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {"ls": ls, "stop": st
 
 
 def row(record: Record, *, now: float) -> tuple[str, ...]:
-    """One line of the table."""
+    """Return one line of the table."""
     kernels = ", ".join(str(kernel.pid) for kernel in record.attached) or "none"
     return (
         record.id,
@@ -115,7 +115,7 @@ def row(record: Record, *, now: float) -> tuple[str, ...]:
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows below their headings, in columns."""
+    """Return the rows below their headings, in columns."""
     cells = [HEADINGS, *rows]
     widths = [max(len(line[i]) for line in cells) for i in range(len(HEADINGS))]
     return [
@@ -125,7 +125,7 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def as_json(record: Record) -> dict[str, Any]:
-    """For scripts: what the table has, and where the session's folder and connection file are."""
+    """Return a session for scripts: the table's fields, and the paths of its folder and connection file."""
     return {
         "id": record.id,
         "host": record.host,

@@ -1,7 +1,7 @@
-"""Hearing the processes' reports, on a thread and a socket of its own, and keeping one snapshot of them.
+"""The monitor: hears the processes' reports on a thread and a socket of its own, and keeps one snapshot.
 
-Reports never pass through an engine's main thread nor through the client's request socket, so they
-arrive while cells run, and every kernel that is attached receives the same.
+Reports pass neither through an engine's main thread nor through the client's request socket, so they
+arrive while cells run, and every attached kernel receives the same.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from nbdist.message_guard import MessageGuard
 logger = logging.getLogger(__name__)
 
 PERIOD_SECONDS = 0.1
-"""Snapshots go out at 10 Hz at most; a browser that draws two views is behind at 30 Hz."""
+"""Snapshots go out at 10 Hz at most; at 30 Hz a browser that draws two views falls behind."""
 
 IDLE_PERIOD_SECONDS = 1.0
-"""With nothing new, ages and silences are looked at so often."""
+"""How often ages and silences are updated when nothing new has come."""
 
 AFTER_FAILURE_SECONDS = 0.5
 """How long a socket that cannot be read is left alone."""
 
 MOST_FAULTS = 5
-"""So many faults of nbdist's own threads are shown; the log has all."""
+"""The most faults of nbdist's own threads that are shown; the log has all."""
 
 
 @dataclass(frozen=True, slots=True)
 class LatestActivity:
-    """The newest activity of a process, and when it was received (monotonic)."""
+    """The newest activity of a process, and when it was received (monotonic clock)."""
 
     activity: Activity
     at: float
@@ -95,13 +95,13 @@ class Monitor:
             self._publish(self.snapshot())
 
     def know(self, known: Known) -> None:
-        """Replaces what the kernel knows of the processes beside their reports."""
+        """Replace what the kernel knows of the processes beside their reports."""
         with self._lock:
             self._known = known
             self._dirty = True
 
     def fault(self, text: str) -> None:
-        """Shows, once and from now on, what one of nbdist's own threads could not handle."""
+        """Show a fault of nbdist's own threads, once, in all later snapshots."""
         notice = Notice(level="warn", title="nbdist could not handle something.", text=text)
         with self._lock:
             if notice not in self._faults and len(self._faults) < MOST_FAULTS:
@@ -109,12 +109,12 @@ class Monitor:
                 self._dirty = True
 
     def sent(self, process_ids: Iterable[int], run: int) -> None:
-        """Notes that a cell was sent to processes; `run` rises from one to the next."""
+        """Note that a cell was sent to processes; `run` rises from one sending to the next."""
         with self._lock:
             self._merger.sent(process_ids, run)
 
     def rest(self, process_ids: Iterable[int], cell: int) -> None:
-        """Takes processes to be idle that have replied to a cell."""
+        """Count processes that have replied to a cell as idle."""
         ids = list(process_ids)
         with self._lock:
             self._merger.rest(ids, cell)
@@ -125,9 +125,9 @@ class Monitor:
                 self._latest[process_id] = LatestActivity(at_rest(latest.activity), latest.at)
 
     def activity(self, process_id: int) -> Activity | None:
-        """The newest activity of a process, None before its first report.
+        """Return the newest activity of a process; None before its first report.
 
-        `line_seconds` and `cell_seconds` are counted on from the moment it was received.
+        `line_seconds` and `cell_seconds` count on from the moment the report was received.
         """
         latest = self._latest.get(process_id)
         if latest is None:
@@ -135,28 +135,28 @@ class Monitor:
         return aged(latest.activity, time.monotonic() - latest.at)
 
     def samples(self, process_id: int) -> After:
-        """What a process has reported of its names after its last cells."""
+        """Return the texts of its names that a process has reported after its last cells."""
         with self._lock:
             found = self._samples.get(process_id)
             return {} if found is None else dict(found.after)
 
     def held(self, process_id: int) -> Held | None:
-        """What a process held when it last reported, also once it has ended; None before its first report."""
+        """Return what a process last reported to hold, also once it has ended; None before its first report."""
         return self._holdings.held(process_id)
 
     def silence(self, process_id: int) -> float:
-        """Seconds since a process last reported; 0 before its first report."""
+        """Return the seconds since a process last reported; 0 before its first report."""
         latest = self._latest.get(process_id)
         return 0.0 if latest is None else time.monotonic() - latest.at
 
     def snapshot(self) -> Snapshot:
-        """What is known of the whole session now."""
+        """Return everything known of the whole session now."""
         with self._lock:
             known = replace(self._known, notices=(*self._known.notices, *self._faults))
             return self._merger.snapshot(known, time_s=time.time())
 
     def wait_for(self, sequences: Mapping[int, int], *, timeout_s: float) -> bool:
-        """Waits until reports of these numbers have come; answers whether all have."""
+        """Wait until reports of these numbers have come; return whether all have."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             with self._lock:
@@ -166,7 +166,7 @@ class Monitor:
         return False
 
     def wait_for_all(self, *, timeout_s: float) -> bool:
-        """Waits until every process has reported its devices; answers whether all have."""
+        """Wait until every process has reported its devices; return whether all have."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             snapshot = self.snapshot()
@@ -196,9 +196,9 @@ class Monitor:
             context.term()
 
     def _read(self, socket: zmq.Socket[bytes]) -> bool:
-        """Takes messages that have come, waiting a moment for the first; answers whether any was a report.
+        """Take the messages that have come, waiting a moment for the first; return whether any was a report.
 
-        Where they come as fast as they are taken, what they say is shown in between.
+        Where messages come as fast as they are taken, snapshots go out in between.
         """
         reported = False
         try:
@@ -240,13 +240,13 @@ class Monitor:
 
 
 def _sender(topics: Sequence[bytes]) -> str:
-    """`Process 3`, from a topic such as `nbdist.3`."""
+    """Return `Process 3` for a topic such as `nbdist.3`."""
     name = topics[0].decode(errors="replace") if topics else ""
     return f"Process {name.rpartition('.')[2]}"
 
 
 def aged(activity: Activity, seconds: float) -> Activity:
-    """The same activity `seconds` later, if nothing has changed since."""
+    """Return the same activity `seconds` later, if nothing has changed since."""
     if activity.state == "idle":
         return activity
     return replace(

@@ -1,4 +1,4 @@
-"""What a session does with its cells, as it was started."""
+"""The rules for the cells of a session, as it was started."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from nbdist.spelling import option
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Hold for every cell that does not say otherwise.
+    """The rules for every cell that does not say otherwise.
 
-    `grace_s` is how many seconds others may stay in a cell in which one process has failed. `give_up_s` is how
-    long a process that no interrupt reaches may go on by itself before the cell ends without it. `check`:
-    compare before each cell what must be equal on all processes. `recover`: processes that are not in step are
-    repaired at once, not only by `%dist_recover`. `copies_s`: after a cell, so many seconds after the last time or
-    later, parts of arrays that one process alone has are copied to another; None: never.
+    Attributes:
+      grace_s: How many seconds others may stay in a cell in which one process has failed.
+      give_up_s: How long a process that no interrupt reaches may run on before the cell ends without it.
+      check: Whether to compare before each cell what must be equal on all processes.
+      recover: Whether processes that are out of step are repaired at once, not only by `%dist_recover`.
+      copies_s: Parts of arrays that one process alone has are copied to another after a cell, at least this many
+        seconds after the last time; None: never.
 
     Raises:
       OptionError: A negative number of seconds.

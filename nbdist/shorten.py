@@ -1,4 +1,4 @@
-"""Long names made to fit, shortened in the middle so that no two look alike.
+"""Long names shortened in the middle so that no two look alike.
 
 Source: imports nothing outside the standard library.
 """
@@ -15,7 +15,7 @@ _TOKEN = re.compile(r"\w+|\W+")
 
 
 def shorten(names: Sequence[str], width: int) -> tuple[str, ...]:
-    """Fits every name into `width` characters.
+    """Fit every name into `width` characters.
 
     Names that fit stay as they are. The others keep the words in which they differ from the rest,
     then their first and last words, then what else fits from the end; `…` stands for what is left
@@ -47,7 +47,7 @@ def shorten(names: Sequence[str], width: int) -> tuple[str, ...]:
 
 
 def _branches(every: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], set[str]]:
-    """What follows each beginning; a beginning with several followers tells names apart there."""
+    """Return the words that follow each beginning; where there are several, they tell names apart."""
     followers: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for tokens in every:
         for index, token in enumerate((*tokens, "")):
@@ -70,7 +70,7 @@ def _by_words(
 
 
 def _assemble(tokens: tuple[str, ...], kept: set[int]) -> str:
-    """The kept tokens, punctuation between two kept words, and a gap for each run left out."""
+    """Return the kept tokens, the punctuation between two kept words, and a gap for each run left out."""
     parts: list[str] = []
     for index, token in enumerate(tokens):
         between = not token[0].isalnum() and {index - 1, index + 1} <= kept | {-1, len(tokens)}
@@ -88,7 +88,7 @@ def _cut(name: str, width: int, between: str = GAP) -> str:
 
 
 def _number_repeated(texts: dict[str, str], width: int) -> None:
-    """Gives every name whose text another one has as well a number in the gap."""
+    """Give every name whose text another one has as well a number in the gap."""
     counts = Counter(texts.values())
     taken = {text for text, count in counts.items() if count == 1}
     for name, text in texts.items():

@@ -1,9 +1,9 @@
-"""What a text says is to be typed, in the language of the door its reader came through.
+"""Options and commands as the reader of a text types them: in Python, or in a magic or shell.
 
-Who calls `nbdist.start` or a method of `Session` reads `start_timeout_s=60` and `session.recover()`; who types a
-magic, or a command in a shell, `--start-timeout 60` and `%dist_recover`. Python is what a call is in unless a
-magic or a command has said otherwise, for as long as it runs; threads that finish its work take its context along,
-and what goes to the processes takes its door.
+A person who calls `nbdist.start` or a method of `Session` reads `start_timeout_s=60` and `session.recover()`; one
+who types a magic or a shell command reads `--start-timeout 60` and `%dist_recover`. A call counts as Python unless
+a magic or a command says otherwise while it runs. Threads that finish its work take its context along, and
+requests to the processes take its door.
 
 Source: imports nothing outside the standard library.
 """
@@ -26,7 +26,7 @@ FLAGS = {
     "mpi_options": "--mpi-option",
     "limit_bytes": "--yes",
 }
-"""Where it is not the parameter's name with hyphens, and without its unit."""
+"""Flags that are not the parameter's name with hyphens and without its unit."""
 
 COMMANDS = {
     "start": ("%dist_init", "nbdist.start()"),
@@ -54,18 +54,18 @@ COMMANDS = {
     "mesh": ("%dist_mesh", "session.mesh()"),
     "rehearse": ("%%dist_rehearse", "nbdist rehearse"),
 }
-"""By what it does: the magic, and what is called in Python. The doctor, and a rehearsal of a cell or a script,
-have no call; a shell has them."""
+"""By name: the magic, and the call in Python. The doctor, and a rehearsal of a cell or a script, have no call; the
+shell has commands for them."""
 
 ALONE = {"tpu": "here"}
 """Values for which the flag stands alone."""
 
 
 class Door(Enum):
-    """Through which a person reaches nbdist."""
+    """The way by which a person reaches nbdist."""
 
     PYTHON = "python"
-    """A call of `nbdist.start`, or of what it returns."""
+    """A call of `nbdist.start`, or of a method of its result."""
 
     MAGIC = "magic"
     """A magic, a command in a shell, or the view in the notebook."""
@@ -86,7 +86,7 @@ _NO_VALUE = Placeholder()
 
 @contextlib.contextmanager
 def through(door: Door) -> Iterator[None]:
-    """Texts that are made within are for who came through this door."""
+    """Spell the texts made in the block for a person who came through this door."""
     before = _door.set(door)
     try:
         yield
@@ -95,31 +95,31 @@ def through(door: Door) -> Iterator[None]:
 
 
 def enter(door: Door) -> None:
-    """As `through`, until another is entered in the same context: where a cell of a process begins."""
+    """Do as `through`, until another door is entered in the same context; for the begin of a cell on a process."""
     _door.set(door)
 
 
 def door() -> Door:
-    """That of the call in progress."""
+    """Return the door of the call in progress."""
     return _door.get()
 
 
 def door_sent() -> Literal["python", "magic"]:
-    """That of the call in progress, as it goes to a process with a cell."""
+    """Return the door of the call in progress in the form that goes to a process with a cell."""
     return "magic" if _door.get() is Door.MAGIC else "python"
 
 
 def flag(name: str) -> str:
-    """The option of a magic for a parameter of its call in Python, such as `--no-initialize`."""
+    """Return a magic's option for a parameter of its call in Python, such as `--no-initialize`."""
     return FLAGS.get(name) or "--" + name.removesuffix("_s").replace("_", "-")
 
 
 def option(name: str, value: Any = _NO_VALUE) -> str:
-    """An option as the person who reads it types it.
+    """Return an option as the person who reads it types it.
 
     Args:
-      name: As `nbdist.start`, or the method of `Session`, has it.
-      value: With it, how the option is given this value; a `Placeholder` is written as it is.
+      name: As in `nbdist.start`, or in the method of `Session`.
+      value: If given, show how the option gets this value; a `Placeholder` is written as it is.
     """
     if _door.get() is Door.PYTHON:
         return name if value is _NO_VALUE else f"{name}={_literal(value)}"
@@ -133,17 +133,17 @@ def option(name: str, value: Any = _NO_VALUE) -> str:
 
 
 def start_with(name: str, value: Any) -> str:
-    """A start with an option, such as `%dist_init --keep` or `nbdist.start(keep=True)`."""
+    """Return a start with an option, such as `%dist_init --keep` or `nbdist.start(keep=True)`."""
     given = option(name, value)
     return f"nbdist.start({given})" if _door.get() is Door.PYTHON else f"%dist_init {given}"
 
 
 def command(name: str, *values: Any) -> str:
-    """What to type, such as `%dist_stack 1` or `session.stacks(1)`.
+    """Return the command to type, such as `%dist_stack 1` or `session.stacks(1)`.
 
     Args:
       name: A key of `COMMANDS`.
-      *values: What it is given; a `Placeholder` is written as it is.
+      *values: The command's arguments; a `Placeholder` is written as it is.
     """
     magic, python = COMMANDS[name]
     if _door.get() is Door.PYTHON:
@@ -152,12 +152,12 @@ def command(name: str, *values: Any) -> str:
 
 
 def sentence(text: str) -> str:
-    """A text that is kept before it is known who reads it: `{recover} tries again.`, with commands in braces."""
+    """Return a text with its commands, in braces as in `{recover} tries again.`, filled in for the reader."""
     return text.format_map({name: COMMANDS[name][_door.get() is Door.PYTHON] for name in COMMANDS})
 
 
 def do_instead(what: str) -> str:
-    """A parameter's name as what to use instead; any other text as it is."""
+    """Return a parameter's name as what to use instead; any other text as it is."""
     return f"use {option(what)}" if what.isidentifier() else what
 
 
@@ -168,7 +168,7 @@ def _literal(value: Any) -> str:
 
 
 def _word(text: str) -> str:
-    """As it is typed in a line: in quotes where it would be taken apart."""
+    """Return a word as it is typed in a line: in quotes where it would be split."""
     if not any(sign.isspace() or sign in "'\"\\#;" for sign in text):
         return text
     if "'" in text and not any(sign in '"\\' for sign in text):

@@ -1,7 +1,7 @@
-"""What an array on several processes looks like: its corners and a few numbers, out of what each has of it.
+"""Summary of an array on several processes: its corners and a few numbers, from each process's part.
 
 Each process describes the pieces that lie on it (`nbdist.engine.frameworks.jax.summary`); nothing is computed on a
-device, and no process waits for another. What is missing is said.
+device, and no process waits for another. Missing pieces are named.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from nbdist.dtypes import dtype_named
 
 
 def facts(part: ArraySummary) -> ArraySummary:
-    """What is the same in the parts of all processes: all but the pieces."""
+    """Return the fields that are equal in the parts of all processes: all but the pieces."""
     return replace(part, pieces=())
 
 
 WHOLE = 1000
-"""An array of so few values is shown whole, as NumPy does."""
+"""An array with at most this many values is shown whole, as NumPy does."""
 
 EDGE = 3
-"""So many values at either end of an axis are shown of a larger one."""
+"""The number of values shown at either end of an axis of a larger array."""
 
 MOST_SHOWN = 4096
 
@@ -34,7 +34,7 @@ Grid = Sequence[Sequence[int]]
 
 
 def corners(shape: Sequence[int]) -> Grid | None:
-    """The grid that NumPy shows of an array of this shape; None where it has too many axes."""
+    """Return the grid that NumPy shows of an array of this shape; None where it has too many axes."""
     if prod(shape) <= WHOLE:
         return [list(range(size)) for size in shape]
     grid = [
@@ -45,11 +45,11 @@ def corners(shape: Sequence[int]) -> Grid | None:
 
 
 PICTURE = 48
-"""So many places of each axis are in a picture at most."""
+"""The most places of each axis in a picture."""
 
 
 def places(shape: Sequence[int]) -> Grid | None:
-    """The grid of a picture: places of the last two axes, the first of all others; None for a scalar."""
+    """Return the grid of a picture: places of the last two axes, the first of all others; None for a scalar."""
     if not shape or not prod(shape):
         return None
     return [*([0] for _ in shape[:-2]), *(_spread(size) for size in shape[-2:])]
@@ -61,10 +61,10 @@ def _spread(size: int) -> list[int]:
 
 
 def picture(parts: Sequence[ArraySummary]) -> dict[str, Any] | None:
-    """The values at the places of a grid, for who draws them.
+    """Return the values at the places of a grid, for a picture.
 
     Args:
-      parts: Of each process, made with the grid of `places`.
+      parts: One for each process, made with the grid of `places`.
 
     Returns:
       `rows`, `columns`, `low` and `high` (of the values that are numbers), and `values`, row by row: from 0
@@ -94,10 +94,10 @@ def picture(parts: Sequence[ArraySummary]) -> dict[str, Any] | None:
 
 
 def text(parts: Sequence[ArraySummary]) -> str:
-    """The summary of an array.
+    """Return the summary of an array as text.
 
     Args:
-      parts: Of each process; their `facts` are equal.
+      parts: One for each process; their `facts` are equal.
     """
     first = parts[0]
     pieces = [piece for part in parts for piece in part.pieces]
@@ -109,7 +109,7 @@ def text(parts: Sequence[ArraySummary]) -> str:
 
 
 def _numbers(facts: ArraySummary, pieces: Sequence[PieceSummary]) -> str:
-    """`min 0  mean 0.5  max 1  NaN 0`, and of how many values where some are missing."""
+    """Return `min 0  mean 0.5  max 1  NaN 0`, and of how many values where some are missing."""
     total = prod(facts.shape)
     known = [piece.numbers for piece in pieces if piece.numbers is not None]
     size = sum(piece.size for piece in pieces if piece.numbers is not None)
@@ -154,7 +154,7 @@ def _shown(facts: ArraySummary, pieces: Sequence[PieceSummary]) -> str:
 
 
 def _collected(facts: ArraySummary, pieces: Sequence[PieceSummary]) -> tuple[Any, Any]:
-    """The values at the places of the grid, and which of them are missing."""
+    """Return the values at the places of the grid, and which of them are missing."""
     import numpy as np
 
     values = np.zeros([len(axis) for axis in facts.grid or ()], dtype_named(facts.dtype))

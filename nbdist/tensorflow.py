@@ -1,4 +1,4 @@
-"""What TensorFlow leaves to its users on several processes: an evaluator that follows the training.
+"""An evaluator that follows the training, which TensorFlow on several processes leaves to its users.
 
 It works in one process as well, and in processes that nbdist did not start. TensorFlow is imported when a
 function is called, not before.
@@ -26,9 +26,9 @@ def follow_checkpoints(
     timeout_s: float | None = None,
     least_seconds: float = 0.0,
 ) -> Iterator[tuple[str, dict[str, float]]]:
-    """Evaluates each new checkpoint of a directory as it appears; for an evaluator, beside the training.
+    """Evaluate each new checkpoint of a directory as it appears; for an evaluator, beside the training.
 
-    It is in step with nobody: when checkpoints come faster than they can be evaluated, the newest is next. The
+    The evaluator waits for nobody: if checkpoints come faster than it can evaluate them, the newest is next. The
     results stand beside the process in nbdist's view. An interrupt ends it.
 
     Args:

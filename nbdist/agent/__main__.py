@@ -1,4 +1,4 @@
-"""`python -m nbdist.agent`: the signals that end an agent, and how its end is said.
+"""`python -m nbdist.agent`: the signals that end an agent, and how the agent reports its end.
 
 In a job that a scheduler started each task is such an agent, of one process. `--task VARIABLE` names the
 environment variable that holds the task's number, which is the process id.
@@ -19,7 +19,7 @@ from nbdist.contract.lines import Events
 
 
 class _Stopped(SystemExit):
-    """Somebody wants this session to end, and that may not be its kernel."""
+    """A request to end this session that may not come from its kernel."""
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -31,7 +31,7 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 
 def _task(arguments: list[str]) -> int | None:
-    """The number of this task; None for an agent that is no task."""
+    """Return the number of this task; None for an agent that is no task."""
     if arguments[:1] != ["--task"]:
         return None
     variable = arguments[1]
@@ -41,10 +41,10 @@ def _task(arguments: list[str]) -> int | None:
 
 
 def main() -> None:
-    """Entry point."""
+    """Run an agent until its end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _stop)
-    # A connection that is cut takes standard output away; end of input says what is to be done.
+    # A connection that is cut takes standard output away: this agent ends without an event.
     signal.signal(signal.SIGHUP, _leave)
     task = _task(sys.argv[1:])
     events = Events(os.fdopen(os.dup(1), "w"), task)
@@ -57,7 +57,7 @@ def main() -> None:
         if task is None:
             events.send(Stopped())
             raise
-        # The scheduler ends a task so, and says itself why.
+        # A scheduler ends a task in this way, and reports itself why.
         events.send(Terminated())
         raise SystemExit(128 + signal.SIGTERM) from None
     finally:

@@ -1,13 +1,13 @@
-"""The program that runs once a host: it obeys the kernel's orders and watches what it has started.
+"""The program that runs once on each host: it obeys the kernel's orders and watches the processes it has started.
 
-It imports the framework and ipyparallel once and forks the controller and every engine from there, so
+The agent imports the framework and ipyparallel once and forks the controller and every engine from there, so
 that N processes cost one import. Where forking is no option it starts each as a fresh interpreter.
 
 Protocol, JSON lines. On standard input: first an `Assignment`, then further orders (`nbdist.contract.orders`); end
 of input means the kernel is gone, and everything is stopped. A kept agent meets no end of input, and waits for the
 next kernel. On standard output: events (`nbdist.contract.events`). Standard error is for people.
 
-Nothing outlives this process, nor the kernel unless it is to be kept: end of input stops all, and so does a
+Nothing outlives the agent, nor the kernel unless the session is to be kept: end of input stops all, and so does a
 silence of the kernel longer than the assignment allows; the operating system ends every child with its parent.
 """
 
@@ -91,18 +91,18 @@ ENGINE = (
     *(f"nbdist.engine.kernel.{name}" for name in ("process", "resident", "calls", "value_calls")),
     *(f"nbdist.engine.kernel.{name}_calls" for name in ("namespace", "copies", "saving")),
 )
-"""What every engine needs, whatever it computes with."""
+"""Modules that every engine needs, whatever framework it uses."""
 
 
 class Agent:
-    """Obeys orders and watches children, all on the main thread.
+    """An agent that obeys orders and watches children, all on the main thread.
 
     Args:
-      children: What it starts.
-      events: Gets what it says.
+      children: The processes that it starts.
+      events: Gets the agent's events.
       orders: The descriptor of its orders.
-      task: Its number in a job that a scheduler has started; None: it is no task.
-      unread: What was read of its orders before this program began anew.
+      task: Its number in a job that a scheduler has started; None for an agent that is no task.
+      unread: The orders that were read before this program began anew.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Agent:
         self.services = Services(children, events, beat=self._beat, let_go=self._let_go)
 
     def serve(self) -> None:
-        """Runs until end of input, until the preload fails, or until the kernel is silent for too long."""
+        """Run until end of input, until the preload fails, or until the kernel is silent for too long."""
         wakeup, wake = os.pipe()
         os.set_blocking(wake, False)
         os.set_blocking(wakeup, False)
@@ -181,17 +181,17 @@ class Agent:
         return self.pulse.period_s if self.pulse else None
 
     def _ends_with(self) -> int | None:
-        """The process with whose end this ends as well; None where there is none."""
+        """Return the process with whose end this agent ends as well; None if there is none."""
         if self.kept:
             return None
-        # Before it knows what it is for, nothing runs here, and half an order may be all that ever comes.
+        # Without an assignment nothing runs here yet, and half an order may be all that ever comes.
         return self.assignment.kernel if self.assignment else self._started_by
 
     def _is_deserted(self) -> bool:
-        """Whether the kernel has ended before anybody could find this again; one elsewhere sees its silence.
+        """Return whether the kernel has ended before another kernel could find this agent.
 
-        There may be no end of input: what the kernel has forked may have its end of the pipe as well, and a kept
-        agent has it itself.
+        There may be no end of input: processes that the kernel has forked may hold its end of the pipe too, and a
+        kept agent holds that end itself. The end of a kernel on another machine shows as its silence.
         """
         parent = self._ends_with()
         deserted = parent is not None and os.getppid() != parent
@@ -208,7 +208,7 @@ class Agent:
         return more and not self.stopped
 
     def _beat(self) -> bool:
-        """Says that this agent is there; answers whether the kernel has sent something lately."""
+        """Send a heartbeat if it is time; return whether the kernel has sent something lately."""
         return self.pulse is None or self.pulse.beat()
 
     def _obey(self, order: Order) -> None:
@@ -239,7 +239,7 @@ class Agent:
             case Relay():
                 self._relay(order)
             case ReservePorts(number=number, count=count):
-                # Those of before that are in use are taken without it, and the others nobody wants any more.
+                # Earlier ports in use stay taken without a reservation; nobody wants the others any more.
                 self.reserved.close()
                 ports = tuple(self.reserved.reserve(count))
                 self.events.send(Reserved(number=number, ports=ports))
@@ -256,7 +256,7 @@ class Agent:
                 self.stopped = True
                 self.events.send(Stopped())
             case Alive():
-                pass  # that it has come is all it says
+                pass  # its arrival is all that counts
             case ListFiles() | AskForFiles() | WriteFile() | DropFile() | CommitFiles():
                 self.copies = self.copies or Copies(self.folder, self.events)
                 self.copies.obey(order)
@@ -283,7 +283,7 @@ class Agent:
         self._start_controller(assignment)
 
     def _let_go(self) -> None:
-        """Closes, in a child, what only this agent uses."""
+        """Close, in a child, what only this agent uses."""
         self.introduction.stop_listening()
         self.reserved.close()
 
@@ -299,7 +299,7 @@ class Agent:
         self.events.send(Refused(host=host, folder=folder, error=str(error)))
 
     def _collect(self) -> None:
-        """Asks for the connection file, and takes it when it is here."""
+        """Ask for the connection file, and take it when it is here."""
         if self.collect is not None:
             asked, self.collect = self.collect, None
             self.collecting = Collecting(asked.address, asked.server_key)
@@ -321,7 +321,7 @@ class Agent:
             raise SystemExit(1) from None
 
     def _controller_is_ready(self, assignment: Assignment) -> bool:
-        """Whether the connection file for engines is here, all of it."""
+        """Return whether the connection file for engines is here completely."""
         return read_whole(engine_connection(self.folder, assignment.cluster_id)) is not None
 
     def _start_controller(self, assignment: Assignment, *, again: bool = False) -> None:
@@ -336,11 +336,11 @@ class Agent:
             )
 
         log = Path(self.folder) / "controller.log"
-        # It has processes of its own, which it ends on this signal.
+        # The controller has processes of its own, which it ends on this signal.
         self.children.start(CONTROLLER, log, become, death_signal=signal.SIGTERM)
 
     def _preload(self, assignment: Assignment) -> bool:
-        """Imports what all engines need; reports why when it cannot."""
+        """Import what all engines need; if that fails, report why and return False."""
         started = time.monotonic()
         modules = [*ENGINE, *assignment.preload] if assignment.fork and assignment.preload else []
         if self.pulse:
@@ -356,7 +356,7 @@ class Agent:
         return True
 
     def stop(self) -> None:
-        """Ends all children; a folder that nobody else would remove is removed."""
+        """End all children; remove the folder if nobody else would."""
         self.children.stop()
         self.relays.close()
         self.reserved.close()
@@ -366,4 +366,4 @@ class Agent:
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:
-    """A handler must be set for the wake-up descriptor to be written."""
+    """Do nothing: without a handler the wake-up descriptor is not written."""

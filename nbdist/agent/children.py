@@ -1,4 +1,4 @@
-"""The processes one host's parent has started, and what became of them."""
+"""The processes that the agent of a host has started, and how each of them ended."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from nbdist.machine.out_of_memory import OutOfMemoryKills
 from nbdist.machine.parent_death import die_with
 
 TERMINATE_SECONDS = 0.5
-"""What a process may take to end by itself after SIGTERM before it gets SIGKILL."""
+"""How long a process may take to end by itself after SIGTERM before it gets SIGKILL."""
 
 
 class Children:
-    """Starts, signals, reaps and stops processes; each is a process group of its own.
+    """The child processes of an agent, each a process group of its own: started, signalled, reaped and stopped.
 
     Used from one thread: the operating system ties a child's death signal to the *thread*
     that forked it.
@@ -48,11 +48,11 @@ class Children:
         death_signal: int,
         asked: tuple[int, int] | None = None,
     ) -> None:
-        """Forks a child that runs `main`, its output appended to `log` (made with mode 0600).
+        """Fork a child that runs `main`, its output appended to `log` (made with mode 0600).
 
         `asked` are the ends of a pipe: the child reads the first, `ask` writes to the second.
         """
-        # One that is started in the place of another goes on with the same file.
+        # A process that takes another's place appends to the same file.
         written = log.stat().st_size if log.exists() else 0
         parent = os.getpid()
         pid = os.fork()
@@ -69,11 +69,11 @@ class Children:
         self._events.send(Started(process_id=process_id, pid=pid))
 
     def has(self, process_id: int) -> bool:
-        """Whether a child of this process id was started and has not been reaped."""
+        """Return whether a child of this process id was started and has not been reaped."""
         return process_id in self._pids.values()
 
     def reap(self) -> None:
-        """Reports every child that has ended since; does not wait."""
+        """Report every child that has ended since the last call; do not wait."""
         self._memory_kills.look()
         while self._pids:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -101,25 +101,25 @@ class Children:
             )
 
     def signal(self, number: int, process_ids: Collection[int]) -> None:
-        """Sends a signal to the children that have one of these process ids."""
+        """Send a signal to the children that have one of these process ids."""
         for pid, process_id in self._pids.items():
             if process_id in process_ids:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
 
     def end(self, process_id: int) -> None:
-        """Ends one child at once."""
+        """End one child at once, by SIGKILL."""
         self.signal(signal.SIGKILL, [process_id])
 
     def ask(self, process_ids: Collection[int], what: Aside) -> None:
-        """Asks children for one thing; also one in the middle of a cell does it."""
+        """Send children one request that bypasses their main threads, which may run a cell."""
         for pid, descriptor in self._asked.items():
             if self._pids[pid] in process_ids:
-                with contextlib.suppress(OSError):  # full: it has been asked often enough
+                with contextlib.suppress(OSError):  # full: the child was asked often enough
                     os.write(descriptor, what.encode())
 
     def stop(self) -> None:
-        """Ends all children: SIGTERM, then SIGKILL to each whole group; returns when they are gone."""
+        """End all children: SIGTERM, then SIGKILL to each whole group; return when they are gone."""
         for pid in self._pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
@@ -140,7 +140,7 @@ class Children:
 
 
 def become(main: Callable[[], None], log: Path, parent: int, death_signal: int) -> None:
-    """Turns a fresh fork into the process that `main` is; never returns."""
+    """Turn a fresh fork into the process that runs `main`; never return."""
     code = 1
     try:
         os.setsid()
@@ -155,7 +155,7 @@ def become(main: Callable[[], None], log: Path, parent: int, death_signal: int) 
         code = stop.code if isinstance(stop.code, int) else 1
         if isinstance(stop.code, str):
             print(stop.code, file=sys.stderr)
-    except BaseException:  # noqa: BLE001 - the last frame of a process: all that is left is its log
+    except BaseException:  # noqa: BLE001 - the outermost frame of a process: only its log is left
         traceback.print_exc()
     finally:
         with contextlib.suppress(OSError, ValueError, AttributeError):
@@ -165,14 +165,14 @@ def become(main: Callable[[], None], log: Path, parent: int, death_signal: int) 
 
 
 def _redirect(log: Path) -> None:
-    """Standard input from nowhere, both outputs to `log`."""
+    """Redirect standard input from `/dev/null`, and both outputs to `log`."""
     null = os.open(os.devnull, os.O_RDONLY)
     out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for descriptor, replaced in ((null, 0), (out, 1), (out, 2)):
         os.dup2(descriptor, replaced)
     os.close(null)
     os.close(out)
-    # These live as long as the process.
+    # These files live as long as the process.
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
     sys.stdout = sys.__stdout__ = open(1, "w", 1, closefd=False)  # type: ignore[misc]  # noqa: SIM115
     sys.stderr = sys.__stderr__ = open(2, "w", 1, closefd=False)  # type: ignore[misc]  # noqa: SIM115

@@ -14,48 +14,48 @@ from nbdist.machine.folder import connections, write_private
 from nbdist.machine.ports import ReservedPorts, is_taken
 
 PORTS = 32
-"""More than ipyparallel's controller takes (15 in 9.2), beside those for engines behind ssh."""
+"""More than ipyparallel's controller takes (15 in 9.2), besides the ports for engines behind ssh."""
 
 AGAIN = ("--IPController.reuse_files=True", "--IPController.restore_engines=True")
 """As `ipcontroller --restore`: ports and key from the connection files, engines from the file of their names."""
 
 FREE_SECONDS = 3.0
-"""How long the ports of a controller that has been ended may take to be free: its children end in a moment."""
+"""How long the ports of an ended controller may take to become free: its children end a moment later."""
 
 CHANNELS = (
     *("registration", "control", "mux", "task", "iopub", "notification"),
     *("hb_ping", "hb_pong", "broadcast"),
 )
-"""What a connection file gives ports of (ipyparallel 9.2)."""
+"""The channels whose ports a connection file lists (ipyparallel 9.2)."""
 
 
 def run_controller(
     arguments: Sequence[str], *, folder: str, cluster_id: str, again: bool = False
 ) -> None:
-    """Runs the controller with this command line, until it is asked to end.
+    """Run the controller with this command line, until it is asked to end.
 
-    All its sockets are encrypted (CURVE), on one machine too: without it whoever reaches a port of the loopback
-    address is sent what cells print, and a few random bytes at the port for requests end a relay for good.
+    All its sockets are encrypted (CURVE), on one machine too: without that, anybody who reaches a port of the
+    loopback address is sent what cells print, and a few random bytes at the request port end a relay for good.
 
-    By itself it takes ports that were free a moment ago, out of those that the system gives to whoever asks.
-    Where one is gone when the relay for output is to listen on it, the controller goes on without that relay, and
+    By itself the controller takes ports that were free a moment ago, out of those that the system gives to any
+    program. If the port for the output relay is gone by then, the controller goes on without that relay, and
     nothing that processes publish ever arrives.
 
     Args:
       arguments: The command line.
       folder: The session's private folder; ipyparallel's profile folder as well.
-      cluster_id: Names the connection files in it.
-      again: Takes the place of one that has ended: listens at the same ports with the same keys, and knows the
-        engines that were registered, so that all sockets that were connected to it connect to this one.
+      cluster_id: Names the connection files in the folder.
+      again: Take the place of a controller that has ended: listen at the same ports with the same keys, and know
+        the engines that were registered, so that all sockets that were connected to it connect to this one.
     """
     from ipyparallel.controller import heartmonitor
     from ipyparallel.controller.app import IPController
 
     class Controller(IPController):
-        """Leaves the connection files to one that takes its place; they are removed with the folder."""
+        """A controller that leaves the connection files to its successor; they are removed with the folder."""
 
         def cleanup_connection_files(self) -> None:
-            """Nothing."""
+            """Do nothing."""
 
     take_late_answers(getattr(heartmonitor, "HeartMonitor", None))
     if again:
@@ -70,14 +70,14 @@ def run_controller(
 
 
 def curve_keys(folder: str, *, again: bool) -> dict[str, str]:
-    """The controller's pair of keys (CURVE, in Z85), as variables that ipyparallel reads; kept in a private file.
+    """Return the controller's pair of keys (CURVE, in Z85) as ipyparallel's variables; keep it in a private file.
 
     Args:
       folder: The session's private folder.
-      again: Whether those of the controller before are taken.
+      again: Whether to take the keys of the controller before this one.
 
     Raises:
-      OSError: There are none of before, or they cannot be written.
+      OSError: There are no earlier keys, or the new ones cannot be written.
     """
     import zmq
 
@@ -92,12 +92,12 @@ def curve_keys(folder: str, *, again: bool) -> dict[str, str]:
 
 
 def refuse_taken_ports(folder: str, cluster_id: str) -> None:
-    """Ends this process where another program listens at a port of the controller before it.
+    """End this process if another program listens at a port of the controller before this one.
 
-    Where a relay cannot listen, ipyparallel's controller would go on without it.
+    If a relay cannot listen, ipyparallel's controller would go on without it.
 
     Raises:
-      SystemExit: Names the ports.
+      SystemExit: Another program does; names the ports.
     """
     wanted = {
         (connection["interface"].rpartition("/")[2], port)
@@ -124,18 +124,18 @@ def _ports(connection: Mapping[str, Any]) -> list[int]:
 
 
 def take_late_answers(monitor: Any) -> bool:
-    """Has the controller take an answer to any heartbeat as a sign of life, however long it was on its way.
+    """Make the controller take an answer to any heartbeat as a sign of life, however long it was on its way.
 
     Private API: `ipyparallel.controller.heartmonitor.HeartMonitor.handle_pong(message)` (ipyparallel 9.2) takes
     answers to the last two beats only. With beats ten times a second, an engine that is more than 200 ms away
-    would never be registered, and one at 100 ms would fill the log. Where it is gone, late answers are dropped
-    as before.
+    would never be registered, and one at 100 ms would fill the log. Without that method nothing is changed, and
+    late answers are dropped.
 
     Args:
-      monitor: The class; None where there is none.
+      monitor: The class; None if there is none.
 
     Returns:
-      Whether it is so.
+      Whether the controller takes late answers now.
     """
     if not hasattr(monitor, "handle_pong"):
         return False

@@ -1,6 +1,6 @@
 """JAX's coordination service, in a process of its own beside the engines of the first host.
 
-In process 0, where JAX puts it, it would end with that process, and could not be made anew while it lives.
+In process 0, where JAX puts it, the service would end with the process, and could not start anew while that lives.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ READY = b"1"
 
 
 def serve(address: str, processes: int, ready: int) -> None:
-    """Serves until it is ended by a signal.
+    """Serve until a signal ends this process.
 
     Args:
-      address: `HOST:PORT` to listen on; no other is listened on.
+      address: The one `HOST:PORT` to listen on.
       processes: How many will join.
-      ready: A descriptor that gets `READY` when it listens.
+      ready: A descriptor that gets `READY` when the service listens.
 
     Raises:
       OSError: The port is taken.
@@ -34,9 +34,9 @@ def serve(address: str, processes: int, ready: int) -> None:
 
 
 def refuse_taken(address: str) -> None:
-    """Raises `OSError` when somebody listens at an address.
+    """Raise `OSError` if somebody listens at an address.
 
-    gRPC would listen there as well (SO_REUSEPORT), and each process meet whichever the system chooses.
+    gRPC would listen there as well (SO_REUSEPORT), and each process would reach whichever the system chooses.
     """
     host, _, port = address.rpartition(":")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -46,16 +46,16 @@ def refuse_taken(address: str) -> None:
 
 
 def service_at(address: str, processes: int) -> Any:
-    """A running service.
+    """Return a running service.
 
     nbdist sees deaths itself, within a tenth of a second; JAX's heartbeats, which would end every process
-    after a pause of all, say nothing for a day.
+    after a pause of all, get a timeout of a day.
 
     Private API: `jaxlib._jax.get_distributed_runtime_service` (0.10.0 to 0.12.0.1), which
     `jax.distributed.initialize` calls in process 0 alone, and which has no public relative.
 
     Raises:
-      AttributeError: It is gone.
+      AttributeError: That function is gone.
     """
     from jax._src.lib import _jax
 

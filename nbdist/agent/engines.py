@@ -1,4 +1,4 @@
-"""The engines of an agent: copies of this process, which has imported what they need, or fresh interpreters."""
+"""The engines of an agent: forks of this process, which has imported what they need, or fresh interpreters."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def start_engines(
     folder: str,
     let_go: Callable[[], None],
 ) -> None:
-    """Starts these; each says by itself that it is there.
+    """Start engines; each reports by itself that it is there.
 
     Args:
-      children: Of the agent.
+      children: The agent's.
       wanted: The processes.
-      assignment: What the agent is for.
+      assignment: The agent's assignment.
       folder: The session's private folder here.
       let_go: Called in a child: closes what only the agent uses.
     """
 
     def become(environment: Mapping[str, str]) -> None:
-        """Runs in the child."""
+        """Run the engine in the child."""
         let_go()
         put_on_path([str(Path(folder, FOLDER, path)) for path in assignment.paths])
         run = _fork if assignment.fork else _spawn

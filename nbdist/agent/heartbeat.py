@@ -1,4 +1,4 @@
-"""A parent on another machine and its kernel say once a second that they are there.
+"""Heartbeats between a kernel and an agent on another machine: each sends one a second.
 
 A connection that is cut looks like one on which nobody has anything to say; TCP alone would notice after minutes.
 """
@@ -15,20 +15,20 @@ from nbdist.contract.lines import Events
 from nbdist.machine.pauses import Pauses
 
 PERIOD_SECONDS = 1.0
-"""How often each side says that it is there."""
+"""Seconds between two heartbeats of each side."""
 
 ANSWERS_SECONDS = 3.0
-"""How long after the kernel has last sent something a kept parent still says that it is there."""
+"""How long a kept agent still sends heartbeats after the kernel has last sent something."""
 
 
 class Pulse:
-    """One side's beat, and the silence of the other.
+    """The heartbeats of an agent, and the silence of its kernel.
 
     Args:
-      events: Where beats go.
+      events: Gets the heartbeats.
       orders: The descriptor orders come from.
-      silence_s: How long the kernel may say nothing while this process runs; None: for ever, and then beats are
-        answers only, so that what a kept parent writes does not grow while no kernel is there to read it.
+      silence_s: How long the kernel may say nothing while this process runs; None: for ever. Heartbeats are then
+        sent only in answer to the kernel, so that the output of a kept agent does not grow without a reader.
     """
 
     def __init__(self, events: Events, orders: int, *, silence_s: float | None) -> None:
@@ -40,11 +40,11 @@ class Pulse:
         self._received_at = self._said = time.monotonic()
 
     def received(self) -> None:
-        """The kernel has said something."""
+        """Note that the kernel has sent something."""
         self._received_at = time.monotonic()
 
     def beat(self) -> bool:
-        """Says that this parent is there, when it is time; answers whether the kernel counts as there."""
+        """Send a heartbeat if it is time; return whether the kernel counts as there."""
         now = time.monotonic()
         silence = self._pauses.ran_since(self._received_at)
         asked = self._silence_s is not None or silence < ANSWERS_SECONDS
@@ -54,11 +54,11 @@ class Pulse:
         return self._silence_s is None or silence < self._silence_s
 
     def go_on_without(self) -> None:
-        """The kernel may be silent for ever."""
+        """Allow the kernel to be silent for ever."""
         self._silence_s = None
 
     def go_on_by_itself(self) -> None:
-        """Beats while this thread is busy with imports, and ends the process when the kernel leaves.
+        """Send heartbeats while this thread is busy with imports, and end the process when the kernel leaves.
 
         The handler runs between two steps of the interpreter, so only a single long call in C delays it.
         """
@@ -66,7 +66,7 @@ class Pulse:
         signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
 
     def stop(self) -> None:
-        """Ends what `go_on_by_itself` began; what came in between is read by whoever reads orders."""
+        """End what `go_on_by_itself` began; orders that came meanwhile are still to be read."""
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         self.received()

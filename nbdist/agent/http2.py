@@ -1,4 +1,4 @@
-"""What a relay must know of HTTP/2, which gRPC speaks: which requests wait for an answer, how one is cancelled.
+"""The part of HTTP/2 that a relay of gRPC must read: which requests wait for an answer, and how to cancel one.
 
 Source: RFC 9113, sections 3.4 (preface), 4.1 (frames), 6.2 (HEADERS), 6.4 (RST_STREAM) and 7 (CANCEL). For gRPC a
 stream is one request, and CANCEL its status CANCELLED
@@ -20,7 +20,7 @@ Frame = tuple[int, int, int]
 
 
 class Frames:
-    """Reads the heads of frames out of one direction of a connection, wherever it is cut.
+    """A reader of frame heads in one direction of a connection, wherever the bytes are cut.
 
     Args:
       skipped: How many bytes come before the first frame.
@@ -31,7 +31,7 @@ class Frames:
         self._head = b""
 
     def read(self, data: bytes) -> Iterator[Frame]:
-        """The frames that begin in this part."""
+        """Yield the frames whose heads are complete with these bytes."""
         while data:
             passed = min(self._skip, len(data))
             self._skip -= passed
@@ -50,7 +50,7 @@ class Frames:
 
 
 class Requests:
-    """Those of one connection that have not been answered to the end."""
+    """The requests of one connection that have not been answered completely."""
 
     def __init__(self) -> None:
         self._asking = Frames(skipped=len(PREFACE))
@@ -58,7 +58,7 @@ class Requests:
         self._open: dict[int, None] = {}
 
     def asked(self, data: bytes) -> None:
-        """This part has come from who asks."""
+        """Note bytes that the client has sent."""
         for kind, _, stream in self._asking.read(data):
             if kind == HEADERS:
                 self._open[stream] = None
@@ -66,14 +66,14 @@ class Requests:
                 self._open.pop(stream, None)
 
     def answered(self, data: bytes) -> None:
-        """This part has come from who answers."""
+        """Note bytes that the server has sent."""
         for kind, flags, stream in self._answering.read(data):
             ends = kind in (DATA, HEADERS) and flags & END_STREAM
             if ends or kind == RST_STREAM:
                 self._open.pop(stream, None)
 
     def cancelled(self) -> bytes:
-        """What is to be sent to who asks, so that all that is open ends as cancelled."""
+        """Return the bytes that end all open requests as cancelled, to be sent to the client."""
         rest = bytes(self._answering.missing)
         self._answering = Frames()
         streams, self._open = [*self._open], {}

@@ -1,4 +1,4 @@
-"""What an agent says of its host before it gets more orders."""
+"""The introduction of an agent: the facts about its host that it sends before it gets more orders."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from nbdist.version import __version__
 
 
 class Introduction:
-    """Says who is there, and listens for others that try whether they reach this host.
+    """The first event of an agent, and a listener for other hosts that try whether they reach this one.
 
     Args:
-      events: Gets what is said.
-      reserved: Of this agent; gets the ports on which its processes are to serve.
+      events: Gets the event.
+      reserved: The agent's; gets the ports on which its processes are to serve.
     """
 
     def __init__(self, events: Events, reserved: ReservedPorts) -> None:
@@ -32,10 +32,10 @@ class Introduction:
         self._listener: socket.socket | None = None
 
     def say(self, assignment: Assignment, folder: str) -> None:
-        """Sends what the kernel must know before it can give more orders.
+        """Send the facts that the kernel needs before it can give more orders.
 
         Args:
-          assignment: What this agent is for.
+          assignment: The agent's assignment.
           folder: The session's private folder here.
         """
         address = address_towards(assignment.controller_address)
@@ -59,14 +59,14 @@ class Introduction:
         )
 
     def stop_listening(self) -> None:
-        """Closes what others connect to; a second call does nothing."""
+        """Close the listener; a second call does nothing."""
         if self._listener:
             self._listener.close()
             self._listener = None
 
 
 def address_towards(controller: str | None) -> str | None:
-    """Where others reach this host: on the way to the controller, or where ssh came in if it leads there."""
+    """Return this host's address towards the controller; if that is a loopback, the one where ssh came in."""
     if controller is None:
         return None
     if not controller.startswith("127."):
@@ -77,7 +77,7 @@ def address_towards(controller: str | None) -> str | None:
 
 
 def enter(cwd: str, copy: str | None, folder: str) -> None:
-    """Goes to the working folder, or to its copy where it has none of its own here.
+    """Go to the working folder, or to its copy if this host has no such folder.
 
     Args:
       cwd: The working folder.
@@ -96,6 +96,6 @@ def enter(cwd: str, copy: str | None, folder: str) -> None:
         made = Path(folder, FOLDER, copy)
         made.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.chdir(made)
-    # On this machine the kernel's folder is there, where ssh puts the home folder.
+    # The folder of the start: the kernel's on this machine, the home folder over ssh.
     if sys.path[:1] == [before]:
         sys.path[0] = str(Path.cwd())

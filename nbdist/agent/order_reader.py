@@ -1,4 +1,4 @@
-"""Orders of the kernel as they come in, line by line; one that cannot be read is not the last."""
+"""The orders of the kernel as they come in, line by line; an unreadable order does not stop later ones."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ logger = logging.getLogger(__name__)
 
 
 class OrderReader:
-    """Takes orders from a descriptor.
+    """A reader of orders from a descriptor.
 
     Attributes:
       assigned: Whether the first order has come. Until then nothing runs here, and an error ends the agent.
 
     Args:
-      descriptor: Where they come in.
+      descriptor: Where orders come in.
       events: Gets faults.
       obey: Called with each order.
-      unread: What was read of them before this program began anew.
+      unread: The orders that were read before this program began anew.
     """
 
     def __init__(
@@ -48,26 +48,26 @@ class OrderReader:
         self._guard = MessageGuard(what, logger, lambda text: events.send(Fault(text=text)))
 
     def read(self) -> bool:
-        """Obeys what has come; answers whether more may."""
+        """Obey the orders that have come; return False at the end of input."""
         data = os.read(self.descriptor, 1 << 16)
         self.take(data)
         return bool(data)
 
     def take(self, data: bytes) -> None:
-        """Obeys the orders that are whole now."""
+        """Obey the orders that are complete with these bytes."""
         self.unread += data
         if b"\n" not in self.unread:
             return
         *lines, rest = self.unread.split(b"\n")
         for number, line in enumerate(lines):
             if not line:
-                continue  # ends what a kernel that was killed has not written to its end
+                continue  # the newline ends an order that a killed kernel left incomplete
             if self.assigned and is_cut_off(line):
                 self._events.send(Fault(text=self._left_out(line)))
                 continue
             if not self.assigned:
                 self._refuse_other_version(line)
-            # One that cannot be read must not end what runs here; without an assignment nothing does yet.
+            # An unreadable order must not end what runs here; before the assignment nothing runs.
             with self._guard if self.assigned else contextlib.nullcontext():
                 order = from_line(line)
                 if isinstance(order, Assignment):
@@ -86,12 +86,12 @@ class OrderReader:
         )
 
     def _refuse_other_version(self, line: bytes) -> None:
-        """Ends this agent where a kernel of another version has started it: it may not read what it is sent."""
+        """End this agent if its kernel has another version of nbdist: it may not understand the orders."""
         if version_of(line) != __version__:
             self._events.send(OtherVersion(host=socket.gethostname(), nbdist=__version__))
             raise SystemExit(1)
 
 
 def is_cut_off(line: bytes) -> bool:
-    """Whether a line is the beginning of an order whose rest is missing: an object of JSON that has no end."""
+    """Return whether a line is the beginning of an order whose rest is missing: a JSON object without an end."""
     return line.startswith(b"{") and not line.endswith(b"}")

@@ -1,4 +1,4 @@
-"""Importing what all engines of a host need, before they are forked."""
+"""The import of what all engines of a host need, before they are forked."""
 
 from __future__ import annotations
 
@@ -11,12 +11,8 @@ from nbdist.contract.events import ImportFailed
 
 
 def preload(modules: Sequence[str]) -> ImportFailed | None:
-    """Imports modules.
-
-    Returns:
-      None, or the event that says which module could not be imported.
-    """
-    # Imports make much and leave little behind: without collections they take a sixth less time.
+    """Import modules; return None, or the event that says which module could not be imported."""
+    # Imports make many objects and little garbage: without collections they take a sixth less time.
     gc.disable()
     for module in modules:
         try:
@@ -27,7 +23,7 @@ def preload(modules: Sequence[str]) -> ImportFailed | None:
                 error=f"{type(error).__name__}: {error}",
                 trace=traceback.format_exc(),
             )
-    # What is there now stays: no collection in a child need look at it, and copy its memory.
+    # Objects made so far stay: no collection in a child need look at them, and so copy their memory.
     gc.freeze()
     gc.enable()
     return None

@@ -1,6 +1,6 @@
-"""Variables that count at the start of a process only: a parent that is given one begins anew with it.
+"""Variables that count at the start of a process only: an agent that is sent one starts anew with it.
 
-Those of a parent on this machine are there when it starts; over ssh they come with the first order.
+An agent on this machine has them when it starts; over ssh they come with the first order.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import tempfile
 from collections.abc import Mapping
 
 AT_START = ("PYTHON", "LD_", "DYLD_", "MALLOC_", "GLIBC_")
-"""What the interpreter, the dynamic linker and the C library read once."""
+"""Beginnings of variables that the interpreter, the dynamic linker and the C library read once."""
 
 OPTION = "--unread"
 
 
 def too_late(environment: Mapping[str, str]) -> bool:
-    """Whether some of these variables would have no effect on this process any more.
+    """Return whether some of these variables would have no effect on this process any more.
 
-    False in a process that has begun anew: whatever changes them back would do so again.
+    False in a process that has begun anew: if something changed a variable back, it would do so again.
     """
     return OPTION not in sys.argv and any(
         name.startswith(AT_START) and os.environ.get(name) != value
@@ -28,11 +28,11 @@ def too_late(environment: Mapping[str, str]) -> bool:
 
 
 def begin_anew(environment: Mapping[str, str], *, orders: bytes, output: int) -> None:
-    """Puts a new interpreter in the place of this one; does not return.
+    """Replace this process by a new interpreter; do not return.
 
     Args:
-      environment: What is to be added to this process's.
-      orders: What has been read of standard input and not been obeyed.
+      environment: Variables to add to this process's.
+      orders: The bytes of standard input that were read and not obeyed.
       output: The descriptor that is to be standard output.
     """
     with tempfile.TemporaryFile() as file:
@@ -45,7 +45,7 @@ def begin_anew(environment: Mapping[str, str], *, orders: bytes, output: int) ->
 
 
 def unread(arguments: list[str]) -> bytes:
-    """The orders that an earlier self of this process has read; none where it is the first."""
+    """Return the orders that this process read before it began anew; empty if it has not."""
     if OPTION not in arguments:
         return b""
     with os.fdopen(int(arguments[arguments.index(OPTION) + 1]), "rb") as file:

@@ -1,8 +1,8 @@
-"""Where the processes of a host find JAX's coordination service: at its agent, which passes on what they send.
+"""A relay on each host, through which its processes reach JAX's coordination service.
 
-A process of JAX's ends (SIGABRT) when its connection to the service does. Here the connection goes on when the
-service, or its host, has ended, and each request ends as cancelled: JAX then asks for errors of others no longer,
-and whoever waits for a value of another process gets an error.
+A process of JAX's ends (SIGABRT) when its connection to the service does. With the relay the connection lives on
+when the service, or its host, has ended, and each request ends as cancelled: JAX then stops asking for errors of
+others, and a thread that waits for a value of another process gets an error.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from nbdist.agent.http2 import Requests
 from nbdist.machine.ports import LOOPBACK
 
 CHUNK = 1 << 16
-"""Bytes that are read at once."""
+"""How many bytes are read at once."""
 
 MOST_WAITING = 1 << 20
-"""While so many bytes wait for one side to take them, no more are read of the other."""
+"""While this many bytes wait for one side to take them, no more are read from the other."""
 
 _Address = tuple[socket.AddressFamily, Any]
 
 
 @dataclass(eq=False)
 class _Link:
-    """A connection of a process, and that to the service, None when it has ended."""
+    """A connection of a process, and the one to the service, None when that has ended."""
 
     process: socket.socket
     service: socket.socket | None
@@ -39,7 +39,7 @@ class _Link:
 
 
 class Relays:
-    """Listens on a port of this host for the service; all is done by `pump`, on one thread, and nothing waits."""
+    """A listener on a port of this host for the service; `pump` does all work on one thread and never waits."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -48,14 +48,14 @@ class Relays:
         self._links: set[_Link] = set()
 
     def fileno(self) -> int:
-        """What is readable when `pump` has something to do."""
+        """Return the descriptor that is readable when `pump` has something to do."""
         return self._selector.fileno()
 
     def open(self, address: str) -> int:
-        """Listens for those that are to reach a service, not an earlier one; connections to that go on.
+        """Listen for processes that are to reach this service from now on; earlier connections go on.
 
         Args:
-          address: `HOST:PORT` of it.
+          address: `HOST:PORT` of the service.
 
         Returns:
           The port of the loopback address.
@@ -75,7 +75,7 @@ class Relays:
         return int(listener.getsockname()[1])
 
     def pump(self) -> None:
-        """Passes on what has come."""
+        """Pass on the bytes that have come."""
         for key, ready in self._selector.select(0):
             one = key.fileobj
             assert isinstance(one, socket.socket)
@@ -85,7 +85,7 @@ class Relays:
                 self._move(key.data, one, ready)
 
     def close(self) -> None:
-        """Ends all connections."""
+        """End all connections."""
         for link in [*self._links]:
             self._end(link)
         if self._listener is not None:
@@ -112,7 +112,7 @@ class Relays:
     def _move(self, link: _Link, one: socket.socket, ready: int) -> None:
         if one is link.service and not link.connected:
             if one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-                self._end(link)  # who finds nobody tries again by itself
+                self._end(link)  # nobody listens: the process tries again by itself
                 return
             link.connected = True
         if ready & selectors.EVENT_READ:
@@ -139,7 +139,7 @@ class Relays:
         self._wait_for(link)
 
     def _wait_for(self, link: _Link) -> None:
-        """Says what of this link is to be waited for."""
+        """Register this link for the events that it waits for."""
         sides = (
             (link.process, link.to_process, link.to_service),
             (link.service, link.to_service or (b"" if link.connected else b"?"), link.to_process),
@@ -150,7 +150,7 @@ class Relays:
             events = selectors.EVENT_WRITE if waiting else 0
             events |= selectors.EVENT_READ if len(other) < MOST_WAITING else 0
             with contextlib.suppress(KeyError):
-                self._selector.unregister(one)  # it cannot be registered for nothing
+                self._selector.unregister(one)  # a socket cannot be registered for no events
             if events:
                 self._selector.register(one, events, link)
 
@@ -163,14 +163,14 @@ class Relays:
     def _drop(self, one: socket.socket) -> None:
         with contextlib.suppress(KeyError):
             self._selector.unregister(one)
-        # Processes that were forked meanwhile have it as well.
+        # Processes that were forked meanwhile have the socket as well.
         with contextlib.suppress(OSError):
             one.shutdown(socket.SHUT_RDWR)
         one.close()
 
 
 def _read(one: socket.socket) -> bytes | None:
-    """What has come; empty at the end of the connection, None where nothing has."""
+    """Return the bytes that have come; empty at the end of the connection, None if there are none yet."""
     try:
         return one.recv(CHUNK)
     except BlockingIOError:
@@ -180,7 +180,7 @@ def _read(one: socket.socket) -> bytes | None:
 
 
 def _write(one: socket.socket, data: bytes) -> bytes:
-    """Sends what can be sent now; answers the rest. What cannot be sent any more is seen when it is read."""
+    """Send what can be sent now; return the rest. A broken connection shows when it is read."""
     try:
         return data[one.send(data) :] if data else b""
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""The coordination services that an agent has been asked for."""
+"""The coordination services that the kernel has ordered from an agent."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from nbdist.machine.ports import ReservedPorts
 
 
 class Services:
-    """Starts a service a child.
+    """The coordination services of an agent, each in a child of its own.
 
     Args:
-      children: Of the agent.
-      events: Gets where each serves.
-      beat: Says that this agent is there, while it waits.
+      children: The agent's.
+      events: Gets the address of each service.
+      beat: Sends a heartbeat while the agent waits.
       let_go: Called in a child: closes what only the agent uses.
     """
 
@@ -46,11 +46,11 @@ class Services:
         self._let_go = let_go
 
     def start(self, folder: str, *, fork: bool) -> None:
-        """Starts those that are wanted, each ready when its event is written.
+        """Start the services that are wanted; each is ready when its event is written.
 
         Args:
           folder: The session's private folder here.
-          fork: Whether a child is a copy of this process; else a fresh interpreter.
+          fork: Fork this process for a child; otherwise start a fresh interpreter.
         """
         for service in self.wanted:
             with closing(ReservedPorts()) as reserved:
@@ -82,7 +82,7 @@ class Services:
         )
 
     def listens(self, ready: int) -> bool:
-        """Waits until a service listens, and says meanwhile that this agent is there."""
+        """Wait until a service listens, and send heartbeats meanwhile; return whether it does in time."""
         until = time.monotonic() + SERVES_SECONDS
         while (left := until - time.monotonic()) > 0:
             if select.select([ready], [], [], min(left, PERIOD_SECONDS))[0]:
@@ -91,7 +91,7 @@ class Services:
         return False
 
     def _become(self, address: str, processes: int, ready: int, *, fork: bool) -> None:
-        """Runs in the child."""
+        """Run the service in the child."""
         self._let_go()
         if fork:
             coordinator.serve(address, processes, ready)

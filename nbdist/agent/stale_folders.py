@@ -1,4 +1,4 @@
-"""Removing a host's folder when the process that should do so was killed."""
+"""The removal of a host's folder when the process that should remove it was killed."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from nbdist.machine.folder import remove
 from nbdist.machine.parent_death import signal_at_end_of
 
 AGAIN_SECONDS = 0.5
-"""What the killed process had started may have been about to write."""
+"""How long to wait before the last removal: children of the killed process may still write a file."""
 
 LOOK_SECONDS = 0.05
-"""How often is looked where the whole job has been told to end: this process, too, may be killed any moment."""
+"""Seconds between removals when the whole job was told to end: this process, too, may be killed at any moment."""
 
 
 def sweep_after(folder: str) -> int | None:
-    """Forks a process that removes a folder as soon as this one has ended, however that came (Linux only).
+    """Fork a process that removes a folder as soon as this process has ended, for whatever reason (Linux only).
 
-    It imports nothing and holds nothing open, so it costs a fork; call it while there is one thread.
+    The fork imports nothing and holds nothing open, so it costs little; call this while there is one thread.
 
     Returns:
-      Its number, for `end`; None where there is none.
+      Its process id, for `end`; None on other systems.
     """
     parent = os.getpid()
     if sys.platform != "linux":
@@ -52,9 +52,9 @@ def sweep_after(folder: str) -> int | None:
 
 
 def end(sweeper: int | None) -> None:
-    """Ends a sweeper whose folder has been removed."""
+    """End a sweeper whose folder has been removed."""
     if sweeper is not None:
-        # Whoever has ended is no longer a child, once that was noticed, and its number may be another's.
+        # An ended and reaped sweeper is no longer a child, and its process id may be another's.
         with contextlib.suppress(ChildProcessError):
             if os.waitpid(sweeper, os.WNOHANG) == (0, 0):
                 os.kill(sweeper, signal.SIGKILL)

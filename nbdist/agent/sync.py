@@ -1,11 +1,11 @@
-"""The copy of the user's files on one host: kept by the parent there, in the session's private folder.
+"""The copy of the user's files on one host, kept by the agent there in the session's private folder.
 
 See `FileOrder` in `nbdist.contract.orders` and `FileEvent` in `nbdist.contract.events`. Names are relative to the
 folder of the copy.
 
 New files are all written beside the copy first, and then take the places of the old ones: nobody sees half a
-file, and where they do not fit the old ones stay as they are. Of files that cells have written themselves only
-those go that stand in the place of one of the user's.
+file, and if there is no room for them the old ones stay as they are. A file that a cell has written is removed
+only if it is in the place of one of the user's.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Wanted:
-    """One file as it is to be; `mode` has the permission bits alone."""
+    """A file as it is to be; `mode` has only the permission bits."""
 
     size: int
     mode: int
@@ -53,18 +53,18 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Kept:
-    """One file that was written here, and how the file system knows it: a cell may have changed it since."""
+    """A file that was written here, and its identity in the file system: a cell may have changed it since."""
 
     wanted: Wanted
     known_as: tuple[int, int, int]
 
 
 class Copies:
-    """Obeys orders about files.
+    """The files of the copy, changed by orders.
 
     Args:
       folder: The session's private folder.
-      events: Where the answers are sent.
+      events: Gets the answers.
     """
 
     def __init__(self, folder: str, events: Events) -> None:
@@ -80,7 +80,7 @@ class Copies:
         self._numbers = itertools.count()
 
     def obey(self, order: FileOrder) -> None:
-        """Does what one order says; what goes wrong is reported, once, and the rest of that copying dropped."""
+        """Obey one order; report an error once, and drop the rest of that copying."""
         if order.id != self._id:
             self._begin(order.id)
         if self._failed:
@@ -147,7 +147,7 @@ class Copies:
         self._open = None
         if digest.hexdigest() != sha256:
             raise Refused(f"{name} has not arrived as it was sent")
-        # It may have been changed after it was announced.
+        # The file may have changed after it was announced.
         size = self._arrived[name].stat().st_size
         self._wanted[name] = Wanted(size, self._wanted[name].mode, sha256)
 
@@ -163,7 +163,7 @@ class Copies:
         if lacking or self._open is not None:
             raise Refused(f"{lacking[0] if lacking else 'a file'} has not arrived")
         gone = self._kept.keys() - self._wanted.keys()
-        # What may fail for want of space comes before anything is changed.
+        # Steps that may fail for lack of space come before any change.
         for name in self._arrived:
             self._make_folder(PurePosixPath(name).parent, gone)
         for name in gone:
@@ -182,7 +182,7 @@ class Copies:
         self._events.send(done)
 
     def _make_folder(self, inside: PurePosixPath, gone: set[str]) -> None:
-        """Makes a folder of the copy; one that leads elsewhere through a link is refused."""
+        """Make a folder of the copy; refuse one that leads elsewhere through a link."""
         self.root.mkdir(mode=0o700, exist_ok=True)
         for part in [*reversed(inside.parents), inside]:
             path = self.root / part
@@ -209,10 +209,10 @@ class Copies:
             self._kept[name] = Kept(wanted, kept.known_as)
 
     def _remove(self, name: str) -> None:
-        """Removes one file, and the folders that are empty without it, unless processes may work there."""
+        """Remove one file, and the folders that are empty without it, unless processes may work there."""
         self._kept.pop(name)
         target = self.root / name
-        # By now a folder may have taken its name.
+        # A folder may have taken its name by now.
         if not target.is_dir() or target.is_symlink():
             target.unlink(missing_ok=True)
         _remove_compiled(target)
@@ -229,10 +229,10 @@ class Copies:
 
 
 def checked(name: object) -> str:
-    """A name of a file in the copy.
+    """Return the name of a file in the copy.
 
     Raises:
-      Refused: It leads out of the copy, or is no name at all.
+      Refused: The name leads out of the copy, or is no name at all.
     """
     if not isinstance(name, str) or not name or "\0" in name:
         raise Refused(f"{name!r} is no name of a file")
@@ -257,7 +257,7 @@ def _known_as(path: Path) -> tuple[int, int, int] | None:
 
 
 def _remove_compiled(source: Path) -> None:
-    """Removes byte code, which Python would take for that of a new source of the same size and second."""
+    """Remove byte code: Python would use it for a new source of the same size and second."""
     if source.suffix == ".py":
         for path in source.parent.glob(f"__pycache__/{glob.escape(source.stem)}.*.pyc"):
             with contextlib.suppress(OSError):
@@ -265,7 +265,7 @@ def _remove_compiled(source: Path) -> None:
 
 
 def put_on_path(folders: Sequence[str]) -> None:
-    """Has this process, and the Python processes it starts, find modules in these folders before others."""
+    """Make this process, and the Python processes it starts, find modules in these folders before others."""
     if not folders:
         return
     sys.path[:0] = [folder for folder in folders if folder not in sys.path]

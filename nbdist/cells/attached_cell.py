@@ -1,4 +1,4 @@
-"""A cell that another kernel has sent and that runs on: read, interrupted and ended as one of this kernel's."""
+"""A cell that another kernel has sent and that runs on: read, interrupted and ended like a cell of this kernel."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from nbdist.quantities import count_text, processes_text
 logger = logging.getLogger(__name__)
 
 ECHO_SECONDS = 1.0
-"""How long the processes may take to send what they have kept."""
+"""How long the processes may take to send the output they have kept."""
 
 ANSWER_SECONDS = 0.5
-"""How long a process that is not in the cell may take to say so; one that is in it answers behind it."""
+"""How long a process that is not in the cell may take to say so; one that is in it answers after it."""
 
 LOOK_SECONDS = 0.01
 
@@ -37,11 +37,11 @@ NO_RECORD = (
 )
 
 Recall = Callable[[int, str], Request[contract.Recalled]]
-"""Asks a process how the cell of a request has ended; the answer comes behind the cell."""
+"""Asks a process how the cell of a request has ended; the answer comes after the cell."""
 
 
 class RecalledError(Exception):
-    """What a cell raised, as an engine remembers it."""
+    """The error that a cell raised, as an engine remembers it."""
 
     def __init__(self, ename: str, evalue: str, traceback: str) -> None:
         super().__init__(f"{ename}: {evalue}")
@@ -51,10 +51,10 @@ class RecalledError(Exception):
 
 
 class Recalled(Submission):
-    """The end of a cell on one process, asked for behind the cell itself.
+    """The end of a cell on one process, asked for with a request that is queued behind the cell.
 
     Args:
-      ask: Asks; again when an earlier failure has swept the question away.
+      ask: Sends the question; called again when an earlier failure has swept the question away.
       take: Called with the answer.
     """
 
@@ -109,7 +109,7 @@ class Recalled(Submission):
 
 
 def raised(answer: contract.Recalled) -> RecalledError | None:
-    """What the cell raised; None when it went through, or nothing is known of its end."""
+    """Return the error that the cell raised; None when it succeeded, or when nothing is known of its end."""
     text = None if answer.end is None else answer.end.error
     if text is None:
         return None
@@ -136,7 +136,7 @@ class RegainedRun(FollowedRun):
         """
         self._started = cell.started
         self.execution.number = cell.run
-        # What those have kept that ended while no kernel was there has gone with them.
+        # Processes that ended while no kernel was there took the output they had kept with them.
         gone = cell.requests.keys() & self.context.link.exits.keys()
         if gone:
             self.output.note(
@@ -154,7 +154,7 @@ class RegainedRun(FollowedRun):
         return self.follow(shown=True)
 
     def until_known(self) -> None:
-        """Waits a moment until each process is known to be in the cell, or to have left or never got it."""
+        """Wait a moment until each process is known to be in the cell, to have left it, or not to have got it."""
         deadline = time.monotonic() + ANSWER_SECONDS
         while time.monotonic() < deadline and any(
             s.outcome == "running" and s.activity is None

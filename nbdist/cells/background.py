@@ -1,4 +1,4 @@
-"""The cells that are followed on threads: those that nobody waits for, and those of a kernel before this one."""
+"""The cells that are followed on threads: those that nobody waits for, and those of an earlier kernel."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Background:
 
     @property
     def runs(self) -> tuple[FollowedRun, ...]:
-        """Those that are not over."""
+        """Return the cells that are not over."""
         self._runs = [run for run in self._runs if not run.done or run.unseen]
         return tuple(run for run in self._runs if not run.done)
 
     def add(self, run: FollowedRun) -> None:
-        """One that has just been sent."""
+        """Add a cell that has just been sent."""
         self._runs = [*self._runs, run]
 
     def unseen(self) -> tuple[FollowedRun, ...]:
@@ -31,10 +31,10 @@ class Background:
         return tuple(run for run in self._runs if run.unseen)
 
     def refuse_unseen(self) -> None:
-        """Lets pass where nobody has to be shown how a cell has failed.
+        """Raise if a cell has failed and nobody has seen how.
 
         Raises:
-          ProcessError: One has, and its front end has dropped that.
+          ProcessError: A cell has failed, and its front end has dropped the error.
         """
         for failed in self.unseen():
             error = failed.error()
@@ -46,28 +46,28 @@ class Background:
             raise ProcessError(text, getattr(error, "failures", ()), f"{body}ProcessError: {text}")
 
     def inside(self) -> dict[FollowedRun, tuple[int, ...]]:
-        """Those that some processes are still in, and which.
+        """Return the cells that some processes are still in, each with these processes.
 
-        One that has ended on all is not among them, though its last words may not be shown yet.
+        A cell that has ended on all processes is left out, though its last output may not be shown yet.
         """
         inside = {run: run.execution.still_in() for run in self.runs}
         return {run: processes for run, processes in inside.items() if processes}
 
     def busy(self) -> dict[int, int]:
-        """The number of the last cell that each busy process is to run, by process id."""
+        """Return the number of the last cell that each busy process is to run, by process id."""
         return {p: run.cell.number for run in self.runs for p in run.execution.still_in()}
 
     def at_prompt(self, process_ids: Iterable[int]) -> FollowedRun | None:
-        """The cell in which one of these processes waits at the prompt of a debugger; None where none does."""
+        """Return the cell in which one of these processes waits at a debugger's prompt; None where none does."""
         asked = frozenset(process_ids)
         found = (run for run in self.runs if not asked.isdisjoint(run.execution.prompts()))
         return next(found, None)
 
     def find(self, number: int) -> FollowedRun:
-        """The cell of this number.
+        """Return the cell of this number.
 
         Raises:
-          SessionError: None runs.
+          SessionError: No cell of this number runs.
         """
         runs = self.runs
         for run in reversed(runs):
@@ -77,9 +77,9 @@ class Background:
         raise SessionError(f"No cell {number} runs in the background; those that do: {there}.")
 
     def interrupt(self) -> dict[int, tuple[int, ...]]:
-        """Interrupts all of them; the processes that were in each, by its number.
+        """Interrupt all cells; return the processes that were in each, by the cell's number.
 
-        The last first: one that waits is taken back before the one ahead of it ends, and it begins.
+        The last cell goes first: a waiting cell is taken back before the cell ahead of it ends and lets it begin.
         """
         inside = self.inside()
         for run in reversed(inside):
@@ -87,13 +87,13 @@ class Background:
         return {run.cell.number: processes for run, processes in inside.items()}
 
     def leave(self) -> None:
-        """Follows them no longer; they go on."""
+        """Stop following the cells; they go on."""
         for run in self.runs:
             run.leave()
 
 
 def queued_text(ahead: Mapping[int, int]) -> str | None:
-    """`queued behind cell 83 (process 0)`; None where nothing is ahead.
+    """Return `queued behind cell 83 (process 0)`; None where nothing is ahead.
 
     Args:
       ahead: The number of the cell that each busy process runs first, by process id.
@@ -108,12 +108,12 @@ def queued_text(ahead: Mapping[int, int]) -> str | None:
 
 
 def stopping_text(number: int, inside: Sequence[int], steps: Mapping[int, int | None]) -> str:
-    """What comes of a request to stop a cell at a step.
+    """Return a sentence that says what becomes of a request to stop a cell at a step.
 
     Args:
-      number: Of the cell.
-      inside: The processes in it.
-      steps: How many steps have begun on each that has answered; None where the cell does not run.
+      number: The cell's number.
+      inside: The processes in the cell.
+      steps: How many steps have begun on each process that has answered; None where the cell does not run.
     """
     cell = f"cell {number}"
     silent = [p for p in inside if p not in steps]

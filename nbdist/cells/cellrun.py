@@ -1,4 +1,4 @@
-"""One cell from its first line of output to its end: what `Session.run` gives back."""
+"""One cell from its first line of output to its end: the object that `Session.run` returns."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from nbdist.spelling import door_sent
 
 
 class CellHandle:
-    """A cell that runs, or has run. `wait` shows its output and raises what went wrong."""
+    """A cell that runs or has run. `wait` shows its output and raises the cell's error."""
 
     def __init__(self, run: CellRun) -> None:
         self._run = run
@@ -52,12 +52,12 @@ class CellHandle:
 
     @property
     def outcomes(self) -> Mapping[int, ProcessOutcome]:
-        """Where each process stands."""
+        """Return where each process stands."""
         with put_off():
             return self._run.execution.outcomes()
 
     def blocks(self) -> tuple[Block, ...]:
-        """The output, equal parts of several processes as one."""
+        """Return the output; parts that are equal on several processes stand once."""
         return self._run.output.blocks()
 
     def wait(self, timeout_s: float | None = None) -> CellHandle:
@@ -75,7 +75,7 @@ class CellHandle:
         number, outcomes = self._run.cell.number, self._run.execution.outcomes()
         running = [p for p, s in outcomes.items() if s.outcome == "running"]
         if running:
-            # What stands in a notebook stays there when the cell has ended.
+            # Text in a notebook stays as it is when the cell has ended, so it says when it was true.
             at = time.strftime("%H:%M:%S")
             return f"<cell {number}: {processes_text(running)} running at {at}; .wait() waits for its end>"
         return f"<cell {number}: {outcome_text(outcomes)}; .wait() shows its output>"
@@ -85,7 +85,7 @@ class CellRun:
     """Puts execution, output and supervisor together for one cell.
 
     Attributes:
-      AWAITED: Whether no other cell is sent before this one has ended, and what it has sent was compared.
+      AWAITED: Whether no other cell is sent until this one has ended and what it sent has been compared.
 
     Args:
       cell: What to run.
@@ -111,7 +111,7 @@ class CellRun:
         self.cell = cell
         self.context = context
         self._renderer = renderer or renderer_for(get_ipython())
-        # As text they are shown when they are displayed, and what they capture where it comes.
+        # A renderer that shows no widgets displays them as text, and their captured output where it comes.
         widgets = context.widgets if shows_widgets(self._renderer) else None
         folder = context.folder
         self.output = CellOutput(
@@ -197,7 +197,7 @@ class CellRun:
         return CellHandle(self)
 
     def wait(self, timeout_s: float | None) -> None:
-        """See `CellHandle.wait`."""
+        """Show the output until the cell ends, and raise the cell's error."""
         if self._final is not None:
             return
         try:
@@ -224,12 +224,12 @@ class CellRun:
             raise error
 
     def interrupt(self) -> None:
-        """Interrupts the cell on all processes that are still in it; any thread may."""
+        """Interrupt the cell on all processes that are still in it; from any thread."""
         self._supervisor.interrupt_all()
 
     def _finish(self, outcomes: dict[int, ProcessOutcome]) -> Exception | None:
         self._final = outcomes
-        # Those that have ended may be replaced in a moment, and nothing is known of them any more.
+        # Ended processes may be replaced in a moment; afterwards nothing is known of them.
         ends = dict(self.context.link.exits)
         facts = self.context.ended(
             Ended(
@@ -282,14 +282,14 @@ class CellRun:
         self.output.stream(process_id, "stdout", text)
 
     def _answer_awaited(self) -> None:
-        """Asks the person what a process waits for, where this run is on the thread that waits for it."""
+        """Ask the person what a process waits for, if this run is on the thread that waits for it."""
         self._prompts.answer()
 
     def _note_end(self, outcomes: dict[int, ProcessOutcome]) -> None:
-        """Says how it ended, where nobody may be looking."""
+        """Say how the cell ended, since nobody may be looking."""
 
     def _draw(self) -> None:
-        """Draws all output, once more and for good."""
+        """Draw all output one last time."""
         self._renderer.refresh(self.output, final=True)
 
     def _say(self, text: str) -> None:
@@ -301,13 +301,13 @@ class CellRun:
 
 
 def error_text(error: Exception) -> str:
-    """An error as IPython would show it."""
+    """Return an error as IPython would show it."""
     if isinstance(error, ProcessError):
         return "\n".join(error._render_traceback_())
     return f"{type(error).__name__}: {error}"
 
 
 def _show_alone(interrupt: KeyboardInterrupt, shown: str) -> None:
-    """Has IPython show who was where in place of this package's own frames, which explain nothing."""
+    """Make IPython show who was where, in place of this package's own frames, which explain nothing."""
     lines = shown.splitlines() or ["KeyboardInterrupt"]
     interrupt._render_traceback_ = lambda: lines  # type: ignore[attr-defined]

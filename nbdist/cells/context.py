@@ -1,4 +1,4 @@
-"""What a cell needs of the session it runs in."""
+"""The part of a session that a cell needs: `CellContext`, and `Ended`, the end of a cell."""
 
 from __future__ import annotations
 
@@ -19,17 +19,21 @@ from nbdist.widgets import Widgets
 
 
 def nothing(*_: Any) -> None:
-    """Nobody is to be called."""
+    """Do nothing: the default of callbacks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
     """The end of a cell.
 
-    `outcomes` are final. `started` is Unix time, `number` that of this sending, `clean` whether all targets have
-    finished it and found themselves in step; `steps`, by process, what those have said of what they sent that
-    have sent anything; `looked`, whether they were out of step when it began, so that it computed nothing. `say`
-    shows a line below the cell's output.
+    Attributes:
+      outcomes: Where each process ended; final.
+      started: Unix time.
+      number: The number of this sending.
+      clean: Whether all targets have finished the cell and found themselves in step.
+      steps: By process, what each process that sent anything says it sent.
+      looked: Whether the processes were out of step when the cell began, so that it computed nothing.
+      say: Shows a line below the cell's output.
     """
 
     cell: Cell
@@ -44,27 +48,27 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellContext:
-    """One for each cell.
+    """The part of a session that one cell needs.
 
     Attributes:
       link: The connection to the processes.
       hosts: Host names by process id.
-      reports: What the processes have reported.
+      reports: The processes' reports.
       facts: What is known of the processes now.
       interrupt: Sends the framework's interrupt to processes.
       remedies: For processes that do not leave the cell.
-      folder: Where floods of output are kept in whole.
+      folder: Holds all of an output that is too large to keep in memory.
       grace_s: How long others may stay when one has failed, in seconds.
       give_up_s: As `CellSupervisor.give_up_s`.
-      next_number: Gives a number for this sending.
-      in_step: After which program all processes are known to be in step, as a cell's label has it.
-      widgets: Those of the processes; None: they are shown as text.
+      next_number: Returns a number for this sending.
+      in_step: The program after which all processes are known to be in step, as a cell's label has it.
+      widgets: The processes' widgets; None: they are shown as text.
       earlier: The cells that have ended before, whose displays this one may change.
       progress: Called with where each process stands while the cell runs.
-      began: Called with the cell's run and the processes it is for, before it is sent.
-      requested: Called with the cell and the numbers of its requests so far, before these are on their way.
-      ended: Takes the cell's end; answers what is known afterwards.
-      leaves: Asked when an interrupt comes: whether this kernel ends, and the cell goes on without it.
+      began: Called with the cell's run and its target processes, before it is sent.
+      requested: Called with the cell and the numbers of its requests so far, before these are sent.
+      ended: Takes the cell's end; returns what is known afterwards.
+      leaves: Called on an interrupt; returns whether this kernel ends and the cell goes on without it.
     """
 
     link: Link

@@ -34,23 +34,23 @@ from nbdist.widgets import Widgets
 logger = logging.getLogger(__name__)
 
 OUTPUT_SECONDS = 2.0
-"""How long nothing may come of output that is missing after a reply; it takes milliseconds."""
+"""How long output that is still missing after a reply may stay away; it normally takes milliseconds."""
 
 LATE_SECONDS = 60.0
-"""The same where nothing else has come from a process either: a cable that was out for 15 s holds back what
-was sent for as long again, until TCP tries once more."""
+"""The same limit when nothing else comes from the process either. A cable that was out for 15 s holds back
+what was sent for as long again, until TCP tries once more."""
 
 INTERRUPTS = ("KeyboardInterrupt", "CancelledError")
-"""Errors that an interrupt raises; the second in a cell that awaits something."""
+"""Errors that an interrupt raises; the second where the cell awaits something."""
 
 CUT_ERRORS = ("JaxRuntimeError", "XlaRuntimeError", "ValueError")
-"""What a collective raises whose connections are cut; ValueError in jax 0.10 where NumPy asks for the values."""
+"""Errors of a collective whose connections are cut; ValueError in jax 0.10 where NumPy asks for the values."""
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Link(Protocol):
-    """What an execution needs of the session's connection to its processes."""
+    """The session's connection to its processes, as an execution uses it."""
 
     client: Any
 
@@ -64,51 +64,52 @@ class Link(Protocol):
 
     @property
     def exits(self) -> Mapping[int, ProcessExit]:
-        """How processes ended that have."""
+        """Return how ended processes ended, by process id."""
 
 
 class Reports(Protocol):
-    """What the processes have reported to the monitor."""
+    """The processes' reports, as the monitor has them."""
 
     def activity(self, process_id: int) -> Activity | None:
-        """The newest activity of a process, None before its first report."""
+        """Return the newest activity of a process; None before its first report."""
 
     def silence(self, process_id: int) -> float:
-        """Seconds since a process last reported."""
+        """Return the seconds since a process last reported."""
 
     def held(self, process_id: int) -> Held | None:
-        """What a process held when it last reported."""
+        """Return what a process held when it last reported: its memory and its largest arrays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """What is run: `code` stands `offset` lines below the top of the notebook's cell `number`."""
+    """The code to run: `code` stands `offset` lines below the top of the notebook's cell `number`."""
 
     number: int
     code: str
     offset: int = 0
 
     def line(self, number: int) -> str:
-        """The text of one line of the notebook's cell, 1-based."""
+        """Return the text of one line of the notebook's cell, counted from 1."""
         lines = self.code.splitlines()
         index = number - 1 - self.offset
         return lines[index].strip() if 0 <= index < len(lines) else ""
 
 
 class Execution:
-    """Sends a cell, and answers where each process stands.
+    """Sends a cell, and knows where each process stands in it.
 
     Args:
-      cell: What to run.
-      targets: On which processes.
+      cell: The code to run.
+      targets: The processes to run it on.
       link: The connection to them.
       hosts: Host names by process id.
       output: Gets all output.
-      reports: What the processes have reported.
-      widgets: Learns what the widgets of the processes are like.
+      reports: The processes' reports.
+      widgets: Learns the state of the processes' widgets.
 
-    What comes after the cell's output has been closed goes to `late`, where that is set, and changes of displays
-    of earlier cells to those. `number` is that of this sending, in whichever kernel, and of the proof at its end.
+    Output that comes after the cell's output was closed goes to `late`, where that is set; changes of displays
+    of earlier cells go to these cells. `number` identifies this sending among all kernels, and the proof at its
+    end.
     """
 
     def __init__(
@@ -154,11 +155,11 @@ class Execution:
     def send(
         self, label: str, *, requested: Callable[[Mapping[int, str]], None] = lambda requests: None
     ) -> None:
-        """Sends the cell to all targets; returns at once.
+        """Send the cell to all targets; return at once.
 
         Args:
-          label: What the processes are to know of it.
-          requested: Called with the numbers of the requests, by process id, before they are on their way.
+          label: What the processes are told of the cell.
+          requested: Called with the numbers of the requests, by process id, before they are sent.
         """
         recipients = {
             p: Recipient(self._link.engines[p], self._link.idents[p], partial(self.receive, p))
@@ -167,13 +168,13 @@ class Execution:
         self._submissions = submit(self._link.client, recipients, self.cell.code, label, requested)
 
     def adopt(self, process_id: int, submission: Submission, request: str) -> None:
-        """Takes a cell that another kernel has sent to a process, under the number of its request."""
+        """Take on a cell that another kernel has sent to a process, under the number of its request."""
         self._submissions[process_id] = submission
         self._adopted[process_id] = request
 
     @property
     def requests(self) -> dict[int, str]:
-        """The number of the request that was sent to each target; none where ipyparallel does not give it."""
+        """Return the request number for each target; leaves out targets to which ipyparallel gave none."""
         found = {p: getattr(s.future, "msg_id", None) for p, s in self._submissions.items()}
         return {
             **{p: request for p, request in found.items() if request is not None},
@@ -181,10 +182,10 @@ class Execution:
         }
 
     def withdraw(self, process_ids: Iterable[int]) -> tuple[int, ...]:
-        """Takes the cell back from processes that have not begun it, without touching what they run now.
+        """Take the cell back from processes that have not begun it, without touching what they run now.
 
         Returns:
-          Those that will say whether that came in time: one that has begun the cell after all goes on with it.
+          The processes that will say whether this came in time; one that has begun the cell goes on with it.
         """
         requests = self.requests
         asked = tuple(p for p in process_ids if p in requests)
@@ -195,32 +196,32 @@ class Execution:
         return asked
 
     def _taken_back(self, process_id: int) -> bool:
-        """Whether a process has said that it will not begin the cell."""
+        """Return whether a process has said that it will not begin the cell."""
         reply = self._withdrawn.get(process_id)
         if reply is None or not reply.done() or reply.exception() is not None:
             return False
-        # Where the reply does not say, that of the cell itself is waited for.
+        # Where the reply does not say so, wait for the reply of the cell itself.
         contents = [message["content"] for message in reply.result()]
         return all(content.get("taken") == [] for content in contents)
 
     def still_in(self) -> tuple[int, ...]:
-        """The targets that have not left the cell."""
+        """Return the targets that have not left the cell."""
         return tuple(p for p, s in self.outcomes().items() if s.outcome == "running")
 
     def prompts(self) -> dict[int, Prompt]:
-        """What processes in the cell wait for a person to type, by process id."""
+        """Return the prompts at which processes in the cell wait for a person to type, by process id."""
         with self._prompting:
             asked = dict(self._prompts)
         return {p: prompt for p, prompt in asked.items() if self.wants(p, prompt.number)}
 
     def wants(self, process_id: int, number: int) -> bool:
-        """Whether a process is in the cell and waits for the answer to this question; from any thread."""
+        """Return whether a process is in the cell and waits for the answer to this question; from any thread."""
         prompt = self._prompts.get(process_id)
         inside = process_id not in self._link.exits and not self._submissions[process_id].replied
         return inside and prompt is not None and prompt.number == number
 
     def give(self, process_id: int, prompt: Prompt, send: Callable[[], bool]) -> bool:
-        """Sends a process the reply to a question; answers whether it was taken."""
+        """Send a process the reply to a question; return whether it was taken."""
         with self._prompting:  # before it is sent: what the process asks next may be here first
             del self._prompts[process_id]
             self._commanded[process_id] = time.monotonic()
@@ -235,12 +236,12 @@ class Execution:
 
     @property
     def commanded(self) -> float | None:
-        """When a process got the line that it has not gone on from, monotonic; None where none has."""
+        """Return when a process got the line it has not gone on from (monotonic clock); None: there is none."""
         with self._prompting:
             return min(self._commanded.values(), default=None)
 
     def _prompt(self, process_id: int, prompt: Prompt | None) -> None:
-        # What one process alone shows at its prompt is not what others are merely behind with.
+        # A process at its own prompt shows output of its own; others are not merely behind it.
         self.output.compare_strictly()
         with self._prompting:
             self._commanded.pop(process_id, None)
@@ -250,25 +251,25 @@ class Execution:
                 self._prompts[process_id] = prompt
 
     def pending(self) -> list[Any]:
-        """What to wait on: replies and ends of output that have not come yet."""
+        """Return the replies and ends of output that have not come yet, to wait on."""
         submissions = [self._submissions[p] for p in self.targets if p not in self._ended]
         futures = [f for s in submissions for f in (s.future, s.output)]
         return [future for future in futures if not future.done()]
 
     def mark(self, process_ids: Iterable[int], outcome: Outcome) -> None:
-        """Records that processes were interrupted, or did not come back from that."""
+        """Record that processes were interrupted, or did not come back from an interrupt."""
         for process_id in process_ids:
             self._marked[process_id] = outcome
             self._was.setdefault(process_id, self._running(process_id).activity)
 
     @contextlib.contextmanager
     def stopping(self) -> Iterator[set[int]]:
-        """While processes are asked to stop: one may have, and be seen to, before its answer is here.
+        """Count processes as asked to stop: one may stop, and be seen to, before its answer is here.
 
         Yields:
-          Gets those that have said that they stop. The others are in the end as they were.
+          A set; add to it the processes that say they stop. The others keep their outcomes.
         """
-        # Beside the marks: another thread may mark a process meanwhile, and that stays.
+        # Kept apart from the marks: another thread may mark a process meanwhile, and that mark stays.
         self._stopping = {p: self._running(p).activity for p in self.targets}
         stop: set[int] = set()
         try:
@@ -278,19 +279,19 @@ class Execution:
             self._stopping = {}
 
     def mark_cut(self, process_ids: Iterable[int]) -> None:
-        """Records that the collectives in which processes wait are ended; an error there is their interrupt."""
+        """Record that the collectives in which processes wait are cut; an error there counts as an interrupt."""
         self._cut.update(process_ids)
 
     @property
     def clean(self) -> bool:
-        """Whether every target has finished the cell, and none has found that it is not in step."""
+        """Return whether every target has finished the cell and none has found that it is out of step."""
         outcomes = self.outcomes().values()
         return all(s.outcome == "finished" for s in outcomes) and all(
             step.in_step for step in self.steps.values()
         )
 
     def outcomes(self) -> dict[int, ProcessOutcome]:
-        """Where each target stands now."""
+        """Return where each target stands now."""
         for process_id in self.targets:
             if process_id not in self._ended:
                 ended = self._settle(process_id)
@@ -317,7 +318,7 @@ class Execution:
         )
 
     def _settle(self, process_id: int) -> ProcessOutcome | None:
-        """The outcome of a process that has left the cell, or None."""
+        """Return the outcome of a process that has left the cell, else None."""
         end = self._link.exits.get(process_id)
         if end is not None:
             return self._gone(process_id, end)
@@ -344,8 +345,8 @@ class Execution:
         return self._raised(process_id, error)
 
     def _given_up(self, process_id: int, waited_s: float) -> bool:
-        """Whether output that has not come after the reply will not be waited for any longer."""
-        # On a busy machine what was sent at once is still being read.
+        """Return whether to stop waiting for output that has not come after the reply."""
+        # A busy machine may still be reading what was sent at once.
         quiet_s = time.monotonic() - self._heard_at.get(process_id, 0.0)
         if waited_s < OUTPUT_SECONDS or (quiet_s < OUTPUT_SECONDS and waited_s < LATE_SECONDS):
             return False
@@ -379,7 +380,7 @@ class Execution:
         )
 
     def _held(self, process_id: int, end: ProcessExit) -> str | None:
-        """What a process held that a signal has ended, as it last reported."""
+        """Return what a process ended by a signal held when it last reported; None for any other end."""
         held = self._reports.held(process_id)
         if held is None or end.code is None or end.code >= 0 or end.because_of is not None:
             return None
@@ -409,7 +410,7 @@ class Execution:
         )
 
     def receive(self, process_id: int, message: Message) -> None:
-        """Takes a message of a process's output; one of a wrong shape is left out, and that is said."""
+        """Take a message of a process's output; a malformed one is left out, and a note says so."""
         self._heard_at[process_id] = time.monotonic()
         with self._guard:
             self._take(process_id, message)
@@ -458,9 +459,9 @@ class Execution:
 
 
 def without_leading_blank_lines(code: str) -> tuple[str, int]:
-    """The code from its first line that holds something, and how many lines were above it.
+    """Return the code from its first non-blank line on, and how many lines were above that line.
 
-    IPython takes them away before it counts lines, so that a line's number would not be the notebook's.
+    IPython removes these lines before it counts, so its line numbers would not be the notebook's.
     """
     lines = code.splitlines(keepends=True)
     first = next((index for index, line in enumerate(lines) if line.strip()), 0)
@@ -468,7 +469,7 @@ def without_leading_blank_lines(code: str) -> tuple[str, int]:
 
 
 def raised_line(traceback: str, cell: int) -> int | None:
-    """The line of the notebook's cell that an IPython traceback points at first.
+    """Return the line of the notebook's cell that an IPython traceback points at first.
 
     The first frame of cell `cell` is the statement of the cell itself, however deep the error was.
     """
@@ -478,7 +479,7 @@ def raised_line(traceback: str, cell: int) -> int | None:
 
 
 def _completed(submission: Submission) -> float:
-    """When the engine ended the cell, in Unix seconds; the first error is the cause of later ones."""
+    """Return when the engine ended the cell, in Unix seconds; the first error is the cause of later ones."""
     metadata = getattr(submission.output, "metadata", None) or {}
     completed = metadata.get("completed")
     if isinstance(completed, str):
@@ -487,7 +488,7 @@ def _completed(submission: Submission) -> float:
 
 
 def _refused(error: Any) -> bool:
-    """Whether a process has not let a cell begin, since one before it had failed; see `Resident.admit`."""
+    """Return whether a process refused the cell because an earlier one had failed; see `Resident.admit`."""
     evalue = str(getattr(error, "evalue", ""))
     return getattr(error, "ename", "") == "SessionError" and evalue.startswith(
         "not run: an earlier"

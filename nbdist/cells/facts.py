@@ -1,4 +1,4 @@
-"""What the kernel has learned of its processes beyond their reports, across cells."""
+"""Facts about the processes that the kernel has learned beyond their reports, kept across cells."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ ELSEWHERE = (
     "These processes can be brought in step, or started afresh, only where they were started; {pull} brings "
     "values here."
 )
-"""Of processes that another kernel, or somebody else, has started: their agents cannot be reached from here."""
+"""For processes that another kernel, or somebody else, started: this kernel cannot reach their agents."""
 
 WITHOUT_REPAIR = (
     "Nothing can be started where it was: {pull} brings values here, {restart} starts afresh."
 )
-"""Of a process that is gone with its host, or with the agent that had started it."""
+"""For a process that is gone with its host, or with the agent that started it."""
 
 
 WITHOUT_HOST = (
@@ -39,35 +39,41 @@ WITHOUT_CONTROLLER = (
     "folder for temporary files: process N to nbdist-rescued-PID-*/process-N.npz, which numpy.load reads. "
     "{restart} starts afresh."
 )
-"""Where ipyparallel's controller has ended, through which all that processes are asked goes."""
+"""For the end of ipyparallel's controller, through which every request to the processes goes."""
 
 WITHOUT_ANYTHING = "Nothing can be asked of the processes any more. {restart} starts afresh."
-"""The same of processes that save nothing."""
+"""The same for processes that save nothing."""
 
 
 WITHOUT_PROCESSES = (
     "No process is left that has variables: {restart} starts afresh; {restore} brings back a save."
 )
-"""Where all have ended, and others have nobody to take names and values from."""
+"""For the end of all processes: no process is left to take names and values from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Kept between cells, replaced as a whole.
+    """Facts about the processes, kept between cells and replaced as a whole.
 
-    `workers` are the processes that compute in step; one alone has nobody to be out of step with. `advice` is the
-    sentence that says how to go on when they no longer can, with commands in braces (`remedy`: as things are, for
-    whoever reads it now). `lost` says how processes ended, `unreachable` which of these have no agent any more
-    that could start others in their place, `stuck` which did not come back from an interrupt, `silent` which hosts
-    do not answer (and since when, Unix seconds), `since` the cell after which the session was out of step (None:
-    it is in step), and `why` how that is known. Processes of which `proves` says so can prove that they are in
-    step, so that nothing is concluded from who was interrupted. `repaired` says what was done the last time, until
-    another cell has ended. `diverged` says how the cell that has just ended had left them out of step, whatever
-    was done then, `forgotten` which arrays that has lost, by path, and `mixed` whether numbers that it printed may
-    be wrong. `unsure` are names of processes that have taken the place of ended ones, which may not be what those
-    had, and why, or of arrays that went back to their copies when nobody had read of it yet. `leaves_out` says
-    whether the session can go on without one of its hosts, `cut_off` that the processes cannot be asked for
-    anything any more.
+    Attributes:
+      workers: The processes that compute in step; one alone has nobody to be out of step with.
+      advice: How to go on when they are out of step: a sentence with commands in braces, see `remedy`.
+      lost: How processes ended, by process id.
+      unreachable: Those of `lost` that have no agent any more to start others in their place.
+      stuck: The processes that did not come back from an interrupt.
+      silent: The hosts that do not answer, each with the Unix time since when.
+      since: The cell after which the session was out of step; None: it is in step.
+      why: How it is known that the session is out of step.
+      proves: Whether the processes can prove that they are in step; then nothing is concluded from who was
+        interrupted.
+      repaired: What the last repair did, until another cell has ended.
+      diverged: How the cell that has just ended left the processes out of step, whatever was done then.
+      forgotten: The paths of the arrays that this cell lost.
+      mixed: Whether numbers that this cell printed may be wrong.
+      unsure: Names that may not hold what they held, and why: names of processes that replaced ended ones, or of
+        arrays that went back to their copies when nobody had read of it yet.
+      leaves_out: Whether the session can go on without one of its hosts.
+      cut_off: Whether the processes cannot be asked for anything any more.
     """
 
     workers: frozenset[int]
@@ -89,12 +95,12 @@ class Facts:
 
     @property
     def out_of_step(self) -> bool:
-        """Whether collectives of different processes may no longer match."""
+        """Return whether collectives of different processes may no longer match."""
         return self.since is not None
 
     @property
     def remedy(self) -> str:
-        """The sentence that says how to go on now; no repair is offered where nobody can replace a process."""
+        """The sentence that says how to go on now; offers no repair where nobody can replace a process."""
         if self.cut_off:
             return sentence(WITHOUT_CONTROLLER if self.proves else WITHOUT_ANYTHING)
         if not self.proves or self.advice == ELSEWHERE:
@@ -109,7 +115,7 @@ class Facts:
         return f"{f': {self.why}' if self.why else ''}. {self.remedy}"
 
     def after(self, outcomes: Mapping[int, ProcessOutcome], cell: int) -> Facts:
-        """These facts and what a cell has taught."""
+        """Return these facts with what a cell has taught."""
         lost = {p: s.error or "gone" for p, s in outcomes.items() if s.outcome == "gone"}
         stuck = {p for p, s in outcomes.items() if s.outcome == "stuck"}
         broken = ("stuck", "gone") if self.proves else ("interrupted", "stuck", "gone")
@@ -125,13 +131,13 @@ class Facts:
         )
 
     def silent_since(self, silent: Mapping[str, float]) -> Facts:
-        """These facts while these hosts do not answer."""
+        """Return these facts with these hosts silent."""
         return replace(self, silent=silent)
 
     def recovered(
         self, done: str | None = None, *, unsure: Mapping[str, Doubt] = MappingProxyType({})
     ) -> Facts:
-        """These facts when all processes are there again and in step; `done` says what it took."""
+        """Return these facts with all processes back and in step; `done` says what it took."""
         return replace(
             self,
             lost={},
@@ -150,7 +156,7 @@ class Facts:
         repairing: bool = False,
         resizing: str | None = None,
     ) -> Known:
-        """For the live view; `outcomes` of a cell that runs, `repairing` and `resizing` as in `Known`."""
+        """Return the facts for the live view; `outcomes` are a running cell's, the others as in `Known`."""
         still = any(s.outcome == "running" for s in (outcomes or {}).values())
         failed = {
             p: Failure(error=first_line(s.error or ""), line=s.line, source=s.source)

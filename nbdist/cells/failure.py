@@ -1,4 +1,4 @@
-"""What a failed cell raises in the notebook: the first cause in full, a line for every other process."""
+"""The error that a failed cell raises in the notebook: the first cause in full, a line for every other process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nbdist.quantities import processes_text, seconds_text
 UNTRUE = "Numbers that this cell printed after that may be wrong: do not use them."
 
 STOPPED = "stopped before step"
-"""In the error of a process that has left at a step; see `nbdist.engine.cell.stop`."""
+"""Marks the error of a process that has left at a step; see `nbdist.engine.cell.stop`."""
 
 
 def failure(
@@ -33,15 +33,15 @@ def failure(
     mixed: bool = False,
     in_vain: str | None = None,
 ) -> ProcessError | None:
-    """The exception for a cell that ended like this; None when all is well.
+    """Return the exception for a cell that ended like this; None when all is well.
 
     Args:
       outcomes: Where each process ended.
       tracebacks: IPython's tracebacks, by process id.
-      last_lines: What processes that are gone wrote last.
-      advice: Why the session is out of step and how to go on, as the end of a sentence; None where it is not.
-      diverged: How the cell has left the processes out of step; a failure also where none has raised, and said
-        where all have raised the same.
+      last_lines: The last lines that ended processes wrote, by process id.
+      advice: Why the session is out of step and how to go on, as the end of a sentence; None where it is in step.
+      diverged: How the cell has left the processes out of step. This is a failure also where no process raised,
+        and is said where all have raised the same.
       in_vain: For what processes waited that did not come, where nothing else has failed.
       mixed: Whether numbers that were printed since then may be wrong; said wherever it is so.
     """
@@ -68,7 +68,7 @@ def failure(
     body += _others(outcomes, set(same))
     alike = cause.outcome == "raised" and len(same) == len(outcomes)
     if diverged is not None and (mixed or (alike and advice is None)):
-        # Nothing else says why something was lost where all have ended alike.
+        # Where all processes ended alike, no other line says why something was lost.
         body.append(f"The session was found out of step: {diverged}")
         body += [UNTRUE] if mixed else []
     return ProcessError(
@@ -94,7 +94,7 @@ def ending_text(number: int, outcomes: Mapping[int, ProcessOutcome], seconds: fl
 
 
 def _diverged(diverged: str, advice: str | None, *, mixed: bool) -> ProcessError:
-    """All have finished, and not all have computed the same."""
+    """Return the error of a cell that all processes finished without computing the same."""
     text = f"all processes finished the cell, but {diverged}"
     out = "" if advice is None else f"; the session is out of step{advice}"
     advice = "All processes must call the same functions on global arrays, in the same order."
@@ -125,16 +125,16 @@ def _headline(
 
 
 def _raised_like(one: ProcessOutcome, cause: ProcessOutcome) -> bool:
-    """Whether a process has raised the same class of error in the same line, with whatever text.
+    """Return whether a process raised the same class of error in the same line, with whatever text.
 
-    What it raises elsewhere may be no more than that `cause` has left it alone.
+    An error elsewhere may only be a consequence: `cause` has left the process alone.
     """
     classes = {(s.error or "").partition(":")[0] for s in (one, cause)}
     return one.outcome == "raised" and len(classes) == 1 and one.line == cause.line
 
 
 def _others(outcomes: Mapping[int, ProcessOutcome], left_out: set[int]) -> list[str]:
-    """One line for every other process, equal ones together."""
+    """Return one line for every other process; equal lines stand once."""
     said: dict[str, list[int]] = defaultdict(list)
     for process_id, process in outcomes.items():
         if process_id not in left_out:

@@ -1,4 +1,4 @@
-"""A cell that is seen to its end on a thread of its own, whoever waits for it."""
+"""A cell that is followed to its end on a thread of its own, whoever waits for it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WAIT_SECONDS = 0.05
 STEP_SECONDS = 0.5
 
 MOST_FAILED_STEPS = 20
-"""After so many in succession, with `STEP_SECONDS` between them, a cell is followed no longer."""
+"""After this many failed steps in succession, `STEP_SECONDS` apart, a cell is followed no longer."""
 
 
 class FollowedRun(CellRun):
@@ -49,11 +49,11 @@ class FollowedRun(CellRun):
         self.when_over: Callable[[], None] = lambda: None
 
     def follow(self, *, shown: bool) -> CellHandle:
-        """Begins; `shown` says whether output is drawn at once, or only where somebody waits for the cell."""
+        """Begin; `shown` says whether output is drawn at once, or only where somebody waits for the cell."""
         self._draws = shown
         self._dropped = shown and drops_later_output(get_ipython())
         self._refresh()
-        # Output goes where this cell of the notebook shows its own, also from another thread.
+        # Output goes below this cell of the notebook, also from another thread.
         context = contextvars.copy_context()
         threading.Thread(
             target=context.run, args=(self._follow,), name="nbdist-followed", daemon=True
@@ -62,19 +62,19 @@ class FollowedRun(CellRun):
 
     @property
     def started(self) -> float:
-        """When it was sent, in Unix seconds."""
+        """The Unix time at which the cell was sent."""
         return self._started
 
     @property
     def has_left(self) -> bool:
-        """Whether every process has left the cell; what follows may not have been seen to."""
+        """Return whether every process has left the cell; its end may not have been handled yet."""
         return super().done
 
     @property
     def ending(self) -> bool:
-        """Whether its end has begun: it was interrupted, or a process has left it with a failure.
+        """Return whether the cell's end has begun: it was interrupted, or a process has left it with a failure.
 
-        A cell that is sent meanwhile would be aborted on some processes, or run beside a repair.
+        A cell sent meanwhile would be aborted on some processes, or run beside a repair.
         """
         if self._supervisor.interrupted_at is not None:
             return True
@@ -84,17 +84,17 @@ class FollowedRun(CellRun):
 
     @property
     def done(self) -> bool:
-        """Whether every process has left the cell, and all are known to be in step or not."""
+        """Return whether every process has left the cell, and it is known whether all are in step."""
         return self._over.is_set()
 
     @property
     def unseen(self) -> bool:
-        """Whether it has failed and nobody has seen how: the front end has dropped that, and nobody has waited."""
+        """Return whether the cell failed unseen: its front end has dropped the error, and nobody has waited."""
         return self._dropped and self.done and self._error is not None and not self.stopped
 
     @property
     def stopped(self) -> bool:
-        """Whether somebody has ended the cell, who knows that it has ended."""
+        """Return whether somebody has ended the cell, and so knows that it has ended."""
         first = (
             next(iter(self._error.failures), None)
             if isinstance(self._error, ProcessError)
@@ -103,7 +103,7 @@ class FollowedRun(CellRun):
         return isinstance(first, ProcessOutcome) and first.outcome in ("interrupted", "not run")
 
     def error(self) -> Exception | None:
-        """Return the error it has ended with, to one caller, which raises it."""
+        """Return the error the cell has ended with; only one caller gets it, and raises it."""
         error, self._error = self._error, None
         return error
 
@@ -124,10 +124,10 @@ class FollowedRun(CellRun):
             self.when_over()
 
     def _stop_listening(self) -> None:
-        """Called when nothing more of the cell is wanted."""
+        """Stop listening; called when nothing more of the cell is wanted."""
 
     def _answer_awaited(self) -> None:
-        """Nobody is asked from here; see `wait` and `watch`."""
+        """Do nothing: `wait` and `watch` ask the person instead."""
 
     def _answer(self, prompts: Prompts) -> None:
         if self._supervisor.interrupted_at is None:
@@ -146,16 +146,16 @@ class FollowedRun(CellRun):
         self.output.note(ending_text(self.cell.number, outcomes, seconds))
 
     def leave(self) -> None:
-        """Follows no longer; the cell goes on."""
+        """Stop following the cell; it goes on."""
         self._left.set()
         self._stop_listening()
 
     def wait(self, timeout_s: float | None, *, show: bool = True) -> None:
-        """See `CellHandle.wait`; an interrupt of the notebook interrupts the cell.
+        """Show the output until the cell ends, and raise its error; a notebook's interrupt interrupts the cell.
 
         Args:
-          timeout_s: As there.
-          show: Show the output here as well, whole, where it is drawn under the cell itself already.
+          timeout_s: As in `CellHandle.wait`.
+          show: Show all of the output here as well, where it is drawn under the cell itself already.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         here: Renderer | None = self._renderer
@@ -187,9 +187,9 @@ class FollowedRun(CellRun):
             raise error
 
     def watch(self) -> None:
-        """Shows the output, whole, until the cell ends, and asks what its processes wait for at a prompt.
+        """Show all of the output until the cell ends, and ask what its processes wait for at a prompt.
 
-        An interrupt of the notebook ends this look only.
+        An interrupt of the notebook ends only this call.
         """
         here = renderer_elsewhere(get_ipython()) or self._renderer
         prompts = self._prompts_at(here)
@@ -209,12 +209,12 @@ def follow(
     left: threading.Event,
     guard: MessageGuard,
 ) -> dict[int, ProcessOutcome] | None:
-    """Steps until a cell has ended, also when a step fails; answers None once `left` is set.
+    """Step until a cell has ended, also when a step fails; return None once `left` is set.
 
     Args:
-      step_until: Answers the final outcomes, or None at a moment (monotonic).
+      step_until: Returns the final outcomes; None at a given moment (monotonic clock).
       left: Set when the cell is to be followed no longer.
-      guard: Of each step.
+      guard: Guards each step.
 
     Raises:
       Exception: What the last of `MOST_FAILED_STEPS` and one steps in succession has raised.

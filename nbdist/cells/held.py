@@ -1,4 +1,4 @@
-"""What a process held before a signal ended it, in words."""
+"""The memory and arrays that a process held before a signal ended it, in words."""
 
 from __future__ import annotations
 

@@ -32,9 +32,9 @@ FILE = "cells.jsonl"
 
 @dataclass
 class Read:
-    """What a session's file says.
+    """The content of a session's file of cells.
 
-    `running` are the cells whose end nobody has noted, all else as in `nbdist.cells.facts.Facts`.
+    `running` are the cells whose end nobody has noted; the other fields are as in `nbdist.cells.facts.Facts`.
     """
 
     past: list[PastCell] = field(default_factory=list)
@@ -48,9 +48,9 @@ class History:
     """Notes cells as they begin and end; used from any thread.
 
     Args:
-      folder: The session's private folder, None: nothing is written.
+      folder: The session's private folder; None: nothing is written.
 
-    A full disk takes the file away and nothing else: the cells of this kernel stay known to it.
+    With a full disk only the file is lost: this kernel still knows its own cells.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -59,22 +59,22 @@ class History:
         self._lock = threading.Lock()
 
     def begun(self, cell: OpenCell) -> None:
-        """A cell is about to be sent, or to be sent to more processes."""
+        """Note a cell that is about to be sent, or to be sent to more processes."""
         self._write(Begun(cell=cell))
 
     def ended(
         self, cell: PastCell, *, run: int | None, since: int | None, stuck: frozenset[int]
     ) -> None:
-        """A cell has ended, with what the session knows afterwards."""
+        """Note a cell that has ended, with what the session knows afterwards."""
         self.cells.append(cell)
         self._write(Ended(cell=cell, run=run, since=since, stuck=tuple(sorted(stuck))))
 
     def recovered(self) -> None:
-        """All processes are there again and in step."""
+        """Note that all processes are there again and in step."""
         self._write(Recovered())
 
     def doubted(self, unsure: Mapping[str, Doubt]) -> None:
-        """These names may not be what they were, and no others."""
+        """Note the names that may not be what they were; replaces the earlier ones."""
         self._write(Doubted(unsure=unsure))
 
     def _write(self, line: Line) -> None:
@@ -82,7 +82,7 @@ class History:
             return
         text = json.dumps(encode(line)).encode() + b"\n"
         with self._lock, contextlib.suppress(OSError):
-            # One write a line: two kernels may be at it.
+            # One write a line: two kernels may write at the same time.
             file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
                 os.write(file, text)
@@ -91,7 +91,7 @@ class History:
 
 
 def read(folder: Path) -> Read:
-    """What the file in a session's folder says; lines that cannot be read are left out."""
+    """Return the content of the file in a session's folder; lines that cannot be read are left out."""
     found = Read()
     running: dict[int, OpenCell] = {}
     for line in _lines(folder / FILE):

@@ -1,7 +1,7 @@
 """Output of a cell that comes after its end: of threads, callbacks and other work that the cell has left behind.
 
-It is shown under the cell where that can still be changed (a notebook), else where the person looks now (a
-terminal), each time with the cell and the processes it is from.
+A notebook shows it under the cell, a terminal where the person looks now, each time with the cell and the
+processes it comes from.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from nbdist.widgets import Widgets
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.1
-"""How often what comes is shown."""
+"""How often new output is shown."""
 
 QUIET_SECONDS = 1.0
-"""After so long without more, all of it is shown, and the thread that shows it ends until more comes."""
+"""After this long without output, the thread shows everything and ends until more comes."""
 
 MOST_CELLS = 50
-"""Cells whose displays can still be changed, the newest. Each keeps its output in memory."""
+"""The number of newest cells whose displays can still be changed. Each keeps its output in memory."""
 
 
 def late_name(cell: int) -> Callable[[Sequence[int]], str]:
-    """What late output of a cell stands under: `cell 7, process 2 (later)`."""
+    """Return a function that names late output of a cell: `cell 7, process 2 (later)`."""
     return lambda processes: f"cell {cell}, {processes_text(processes)} (later)"
 
 
 def put(output: CellOutput, process_id: int, message: Message) -> bool:
-    """Adds a message of a process to the output of a cell; answers whether it has a place there.
+    """Add a message of a process to the output of a cell; return whether it has a place there.
 
     Raises:
       KeyError: The message lacks something.
@@ -61,7 +61,7 @@ def put(output: CellOutput, process_id: int, message: Message) -> bool:
 
 
 def readable(message: Message) -> Message:
-    """A message; an error as text, since nothing else reports one that comes after the cell."""
+    """Return the message; an error as text, since nothing else reports an error after the cell."""
     if message["msg_type"] != "error":
         return message
     text = "\n".join([*message["content"]["traceback"], ""])
@@ -69,7 +69,7 @@ def readable(message: Message) -> Message:
 
 
 def as_new(message: Message) -> Message:
-    """A change of a display that is not there, as a display."""
+    """Return the change of a display that is not there as a new display."""
     changes = message["msg_type"] == "update_display_data"
     return {**message, "msg_type": "display_data"} if changes else message
 
@@ -81,29 +81,29 @@ class EarlierCells:
         self._cells: deque[LateOutput] = deque()
 
     def add(self, cell: LateOutput) -> None:
-        """One that has ended."""
+        """Add a cell that has ended."""
         self._cells.append(cell)
         if len(self._cells) > MOST_CELLS:
             self._cells.popleft().forget()
 
     def change(self, process_id: int, message: Message) -> bool:
-        """Changes the display that an `update_display_data` is for; false where none of them has it."""
+        """Apply an `update_display_data`; return whether one of these cells has the display."""
         return any(cell.change(process_id, message) for cell in reversed(tuple(self._cells)))
 
 
 class LateOutput:
-    """Shows what comes after the end of one cell. Costs next to nothing until something does.
+    """Shows the output that comes after the end of one cell. Costs next to nothing until some comes.
 
-    What is shown goes where the cell's own output went: to be made on the thread that runs the cell.
+    It goes where the cell's own output went, so make this object on the thread that runs the cell.
 
     Args:
       cell: The notebook's number of the cell.
-      output: Its own output; displays in it may still be changed.
-      folder: Where floods of late output are kept in whole.
+      output: The cell's own output; displays in it may still be changed.
+      folder: Holds all of a late output that is too large to keep in memory.
       renderer: Draws the cell's own output.
       late_renderer: Draws late output, under `late_name`.
-      widgets: Those of the processes.
-      earlier: The cells that have ended before; gets this one when it has.
+      widgets: The processes' widgets.
+      earlier: The cells that have ended before; gets this one when it has ended.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class LateOutput:
         self._thread: threading.Thread | None = None
 
     def open(self) -> None:
-        """The cell has ended and its own output is shown: from now on nobody else draws it."""
+        """Begin: the cell has ended and its own output is shown, so nobody else draws it from now on."""
         with self._lock:
             self._open = True
             if self._cell is not None and not self._cell.output.changeable:
@@ -147,18 +147,18 @@ class LateOutput:
             self.earlier.add(self)
 
     def forget(self) -> None:
-        """Gives up the cell's own output: what would change a display in it is late output from now on."""
+        """Give up the cell's own output: a change of one of its displays counts as late output from now on."""
         with self._lock:
             self._cell = None
 
     def redraw(self) -> None:
-        """Draws the cell's own output again, in which a widget has changed; from any thread."""
+        """Draw the cell's own output again after a widget in it has changed; from any thread."""
         with self._lock:
             if self._cell is not None:
                 self._note(self._cell)
 
     def take(self, process_id: int, message: Message) -> None:
-        """Takes a message that came after the end; from any thread, one at a time."""
+        """Take a message that came after the end; from any thread, one at a time."""
         if self._widgets is not None and self._widgets.take(process_id, message):
             return
         changes = message["msg_type"] == "update_display_data"
@@ -170,7 +170,7 @@ class LateOutput:
             self._note(self._put(process_id, message))
 
     def change(self, process_id: int, message: Message) -> bool:
-        """Changes a display of the cell's own output; false where the message is for none of them."""
+        """Change a display of the cell's own output; return whether it has the display."""
         with self._lock:
             own = self._cell
             if own is None or not put(own.output, process_id, message):
@@ -184,7 +184,7 @@ class LateOutput:
         self._begin()
 
     def _put(self, process_id: int, message: Message) -> _Part:
-        """Adds a message to the late output."""
+        """Add a message to the late output."""
         if self._late is None:
             output = CellOutput(
                 processes=self._processes, folder=self._folder, widgets=self._widgets
@@ -223,12 +223,12 @@ class LateOutput:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """Some output of the cell, and what draws it."""
+    """A part of the cell's output, and what draws it."""
 
     output: CellOutput
     renderer: Renderer
 
     def finish(self) -> None:
-        """Has what one process shows compared strictly: others need not show it, too."""
+        """Compare strictly from now on: output of one process alone is its own."""
         for process_id in self.output.processes:
             self.output.finish(process_id)

@@ -1,7 +1,7 @@
 """Where each process stands in a cell, and what that means for the others: pure functions.
 
-This is the second promise, it does not hang on you, as far as it can be decided from what is known:
-who has finished, who has raised, who is gone, and which line the rest are in.
+They decide, from what is known, who has finished, who has raised, who is gone, and which line the rest are in,
+so that nobody waits for a process that does not come.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from nbdist.contract.snapshot import Activity
 from nbdist.quantities import hosts_text, processes_text, seconds_text
 
 Outcome = Literal["running", "finished", "raised", "interrupted", "gone", "stuck", "not run"]
-"""`not run`: stopped before the process had begun it; where there is an error, an earlier cell had failed."""
+"""`not run`: stopped before the process began the cell; where there is an error, an earlier cell had failed."""
 
 MOST_CHARACTERS = 300
-"""Of an error that are shown in one line."""
+"""Longest error, in characters, that one line shows."""
 
 WAIT_SECONDS = 10.0
 """How long a process may stand in one line, while others are elsewhere, before it is named."""
@@ -32,21 +32,21 @@ LEFT_ALONE = re.compile(
     r"|DEADLINE_EXCEEDED|timed out waiting|connection timed out|no route to host",
     re.I,
 )
-"""In the errors of gloo, gRPC and NCCL when the other end of a connection has gone away, or never comes."""
+"""Found in errors of gloo, gRPC and NCCL when the other end of a connection has gone away, or never comes."""
 
 PROVING = ", waiting for what was sent to the devices"
-"""Said of a process whose code has ended, and whose computations, or those of others, have not."""
+"""Said of a process whose code has ended while computations, its own or others', are still running."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessOutcome:
     """One process in one cell.
 
-    `activity` is its newest report in this cell, None before the first, `silent_s` the age of the newest
-    of any kind. `error` is what it raised, `line` and `source` where; `time` is when it ended, in Unix seconds.
-    `begun`: it has taken the cell. `proving`: its code has ended, and it waits for the others to prove that all
-    are in step. `one_host`: no process of the session is on another one, so that messages need not name it.
-    `prompt`: what a person is to type, while it waits for that. `held` says what it held before a signal ended it.
+    `activity` is its newest report in this cell, None before the first; `silent_s` is the age of its newest
+    report of any kind. `error` is the error it raised, `line` and `source` say where; `time` is when it ended, in
+    Unix seconds. `begun`: it has taken the cell. `proving`: its code has ended, and it waits for the others to
+    prove that all are in step. `one_host`: the session has no other host, so messages need not name it. `prompt`:
+    the question it asks a person. `held`: what it held before a signal ended it.
     """
 
     process_id: int
@@ -66,20 +66,20 @@ class ProcessOutcome:
 
     @property
     def compiling(self) -> bool:
-        """Whether it compiles, as reported last; Python sees no signal meanwhile."""
+        """Return whether it last reported that it compiles; Python sees no signal meanwhile."""
         return self.activity is not None and self.activity.state == "compiling"
 
 
 def running(outcomes: Iterable[ProcessOutcome]) -> list[ProcessOutcome]:
-    """Those still in the cell."""
+    """Return the processes that are still in the cell."""
     return [process for process in outcomes if process.outcome == "running"]
 
 
 def first_cause(outcomes: Collection[ProcessOutcome]) -> ProcessOutcome | None:
-    """The failure that came first; what nbdist was asked to stop is never a cause.
+    """Return the failure that came first; a process that nbdist was asked to stop is never a cause.
 
-    That a connection was closed is what the others see of a process that dies, a moment before its host sees it;
-    that nobody came to meet them, of one whose host is gone.
+    Others see a dying process as a closed connection, a moment before its host reports its end, and a process
+    whose host is gone as a connection that never comes.
     """
     failed = [s for s in outcomes if s.outcome in ("raised", "gone")]
     failed = failed or [s for s in outcomes if s.outcome == "not run" and s.error is not None]
@@ -90,9 +90,9 @@ def first_cause(outcomes: Collection[ProcessOutcome]) -> ProcessOutcome | None:
 
 
 def named_first(outcomes: Collection[ProcessOutcome]) -> ProcessOutcome | None:
-    """What is said first of a cell that has failed, None of one that has not.
+    """Return the process to name first for a cell that has failed; None for a cell that has not.
 
-    Its first cause; where it was stopped, a process that was in it, and only then one that had not begun.
+    This is the first cause; in a stopped cell a process that was in it, and only then one that had not begun.
     """
     failed = [s for s in outcomes if s.outcome not in ("finished", "running")]
     in_it = (s for s in failed if s.outcome != "not run")
@@ -100,7 +100,7 @@ def named_first(outcomes: Collection[ProcessOutcome]) -> ProcessOutcome | None:
 
 
 def outcome_of_cell(outcomes: Collection[ProcessOutcome]) -> Outcome:
-    """How a cell has ended as a whole; `running` where a process is still in it and nobody waits for it."""
+    """Return how a cell has ended as a whole; `running` where a process is still in it and nobody waits for it."""
     said = named_first(outcomes) or next(iter(running(outcomes)), None)
     return "finished" if said is None else said.outcome
 
@@ -110,7 +110,7 @@ def _earliest(outcomes: Iterable[ProcessOutcome]) -> ProcessOutcome | None:
 
 
 def say_processes(outcomes: Collection[ProcessOutcome]) -> str:
-    """`processes 0, 1 (host h1)`; without the host where the session has no other."""
+    """Return `processes 0, 1 (host h1)`; without the host where the session has no other."""
     said = processes_text([s.process_id for s in outcomes])
     if all(s.one_host for s in outcomes):
         return said
@@ -118,19 +118,19 @@ def say_processes(outcomes: Collection[ProcessOutcome]) -> str:
 
 
 def place(activity: Activity | None) -> tuple[int | None, str | None]:
-    """The line a process is in, and its text."""
+    """Return the line a process is in, and its text."""
     return (activity.line, activity.source) if activity else (None, None)
 
 
 def say_place(line: int | None, source: str | None) -> str:
-    """`at line 4: y = step(params, x)`."""
+    """Return `at line 4: y = step(params, x)`."""
     if line is None:
         return "in the cell"
     return f"at line {line}: {source}" if source else f"at line {line}"
 
 
 def say_where_all(outcomes: Iterable[ProcessOutcome], *, ending: str = "") -> list[str]:
-    """One line for each place processes are in: who waits, runs or compiles where."""
+    """Return one line for each place processes are in: who waits, runs or compiles where."""
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
     for process in running(outcomes):
         activity = process.activity
@@ -155,7 +155,7 @@ def say_where_all(outcomes: Iterable[ProcessOutcome], *, ending: str = "") -> li
 
 
 def first_line(error: str) -> str:
-    """What an error says first; TensorFlow's go on for pages."""
+    """Return the first line of an error, shortened; errors of TensorFlow go on for pages."""
     line, *more = error.strip().splitlines() or [""]
     if len(line) > MOST_CHARACTERS:
         return f"{line[:MOST_CHARACTERS]}…"
@@ -163,10 +163,10 @@ def first_line(error: str) -> str:
 
 
 def say_failure(process: ProcessOutcome) -> list[str]:
-    """Who failed with what, and in which line."""
+    """Return lines that say who failed with what, and in which line."""
     lines = [f"{say_processes([process])}   {first_line(process.error or '')}"]
     if process.line is not None:
-        # Where one stood that is gone is known from its last report.
+        # The place of a process that is gone comes from its last report.
         seen = "last seen at " if process.outcome == "gone" else ""
         lines.append(f"   {seen}line {process.line}   {process.source or ''}".rstrip())
     if process.held is not None:
@@ -175,7 +175,7 @@ def say_failure(process: ProcessOutcome) -> list[str]:
 
 
 def silence(outcomes: Mapping[int, ProcessOutcome]) -> str | None:
-    """A sentence when processes in the cell have not reported for `SILENT_SECONDS`."""
+    """Return a sentence when processes in the cell have not reported for `SILENT_SECONDS`."""
     groups: dict[tuple[str, str], list[ProcessOutcome]] = defaultdict(list)
     for process in running(outcomes.values()):
         if process.silent_s >= SILENT_SECONDS:
@@ -192,7 +192,7 @@ def silence(outcomes: Mapping[int, ProcessOutcome]) -> str | None:
 
 
 def divergence(outcomes: Mapping[int, ProcessOutcome]) -> str | None:
-    """A sentence when processes wait in one line over `WAIT_SECONDS` while others are elsewhere.
+    """Return a sentence when processes wait in one line over `WAIT_SECONDS` while others are elsewhere.
 
     Compiling is not waiting: a process that compiles, or whose peers compile, is not named.
     """
@@ -214,7 +214,7 @@ def _say_divergence(
     waiting: list[ProcessOutcome],
     finished: list[ProcessOutcome],
 ) -> str:
-    """`process 0 has been at line 9 for 13 s; process 1 is waiting at line 6`."""
+    """Return `process 0 has been at line 9 for 13 s; process 1 is waiting at line 6`."""
     parts = []
     waiting_ids = {s.process_id for s in waiting}
     for (line, _), group in sorted(places.items(), key=lambda item: -len(item[1])):
@@ -237,10 +237,10 @@ def _say_divergence(
 
 
 def nobody_can_join(outcomes: Mapping[int, ProcessOutcome], *, longer_than_s: float) -> list[int]:
-    """Those of these that are still in the cell, if all of them wait inside the framework and have for long.
+    """Return the processes still in the cell, if all of them have waited long inside the framework; else none.
 
-    In a session out of step that is for what cannot come: every other process has left the cell, or their
-    collectives do not match.
+    In a session out of step they wait in vain: every other process has left the cell, or their collectives do not
+    match.
     """
     still = running(outcomes.values())
     waiting = [

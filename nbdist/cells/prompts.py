@@ -11,37 +11,37 @@ from nbdist.contract.iopub import Prompt
 from nbdist.contract.questions import LineReply, TypedLine
 
 SETTLE_SECONDS = 0.2
-"""So long after the first prompt others may come that are at the same breakpoint: the lowest is asked first."""
+"""How long after the first prompt others at the same breakpoint may come: the lowest process is asked first."""
 
 COMMAND_SECONDS = 1.0
-"""So long a process that has got a line may take until it asks again, before another is asked."""
+"""How long a process that got a line may take to ask again, before another process is asked."""
 
 
 class Asks(Protocol):
-    """What is needed of `nbdist.cells.execution.Execution`."""
+    """The part of `nbdist.cells.execution.Execution` that `Prompts` needs."""
 
     def prompts(self) -> Mapping[int, Prompt]:
-        """By process id, those of processes that are in the cell."""
+        """Return the prompts of processes in the cell, by process id."""
 
     def wants(self, process_id: int, number: int) -> bool:
-        """Whether a process still waits for the answer to this question; from any thread."""
+        """Return whether a process still waits for the answer to this question; from any thread."""
 
     def give(self, process_id: int, prompt: Prompt, send: Callable[[], bool]) -> bool:
-        """Sends a reply; answers whether it was taken."""
+        """Send a reply; return whether it was taken."""
 
     @property
     def commanded(self) -> float | None:
-        """When a process got the line that it has not gone on from, monotonic; None where none has."""
+        """Return when a process got the line it has not gone on from (monotonic clock); None: there is none."""
 
 
 class Prompts:
     """Asks the person who waits for a cell, one process at a time.
 
     Args:
-      execution: Of the cell.
-      reply: Sends a process the reply to a question of this number; answers whether it was taken.
+      execution: The cell's execution.
+      reply: Sends a process the reply to a question of this number; returns whether it was taken.
       show: Brings all output so far to the screen.
-      repeat: Shows what was typed at a prompt behind the output of the process.
+      repeat: Shows the typed line behind the output of the process.
       ask: Asks the person; see `nbdist.cells.person.ask_person`.
     """
 
@@ -62,10 +62,10 @@ class Prompts:
         self._since: float | None = None
 
     def answer(self) -> None:
-        """Asks the person for one line where that is due, and sends it.
+        """Ask the person for one line if that is due, and send it.
 
         Raises:
-          KeyboardInterrupt: The person's.
+          KeyboardInterrupt: The person pressed interrupt.
         """
         prompts = self._execution.prompts()
         if not self._due(prompts, time.monotonic()):

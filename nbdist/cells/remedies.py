@@ -1,4 +1,4 @@
-"""What can be done, besides an interrupt, for processes that do not leave a cell."""
+"""Means, besides an interrupt, for processes that do not leave a cell."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nbdist.contract.questions import LineReply
 
 @dataclass(frozen=True, slots=True)
 class InVain:
-    """Says that processes wait for what does not come; where that is not `certain`, a person is to decide."""
+    """Says that processes wait for something that does not come; where it is not `certain`, the person decides."""
 
     text: str
     certain: bool
@@ -19,17 +19,17 @@ class InVain:
 
 @dataclass(frozen=True, slots=True)
 class Remedies:
-    """What a supervisor may use.
+    """The means that a supervisor may use.
 
     Attributes:
-      abandon: Ends the waits of processes for a proof.
-      rescue: Has processes that are about to be given up save what is in their memory.
-      join: Has the processes that have left the cell, or never were in it, take part in the proof in which the
-        others wait; answers whether it can pass. None where nothing is proven.
-      in_vain: Says for what processes wait that does not come, None where it may come. None where nothing is
-        counted.
+      abandon: Ends the processes' wait for a proof.
+      rescue: Makes processes that are about to be given up save what is in their memory.
+      join: Makes the processes that have left the cell, or never were in it, take part in the proof in which the
+        others wait; returns whether it can pass. None where nothing is proven.
+      in_vain: Says for what processes wait that does not come; returns None where it may come. None where nothing
+        is counted.
       free: Ends the collectives of processes which no signal reaches. None where that is not possible.
-      reply: Sends a process the reply to a question of its debugger, by number; answers whether it was taken.
+      reply: Sends a process the reply to a question of its debugger, by number; returns whether it was taken.
     """
 
     abandon: Callable[[Sequence[int]], None] = lambda ids: None

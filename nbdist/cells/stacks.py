@@ -1,4 +1,4 @@
-"""The stacks of processes as text: equal ones once."""
+"""The stacks of processes as text; equal ones stand once."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from nbdist.spelling import command
 
 
 def stacks_text(found: Mapping[int, Threads], missing: Sequence[int], *, whole: bool) -> str:
-    """The threads of each process, outermost call first.
+    """Return the threads of each process, outermost call first.
 
     Args:
-      found: The threads of processes.
+      found: The threads, by process id.
       missing: Processes that have not answered.
-      whole: All threads; else the main thread, and how many others there are.
+      whole: Show all threads; else the main thread, and how many others there are.
     """
     groups: dict[str, list[int]] = {}
     for process_id, threads in sorted(found.items()):
@@ -25,12 +25,7 @@ def stacks_text(found: Mapping[int, Threads], missing: Sequence[int], *, whole: 
 
 
 def native_text(found: Mapping[int, NativeStacks], missing: Sequence[int]) -> str:
-    """What py-spy has read of each process, or why it has not.
-
-    Args:
-      found: By process id.
-      missing: Processes that have not answered.
-    """
+    """Return the native stack that py-spy has read of each process, or why it could not."""
     groups: dict[str, list[int]] = {}
     for process_id, answer in sorted(found.items()):
         text = answer.text or f"  no native stack: {answer.error}"

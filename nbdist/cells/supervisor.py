@@ -47,26 +47,27 @@ from nbdist.spelling import option
 TICK_SECONDS = 0.05
 SETTLE_SECONDS = 0.01
 SAY_SECONDS = 1.0
-"""How long after a failure it is said that others are still in the cell; when all fail, nothing is said."""
+"""How long after a failure the supervisor says that others are still in the cell; if all fail, it says nothing."""
 DEATH_GRACE_SECONDS = 1.5
-"""The grace period after a death: nobody can wait for that process with success."""
+"""The grace period after a death: no process can successfully wait for that one."""
 
 CUT_SECONDS = 0.4
-"""An interrupt that arrives at all arrives within 0.3 s (measured)."""
+"""How long after its interrupt a process may be back by itself: an interrupt that works arrives within 0.3 s
+(measured)."""
 
 FAILED_CUT_SECONDS = 0.1
-"""The same where another process has failed: what still waits after the grace period waits for that one. Where
-nobody has failed, a step of a training may end meanwhile, after which all are in step."""
+"""The same where another process has failed: whoever still waits after the grace period waits for that one.
+Where nobody has failed, a training step may end meanwhile, and then all are in step."""
 
 CUT_AGAIN_SECONDS = 1.0
-"""How often a process is asked to cut: it does not while it computes, sleeps or is on its way out."""
+"""How often to ask a process to cut: it does not while it computes, sleeps or is on its way out."""
 
 BACK_SECONDS = 3.0
-"""A process whose collectives were cut is back within 0.05 to 0.23 s (measured); on a busy machine more than 1.4 s
-were seen. One that is not back by then computes by itself."""
+"""How long a process may take to come back after its collectives were cut: it takes 0.05 to 0.23 s (measured),
+on a busy machine more than 1.4 s. One that is not back by then computes by itself."""
 
 ASK_SECONDS = 1.0
-"""How often processes that wait are asked what they have sent."""
+"""How often to ask waiting processes what they have sent."""
 
 PROOF_SECONDS = 5.0
 """How long a proof may take when another process did not finish the cell."""
@@ -83,13 +84,13 @@ class CellSupervisor:
       grace_s: How long others may stay in the cell after one has failed.
       give_up_s: How long after its interrupt a process that does not come back is given up.
       timeout_s: After this the cell is interrupted and `CellTimeout` raised; None: never.
-      out_of_step: Whether the session was so when the cell began.
+      out_of_step: Whether the session was out of step when the cell began.
       progress: Called when outcomes have changed, for the live view.
       remedies: For processes that do not leave the cell.
-      answer: Called often; asks a person what a process at a prompt waits for, where somebody waits for the cell.
-      attended: Whether somebody does.
-      leaves: Asked when an interrupt comes: whether this kernel ends, and the cell goes on without it.
-      left: Whether that was so.
+      answer: Called often; if somebody waits for the cell, asks the person for the line that a process waits for.
+      attended: Whether somebody waits for the cell.
+      leaves: Called on an interrupt; returns whether this kernel ends and the cell goes on without it.
+      left: Whether this kernel left the cell in this way.
     """
 
     execution: Execution
@@ -123,7 +124,7 @@ class CellSupervisor:
     _stopped_prompts: set[int] = field(default_factory=set)
 
     def until_end(self) -> dict[int, ProcessOutcome]:
-        """Returns the final outcomes; every process has left the cell, or is stuck.
+        """Return the final outcomes, once every process has left the cell or is stuck.
 
         Raises:
           KeyboardInterrupt: The user's; the processes have been interrupted too, unless the cell was `left`.
@@ -140,14 +141,14 @@ class CellSupervisor:
                 raise
 
     def step_until(self, deadline: float) -> dict[int, ProcessOutcome] | None:
-        """As `until_end`, but gives up waiting at `deadline` (monotonic) and answers None."""
+        """Do as `until_end`, but stop waiting at `deadline` (monotonic clock) and return None."""
         while time.monotonic() < deadline:
             if (outcomes := self._step()) is not None:
                 return outcomes
         return None
 
     def interrupt_all(self) -> None:
-        """Interrupts all that are still in the cell; whoever steps sees to what follows."""
+        """Interrupt all processes still in the cell; the thread that steps handles what follows."""
         if self.interrupted_at is None:
             self._stop(self.execution.outcomes(), None)
 
@@ -177,7 +178,7 @@ class CellSupervisor:
         return None
 
     def _pauses(self, outcomes: dict[int, ProcessOutcome], now: float) -> bool:
-        """Whether a process is at a prompt; how long it was then counts for nothing."""
+        """Return whether a process is at a prompt; the time it spends there does not count."""
         still = running(outcomes.values())
         prompts = {s.process_id: s.prompt for s in still if s.prompt is not None}
         if prompts and self.interrupted_at is None:
@@ -228,7 +229,7 @@ class CellSupervisor:
             self._say_now(self._in_vain(outcomes, now) or silence(outcomes) or divergence(outcomes))
 
     def _end_prompts(self, outcomes: dict[int, ProcessOutcome]) -> None:
-        """Interrupts those that have come to a prompt since the cell was interrupted."""
+        """Interrupt processes that have come to a prompt since the cell was interrupted."""
         prompts = {s.process_id: s.prompt for s in outcomes.values() if s.prompt is not None}
         new = [p for p, prompt in prompts.items() if prompt.number not in self._stopped_prompts]
         self._stopped_prompts |= {prompt.number for prompt in prompts.values()}
@@ -236,7 +237,7 @@ class CellSupervisor:
             self.interrupt(new)
 
     def _interrupt_late(self, outcomes: dict[int, ProcessOutcome], now: float) -> None:
-        """Interrupts those that had not begun the cell when the others were: no signal is kept for later."""
+        """Interrupt the processes that had not begun when the others were interrupted: no signal is kept."""
         begun = [p for p in sorted(self._early) if outcomes[p].begun]
         self._early -= set(begun)
         still = [p for p in begun if outcomes[p].outcome == "running" and not outcomes[p].proving]
@@ -257,7 +258,7 @@ class CellSupervisor:
             self.remedies.free(ids)
 
     def _prove(self, outcomes: dict[int, ProcessOutcome], now: float) -> None:
-        """All code has ended, and those that finished it wait for a proof."""
+        """See the proof through: all code has ended, and the processes that finished it wait for a proof."""
         assert self.remedies.join is not None
         if self._joined_at is None:
             self._joined_at = now
@@ -269,7 +270,7 @@ class CellSupervisor:
             self._say_now(silence(outcomes))
 
     def _all_finished(self, outcomes: dict[int, ProcessOutcome]) -> bool:
-        """Whether all have finished the cell, or its code, with equally many programs: these are computed now."""
+        """Return whether all have finished the cell, or its code with equally many programs, which compute now."""
         finished = all(s.proving or s.outcome == "finished" for s in outcomes.values())
         return finished and len({step.sent.place for step in self.execution.steps.values()}) < 2
 
@@ -296,9 +297,9 @@ class CellSupervisor:
             )
 
     def _in_vain(self, outcomes: dict[int, ProcessOutcome], now: float) -> str | None:
-        """Says that all that are in the code of the cell have waited for long, and for what does not come.
+        """Return a sentence if all processes in the cell's code have waited long for something that does not come.
 
-        Where that is certain the cell is stopped, and its error says it.
+        Where that is certain, the cell is stopped with this sentence as its error.
         """
         in_code = {p: s for p, s in outcomes.items() if s.outcome == "running" and not s.proving}
         waiting = nobody_can_join(in_code, longer_than_s=self.grace_s)
@@ -315,11 +316,11 @@ class CellSupervisor:
         return self._all_wait
 
     def _say_now(self, text: str | None) -> None:
-        """Says how things stand, for as long as they do: nothing of it is left when the cell has ended."""
+        """Show how things stand, for as long as it is so; the line is gone when the cell has ended."""
         self.execution.output.meanwhile(text)
 
     def _stop(self, outcomes: dict[int, ProcessOutcome], why: str | None) -> None:
-        """Interrupts all that are still in the cell, and says so."""
+        """Interrupt all processes still in the cell, and say so."""
         self._say_now(None)
         still = running(outcomes.values())
         ids = [process.process_id for process in still]
@@ -334,7 +335,7 @@ class CellSupervisor:
         self.execution.mark(ids, "interrupted")
         self._stopped_prompts |= {s.prompt.number for s in still if s.prompt is not None}
         self._early = frozenset(process.process_id for process in still if not process.begun)
-        # What they are in the middle of is another cell.
+        # They are still running an earlier cell.
         waiting = self.execution.withdraw(sorted(self._early))
         # Their code has ended; a signal might reach what comes after the cell.
         proving = [process.process_id for process in still if process.proving]
@@ -345,7 +346,7 @@ class CellSupervisor:
             self.interrupt(inside)
 
     def _say_alone(self, outcomes: dict[int, ProcessOutcome], now: float) -> None:
-        """Says who goes on by itself although it was interrupted, and for how long it may."""
+        """Say which processes run on although they were interrupted, and for how long they may."""
         assert self.interrupted_at is not None
         since = now - self.interrupted_at
         if since < CUT_SECONDS + BACK_SECONDS or self._said_alone:
@@ -359,7 +360,7 @@ class CellSupervisor:
         self.execution.output.note("\n".join([f"{what} {left} ({option('give_up_s')})", *lines]))
 
     def _give_up(self, outcomes: dict[int, ProcessOutcome], waited_s: float) -> None:
-        """Ends the cell without those that did not come back."""
+        """End the cell without the processes that did not come back."""
         still = running(outcomes.values())
         ids = [process.process_id for process in still]
         lines = [f"   {line}" for line in say_where_all(still)]
@@ -389,7 +390,7 @@ class CellSupervisor:
 def timeout_error(
     outcomes: dict[int, ProcessOutcome], timeout_s: float, facts: Facts
 ) -> CellTimeout:
-    """What a cell raises that was cut off by its `timeout_s`; what it took to go on is said before it."""
+    """Return the error of a cell that its `timeout_s` cut off; what it took to go on is said before it."""
     # One may have finished, or failed, while it was being interrupted.
     late = [p for p, s in outcomes.items() if s.outcome in ("interrupted", "stuck")] or [*outcomes]
     return CellTimeout(

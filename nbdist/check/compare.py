@@ -15,10 +15,10 @@ from nbdist.spelling import command, option
 
 
 def differences(facts: Mapping[int, Facts]) -> list[Difference]:
-    """What differs, causes before what follows from them; empty where nothing that matters does.
+    """Return the differences, causes before their consequences; empty where nothing that matters differs.
 
     Args:
-      facts: By process id; all have been asked for the same topics.
+      facts: By process id; all processes were asked for the same topics.
     """
     # Another Python compiles the same text to other code.
     python = {one.software.get("Python") for one in facts.values() if one.software is not None}
@@ -61,7 +61,7 @@ def _software(versions: Mapping[int, Mapping[str, str]]) -> list[Difference]:
 def _modules(versions: Mapping[int, Mapping[str, str]]) -> list[Difference]:
     found = []
     for name in _every_key(versions):
-        # One that only some have imported need not be used by the others.
+        # A module that only some have imported need not be used by the others.
         of = {p: one[name] for p, one in versions.items() if name in one}
         do = f"importlib.reload({name}) in one {command('unchecked')} cell makes it the same on all of them."
         found += difference(f"the code of module {name}", of, do, lambda digest: f"digest {digest}")
@@ -111,7 +111,7 @@ def _described(
 
 
 def _mesh_texts(meshes: Sequence[Mesh | None]) -> list[str]:
-    """`data=4 × model=2`; with types of axes where only these differ."""
+    """Return `data=4 × model=2`; with the axis types where only these differ."""
     texts = [mesh_axes_text(mesh) if mesh else "none" for mesh in meshes]
     if len(set(texts)) < len(texts):
         texts = [
@@ -122,7 +122,7 @@ def _mesh_texts(meshes: Sequence[Mesh | None]) -> list[str]:
 
 
 def _distribution_texts(distributions: Sequence[DistributionFacts | None]) -> list[str]:
-    """`DataParallel over batch=4`; with what else differs."""
+    """Return `DataParallel over batch=4`, and what else differs."""
     there = [one for one in distributions if one is not None]
     more = [
         name

@@ -12,7 +12,7 @@ from nbdist.quantities import array_type_text
 from nbdist.spelling import sentence
 
 ByProcess = Mapping[int, NamesFacts]
-"""By process id."""
+"""The facts about names, by process id."""
 
 MAKE = "Create it again in one {cell} that runs on all of them."
 DEFINE = "Run the cell that defines it on all of them."
@@ -20,10 +20,10 @@ SEED = "Create the key from the same seed on all of them."
 
 
 def names(answers: ByProcess, *, code: bool) -> list[Difference]:
-    """What differs between processes that are about to run one cell.
+    """Return the names that differ between processes that are about to run one cell.
 
     Args:
-      answers: Of each process.
+      answers: The answer of each process.
       code: Whether digests of code can be compared.
     """
     found: list[Difference] = []
@@ -71,7 +71,7 @@ def _kinds(name: str, kinds: Mapping[int, str | None], answers: ByProcess) -> Ve
 
 
 def _array(path: str, answers: ByProcess) -> list[Difference]:
-    """A path that leads to a global array on some process."""
+    """Compare a path that leads to a global array on some process."""
     meshes = _meshes(answers)
     spanning: list[tuple[Array, list[int]]] = []
     others: dict[str, list[int]] = {}
@@ -96,7 +96,7 @@ def _key(path: str, answers: ByProcess) -> list[Difference]:
 
 
 def _held_text(path: str, answer: NamesFacts) -> str | None:
-    """The array under a path of one process as text; None where there is none."""
+    """Return the array under a path of one process as text; None where there is none."""
     if path in answer.arrays:
         return version_texts([(answer.arrays[path], [])], _meshes({0: answer}))[0][1]
     if path not in answer.local:
@@ -106,7 +106,7 @@ def _held_text(path: str, answer: NamesFacts) -> str | None:
 
 
 def _leading_to(path: str) -> Iterator[str]:
-    """The dotted names a path begins with: `a`, `a.b` of `a.b['w'].x`."""
+    """Yield the dotted names a path begins with: `a`, `a.b` of `a.b['w'].x`."""
     steps = path.partition("[")[0].split(".")
     for count in range(1, len(steps) + 1):
         yield ".".join(steps[:count])

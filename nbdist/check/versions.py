@@ -10,12 +10,12 @@ from typing import Any
 from nbdist.contract.wire import encode
 
 Versions = tuple[tuple[tuple[int, ...], str], ...]
-"""Process ids and what they have, as text; the version of the most processes first."""
+"""Process ids and their common value as text; the value of the most processes first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What differs, such as `w` or `jax_enable_x64`; `do` is a sentence that says how to go on."""
+    """A name or setting that differs, such as `w` or `jax_enable_x64`; `do` says how to go on, as a sentence."""
 
     about: str
     versions: Versions
@@ -23,7 +23,7 @@ class Difference:
 
 
 def grouped(values: Mapping[int, Any]) -> list[tuple[list[int], Any]]:
-    """Process ids by equal values, plain ones or those of the contract, in the order of the ids."""
+    """Return the process ids by equal values, plain ones or those of the contract, in the order of the ids."""
     groups: dict[str, tuple[list[int], Any]] = {}
     for process_id, value in sorted(values.items()):
         text = json.dumps(encode(value), sort_keys=True)
@@ -32,7 +32,7 @@ def grouped(values: Mapping[int, Any]) -> list[tuple[list[int], Any]]:
 
 
 def ordered(versions: Iterable[tuple[Collection[int], str]]) -> Versions:
-    """The version of the most processes first, then by the lowest process id."""
+    """Sort: the version of the most processes first, then by the lowest process id."""
     found = [(tuple(sorted(ids)), text) for ids, text in versions if ids]
     return tuple(sorted(found, key=lambda version: (-len(version[0]), version[0][0])))
 
@@ -40,7 +40,7 @@ def ordered(versions: Iterable[tuple[Collection[int], str]]) -> Versions:
 def difference(
     about: str, values: Mapping[int, Any], do: str, text: Callable[[Any], str] = str
 ) -> list[Difference]:
-    """One entry where the values of processes are not all equal, else none."""
+    """Return one entry where the values of processes are not all equal, else none."""
     groups = grouped(values)
     if len(groups) < 2:
         return []

@@ -1,4 +1,4 @@
-"""What a person reads when a cell is refused."""
+"""The error text of a cell that is refused."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from nbdist.quantities import count_text, where_text
 from nbdist.spelling import command
 
 MOST_LISTED = 5
-"""So many differences are written out; the first is most often the cause of the others."""
+"""The most differences that are written out; the first is most often the cause of the others."""
 
 
 def differences_text(found: Sequence[Difference], hosts: Mapping[int, str]) -> str:
-    """The error's text: a sentence for each difference, what has run, and what to do."""
+    """Return the error's text: a sentence for each difference, what has run, and what to do."""
     listed = [_sentence(one, hosts) for one in found[:MOST_LISTED]]
     if len(found) > MOST_LISTED:
         listed.append(f"{count_text(len(found) - MOST_LISTED, 'other')} as well")
@@ -32,7 +32,7 @@ def _sentence(one: Difference, hosts: Mapping[int, str]) -> str:
 def busy_text(
     doing: Mapping[int, Activity | None], hosts: Mapping[int, str], waited_s: float
 ) -> str:
-    """The error's text where processes do not answer."""
+    """Return the error's text where processes do not answer."""
     said = []
     for process_id, activity in doing.items():
         at = ""

@@ -1,1 +1,1 @@
-"""What crosses the border between processes, as types: reports, orders and events, calls, questions, messages."""
+"""Types of everything that crosses a process border: reports, orders and events, calls, questions, messages."""

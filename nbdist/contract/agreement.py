@@ -1,4 +1,4 @@
-"""What must be equal on all processes before they run a cell: the facts that each of them states."""
+"""Facts that each process states about a cell, and that must be equal on all processes before they run it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from nbdist.contract.snapshot import Array, LayoutRule, Mesh
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameFacts:
-    """What a name stands for.
+    """Facts about one name that a cell reads.
 
     Attributes:
-      type: Of its value; None: there is no such name.
-      certain: Whether the cell reads it whatever happens.
-      code: The digest of the code that it stands for; None where it stands for none that cells have defined.
-      holds: Whether arrays are in it.
+      type: The type of the name's value; None if there is no such name.
+      certain: Whether the cell always reads the name, whichever branches it takes.
+      code: A digest of the name's code, if cells have defined that code; else None.
+      holds: Whether the value holds arrays.
     """
 
     type: str | None
@@ -27,7 +27,7 @@ class NameFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalArray:
-    """An array that lies on one process alone."""
+    """An array that no other process has a part of."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -35,15 +35,15 @@ class LocalArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamesFacts:
-    """What the names that a cell reads stand for.
+    """Facts about all names that a cell reads.
 
     Attributes:
-      names: By dotted path. Of a path through modules each step is one.
-      arrays: By path, those that span processes.
-      meshes: By id, those of the arrays, and those that were met by themselves.
-      local: By path, what lies on this process alone; None of one that is deleted.
+      names: By dotted path. Each step of a path through modules is an entry of its own.
+      arrays: By path, the arrays that span processes.
+      meshes: By id, the meshes of those arrays, and the meshes among the values.
+      local: By path, the arrays of this process alone; None for a deleted array.
       keys: By path, the values of typed keys, as text.
-      omitted: How many arrays were too many.
+      omitted: How many arrays were left out because there were too many.
     """
 
     names: Mapping[str, NameFacts]
@@ -56,7 +56,7 @@ class NamesFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistributionFacts:
-    """What is set to spread arrays, as in `nbdist.contract.snapshot.Distribution`, with its mesh."""
+    """The distribution that is set, as in `nbdist.contract.snapshot.Distribution`, with its mesh."""
 
     kind: str
     batch_axis: str | None
@@ -67,17 +67,17 @@ class DistributionFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The facts of one process, by topic; None of a topic that was not asked for.
+    """The facts of one process, by topic; a topic that was not asked for is None.
 
     Attributes:
       cell: A digest of the text that is compiled.
       software: Versions by name.
       modules: Digests of the code of the user's modules, by name.
       variables: The compiler's flags, from environment variables.
-      settings: Of the framework, as text by name; None where it has none.
-      mesh: That in context; None where there is none.
-      distribution: The one that is set; None where there is none.
-      names: Those that the cell reads.
+      settings: The framework's settings, as text by name; None if it has none.
+      mesh: The mesh in context; None if there is none.
+      distribution: The distribution that is set; None if there is none.
+      names: The names that the cell reads.
     """
 
     cell: str | None = None

@@ -1,6 +1,6 @@
-"""What one process has of an array: its part of the corners, of a picture, and of a few numbers.
+"""Summary of an array on one process: its part of the corners, of a picture, and of a few numbers.
 
-It is answered to a kernel that asks, and displayed by cells, as the MIME type `MIME`.
+A process answers it to a kernel that asks; a cell displays it as the MIME type `MIME`.
 """
 
 from __future__ import annotations
@@ -8,20 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MIME = "application/vnd.nbdist.summary+json"
-"""Of one process's part of a summary, beside the text that JAX gives the array."""
+"""The MIME type of one process's part of a summary. It goes beside the text that JAX gives the array."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbers:
-    """Of the values of a piece.
+    """A few numbers about the values of a piece.
 
     Attributes:
-      nan: How many are NaN.
-      counted: How many others there are.
-      whole: Whether they are whole numbers.
-      min: The smallest, as text, since JSON has no infinity; None where there is none, or no order.
-      max: The largest.
-      sum: Of them.
+      nan: How many values are NaN.
+      counted: How many values are not NaN.
+      whole: Whether the values are whole numbers.
+      min: The smallest, as text, since JSON has no infinity; None if there is no value, or no order.
+      max: The largest, likewise.
+      sum: Their sum, likewise.
     """
 
     nan: int
@@ -38,9 +38,9 @@ class PieceSummary:
 
     Attributes:
       size: How many values it has.
-      numbers: None where they were not looked at.
-      places: The part of the grid that lies in it; None where there is no grid, or it was not read.
-      values: Those there, in Base64.
+      numbers: None if the values were not looked at.
+      places: The part of the grid that lies in the piece; None if there is no grid, or it was not read.
+      values: The values at those places, in Base64.
     """
 
     size: int
@@ -51,14 +51,14 @@ class PieceSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArraySummary:
-    """The part of one process.
+    """One process's part of the summary of an array.
 
     Attributes:
-      shape: Of the whole array.
-      dtype: The name of it.
+      shape: The shape of the whole array.
+      dtype: The name of its dtype.
       about: Type, spec and mesh as text.
-      grid: The places along each axis whose values are shown; None where there are too many axes.
-      pieces: Those on this process.
+      grid: The places along each axis whose values are shown; None if there are too many axes.
+      pieces: The pieces on this process.
     """
 
     shape: tuple[int, ...]

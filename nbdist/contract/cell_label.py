@@ -1,4 +1,4 @@
-"""What goes with a cell beside its code, in the label of its execute request, a public field of ipyparallel's."""
+"""Metadata of a cell, in the label of its execute request (a public field of ipyparallel's)."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ class CellLabel:
     Attributes:
       cell: The notebook's execution count.
       offset: How many lines of the notebook's cell stand above the code.
-      run: The number of this sending; a later one in the same session has a higher one.
-      targets: The processes it is sent to.
-      computes: Whether it may use a device; one that cannot runs also while processes are not in step.
-      in_step: After which program, as generation and serial, the kernel knows all processes to be in step; None
-        where it knows of none, or the cell does not go to all.
+      run: The number of this sending; a later one in the same session has a higher number.
+      targets: The processes that receive the cell.
+      computes: Whether the cell may use a device; a cell that cannot also runs while processes are not in step.
+      in_step: The program, as generation and serial, after which the kernel knows all processes to be in step;
+        None if it knows of none, or if the cell does not go to all.
       compared: Whether the kernel compares what the processes have sent before it sends another cell.
-      widgets: Whether widgets are shown as such; else as text.
-      door: Through which the person came who sends it (`nbdist.spelling.Door`): what the processes say speaks
-        their language.
+      widgets: Whether widgets are shown as widgets; else as text.
+      door: The interface the person uses (`nbdist.spelling.Door`); messages of the processes use its syntax.
     """
 
     cell: int
@@ -42,16 +41,16 @@ class CellLabel:
     door: Literal["python", "magic"] = "python"
 
     def text(self) -> str:
-        """As it is sent."""
+        """Return the label as text."""
         return PREFIX + json.dumps(encode(self))
 
 
-@lru_cache(maxsize=4)  # an engine reads that of its cell three times
+@lru_cache(maxsize=4)  # an engine reads the label of its cell three times
 def label_from(text: str) -> CellLabel | None:
-    """The label of a request; None for one of somebody else's.
+    """Return the label of a request; None if the label is somebody else's.
 
     Raises:
-      WireError: It is ours, and has another shape.
+      WireError: The label is ours, and has another shape.
     """
     if not text.startswith(PREFIX):
         return None

@@ -1,7 +1,7 @@
-"""What `nbdist.machine.checkup` has found on a machine, as it is read.
+"""Facts that `nbdist.machine.checkup` finds on a machine, as typed values.
 
-That module may run where there is no nbdist and writes plain JSON; who gets it reads it as these. Sizes are in
-bytes; None stands for what cannot be found out on that system.
+That module may run where there is no nbdist, so it writes plain JSON; the receiver reads the JSON into these
+dataclasses. Sizes are in bytes. A field is None if the system does not tell.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nbdist.contract.wire import Plain, decode, encode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnName:
-    """What a machine's own name leads to; `own` are those of the addresses that are the machine's."""
+    """The addresses that a machine's own name resolves to; `own` are those that belong to the machine itself."""
 
     addresses: tuple[str, ...]
     own: tuple[str, ...]
@@ -24,7 +24,7 @@ class OwnName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenAs:
-    """The addresses of both ends of the ssh connection under which it ran."""
+    """The addresses of both ends of the ssh connection under which the checkup ran."""
 
     client: str
     server: str
@@ -32,7 +32,7 @@ class SeenAs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeMemory:
-    """The machine's, after the limits of its control groups."""
+    """The machine's memory, after the limits of its control groups."""
 
     total: int | None
     available: int | None
@@ -40,7 +40,7 @@ class FreeMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Temporary:
-    """The folder for temporary files; why it takes none, and where they go `instead`."""
+    """The folder for temporary files; `error` says why it takes none, `instead` where they go then."""
 
     path: str
     free: int | None
@@ -84,7 +84,7 @@ class FoundProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackEnd:
-    """A back end that is up in the process; `platform` is empty where it does not say which."""
+    """A back end that is up in the process; `platform` is empty if the framework does not name it."""
 
     framework: str
     platform: str
@@ -92,9 +92,9 @@ class BackEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """How an attempt to connect ended: after so many milliseconds, or with an error.
+    """How an attempt to connect ended: after `ms` milliseconds, or with an error.
 
-    `address` is where it was tried, where who asked for it has noted that.
+    `address` is the address that was tried, if the process that asked for the attempt has noted it.
     """
 
     ms: float | None = None
@@ -104,7 +104,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldPython:
-    """All that is known of a host whose Python is too old for more."""
+    """The only facts about a host whose Python is too old for a checkup."""
 
     python: tuple[int, ...]
     executable: str
@@ -115,29 +115,29 @@ class Checkup:
     """The facts of one machine, and of the environment of the process that found them.
 
     Attributes:
-      host: Its name.
+      host: The machine's name.
       python: The version, in three numbers.
-      executable: Of Python.
-      user: Who ran it.
-      name: What its own name leads to.
-      seen_as: None where it did not run under ssh.
-      packages: Versions by module; None of one that is not there, empty of one whose version is not known.
-      distributions: By module, what it came with, where that has another name.
-      variables: By which frameworks and schedulers are given a cluster.
+      executable: The path of Python.
+      user: The user that ran the checkup.
+      name: The addresses that the machine's own name resolves to.
+      seen_as: None if the checkup did not run under ssh.
+      packages: Versions by module; None if the module is missing, empty if its version is not known.
+      distributions: By module, the distribution that it came with, if that has another name.
+      variables: Variables by which frameworks and schedulers describe a cluster.
       memory: See `FreeMemory`.
       temporary: See `Temporary`.
-      folder: The one that was asked for.
+      folder: The folder that was asked for.
       accelerators: See `Accelerators`.
       locks: Lock files of libtpu.
       holders: Processes that hold a TPU's device.
       leftovers: Processes of nbdist that nothing will ever end.
-      firewalls: Programs that set one up.
+      firewalls: Programs that set up a firewall.
       port_range: First and last of the ports that the system gives out.
-      time: Its clock, in Unix seconds.
-      connected: What could be reached, in the order asked; None where nothing was asked for.
-      listening: Address and port of its listener; None where there is none.
-      listening_error: Why not.
-      backends: Those that are up, of the kernel's process; None of others.
+      time: The machine's clock, in Unix seconds.
+      connected: How attempts to connect ended, in the order asked; None if none was asked for.
+      listening: Address and port of the checkup's listener; None if there is none.
+      listening_error: Why there is no listener.
+      backends: Back ends that are up in the kernel's process; None for other processes.
     """
 
     host: str
@@ -174,16 +174,16 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connected:
-    """What could be reached, in the order asked."""
+    """How attempts to connect ended, in the order asked."""
 
     connected: tuple[Connection, ...]
 
 
 def read_checkup(data: Plain) -> Checkup | OldPython:
-    """What a host has answered first.
+    """Return the first answer of a host.
 
     Raises:
-      WireError: It has another shape.
+      WireError: The data has another shape.
     """
     old = isinstance(data, dict) and "host" not in data and "python" in data
     kind: Any = OldPython if old else Checkup
@@ -192,7 +192,7 @@ def read_checkup(data: Plain) -> Checkup | OldPython:
 
 
 def plain_checkup(found: Checkup | OldPython) -> Plain:
-    """The same as plain data again, without what it does not say."""
+    """Return a checkup as plain data again, without optional fields that are None."""
     may_lack = {one.name for one in fields(found) if one.default is not MISSING}
     return {
         name: value

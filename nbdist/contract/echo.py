@@ -1,4 +1,4 @@
-"""What a process has shown and still keeps, for a kernel that has come later."""
+"""Messages that a process has sent as output and still keeps, for a kernel that attaches later."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class KeptMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """Messages in order, and how many of each request were dropped."""
+    """Messages in order, and how many messages of each request were dropped."""
 
     messages: tuple[KeptMessage, ...]
     lost: Mapping[str, int]

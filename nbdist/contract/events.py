@@ -1,7 +1,7 @@
-"""What the agent of a host reports to the kernel: each an event of one of these types.
+"""Events that the agent of a host reports to the kernel: one dataclass for each type.
 
-An event travels with the time at which it was written (Unix seconds) and, where it comes from a task of a job, the
-number of the task; see `nbdist.contract.lines`.
+An event travels with the time at which it was written (Unix seconds) and, if it comes from a task of a job, with
+the number of the task; see `nbdist.contract.lines`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from nbdist.contract.checkup import Checkup, Connection
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """The first event: who this host is.
+    """The first event: the identity of this host.
 
-    `address` and `listening` are where others can try to reach it; `ports` are reserved for its
-    processes. `checks` is what
-    `nbdist.machine.checkup.checkup` has found, where it was asked for.
+    `address` and `listening` are where others can try to reach it; `ports` are reserved for its processes.
+    `checks` is the result of `nbdist.machine.checkup.checkup`, if a checkup was asked for.
     """
 
     host: str
@@ -44,7 +43,7 @@ class OtherVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The agent cannot work here, such as in this folder."""
+    """The agent cannot work here, for example not in this folder."""
 
     host: str
     folder: str | None
@@ -64,7 +63,7 @@ class ImportFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preloaded:
-    """All modules have been imported."""
+    """All modules that engines need have been imported."""
 
     seconds: float
     event: Literal["preloaded"] = "preloaded"
@@ -81,7 +80,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exited:
-    """A process has ended; `code` and the rest as in `nbdist.launch.model.exits.ProcessExit`."""
+    """A process has ended; `code` and the fields after it as in `nbdist.launch.model.exits.ProcessExit`."""
 
     process_id: int
     pid: int
@@ -93,7 +92,7 @@ class Exited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collects:
-    """A task asks for the connection file with this public key, in Z85; see `nbdist.agent.handover`."""
+    """A task asks for the connection file and sends this public key, in Z85; see `nbdist.agent.handover`."""
 
     public_key: str
     event: Literal["collects"] = "collects"
@@ -109,7 +108,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserved:
-    """These ports of this host are reserved for processes that are to serve anew: the answer `number`."""
+    """Answer `number`: these ports of this host are reserved for processes that are to serve anew."""
 
     number: int
     ports: tuple[int, ...]
@@ -118,7 +117,7 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinating:
-    """A coordination service listens at `address`; None: it does not, and wrote `last_lines`."""
+    """A coordination service listens at `address`; if None, it does not, and wrote `last_lines`."""
 
     number: int
     address: str | None
@@ -128,7 +127,7 @@ class Coordinating:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relaying:
-    """The processes of this host reach coordination service `number` at this port of it; None: not, and why."""
+    """Processes of this host reach coordination service `number` at its `port`; if None, `error` says why not."""
 
     number: int
     port: int | None
@@ -138,7 +137,7 @@ class Relaying:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesNeeded:
-    """Which of the files that were listed are needed, by their numbers in the list."""
+    """Numbers, in the list, of the listed files that are needed."""
 
     id: str
     needs: tuple[int, ...]
@@ -147,7 +146,7 @@ class FilesNeeded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesDone:
-    """The copy is as it was listed; numbers of files."""
+    """The copy is now as listed; the fields are numbers of files."""
 
     id: str
     sent: int
@@ -158,7 +157,7 @@ class FilesDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesFailed:
-    """The copy stays as it was."""
+    """The copy could not be updated and stays as it was."""
 
     id: str
     error: str
@@ -167,28 +166,28 @@ class FilesFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alive:
-    """The agent is there."""
+    """The agent is alive."""
 
     event: Literal["alive"] = "alive"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
-    """All ends, since somebody wants the session to end."""
+    """The session ends, since somebody stopped it."""
 
     event: Literal["stopped"] = "stopped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terminated:
-    """The scheduler ends this task, and says itself why."""
+    """The scheduler ends this task; the scheduler itself reports why."""
 
     event: Literal["terminated"] = "terminated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """An order could not be obeyed and was left out; one sentence."""
+    """An order could not be obeyed and was skipped; `text` is one sentence."""
 
     text: str
     event: Literal["fault"] = "fault"
@@ -219,7 +218,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
-    """An event as it has come: when it was written, and by which task of a job; None where it is of no job."""
+    """An event as it has arrived: when it was written, and by which task of a job; None if it is of no job."""
 
     event: Event
     time: float

@@ -1,4 +1,4 @@
-"""The cells of a session as a file of its private folder has them, each line one of these as JSON.
+"""The cells of a session, as a file of its private folder holds them: each line is one of these types as JSON.
 
 Another kernel, which attaches to the session later, reads them.
 """
@@ -24,11 +24,11 @@ class PastCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenCell:
-    """A cell of the kernel of this number.
+    """A cell that the kernel of number `kernel` has begun.
 
-    `requests` are the numbers of its messages that may have been sent, by process id: noted before they are on
-    their way, since the kernel may end between two of them. `in_step` is after which program, as
-    generation and serial, the kernel knew all processes to be in step; None where it did not.
+    `requests` are the ids of its messages that may have been sent, by process id. They are noted before they are
+    sent, since the kernel may end between two of them. `in_step` is the program, as generation and serial, after
+    which the kernel knew all processes to be in step; None if it knew of none.
     """
 
     kernel: int
@@ -43,7 +43,7 @@ class OpenCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """A cell is about to be sent; one that was begun before, with more requests."""
+    """A cell is about to be sent; a second entry of the same cell has more requests."""
 
     cell: OpenCell
     event: Literal["begun"] = "begun"
@@ -55,9 +55,9 @@ class Ended:
 
     Attributes:
       cell: The cell.
-      run: Its number in the session; None where it has none.
+      run: Its number in the session; None if it has none.
       since: As in `nbdist.cells.facts.Facts`.
-      stuck: As there.
+      stuck: As in `nbdist.cells.facts.Facts`.
     """
 
     cell: PastCell
@@ -69,19 +69,19 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """All processes are there again and in step."""
+    """All processes are present again and in step."""
 
     event: Literal["recovered"] = "recovered"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
-    """Why a name, or a thing beside the names, may not be what it was.
+    """Why a name, or a thing beside the names, may have another value than before.
 
     Attributes:
       kind: `copied` from a process that has lived on; `unlike` that process, and not the same everywhere; `older`,
-        as it was when copies were made; `newer` than that, where others went back.
-      of: The number of that process; of the cell after which copies were made.
+        as it was when copies were made; `newer` than the copies to which others went back.
+      of: The number of that process, or of the cell after which the copies were made.
     """
 
     kind: Literal["copied", "unlike", "older", "newer"]
@@ -90,7 +90,7 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubted:
-    """Names that may not be what they were, and why, in place of those noted before."""
+    """All names that may have other values than before, and why. Replaces the names noted before."""
 
     unsure: Mapping[str, Doubt]
     event: Literal["doubted"] = "doubted"

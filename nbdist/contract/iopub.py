@@ -1,7 +1,7 @@
-"""Messages of ours that an engine publishes beside its output, by their type (`msg_type` of the Jupyter protocol).
+"""Messages of nbdist that an engine publishes beside its output, by type (`msg_type` of the Jupyter protocol).
 
-Those of the first group answer the request of a cell, those of the second go to every kernel that takes part.
-A message of another shape is one error, a `WireError`, and no other message is lost by it.
+Messages of the first group answer the request of a cell; messages of the second go to every kernel that takes
+part. A message of another shape raises a `WireError`, and no other message is lost by it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from nbdist.contract.wire import Plain, decode, encode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellStep:
-    """How a process stands to the others at the end of a cell.
+    """Whether a process is in step with the others at the end of a cell.
 
     Attributes:
-      number: Of this sending of the cell, and of the proof at its end.
-      compared: Whether what was sent is to be compared, and not proven.
-      proving: Whether it still waits: for the proof, or until what it has sent is computed.
-      proven: How the proof ended; None where there was none, or it goes on.
+      number: The number of this sending of the cell, and of the proof at its end.
+      compared: Whether the kernel compares what was sent, instead of a proof.
+      proving: Whether the process still waits: for the proof, or until what it has sent is computed.
+      proven: How the proof ended; None if there was none, or it goes on.
       sent: What was sent.
     """
 
@@ -38,20 +38,20 @@ class CellStep:
 
     @property
     def in_step(self) -> bool:
-        """Whether nothing here says otherwise."""
+        """Whether nothing in this message says that the processes are out of step."""
         return self.proven is None or bool(self.proven.passed and self.proven.alike)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """A line that a process waits for.
+    """A line of input that a process waits for.
 
     Attributes:
-      number: Of the question.
-      text: What stands before the line, such as `"ipdb> "`.
+      number: The number of the question.
+      text: The text before the line, such as `"ipdb> "`.
       what: Why it is asked, such as `"at a breakpoint"`.
-      line: The 1-based line of the notebook's cell; None where it is not known.
-      source: The text of that.
+      line: The 1-based line of the notebook's cell; None if it is not known.
+      source: The text of that line.
     """
 
     number: int
@@ -62,27 +62,27 @@ class Prompt:
 
     @property
     def place(self) -> str:
-        """`at a breakpoint in line 4, y = step(x)`."""
+        """Why and where the process asks, such as `at a breakpoint in line 4, y = step(x)`."""
         source = f", {self.source}" if self.source else ""
         return self.what if self.line is None else f"{self.what} in line {self.line}{source}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompting:
-    """What a debugger asks for; None: nothing any more."""
+    """The question of a debugger; None: it asks nothing any more."""
 
     prompt: Prompt | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rescued:
-    """What a process has saved to a file before it was given up.
+    """Memory that a process saved to a file before it was given up.
 
     Attributes:
-      path: Of the file.
+      path: The path of the file.
       arrays: How many pieces of arrays are in it.
-      nbytes: Of those.
-      left_out: The paths of arrays that are not.
+      nbytes: The bytes of these pieces.
+      left_out: The paths of arrays that are not in it.
     """
 
     path: str
@@ -93,7 +93,7 @@ class Rescued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Echo:
-    """What a process has shown lately and still keeps."""
+    """Recent output that a process still keeps."""
 
     process_id: int
     kept: Kept
@@ -101,12 +101,12 @@ class Echo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsideAnswer:
-    """The answer to a question past the main thread; see `nbdist.contract.questions`.
+    """The answer to a question that bypassed the main thread; see `nbdist.contract.questions`.
 
     Attributes:
-      process_id: Whose.
-      number: Of the question.
-      answer: To that.
+      process_id: The process that answers.
+      number: The number of the question.
+      answer: The answer.
     """
 
     process_id: int
@@ -129,19 +129,19 @@ _BY_TYPE = {msg_type: cls for cls, msg_type in TYPES.items()}
 
 
 def content_of(message: object) -> tuple[str, Plain]:
-    """The type and the content of a message, as it is published.
+    """Return the type and the content of a message, as it is published.
 
     Raises:
-      WireError: It has something JSON has no form for.
+      WireError: The message holds something JSON has no form for.
     """
     return TYPES[type(message)], encode(message)
 
 
 def message_of(msg_type: str, content: Plain) -> Any:
-    """A message as it has come; None for one that is not ours.
+    """Return a message from its content; None if the message is not ours.
 
     Raises:
-      WireError: It is ours, and has another shape.
+      WireError: The message is ours, and has another shape.
     """
     cls = _BY_TYPE.get(msg_type)
     return None if cls is None else decode(cls, content)

@@ -1,4 +1,4 @@
-"""Limits that engines, kernel and view keep alike, so that they say the same of the same session.
+"""Limits that engines, kernel and view share, so that they say the same about the same session.
 
 The TypeScript constants of the view are generated from this file (`make types`).
 """
@@ -6,14 +6,14 @@ The TypeScript constants of the view are generated from this file (`make types`)
 from __future__ import annotations
 
 LARGE_BYTES = 1 << 20
-"""From this size on an array that is whole on every device is worth a remark; smaller ones may be."""
+"""An array of this size or more that is whole on every device is worth a remark; a smaller one is not."""
 
 DEEPEST = 100
-"""Steps of a path that make branches of their own; what lies deeper is one step."""
+"""Steps of a path that make branches of their own; all deeper steps together are one step."""
 
 SILENT_SECONDS = 4
-"""A process that has reported nothing for so long is said to be silent: reports are repeated at
+"""A process that has reported nothing for this many seconds is called silent: reports are repeated at
 least every two seconds."""
 
 MOST_NAMED_DEVICES = 4
-"""Devices named where they hold different numbers of bytes; the rest is counted."""
+"""Devices that are named if they hold different numbers of bytes; the rest is counted."""

@@ -1,10 +1,10 @@
-"""How events of an agent travel to the kernel: one JSON object a line.
+"""How events of an agent travel to the kernel: one JSON object per line.
 
-The processes of a job that a scheduler has started share one stream, and what carries it cuts long lines and
-mixes those of different tasks. There each line is short, and names its task: `nbdist TASK LAST text`, where
-`LAST` is 1 for the end of an event and 0 for a part of one.
+The processes of a job that a scheduler has started share one stream, and its carrier cuts long lines and mixes
+lines of different tasks. There each line is short, and names its task: `nbdist TASK LAST text`, where `LAST` is 1
+for the end of an event and 0 for a part of one.
 
-Slurm sends such lines on whole. Open MPI sends on what it has just read, which may end anywhere, but names the
+Slurm forwards such lines whole. Open MPI forwards what it has just read, which may end anywhere, but names the
 task before each piece (`mpirun --tag-output`).
 """
 
@@ -21,15 +21,15 @@ from nbdist.contract.wire import decode, encode
 from nbdist.version import __version__
 
 LINE_CHARACTERS = 600
-"""Slurm sends lines on in pieces of 1024 bytes (slurmd/slurmstepd/io.c); JSON is plain ASCII here."""
+"""Slurm forwards lines in pieces of 1024 bytes (slurmd/slurmstepd/io.c); JSON is plain ASCII here."""
 
 
 class Events:
-    """Writes events.
+    """Writer of events.
 
     Args:
-      stream: Where the kernel reads.
-      task: The number of this task, None for a parent with a stream of its own.
+      stream: The stream that the kernel reads.
+      task: The number of this task; None for a parent with a stream of its own.
     """
 
     def __init__(self, stream: TextIO, task: int | None = None) -> None:
@@ -38,13 +38,13 @@ class Events:
 
     @property
     def descriptor(self) -> int:
-        """Of the stream."""
+        """The file descriptor of the stream."""
         return self._stream.fileno()
 
     def send(self, event: Event) -> None:
-        """Writes one event; a kernel that no longer listens shows as end of input."""
+        """Write one event. If the kernel no longer listens, nothing is raised: the end of input shows it."""
         text = json.dumps({**encode(event), "time": time.time()})
-        # "<" begins no tag of Open MPI's then; in JSON it stands in strings alone.
+        # Open MPI must not take "<" for the start of one of its tags. In JSON it occurs only inside strings.
         lines = [text] if self._task is None else in_lines(text.replace("<", "\\u003c"), self._task)
         with contextlib.suppress(OSError, ValueError):
             self._stream.write("".join(f"{line}\n" for line in lines))
@@ -52,13 +52,13 @@ class Events:
 
 
 def in_lines(text: str, task: int) -> list[str]:
-    """An event of a task, as lines short enough to stay whole."""
+    """Return an event of a task as lines short enough to stay whole."""
     parts = [text[i : i + LINE_CHARACTERS] for i in range(0, len(text), LINE_CHARACTERS)]
     return [f"nbdist {task} {int(part is parts[-1])} {part}" for part in parts]
 
 
 class Lines:
-    """Reads what `Events` of any number of tasks have written; other lines are somebody else's."""
+    """Reader of lines that `Events` of any number of tasks have written; other lines are ignored."""
 
     _TASK = re.compile(rb"(?:^|\s)nbdist (\d+) ([01]) (.*)$")
     _TAG = re.compile(rb"\[\d+,(\d+)\]<stdout>:")
@@ -68,10 +68,10 @@ class Lines:
         self._pieces: dict[bytes, bytes] = {}
 
     def take(self, line: bytes) -> Received | None:
-        """The event that this line completes, if any.
+        """Return the event that this line completes, if any.
 
         Raises:
-          WireError: It is an event, and of another shape.
+          WireError: The line is an event, and of another shape.
         """
         line = self._whole(line).rstrip(b"\r\n")
         found = self._TASK.search(line)
@@ -85,7 +85,7 @@ class Lines:
         return self._event(whole, task)
 
     def _whole(self, line: bytes) -> bytes:
-        """The line that ends here, put together from the pieces of its task that came before."""
+        """Return the line that ends here, put together from the earlier pieces of its task."""
         if not line.startswith(b"["):
             return line
         _, *tagged = self._TAG.split(line)
@@ -104,10 +104,10 @@ class Lines:
 
 
 def received(data: dict[str, Any], task: int | None) -> Received:
-    """An event from its plain data. Of a host with another version of nbdist only that is read.
+    """Return an event from its plain data. Of a host with another version of nbdist, only the version is read.
 
     Raises:
-      WireError: It has another shape.
+      WireError: The data has another shape.
     """
     data = dict(data)
     moment = data.pop("time", None)

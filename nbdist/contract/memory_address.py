@@ -1,4 +1,4 @@
-"""Where processes of one machine find memory of another; see `nbdist.machine.sealed`."""
+"""Address at which processes of one machine find memory of another; see `nbdist.machine.sealed`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class MemoryAddress:
 
     Attributes:
       pid: The process that has made it.
-      descriptor: The number of the memory's file descriptor there.
-      name: Of the memory; that another process has something else under this number is seen by it.
+      descriptor: The number of the memory's file descriptor in that process.
+      name: The name of the memory, which shows whether the process still has this memory under this descriptor.
       nbytes: Its size.
     """
 

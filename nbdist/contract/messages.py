@@ -1,4 +1,4 @@
-"""What goes between the kernel and a page with a view, in both directions.
+"""Messages between the kernel and a page with a view, in both directions.
 
 The TypeScript types of the view are generated from this file (`make types`). The kernel broadcasts `Frame`,
 `Values` and `Outputs` on the comm `COMM_ID` of `page.py`, and sends the first two to each widget; a page sends a
@@ -16,12 +16,11 @@ from nbdist.errors import WireError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """The newest snapshot, or the top-level sections of it that have changed.
+    """The newest snapshot, or its top-level sections that have changed.
 
-    `stream` names the sender, since a kernel that is restarted counts from the start. `base` is the sequence
-    number of the frame that this one is a change to; null where every section is there. A frame without sections
-    and with `base == sequence` says that nothing has changed. `age` is how long ago the snapshot was made, in
-    seconds.
+    `stream` names the sender, since a restarted kernel counts from the start. `base` is the sequence number of the
+    frame to which this frame is a change; null if every section is present. A frame without sections and with
+    `base == sequence` says that nothing has changed. `age` is how long ago the snapshot was made, in seconds.
     """
 
     stream: str
@@ -36,7 +35,8 @@ class Frame:
 class ValuesPicture:
     """Values at some places of the last two axes, row by row.
 
-    `values` are 0 for `low` to 1 for `high`, `"nan"` for what is no finite number, null for what is missing.
+    `values` run from 0 for `low` to 1 for `high`; `"nan"` stands for a value that is not finite, null for a
+    missing one.
     """
 
     rows: int
@@ -48,7 +48,7 @@ class ValuesPicture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
-    """What is in the array of a path, as the answer to `AskValues`: a `text`, or an `error`."""
+    """Content of the array at a path, as the answer to `AskValues`: a `text`, or an `error`."""
 
     path: str
     text: str | None = None
@@ -59,7 +59,7 @@ class Values:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellOutputs:
-    """What one cell has shown, each output as a notebook saves it. `cell` is the id that the notebook gives it."""
+    """Outputs of one cell, each as a notebook saves it. `cell` is the id that the notebook gives the cell."""
 
     cell: str
     running: bool
@@ -68,7 +68,7 @@ class CellOutputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outputs:
-    """What the cells that run have shown, for a page that was reloaded in the middle of one."""
+    """Outputs so far of the cells that run, for a page that was reloaded in the middle of one."""
 
     cells: tuple[CellOutputs, ...]
     type: Literal["outputs"] = "outputs"
@@ -76,14 +76,14 @@ class Outputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """The page shows a view, or has missed a frame: it needs a full one."""
+    """The page shows a view, or has missed a frame: it needs a full frame."""
 
     type: Literal["hello"] = "hello"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskValues:
-    """A person asks what is in the array of a path."""
+    """A person asks for the content of the array at a path."""
 
     path: str
     type: Literal["values"] = "values"
@@ -91,10 +91,10 @@ class AskValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewTraits:
-    """What a view knows of itself: its still picture, the array to pick first, and the only session to show.
+    """Traits of a view: its still picture, the array to select first, and the only session to show.
 
-    Each is empty for none. `packed` is a `Frame` with all there is of what never changes, such as a program: JSON,
-    compressed by gzip, in base64. It is null where frames come from the kernel.
+    Each is empty for none. `packed` is a `Frame` with everything that never changes, such as a program: JSON,
+    compressed by gzip, in base64. It is null if frames come from the kernel.
     """
 
     view_id: str
@@ -108,7 +108,7 @@ _REQUESTS: dict[str, type[Request]] = {"hello": Hello, "values": AskValues}
 
 
 def read_request(data: object) -> Request | None:
-    """What a page asks for; None for anything else that arrives on a comm."""
+    """Return a page's request; None for anything else that arrives on a comm."""
     found = _REQUESTS.get(str(data.get("type"))) if isinstance(data, dict) else None
     if found is None:
         return None
@@ -119,7 +119,7 @@ def read_request(data: object) -> Request | None:
 
 
 def plain(message: Any) -> Any:
-    """A message as data for JSON. What is a dict in it is passed on as it is: a snapshot may be large."""
+    """Return a message as data for JSON. A dict in it is passed on unchanged: a snapshot may be large."""
     if isinstance(message, list | tuple):
         return [plain(item) for item in message]
     if not is_dataclass(message):

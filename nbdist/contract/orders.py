@@ -1,4 +1,4 @@
-"""What the kernel sends to the agent of a host: one JSON object a line, each an order of one of these types."""
+"""Orders that the kernel sends to the agent of a host: one JSON object per line, one dataclass for each type."""
 
 from __future__ import annotations
 
@@ -11,33 +11,31 @@ from nbdist.contract.questions import Question
 from nbdist.contract.wire import decode, encode
 
 CONTROLLER = -1
-"""Stands for the controller where a process id is expected."""
+"""Stands for the controller in place of a process id."""
 
 COORDINATOR = -2
 """Stands for the first coordination service; later ones have lower numbers."""
 
 SERVES_SECONDS = 20.0
-"""How long a coordination service may take until it listens; forked, it takes some milliseconds."""
+"""Seconds a coordination service may take until it listens; forked, it takes some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """The first order: what this host is for.
+    """The first order: the task of this host.
 
-    `nbdist` is the version of the kernel's nbdist; an agent of another refuses it before it reads the rest.
-    `folder` is private to the session and has connection files and logs; None where the host is another
-    machine, which makes one of its own. `preload` names the modules every engine will need;
-    `controller_arguments` is None where the controller runs elsewhere, and `controller_address` says where,
-    a loopback address where ssh forwards it.
-    `environment` and the working folder `cwd` come before anything is imported. `ports` is how many are to be
-    reserved for its processes. `silence_s` is how long the kernel may be silent before all is stopped, None: for
-    ever.
-    `checks` are the arguments of `nbdist.machine.checkup.checkup`, None for no checks; with them it also listens
-    for others, until `StopListening`, so that they can try to reach this host. `kept` says that it goes on
-    without a kernel, from `Keep` on: before, nobody could find it again; until then it ends with the
-    process `kernel`, its parent, where that is known. `paths` are folders for the
-    user's modules, relative ones in the copy of the user's files, where `cwd_copy` is the working folder if there
-    is no `cwd`.
+    `nbdist` is the version of the kernel's nbdist; an agent of another version refuses the order before it reads
+    the rest. `folder` is private to the session and holds connection files and logs; None if the host is another
+    machine, which makes a folder of its own. `preload` names the modules that every engine will need.
+    `controller_arguments` is None if the controller runs elsewhere; `controller_address` then says where, a
+    loopback address if ssh forwards it. `environment` and the working folder `cwd` are set before anything is
+    imported. `ports` is how many ports to reserve for the processes. `silence_s` is how long the kernel may be
+    silent before everything is stopped, None: for ever. `checks` are the arguments of
+    `nbdist.machine.checkup.checkup`, None for no checks; with them the agent also listens until `StopListening`,
+    so that others can try to reach this host. `kept` says that the agent goes on without a kernel, but only from
+    `Keep` on, since before nobody could find it again; until then it ends with the process `kernel`, its parent,
+    if that is known. `paths` are folders for the user's modules; relative ones are in the copy of the user's
+    files. `cwd_copy`, in that copy, is the working folder if there is no `cwd`.
     """
 
     nbdist: str
@@ -61,7 +59,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewProcess:
-    """One engine that is to be started, and its variables."""
+    """One engine to start, and its variables."""
 
     process_id: int
     environment: Mapping[str, str]
@@ -69,7 +67,7 @@ class NewProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Starts engines; an agent that is a task of a job starts only its own."""
+    """Order to start engines; an agent that is a task of a job starts only its own."""
 
     processes: tuple[NewProcess, ...]
     order: Literal["start"] = "start"
@@ -77,7 +75,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signal:
-    """Sends a signal to engines."""
+    """Order to send a signal to engines."""
 
     number: int
     process_ids: tuple[int, ...]
@@ -86,7 +84,7 @@ class Signal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connect:
-    """Says where the controller is, and the session's key: ipyparallel's connection file for engines."""
+    """Order that brings the connection file for engines: the controller's address and the session's key."""
 
     connection: Mapping[str, Any]
     order: Literal["connect"] = "connect"
@@ -94,7 +92,7 @@ class Connect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collect:
-    """Says where a task gets the connection file from, past a stream that others may read.
+    """Order that says where a task gets the connection file, past a stream that others may read.
 
     `address` is such as `tcp://10.0.0.1:40123`, `server_key` the public key (CURVE) there, in Z85; see
     `nbdist.agent.handover`.
@@ -107,7 +105,7 @@ class Collect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """Tries to connect to these addresses and ports of other hosts."""
+    """Order to try to connect to these addresses and ports of other hosts."""
 
     targets: tuple[tuple[str, int], ...]
     order: Literal["reach"] = "reach"
@@ -115,14 +113,14 @@ class Reach:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopListening:
-    """All others have tried to reach this host."""
+    """Order to stop listening: all others have tried to reach this host."""
 
     order: Literal["stop_listening"] = "stop_listening"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """Asks engines for one thing past their main threads; see `nbdist.contract.asides`.
+    """Order to send engines one request that bypasses their main threads; see `nbdist.contract.asides`.
 
     `what` is a letter; `question` goes with it, for engines to read in a file.
     """
@@ -135,7 +133,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservePorts:
-    """Reserves so many ports for processes that are to serve anew, and releases those of before."""
+    """Order to reserve `count` ports for processes that are to serve anew, and to release the earlier ones."""
 
     number: int
     count: int
@@ -144,7 +142,7 @@ class ReservePorts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinate:
-    """Starts a coordination service beside a process; `port` None: one that is free."""
+    """Order to start a coordination service beside a process; `port` None: any free port."""
 
     number: int
     process_id: int
@@ -156,7 +154,7 @@ class Coordinate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relay:
-    """Has the processes of this host reach the coordination service `number`, at `address`, through its agent."""
+    """Order to let the processes of this host reach coordination service `number` at `address`, via the agent."""
 
     number: int
     address: str
@@ -165,7 +163,7 @@ class Relay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndCoordination:
-    """Ends a coordination service."""
+    """Order to end a coordination service."""
 
     number: int
     order: Literal["end_coordination"] = "end_coordination"
@@ -173,35 +171,35 @@ class EndCoordination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartController:
-    """Starts ipyparallel's controller again where it has ended: at the same ports, with the same keys."""
+    """Order to start ipyparallel's controller again after it has ended, at the same ports, with the same keys."""
 
     order: Literal["restart_controller"] = "restart_controller"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """From now on it may go on without a kernel, since another can find it."""
+    """Order to go on without a kernel from now on, since another kernel can find the agent."""
 
     order: Literal["keep"] = "keep"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Ends all, where no end of input can say so."""
+    """Order to end everything, where no end of input can say so."""
 
     order: Literal["stop"] = "stop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alive:
-    """The kernel is there."""
+    """The kernel is alive."""
 
     order: Literal["alive"] = "alive"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedFile:
-    """A file of the user's, as it is to be; `mode` as `os.stat` has it, `size` in bytes."""
+    """A file of the user's, as it is to be in the copy; `mode` as `os.stat` has it, `size` in bytes."""
 
     name: str
     size: int
@@ -211,7 +209,7 @@ class ListedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListFiles:
-    """A part of the list of all files there are to be in the copy called `id`; names are relative to it."""
+    """A part of the list of all files in the copy called `id`; names are relative to the copy."""
 
     id: str
     files: tuple[ListedFile, ...]
@@ -220,7 +218,7 @@ class ListFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskForFiles:
-    """Asks which of the files that were listed are needed."""
+    """Order to report which of the listed files are needed."""
 
     id: str
     order: Literal["ask_for_files"] = "ask_for_files"
@@ -228,7 +226,7 @@ class AskForFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteFile:
-    """A piece of one file, `data` in Base64; the last has the digest of the whole."""
+    """A piece of one file, `data` in Base64; the last piece has the digest of the whole file."""
 
     id: str
     name: str
@@ -239,7 +237,7 @@ class WriteFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropFile:
-    """A file that was listed is no longer there."""
+    """A listed file no longer exists."""
 
     id: str
     name: str
@@ -248,7 +246,7 @@ class DropFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitFiles:
-    """Puts the new files in the places of the old ones."""
+    """Order to replace the old files by the new ones."""
 
     id: str
     order: Literal["commit_files"] = "commit_files"
@@ -278,26 +276,26 @@ Order = (
 
 
 def to_line(order: Order) -> bytes:
-    """An order as it is sent, with the end of its line.
+    """Return an order as JSON, with the end of its line.
 
     Raises:
-      WireError: It has something JSON has no form for.
+      WireError: The order holds something JSON has no form for.
     """
     return json.dumps(encode(order)).encode() + b"\n"
 
 
 def from_line(line: bytes) -> Order:
-    """An order as it has come.
+    """Read an order from its line.
 
     Raises:
-      WireError: It is no order, or one of another shape.
+      WireError: The line is no order, or an order of another shape.
     """
     order: Order = decode(Order, json.loads(line))  # type: ignore[arg-type]
     return order
 
 
 def version_of(line: bytes) -> str | None:
-    """The version of the kernel that a first order comes from; None where it does not say."""
+    """Return the nbdist version of the kernel that sent this first order; None if the order names none."""
     data = json.loads(line)
     found = data.get("nbdist") if isinstance(data, dict) else None
     return found if isinstance(found, str) else None

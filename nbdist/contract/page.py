@@ -13,9 +13,9 @@ TARGET = "nbdist"
 """The comm target a front end opens to ask for something."""
 
 MIME_TYPE = "application/vnd.nbdist.view+json"
-"""What nbdist's own JupyterLab extension shows in the place of the widget, `labextension/src/output.ts`: the
-same view over the channel, live again after a reload in the middle of a cell, and nothing at all where there is no
-kernel; ipywidgets would say "model not found" there."""
+"""The MIME type of nbdist's own JupyterLab extension, which shows a view in the place of the widget
+(`labextension/src/output.ts`): live again after a reload in the middle of a cell, and nothing at all if there is
+no kernel, where ipywidgets would say "model not found"."""
 
 PROGRAM_MIME_TYPE = "application/vnd.nbdist.program+json"
 """The snapshot of a program on its way from a rehearsal's process to the notebook, which shows a picture of it."""

@@ -28,6 +28,6 @@ FILLS = {
         "#04724f",
     ),
 }
-"""The live view's, for light pages and for dark ones. Chosen in OKLCH for the greatest least distance between
-any two as seen with normal, protanopic and deuteranopic eyes (Machado 2009), with the hues of red and amber left
-out and text readable on each (contrast 4.5 or more)."""
+"""Colours of the live view, for light pages and for dark ones. Chosen in OKLCH for the greatest least distance
+between any two as seen with normal, protanopic and deuteranopic eyes (Machado 2009), without the hues of red and
+amber, and so that text is readable on each (contrast 4.5 or more)."""

@@ -8,7 +8,7 @@ from math import prod
 from typing import Literal
 
 Direction = Literal["forward", "backward", "both", ""]
-"""Of a gradient; `both` where the compiler made one collective of several, empty where there is no gradient."""
+"""The direction of a gradient; `both` if the compiler made one collective of several, empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,10 +16,10 @@ class MeshAxes:
     """The axes of a user's mesh.
 
     Attributes:
-      names: Of its axes, the first changes slowest.
+      names: The names of the axes; the first changes slowest.
       shape: Their sizes.
       devices: The ids of its devices, in the mesh's order: the first axis changes slowest.
-      slices: In which slice of a pod each of them is; empty where all are in one.
+      slices: The slice of a pod of each device; empty if all are in one slice.
     """
 
     names: tuple[str, ...]
@@ -28,7 +28,7 @@ class MeshAxes:
     slices: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raises ValueError where these do not belong together."""
+        """Raise ValueError if the fields do not belong together."""
         count = len(self.devices)
         if (
             len(self.names) != len(self.shape)
@@ -42,12 +42,12 @@ class MeshAxes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grouping:
-    """Which devices exchange data with which; collectives that agree in it share one.
+    """Which devices exchange data with which; collectives with equal groupings share one object.
 
     Attributes:
-      groups: Places in the order of the program's mesh, or where none is known of its devices; of pairs the
-        sender first.
-      pairs: Whether these are the transfers of a permutation.
+      groups: Positions in the order of the program's mesh, or of the program's devices if no mesh of them is
+        known; in a pair, the sender is first.
+      pairs: Whether the groups are the transfers of a permutation.
     """
 
     groups: tuple[tuple[int, ...], ...]
@@ -59,12 +59,12 @@ class Memory:
     """Bytes on each device.
 
     Attributes:
-      arguments: Of what the program is given.
-      outputs: Of what it returns.
-      temporaries: Of what lives while it runs.
-      aliased: Of outputs that take the place of arguments, as donated ones do; counted in both.
-      code: Of the program itself.
-      limit: Of the device, for all of it; None where it is not known.
+      arguments: Bytes of the program's arguments.
+      outputs: Bytes of its results.
+      temporaries: Bytes of values that live while it runs.
+      aliased: Bytes of outputs that take the place of arguments, as donated ones do; counted in both.
+      code: Bytes of the program itself.
+      limit: Bytes that the device has in all; None if not known.
     """
 
     arguments: int
@@ -76,7 +76,7 @@ class Memory:
 
     @property
     def needed(self) -> int:
-        """Bytes of all, what is aliased once."""
+        """Bytes of all, with aliased bytes counted once."""
         return self.arguments + self.outputs + self.temporaries + self.code - self.aliased
 
 
@@ -85,27 +85,26 @@ class Collective:
     """One operation in which devices exchange data.
 
     Attributes:
-      kind: As XLA calls it: `all-reduce`, `all-gather`, `reduce-scatter`, `all-to-all`, `collective-permute`, ….
-      axes: Those of the user's mesh along which data move; None where the devices are no axes of it.
-      devices: Which exchange data with which, by their ids, where `axes` is None; shortened where there are many.
+      kind: XLA's name for it: `all-reduce`, `all-gather`, `reduce-scatter`, `all-to-all`, `collective-permute`, ….
+      axes: The axes of the user's mesh along which data move; None if the devices are no axes of it.
+      devices: Which devices exchange data, by their ids, if `axes` is None; shortened if there are many.
       group_size: Devices that take part together; for a permutation 2, a sender and a receiver.
-      bytes: On each device, each time: of the operands, for an all-gather of its result.
-      arrays: What these bytes are, such as `f32[256,256]`.
-      between_slices: Whether it goes through the network between the slices of several, and not over the links
-        of one.
-      times: How often it runs in one run of the program; None where it lies in a loop whose turns are not known.
+      bytes: Bytes on each device, each time: of the operands, for an all-gather of its result.
+      arrays: The arrays that make up these bytes, such as `f32[256,256]`.
+      between_slices: Whether it uses the network between several slices, and not the links of one.
+      times: How often it runs in one run of the program; None in a loop whose number of turns is unknown.
       in_branch: Whether it lies in a branch of a conditional; then it runs `times` at most.
-      direction: Of a gradient, from the name of the operation.
-      inserted: Whether XLA says that its partitioner put it there; where it does not say so nothing follows.
-      fused: How it stands in the text where XLA writes it otherwise: a reduce-scatter as an all-reduce and a slice
-        in one fusion; else empty.
-      file: Of the user's line it comes from, or where XLA names none the value that it moves; empty where neither
-        is known, like the next two.
-      line: From 1; 0 where it is not known.
-      function: With the names of those around it.
+      direction: The direction of a gradient, from the name of the operation.
+      inserted: Whether XLA says that its partitioner inserted it; if XLA does not say so, nothing follows.
+      fused: How XLA writes it in the program's text, if in another form: a reduce-scatter as an all-reduce and a
+        slice in one fusion; else empty.
+      file: The file of the user's line it comes from, or, if XLA names none, of the value that it moves; empty if
+        neither is known. The same holds for the next two fields.
+      line: From 1; 0 if not known.
+      function: The user's function, with the names of those around it.
       operation: JAX's name of the operation, with those of its loops and transformations.
-      name: Of the instruction in the text.
-      grouping: Its place in `Program.groupings`; None where it is not kept.
+      name: The name of the instruction in the text.
+      grouping: Its index in `Program.groupings`; None if its grouping is not kept.
     """
 
     kind: str
@@ -129,19 +128,19 @@ class Collective:
 
     @property
     def resharding(self) -> bool:
-        """Whether XLA put it in to move data, without computing: a value lies otherwise than its user needs it.
+        """Whether XLA inserted it to move data, without computing: a value lies otherwise than its user needs it.
 
-        Weights in parts that are gathered before use (FSDP) are laid out so on purpose, and are among these; a
-        collective that an operation of the program stands for, such as `jax.lax.all_gather`, is not.
+        Weights in parts that are gathered before use (FSDP) are laid out so on purpose, and also count here. A
+        collective that an operation of the program stands for, such as `jax.lax.all_gather`, does not count.
         """
         return self.inserted and self.kind in ("all-gather", "all-to-all", "collective-permute")
 
     @property
     def sent(self) -> int:
-        """Bytes that a device must send each time at least, to others, whichever algorithm is used.
+        """Bytes that a device must send to others each time at least, whichever algorithm is used.
 
-        n being `group_size`: (n-1)/n of the bytes, for an all-reduce twice that, as each value must be reduced
-        and then be everywhere; for a permutation all bytes, or none where each device is its own target. Rounded
+        With n = `group_size`: (n-1)/n of the bytes; twice that for an all-reduce, since each value must be reduced
+        and then be everywhere; for a permutation all bytes, or none if each device is its own target. Rounded
         down.
         """
         n = self.group_size
@@ -159,12 +158,12 @@ class Buffer:
     """A large value that the program computes.
 
     Attributes:
-      bytes: On each device, without padding.
-      array: What it is, such as `f32[256,256]`.
+      bytes: Bytes on each device, without padding.
+      array: Its type, such as `f32[256,256]`.
       file: As in `Collective`, like the next three.
-      line: From 1; 0 where it is not known.
+      line: From 1; 0 if not known.
       operation: JAX's name of the operation.
-      name: Of the instruction.
+      name: The name of the instruction.
     """
 
     bytes: int
@@ -177,12 +176,12 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """What the compiler said of a program that does not fit.
+    """The compiler's message about a program that does not fit.
 
     Attributes:
-      text: Its own words.
-      required: Bytes that the program needs on each device; None where it does not say so.
-      available: Bytes that there are; None where it does not say so.
+      text: The compiler's own words.
+      required: Bytes that the program needs on each device; None if the compiler does not say.
+      available: Bytes that there are; None if the compiler does not say.
     """
 
     text: str
@@ -192,24 +191,24 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A compiled program; on each device the same.
+    """A compiled program, the same on each device.
 
     Attributes:
-      name: Of its module, such as `jit_step`.
-      fits: Whether the compiler accepted it, and it needs no more than `memory.limit` where that is known.
-      refusal: What the compiler said, where it did not accept it; all below but `mesh` is then empty.
-      memory: None where the program was refused.
+      name: The name of its module, such as `jit_step`.
+      fits: Whether the compiler accepted it, and it needs no more than `memory.limit` if that is known.
+      refusal: The compiler's message, if it refused the program; all fields below but `mesh` are then empty.
+      memory: None if the program was refused.
       collectives: In the order of the text.
-      flops: That XLA counts, on each device: each loop's body once (`loops`); None where it counts none.
-      bytes_accessed: That XLA counts, likewise.
-      matmul_flops: Of its matrix products and convolutions, loops multiplied, on each device, without those in
-        branches of conditionals; None where one of them cannot be counted.
+      flops: XLA's count of operations on each device, each loop's body once (`loops`); None if it counts none.
+      bytes_accessed: XLA's count of bytes, likewise.
+      matmul_flops: Operations of its matrix products and convolutions on each device, multiplied by the turns of
+        loops, without those in branches of conditionals; None if one of them cannot be counted.
       loops: How many loops it has.
       largest: The largest values it computes, the largest first.
-      unread: What may communicate beside `collectives`, such as kernels, whose own transfers no text shows.
-      mesh: The first of the user's meshes that has the program's devices, of several slices those of all; of a
-        program that was refused that of its arguments. None where none is known.
-      groupings: Who exchanges data with whom, each once.
+      unread: Parts that may communicate beside `collectives`, such as kernels, whose own transfers no text shows.
+      mesh: The first of the user's meshes that has the program's devices (with several slices, the devices of
+        all); of a refused program, the mesh of its arguments. None if none is known.
+      groupings: The groups of devices that exchange data, each grouping once.
     """
 
     name: str
@@ -229,14 +228,14 @@ class Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
-    """What all collectives along the same axes move.
+    """Data that all collectives along the same axes move.
 
     Attributes:
       axes: As `Collective.axes`.
       between_slices: As `Collective.between_slices`.
-      bytes: On each device in one run of the program, of those whose times are known.
-      sent: That a device must send at least, likewise; see `Collective.sent`.
-      uncounted: How many collectives lie in loops whose turns are not known.
+      bytes: Bytes on each device in one run of the program, of collectives whose `times` are known.
+      sent: Bytes that a device must send at least, likewise; see `Collective.sent`.
+      uncounted: How many collectives lie in loops whose number of turns is unknown.
       at_most: Whether some lie in a branch of a conditional.
     """
 
@@ -249,7 +248,7 @@ class Total:
 
 
 def totals(collectives: Sequence[Collective]) -> list[Total]:
-    """One for each set of axes, within slices and between, in the order in which they first appear."""
+    """Return a total for each set of axes, within slices and between, in order of first appearance."""
     by_axes: dict[tuple[tuple[str, ...] | None, bool], list[Collective]] = {}
     for collective in collectives:
         by_axes.setdefault((collective.axes, collective.between_slices), []).append(collective)

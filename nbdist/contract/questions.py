@@ -1,6 +1,6 @@
-"""What goes with a question past the main thread, in the file `QUESTION`, and what is answered to it.
+"""Questions that bypass a process's main thread, written to the file `QUESTION`, and their answers.
 
-The letter that has the file read is of `nbdist.contract.asides`; the answer comes as `AsideAnswer` of
+A letter of `nbdist.contract.asides` has the process read the file; the answer comes as `AsideAnswer` of
 `nbdist.contract.iopub`.
 """
 
@@ -19,7 +19,7 @@ QUESTION = "question"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypedLine:
-    """A person has typed this."""
+    """A person typed this line."""
 
     text: str
     kind: Literal["line"] = "line"
@@ -27,14 +27,14 @@ class TypedLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndOfInput:
-    """A person wants no more."""
+    """The person ended the input."""
 
     kind: Literal["end"] = "end"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NobodyAnswers:
-    """Nobody can be asked; `why`."""
+    """Nobody can be asked; `why` says why not."""
 
     why: str
     kind: Literal["nobody"] = "nobody"
@@ -45,7 +45,7 @@ LineReply = TypedLine | EndOfInput | NobodyAnswers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareBefore:
-    """Say digests of what must be equal before this cell, when the main thread is free."""
+    """Question for digests of what must be equal before this cell; answered when the main thread is free."""
 
     code: str
     kind: Literal["compare"] = "compare"
@@ -53,7 +53,7 @@ class CompareBefore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopAtStep:
-    """Leave the cell of this run before the same step as all others."""
+    """Request to leave the cell of this run before the same step as all others."""
 
     run: int
     kind: Literal["stop"] = "stop"
@@ -61,7 +61,7 @@ class StopAtStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiveLine:
-    """Take the reply to the question of a debugger, by its number."""
+    """Reply to the debugger's question of number `to`."""
 
     to: int
     reply: LineReply
@@ -70,7 +70,7 @@ class GiveLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadStacks:
-    """Say what all threads are in the middle of; `native` as py-spy sees it."""
+    """Question for the stacks of all threads; with `native`, as py-spy sees them."""
 
     native: bool
     kind: Literal["stacks"] = "stacks"
@@ -84,12 +84,12 @@ LETTERS: Mapping[type[What], Aside] = {
     GiveLine: Aside.LINE,
     ReadStacks: Aside.STACK,
 }
-"""By which letter a process learns of each; it answers a kernel, under the number of the question."""
+"""The letter by which a process learns of each question. The answer to a kernel carries the question's number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked, and the number under which it is answered."""
+    """A question, and the number that its answer carries."""
 
     number: int
     what: What
@@ -97,7 +97,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Digests:
-    """A short text by topic that is equal where the processes agree."""
+    """Digests by topic, each a short text that is equal if the processes agree."""
 
     digests: Mapping[str, str]
     kind: Literal["digests"] = "digests"
@@ -105,7 +105,7 @@ class Digests:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepsBegun:
-    """How many steps have begun; None where the cell does not run."""
+    """How many steps have begun; None if the cell does not run."""
 
     steps: int | None
     kind: Literal["steps"] = "steps"
@@ -113,7 +113,7 @@ class StepsBegun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineTaken:
-    """Whether the question that a line answers is, or was, the one asked."""
+    """Whether the question that a line answers is, or was, the one the debugger asked."""
 
     taken: bool
     kind: Literal["taken"] = "taken"
@@ -148,9 +148,9 @@ Answer = Digests | StepsBegun | LineTaken | Threads | NativeStacks
 
 
 def question_from(data: Plain) -> Question:
-    """What is in the file `QUESTION`.
+    """Read a question from the data in the file `QUESTION`.
 
     Raises:
-      WireError: It has another shape.
+      WireError: The data has another shape.
     """
     return decode(Question, data)

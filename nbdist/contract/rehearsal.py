@@ -1,4 +1,4 @@
-"""What a rehearsal's process reports of its programs: a line of JSON each, in a file that its starter names."""
+"""Reports of a rehearsal's process about its programs: a line of JSON each, in a file that its starter names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Compiling:
     """A function is being compiled.
 
     Attributes:
-      name: Of the function.
+      name: The name of the function.
     """
 
     name: str
@@ -24,10 +24,10 @@ class Compiling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """A function needs a program, which is there.
+    """A program that a function needs is compiled.
 
     Attributes:
-      program: As the compiler made it, now or before.
+      program: The compiler's result, made now or before.
     """
 
     program: Program
@@ -38,15 +38,15 @@ Reported = Compiling | Compiled
 
 
 def to_line(reported: Reported) -> str:
-    """A line of the file, with its end."""
+    """Return a report as a line of the file, with its end."""
     return json.dumps(encode(reported)) + "\n"
 
 
 def from_line(line: str) -> Reported:
-    """Reads a line of the file.
+    """Read a line of the file.
 
     Raises:
-      WireError: It is none.
+      WireError: The line is no report.
     """
     found: Reported = decode(Reported, json.loads(line))  # type: ignore[arg-type]
     return found

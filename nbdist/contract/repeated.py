@@ -1,4 +1,4 @@
-"""Messages that come one after the other and mostly say what the last one said, as plain data.
+"""Encoder for successive messages of one sender, most of which repeat the one before.
 
 Source: imports nothing outside the standard library, since engines import it too.
 """
@@ -13,21 +13,21 @@ from nbdist.errors import WireError
 
 
 class Encoder:
-    """As `nbdist.contract.wire.encode`, for the messages of one sender; used from one thread.
+    """Encoder like `nbdist.contract.wire.encode`, for the messages of one sender; used from one thread.
 
-    Of a field that is a tuple, an item that is the very same object as in the last message with that field is not
-    encoded again. What is returned shares such parts, and must not be changed.
+    In a field that is a tuple, an item that is the same object as in the last message with that field is not
+    encoded again. The returned data share such parts, and must not be changed.
     """
 
     def __init__(self) -> None:
-        # By identity, which no other object has as long as the item is kept beside it.
+        # By id, which no other object can have as long as the item is kept beside it.
         self._known: dict[str, dict[int, tuple[object, Plain]]] = {}
 
     def encode(self, message: Any) -> Plain:
-        """Turns a message, a dataclass of `nbdist.contract`, into plain data.
+        """Turn a message, a dataclass of `nbdist.contract`, into plain data.
 
         Raises:
-          WireError: It has something JSON has no form for; the text names the path to it.
+          WireError: The message holds something JSON has no form for; the text names the path to it.
         """
         try:
             return {one.name: self._field(one.name, message) for one in fields(message)}

@@ -14,7 +14,7 @@ from nbdist.contract.program import Direction, Grouping
 class ShownMemory:
     """Bytes on each device; see `nbdist.contract.program.Memory`.
 
-    `needed` is all together, what is aliased once.
+    `needed` is the total, with aliased bytes counted once.
     """
 
     arguments: int
@@ -29,9 +29,9 @@ class ShownMemory:
 class ShownCollective:
     """One operation in which devices exchange data; see `nbdist.contract.program.Collective`.
 
-    `along` are the axes of the user's mesh, or the devices where they are none; `arrays` what the `bytes` are;
-    `times` how often it runs; `line` the user's line, empty where it is not known; `grouping` its place among the
-    program's, None where that is not kept.
+    `along` names the axes of the user's mesh, or the devices if they are no axes of it; `arrays` the arrays that
+    make up the `bytes`; `times` how often it runs; `line` the user's line, empty if it is not known; `grouping`
+    its index in the program's groupings, None if that is not kept.
     """
 
     kind: str
@@ -58,11 +58,11 @@ class ShownValue:
 class ShownProgram:
     """A compiled program.
 
-    `title` says in words whether it fits. `needed` and `limit` are bytes on each device, of a program that was
-    refused those that the compiler names; None where they are not known. `refusal` is what the compiler said of
-    one that it refused. `mesh` is the id of the mesh, in whose order of devices the `groupings` count; None where
-    it is not known. `totals` are sentences about what moves along which axes, `unread` names what is not counted.
-    `text` is its text form.
+    `title` says in words whether it fits. `needed` and `limit` are bytes on each device (for a refused program, as
+    the compiler names them); None if they are not known. `refusal` is the compiler's message about a program that
+    it refused. `mesh` is the id of the mesh in whose order of devices the `groupings` count; None if it is not
+    known. `totals` are sentences about the data that move along each set of axes; `unread` names what is not
+    counted. `text` is its text form.
     """
 
     name: str

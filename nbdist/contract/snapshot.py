@@ -1,13 +1,11 @@
 """The one contract between engines, kernel and view: reports in, snapshots out.
 
-A *report* is what one process last said of itself; a *snapshot* is what is known of the
-whole session at one moment. Both are plain data: every value here survives
-`json.loads(json.dumps(encode(value)))` unchanged. The JSON Schema and the TypeScript types of
-the view are generated from this file (`make types`).
+A *report* is what one process last said about itself; a *snapshot* is what is known about the whole session at
+one moment. Both are plain data: every value here survives `json.loads(json.dumps(encode(value)))` unchanged. The
+JSON Schema and the TypeScript types of the view are generated from this file (`make types`).
 
-A snapshot carries meshes (grids of device keys) and, for each array, mesh + spec + shape.
-Who holds what is computed from those (`nbdist.pieces`), so a snapshot's size is
-devices + arrays, not devices × arrays.
+A snapshot carries meshes (grids of device keys) and, for each array, mesh + spec + shape. Which device holds which
+piece is computed from those (`nbdist.pieces`), so a snapshot's size is devices + arrays, not devices × arrays.
 
 Source: imports nothing outside the standard library, since engines import it too.
 """
@@ -70,7 +68,7 @@ class Device:
     """One accelerator, reported by the process it belongs to.
 
     `live_bytes` sums the pieces of live arrays on it, each buffer counted once; None before
-    the back end is up. `coords` is the place in the pod where the platform has one (TPU).
+    the back end is up. `coords` is its position in the pod, on platforms that have one (TPU).
     """
 
     key: DeviceKey
@@ -175,15 +173,15 @@ class LayoutRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """What is set to spread data and variables over devices: Keras' distribution, TensorFlow's strategy.
+    """The distribution that spreads data and variables over devices: Keras' distribution or TensorFlow's strategy.
 
-    `noun` is what the framework calls it, `kind` the name of its class. `mesh` is the id of its mesh; `batch_axis`
-    the axis that splits batches. `auto_shard` says whether data sets are split by the framework; None where there
-    is no such choice. `rules` are those of a layout map, in order. `replicas` is how many copies of the model
-    train in step; `global_batch` is the number of examples in a batch of the data set last given to `fit`, and
-    `replica_batches` what each replica gets of it, in order. `problem` is a sentence where it does not do
-    what it says, as with a back end that does not shard. `processes` are those that have exactly this
-    set, and empty when all have; in a report it is always empty.
+    `noun` is the framework's word for it, `kind` the name of its class. `mesh` is the id of its mesh; `batch_axis`
+    the axis that splits batches. `auto_shard` says whether the framework splits data sets; None if there is no
+    such choice. `rules` are those of a layout map, in order. `replicas` is how many copies of the model train in
+    step; `global_batch` is the number of examples in a batch of the data set last given to `fit`, and
+    `replica_batches` the number each replica gets of it, in order. `problem` is a sentence if it does not do what
+    it says, as with a back end that does not shard. `processes` are those that have exactly this distribution set,
+    and empty when all have; in a report it is always empty.
     """
 
     noun: Literal["distribution", "strategy"]
@@ -203,12 +201,11 @@ class Distribution:
 class Variable:
     """One variable of a model.
 
-    `path` is the framework's own, such as `"sequential/dense/kernel"`, which rules are matched against;
-    `array` the path under which it is listed among the arrays, None where it is not. `rule` is the pattern
-    that matched it and `axes` the layout it asked for; both None where no rule did. `spec` is what really
-    holds, one entry per dimension, None where it is not spread over a mesh. `device_bytes` is what each of
-    its devices holds. `missed` marks large ones, whole on every device, that no rule matched although there
-    are rules.
+    `path` is the framework's own, such as `"sequential/dense/kernel"`, which rules are matched against; `array` is
+    its path among the listed arrays, None if it is not listed. `rule` is the pattern that matched it and `axes`
+    the layout it asked for; both None if no rule did. `spec` is its actual layout, one entry per dimension, None
+    if it is not spread over a mesh. `device_bytes` is the number of its bytes on each of its devices. `missed`
+    marks large variables, whole on every device, that no rule matched although there are rules.
     """
 
     path: str
@@ -226,7 +223,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceBytes:
-    """What each of some devices holds, in bytes."""
+    """Bytes that each of these devices holds."""
 
     devices: tuple[DeviceKey, ...]
     nbytes: int
@@ -236,10 +233,10 @@ class DeviceBytes:
 class Model:
     """A model of the users' namespaces, its optimizer's slots included.
 
-    `path` is the Python expression that reaches it; `kind` the name of its class. `unmatched` are the
-    patterns of rules that matched none of its variables. `totals` groups devices by the bytes of its
-    variables they hold, the fullest first; in a report, as far as that process sees. `processes` are those
-    that have exactly this, and empty when all have; in a report it is always empty.
+    `path` is the Python expression that reaches it; `kind` the name of its class. `unmatched` are the patterns of
+    rules that matched none of its variables. `totals` groups devices by the bytes of its variables they hold, the
+    fullest first; in a report, as far as that process sees. `processes` are those that have exactly this model,
+    and empty when all have; in a report it is always empty.
     """
 
     path: str
@@ -284,13 +281,13 @@ ProcessState = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """What a process is doing: the part of a report that goes out most often.
+    """Activity of a process: the section of a report that is sent most often.
 
-    `cell` is the notebook's execution count, `line` the 1-based line of that cell, `source` that
-    line's text, stripped. Seconds are durations at the time of the report. `waiting` is true when
-    the main thread stands inside the framework and neither compiles nor uses the processor, or where
-    nbdist waits for other processes to make the same call. `run` is the number of the newest cell that has begun
-    on this process, which rises within a session and is the same on all processes; None before the first.
+    `cell` is the notebook's execution count, `line` the 1-based line of that cell, `source` that line's text,
+    stripped. Seconds are durations at the time of the report. `waiting` is true when the main thread stands inside
+    the framework and neither compiles nor uses the processor, or when nbdist waits for other processes to make the
+    same call. `run` is the number of the newest cell that has begun on this process, which rises within a session
+    and is the same on all processes; None before the first.
     """
 
     state: Literal["idle", "running", "compiling"]
@@ -320,12 +317,12 @@ class NameSamples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What one process says of itself. A section that is None has not changed.
+    """One process's report about itself. A section that is None has not changed.
 
-    Every section is repeated at least every two seconds, so that a kernel that attaches later knows
-    everything soon. `sequence` rises by one with each report of a process. `content_run` is the `run` of the cell
-    after which the process was last looked at for arrays, meshes, distributions and models; None where that was in
-    the middle of a cell, or before the first.
+    Every section is repeated at least every two seconds, so that a kernel that attaches later knows everything
+    soon. `sequence` rises by one with each report of a process. `content_run` is the `run` of the cell after which
+    nbdist last looked for arrays, meshes, distributions and models; None if that was in the middle of a cell, or
+    before the first.
     """
 
     version: int
@@ -340,10 +337,10 @@ class Report:
     arrays_omitted: int | None = None
     """Named arrays beyond the probe's bounds that are not in `arrays`; goes with `arrays`."""
     distributions: tuple[Distribution, ...] | None = None
-    """The one that is set now; none where none is."""
+    """The distribution that is set now; empty if none is set."""
     models: tuple[Model, ...] | None = None
     progress: tuple[Progress, ...] | None = None
-    """The last of this process; none before the first."""
+    """The last progress of this process; empty before the first."""
     samples: NameSamples | None = None
     content_run: int | None = None
 
@@ -372,13 +369,13 @@ class Process:
     error: str | None
     silent_seconds: float | None
     task: str | None = None
-    """What the framework calls it where it differs, such as `"evaluator 0"`."""
+    """The framework's name for the process, if it has another, such as `"evaluator 0"`."""
     progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """One of the values that processes hold where all should hold the same."""
+    """One value, and the processes that hold it, where all should hold the same."""
 
     processes: tuple[int, ...]
     value: str
@@ -386,9 +383,9 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disagreement:
-    """Something that should be the same on all processes and is not.
+    """A disagreement between processes about something that should be the same on all.
 
-    `about` reads like `"array w"` or `"mesh in context"`; `versions` has two entries or more, that
+    `about` reads like `"array w"` or `"mesh in context"`; `versions` has two entries or more, the one
     of the most processes first.
     """
 
@@ -409,9 +406,9 @@ class Notice:
 class Torus:
     """The devices of a pod as its network connects them.
 
-    `axes` are the dimensions of the torus, the last changes fastest: `z`, `y` and `x`, before them `slice` where
-    there are several, after them `core` where a chip has several devices. `wraps` are those in which the last chip
-    has a link to the first; None where that is not known.
+    `axes` are the dimensions of the torus, the last changes fastest: `z`, `y` and `x`, before them `slice` if
+    there are several slices, after them `core` if a chip has several devices. `wraps` are the axes in which the
+    last chip has a link to the first; None if that is not known.
     """
 
     axes: tuple[Axis, ...]
@@ -428,7 +425,7 @@ SessionState = Literal[
     "resizing",
     "out of step",
     "stopped",
-    "planned",  # nothing of it is there: what a plan says of a pod
+    "planned",  # a plan of a pod; no process exists
     "compiled",  # a program that was compiled, and does not run
     "refused",  # a program that the compiler has refused
 ]
@@ -436,10 +433,10 @@ SessionState = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What is known of the whole session at one moment.
+    """Snapshot of the whole session at one moment.
 
-    `time` is Unix time in seconds; `sequence` rises with each snapshot of a session. `torus` is that of a pod that
-    is not there, and `program` the one that is shown.
+    `time` is Unix time in seconds; `sequence` rises with each snapshot of a session. `torus` is that of a planned
+    pod, which does not exist, and `program` the program that is shown.
     """
 
     session: str

@@ -1,7 +1,7 @@
-"""What a process needs for one step of joining the others, by framework.
+"""Parameters that a process needs for one step of joining the others, by framework.
 
-`nbdist.contract.calls.engine.Initialize` carries it as plain data: which of these it is only the two halves of
-the session's framework know, its module of `nbdist.launch.frameworks` and its room of `nbdist.engine.frameworks`.
+`nbdist.contract.calls.engine.Initialize` carries them as plain data. Only the two halves of the session's
+framework know the class: in `nbdist.launch.frameworks` and in `nbdist.engine.frameworks`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmptyStage:
-    """For a framework that need not be told anything."""
+    """Stage of a framework that needs no parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JaxStage:
-    """Joins a cluster of JAX.
+    """Stage that joins a cluster of JAX.
 
     Attributes:
       processes: How many there are.
@@ -44,15 +44,15 @@ class KerasArguments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KerasStage:
-    """Joins a cluster of Keras.
+    """Stage that joins a cluster of Keras.
 
     Attributes:
-      backend: What Keras must compute with.
+      backend: The back end that Keras must compute with.
       devices: Virtual CPU devices of this process; None: what the platform gives.
       arguments: None: the user calls `keras.distribution.initialize`.
       jax: Keyword arguments that `jax.distributed.initialize` gets beyond what Keras gives it.
       gloo: The address of this host on which gloo is to listen; None: as JAX chooses.
-      late: The others have joined each other before, and take part in nothing that Keras would do at a start.
+      late: Whether the others have already joined each other, so that they take no part in Keras' start.
     """
 
     backend: str
@@ -65,7 +65,7 @@ class KerasStage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevicesStage:
-    """Says which devices TensorFlow has on this process.
+    """Stage that says which devices TensorFlow has on this process.
 
     Attributes:
       platform: `"cpu"` hides GPUs.
@@ -81,14 +81,14 @@ class DevicesStage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrategyStage:
-    """Makes the strategy of TensorFlow.
+    """Stage that makes the strategy of TensorFlow.
 
     Attributes:
       tf_config: `TF_CONFIG`, JSON; None for a process alone.
-      role: Of this process.
-      process_id: Of this process.
+      role: The role of this process.
+      process_id: The id of this process.
       workers: The process ids of all workers, in the order of their tasks.
-      again: There was one before, whose cluster is broken; TensorFlow forgets it first.
+      again: Whether there was a strategy before, whose cluster is broken; TensorFlow forgets it first.
     """
 
     tf_config: str | None

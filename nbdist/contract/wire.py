@@ -1,8 +1,8 @@
-"""The dataclasses of `nbdist.contract` to and from plain data that JSON carries unchanged.
+"""Conversion of the dataclasses of `nbdist.contract` to and from plain data that JSON carries unchanged.
 
-The type hints of the dataclasses are the only description of the format: a tuple becomes a list,
-a dataclass a dict of all its fields, a `Mapping` from texts or whole numbers a dict, whose keys are texts, and a
-union of dataclasses is told apart by the literal in their `kind`, `order` or `event`. What is declared as `Any` is
+The type hints of the dataclasses are the only description of the format: a tuple becomes a list, a dataclass a
+dict of all its fields, a `Mapping` from texts or whole numbers a dict, whose keys are texts. Members of a union of
+dataclasses are distinguished by the literal in their `kind`, `order` or `event`. A value declared as `Any` is
 plain data, taken as it is.
 
 Source: imports nothing outside the standard library, since engines import it too.
@@ -26,16 +26,16 @@ Plain = Any
 Read = Callable[[Plain], Any]
 
 TAGS = ("kind", "order", "event")
-"""Fields of which one, in all members of a union, says which member it is."""
+"""Field names: in a union, one of these fields is in all members and says which member a value is."""
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 def encode(value: object) -> Plain:
-    """Turns a dataclass of `nbdist.contract` into plain data, every field included.
+    """Return a dataclass of `nbdist.contract` as plain data, every field included.
 
     Raises:
-      WireError: It holds something JSON has no form for, such as a NumPy integer; the text names
+      WireError: The dataclass holds something JSON has no form for, such as a NumPy integer; the text names
         the path to it.
     """
     try:
@@ -45,7 +45,7 @@ def encode(value: object) -> Plain:
 
 
 def decode(cls: type[T], data: Plain) -> T:
-    """Reads plain data back into the dataclass `cls`, or a union of such, checking every value.
+    """Read plain data back into the dataclass `cls`, or a union of dataclasses, checking every value.
 
     Fields that have a default may be missing. A float may come as an int, since JSON writers
     shorten 3.0 to 3.
@@ -135,7 +135,7 @@ def _field_names(cls: type) -> tuple[str, ...]:
 
 @cache
 def _reader(hint: Any) -> Read:
-    """The function that checks and reads a value declared as `hint`.
+    """Return the function that checks and reads a value declared as `hint`.
 
     Raises:
       TypeError: The contract uses a type this format has no form for.
@@ -186,7 +186,7 @@ def _literal_reader(values: tuple[Any, ...]) -> Read:
 
 
 def _union_reader(members: tuple[Any, ...]) -> Read:
-    """Reads `X | None`, and unions of dataclasses by their `kind`."""
+    """Return a reader of `X | None`, or of a union of dataclasses, told apart by their tag field."""
     optional = type(None) in members
     others = tuple(member for member in members if member is not type(None))
     read = _reader(others[0]) if len(others) == 1 else _kind_reader(others)
@@ -227,7 +227,7 @@ def _as_it_is(data: Plain) -> Any:
 
 
 def _number_key(key: str) -> int:
-    """A key that was a whole number, which JSON has as text."""
+    """Read a key that was a whole number, which JSON has as text."""
     if not _NUMBER.fullmatch(key):
         raise _Mismatch(key, "a whole number as key")
     return int(key)

@@ -1,8 +1,8 @@
-"""What Keras leaves to its users on several processes: checkpoints, saving, and predictions that are whole.
+"""Checkpoints, saving and complete predictions for Keras on several processes, which Keras leaves to its users.
 
 All of it works in one process as well, and in processes that nbdist did not start. Every process calls the
-same function with the same arguments; what differs between them is decided here. Nothing imports Keras before
-it is needed.
+same function with the same arguments; these functions decide what each process does. Nothing imports Keras
+before it is needed.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def __dir__() -> list[str]:
 
 
 def _leave_out_tensorflow() -> None:
-    """Has Keras take JAX where nothing was chosen and TensorFlow, its default, is not there.
+    """Make Keras take JAX where nothing was chosen and TensorFlow, its default, is not installed.
 
-    Its import would fail. What was chosen is in `KERAS_BACKEND` or in Keras' settings, which may be the default.
+    Importing Keras would fail. The choice is in `KERAS_BACKEND` or in Keras' settings, which may be the default.
     """
     if "keras" in sys.modules or "KERAS_BACKEND" in os.environ:
         return

@@ -1,4 +1,4 @@
-"""Who writes, who writes elsewhere, and who reads."""
+"""The roles of processes with shared files: who writes, who writes elsewhere, and who reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WRITES, ELSEWHERE, READS = "writes", "elsewhere", "reads"
 
 
 class _Temporary:
-    """Directories of this process that go when it ends; in a session at the latest with that."""
+    """Directories of this process that are removed when it ends, in a session at the latest when that ends."""
 
     def __init__(self) -> None:
         self._made: dict[str, str] = {}
@@ -24,7 +24,7 @@ class _Temporary:
 
     def standing_for(self, base: str) -> str:
         if base not in self._made:
-            # A process that is killed removes nothing; the session's folder is removed with all it holds.
+            # A killed process removes nothing, but the session's folder is removed with all it holds.
             self._made[base] = tempfile.mkdtemp(prefix="nbdist-keras-", dir=of_this_process())
         return self._made[base]
 
@@ -38,7 +38,7 @@ _temporary = _Temporary()
 
 
 def checkpoint_dir(base: str | os.PathLike[str]) -> str:
-    """Where this process may write checkpoints and logs that are kept under `base`.
+    """Return where this process may write checkpoints and logs that are kept under `base`.
 
     Roles come from `TF_CONFIG` where it is set, else from JAX. `base` is not created.
 
@@ -55,7 +55,7 @@ def checkpoint_dir(base: str | os.PathLike[str]) -> str:
 
 
 def role() -> str:
-    """What this process does with shared files: `"writes"`, writes `"elsewhere"`, or `"reads"`."""
+    """Return what this process does with shared files: `"writes"`, writes `"elsewhere"`, or `"reads"`."""
     from_tensorflow = tf_config_role(os.environ.get("TF_CONFIG"))
     if from_tensorflow is not None:
         return from_tensorflow
@@ -66,7 +66,7 @@ def role() -> str:
 
 
 def tf_config_role(text: str | None) -> str | None:
-    """The role that `TF_CONFIG` gives this process.
+    """Return the role that `TF_CONFIG` gives this process.
 
     Source: TensorFlow's guide to multi-worker training: the chief is the task `chief`, or worker 0 where
     there is none.
@@ -89,6 +89,6 @@ def tf_config_role(text: str | None) -> str | None:
 
 
 def temporary_name(path: Path) -> Path:
-    """A name beside `path`, with all of its suffixes, that nothing else has."""
+    """Return an unused name beside `path`, with all of its suffixes."""
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".writing-") as file:
         return path.parent / f"{Path(file.name).name}.{path.name}"

@@ -1,1 +1,1 @@
-"""From what a person asks for to engines that answer."""
+"""Launch of a session: from a person's request to engines that answer."""

@@ -1,1 +1,1 @@
-"""What a process knows and uses of the machine it runs on, be it a notebook's, an agent or an engine."""
+"""The machine that a process runs on: ports, folders, memory, accelerators; for notebooks, agents and engines."""

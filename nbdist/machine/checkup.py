@@ -1,4 +1,4 @@
-"""Facts about the machine a process runs on: what is there, judged by nobody here.
+"""Facts about the machine a process runs on, without any judgement.
 
 One file that imports nothing but the standard library, and nothing of nbdist: its source is also sent to
 hosts that have no nbdist, or an older Python (3.8 and later).
@@ -54,13 +54,13 @@ Facts = Dict[str, Any]  # noqa: UP006 - evaluated, and Python 3.8 has no other
 
 
 def checkup(asked: Facts) -> Facts:
-    """What there is on this machine, and in the environment of this process.
+    """Return facts about this machine and the environment of this process.
 
-    Takes 10 to 30 ms, up to a second longer where its own name is asked for in vain. Needs no package,
+    Takes 10 to 30 ms; up to a second longer where nothing answers for the machine's own name. Needs no package,
     imports none, starts nothing, and leaves nothing behind.
 
     Args:
-      asked: `folder`: a path that should exist here, or none. `connect`: `[host, port]` pairs to be reached.
+      asked: `folder`: a path that should exist here, or none. `connect`: `[host, port]` pairs to reach.
 
     Returns:
       Facts that JSON can carry. Sizes are in bytes, `time` in Unix seconds; None stands for what cannot be
@@ -100,7 +100,7 @@ def _user() -> str:
 
 
 def _nbdist() -> str | None:
-    """The version that would be imported; what is installed may be a folder that has changed since."""
+    """Return the version that would be imported; an installed version may be a folder that has changed since."""
     spec = util.find_spec("nbdist")
     if spec is None or spec.origin is None:
         return None
@@ -111,7 +111,7 @@ def _nbdist() -> str | None:
 
 
 def version(module: str) -> str | None:
-    """The version of a module that could be imported; it is not.
+    """Return the version of a module that could be imported, without importing it.
 
     None where there is no such module. Empty where the module is there and its version cannot be known: it
     came without metadata, or several distributions of different versions have it.
@@ -121,7 +121,7 @@ def version(module: str) -> str | None:
 
 
 def packages(modules: Sequence[str]) -> Facts:
-    """The `version` of nbdist and of each module; the `distributions` of those that came under another name."""
+    """Return the `version` of nbdist and each module, and the `distributions` of modules of another name."""
     found = {module: _installed(module) for module in modules}
     versions = {module: had and had[1] for module, had in found.items()}
     others = {module: had[0] for module, had in found.items() if had and had[0] not in ("", module)}
@@ -129,15 +129,15 @@ def packages(modules: Sequence[str]) -> Facts:
 
 
 def _installed(module: str) -> tuple[str, str] | None:
-    """Name and version of the distribution that has a module: `tensorflow` may be `tensorflow-cpu`'s."""
+    """Return name and version of the distribution that has a module: `tensorflow` may be `tensorflow-cpu`'s."""
     if not _importable(module):
         return None
     try:
         return module, metadata.version(module)
     except metadata.PackageNotFoundError:
         pass
-    # Reads the list of files of all there is, half a second: only where the names differ. Python 3.8 and 3.9
-    # have no such function.
+    # Half a second, since it reads the file lists of all distributions: only where the names differ. Python 3.8
+    # and 3.9 have no such function.
     ask = getattr(metadata, "packages_distributions", None)
     names = ask().get(module, []) if ask else []
     versions = {metadata.version(name) for name in names}
@@ -148,14 +148,14 @@ def _importable(module: str) -> bool:
     if module in sys.modules:
         return sys.modules[module] is not None
     spec = util.find_spec(module)
-    # Without an origin it is a mere folder of that name.
+    # Without an origin it is only a folder of that name.
     return spec is not None and spec.origin is not None
 
 
 def own_name(name: str, seconds: float = NAME_SECONDS) -> Facts:
-    """What a machine's own name leads to: `addresses`, those of them that are its own, or the `error`.
+    """Return what a machine's own name resolves to: `addresses`, those that are its `own`, or the `error`.
 
-    A name server that is silent is waited for so many seconds at most.
+    Waits at most `seconds` for a silent name server.
     """
     answer: list[Any] = []
 
@@ -177,7 +177,7 @@ def own_name(name: str, seconds: float = NAME_SECONDS) -> Facts:
 
 
 def is_own(address: str) -> bool:
-    """Whether an IP address belongs to this machine: only those can be bound. A name is none."""
+    """Return whether an IP address belongs to this machine: only its own can be bound. False for a name."""
     try:
         version = ipaddress.ip_address(address).version
         family = socket.AF_INET6 if version == 6 else socket.AF_INET
@@ -189,13 +189,13 @@ def is_own(address: str) -> bool:
 
 
 def seen_as(environment: Mapping[str, str]) -> Facts | None:
-    """The addresses of both ends of the ssh connection this process runs under: `client` and `server`."""
+    """Return the addresses of both ends of the ssh connection this process runs under: `client` and `server`."""
     words = environment.get("SSH_CONNECTION", "").split()
     return {"client": words[0], "server": words[2]} if len(words) == 4 else None
 
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables by which frameworks and schedulers are given a cluster; secrets without their value."""
+    """Return the variables that give frameworks and schedulers a cluster; secrets without their value."""
     found = {}
     for name, value in sorted(environment.items()):
         if VARIABLES.fullmatch(name) and value:
@@ -206,7 +206,7 @@ def variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def memory(root: Path = Path("/")) -> Facts:
-    """`total` and `available` bytes, after the limit of the control group this process is in."""
+    """Return `total` and `available` bytes, within the limit of this process's control group."""
     sizes = {}
     for line in _read(root / "proc/meminfo").splitlines():
         words = line.split()
@@ -220,12 +220,12 @@ def memory(root: Path = Path("/")) -> Facts:
 
 
 def group(root: Path = Path("/")) -> str:
-    """The control groups this process is in; processes that have the same share their limits."""
+    """Return the control groups this process is in; processes with the same groups share their limits."""
     return _read(root / "proc/self/cgroup")
 
 
 def _limits(root: Path) -> Iterable[tuple[int, int]]:
-    """Limit and use of each control group above this process that has a limit (version 2, then 1)."""
+    """Yield limit and use of each control group above this process that has a limit (version 2, then 1)."""
     base = root / "sys/fs/cgroup"
     own = [line[3:] for line in _read(root / "proc/self/cgroup").splitlines() if line[:3] == "0::"]
     group = base / (own[0].lstrip("/") if own else "")
@@ -234,7 +234,7 @@ def _limits(root: Path) -> Iterable[tuple[int, int]]:
     places.append((base / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"))
     for place, limit, used in places:
         bytes_limit, bytes_used = _numbers(place / limit), _numbers(place / used)
-        # Version 1 has a huge number where there is no limit.
+        # Version 1 shows a huge number where there is no limit.
         if bytes_limit and bytes_used and bytes_limit[0] < 1 << 60:
             cache = re.search(
                 r"^(?:total_)?inactive_file (\d+)", _read(place / "memory.stat"), re.M
@@ -243,7 +243,7 @@ def _limits(root: Path) -> Iterable[tuple[int, int]]:
 
 
 def temporary(folder: str) -> Facts:
-    """`free` bytes in the folder for temporary files; why it takes none, and where they go `instead`."""
+    """Return `free` bytes in the folder for temporary files; why it takes none, and where they go `instead`."""
     found: Facts = {"path": folder, "free": None, "error": None, "instead": None}
     try:
         found["free"] = shutil.disk_usage(folder).free
@@ -265,7 +265,7 @@ def _try_file(folder: str) -> None:
 
 
 def accelerators(root: Path = Path("/")) -> Facts:
-    """Number of `gpus` and TPU chips (`tpus`) the system shows."""
+    """Return the number of `gpus` and of TPU chips (`tpus`) that the system shows."""
     gpus = [*root.glob("proc/driver/nvidia/gpus/*")] or [*root.glob("dev/nvidia[0-9]*")]
     # Only the first function of a device counts.
     vendors = root.glob("sys/bus/pci/devices/*.0/vendor")
@@ -277,7 +277,7 @@ def accelerators(root: Path = Path("/")) -> Facts:
 
 
 def locks(root: Path = Path("/")) -> list[Facts]:
-    """Lock files of libtpu, each with its `owner`."""
+    """Return the lock files of libtpu, each with its `owner`."""
     found = []
     for path in sorted(root.glob(LOCKS)):
         try:
@@ -288,7 +288,7 @@ def locks(root: Path = Path("/")) -> list[Facts]:
 
 
 def holders(root: Path = Path("/")) -> list[Facts]:
-    """The processes that hold a TPU's device, as far as this user may see it."""
+    """Return the processes that hold a TPU's device, as far as this user may see them."""
     devices = tuple(str(path) for pattern in DEVICES for path in root.glob(pattern))
     if not devices:
         return []
@@ -301,9 +301,9 @@ def holders(root: Path = Path("/")) -> list[Facts]:
 
 
 def leftovers() -> list[Facts]:
-    """This user's nbdist processes whose parent has gone, so that nothing will ever end them.
+    """Return this user's nbdist processes whose parent is gone, so that nothing will ever end them.
 
-    Those of a session that is kept without its kernel wait for another one, and are not among them.
+    Processes of a session that is kept without its kernel wait for another kernel and are left out.
     """
     found = []
     for pid, folder in _processes():
@@ -317,13 +317,13 @@ def leftovers() -> list[Facts]:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether a process is an agent or an engine, as its command line says."""
+    """Return whether a process is an agent or an engine, by its command line."""
     words = _bytes(folder / "cmdline")
     return any(name in words for name in (b"nbdist.agent", b"nbdist.engine"))
 
 
 def _kept(process: Path) -> bool:
-    """Whether a process reads its orders from a named pipe, through which another kernel can reach it."""
+    """Return whether a process reads its orders from a named pipe, through which another kernel can reach it."""
     try:
         named = os.readlink(process / "fd" / "0").startswith("/")  # noqa: PTH115 - Python 3.8
         return named and stat.S_ISFIFO((process / "fd" / "0").stat().st_mode)
@@ -378,7 +378,7 @@ def _numbers(path: Path) -> list[int] | None:
 
 
 def listen(address: str, port: int = 0) -> socket.socket:
-    """A listener that the system answers for; nobody need accept.
+    """Return a listening socket; the system completes connections, so nobody needs to accept.
 
     Raises:
       OSError: The address is not this machine's, or the port is taken.
@@ -395,10 +395,10 @@ def listen(address: str, port: int = 0) -> socket.socket:
 
 
 def connect(targets: Sequence[Sequence[Any]], seconds: float = CONNECT_SECONDS) -> list[Facts]:
-    """Tries to connect to all `[address, port]` at once, and closes again.
+    """Try to connect to all `[address, port]` at once, and close again.
 
     Returns:
-      For each `ms`, or why not in `error`.
+      For each pair `ms`, or the reason in `error`.
     """
     found: list[Facts] = [{"error": f"no answer within {seconds:g} s"} for _ in targets]
     poll = select.poll()
@@ -428,11 +428,11 @@ def connect(targets: Sequence[Sequence[Any]], seconds: float = CONNECT_SECONDS) 
 
 
 def main() -> None:
-    """Answers the lines on standard input: first facts, then what can be reached from here.
+    """Answer the lines on standard input: first facts, then what can be reached from here.
 
-    The first line is what `checkup` is asked, with `address`, where to listen (default: where ssh has come
-    in). The second holds `connect`. Each answer is a line of JSON with the key `checkup`, so that it is
-    known from what a shell may print at its start.
+    The first line is the argument of `checkup`, with `address`, where to listen (default: where ssh has come in).
+    The second holds `connect`. Each answer is a line of JSON with the key `checkup`, which tells it apart from
+    what a shell may print at its start.
     """
     asked = json.loads(sys.stdin.buffer.readline())
     facts = checkup(asked)

@@ -12,32 +12,32 @@ from typing import Any
 
 
 def engine_connection(folder: str, cluster_id: str) -> Path:
-    """Where ipyparallel looks for the connection file of engines, in a profile folder."""
+    """Return where ipyparallel looks for the engines' connection file in a profile folder."""
     return Path(folder) / "security" / f"ipcontroller-{cluster_id}-engine.json"
 
 
 def connections(folder: str, cluster_id: str) -> tuple[Path, Path]:
-    """The connection files of a controller: that of the engines, and that of clients."""
+    """Return the connection files of a controller: that of the engines, and that of clients."""
     engines = engine_connection(folder, cluster_id)
     return engines, engines.with_name(f"ipcontroller-{cluster_id}-client.json")
 
 
 def make() -> str:
-    """A new folder that only this user can read."""
+    """Make a new folder that only this user can read."""
     return tempfile.mkdtemp(prefix="nbdist-")
 
 
 def of_this_process() -> Path | None:
-    """That of the session which this process is an engine of; None where it is none."""
+    """Return the folder of the session whose engine this process is; None where it is no engine."""
     log = os.environ.get("NBDIST_LOG")
     return Path(log).parent if log else None
 
 
 def keep_ipython_in(folder: str) -> None:
-    """Gives IPython a place in this folder where it has no profile in the home folder, or may not write there.
+    """Give IPython a place in this folder where it has no profile in the home folder, or may not write there.
 
-    IPython would make the profile and leave it: on a host where nobody has ever run it, or whose home folder is
-    not there, as for a task that `srun` starts with that of another machine.
+    IPython would make the profile and leave it behind: on a host where nobody has ever run it, or whose home
+    folder is missing, as for a task that `srun` starts with the home folder of another machine.
     """
     place = Path("~").expanduser() / ".ipython" / "profile_default"
     if "IPYTHONDIR" not in os.environ and not (place.is_dir() and os.access(place, os.W_OK)):
@@ -50,7 +50,7 @@ def remove(folder: str) -> None:
 
 
 def read_whole(path: Path) -> dict[str, Any] | None:
-    """What a JSON file holds; None while it is not there, or still being written."""
+    """Return the content of a JSON file; None while it does not exist or is still being written."""
     try:
         return json.loads(path.read_text())  # type: ignore[no-any-return]
     except (OSError, ValueError):
@@ -58,7 +58,7 @@ def read_whole(path: Path) -> dict[str, Any] | None:
 
 
 def write_private(path: Path, content: dict[str, Any]) -> None:
-    """Writes JSON that only this user can read; whoever looks sees all of it or nothing.
+    """Write JSON that only this user can read; readers see all of it or nothing.
 
     Raises:
       OSError: It could not be written; nothing is left.

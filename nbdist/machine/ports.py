@@ -8,20 +8,20 @@ from contextlib import closing
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
-"""The address of this machine that nobody else reaches."""
+"""The address of this machine that no other machine reaches."""
 
 FIRST_PORT = 20000
-"""Below it many services have ports of their own."""
+"""Below this number many services have ports of their own."""
 
 _RANDOM = random.SystemRandom()
-"""Two notebooks that both call `random.seed(0)` must not meet at one port."""
+"""Unaffected by `random.seed`: two notebooks that both call `random.seed(0)` must not pick the same port."""
 
 
 def free_ports(count: int) -> list[int]:
-    """So many different TCP ports that are free on every address of this machine.
+    """Return `count` different TCP ports that are free on every address of this machine.
 
-    They are bound later, by other processes, so they come from below the range out of which the system gives
-    ports to whoever asks for any: one of those may be gone a moment later.
+    Other processes bind them later. So they come from below the range out of which the system gives ports to
+    whoever asks for any: one of those may be gone a moment later.
     """
     candidates = _candidates()
     found: list[int] = []
@@ -35,17 +35,16 @@ def free_ports(count: int) -> list[int]:
 class ReservedPorts:
     """TCP ports of this machine that nobody else is given until they are released.
 
-    Whoever is to listen on one may need seconds to come so far, and others look for free ones meanwhile. Each is
-    bound to a socket that allows its address to be used again (`SO_REUSEADDR`, see socket(7)): another that does,
-    as those of libzmq and gRPC, can be bound to it all the same, and listen; those which look for a free port
-    cannot.
+    A process that is to listen on one may need seconds to start, and others look for free ports meanwhile. Each
+    port is bound to a socket with `SO_REUSEADDR` (see socket(7)). Sockets that set it too, as those of libzmq and
+    gRPC, can still bind the port and listen; programs that look for a free port cannot.
     """
 
     def __init__(self) -> None:
         self._sockets: list[socket.socket] = []
 
     def reserve(self, count: int) -> list[int]:
-        """So many different ports more, that were free."""
+        """Reserve `count` more free ports, all different, and return them."""
         candidates, found = _candidates(), list[int]()
         while len(found) < count:
             port, one = _RANDOM.choice(candidates), socket.socket()
@@ -54,22 +53,22 @@ class ReservedPorts:
             except OSError:
                 one.close()
                 continue
-            # Only now: bound with it, two could have the same port.
+            # Set only after the bind: with it set before, two sockets could bind the same port.
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._sockets.append(one)
             found.append(port)
         return found
 
     def close(self) -> None:
-        """Releases all of them; those on which somebody listens by now stay taken."""
+        """Release all ports; those on which somebody listens by now stay taken."""
         while self._sockets:
             self._sockets.pop().close()
 
 
 def is_taken(host: str, port: int) -> bool:
-    """Whether another program listens at this port of an address of this machine."""
+    """Return whether another program listens at this port of an address of this machine."""
     with closing(socket.socket()) as probe:
-        # Connections of before that have not been forgotten yet do not count (tcp(7), TIME_WAIT).
+        # Earlier connections that the system has not forgotten yet do not count (tcp(7), TIME_WAIT).
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
@@ -80,9 +79,9 @@ def is_taken(host: str, port: int) -> bool:
 
 
 def own_address(other: str) -> str | None:
-    """The address of this machine from which `other` is reached; None where there is no route.
+    """Return the address of this machine from which `other` is reached; None where there is no route.
 
-    Nothing is sent: connecting a UDP socket only has the system choose a route.
+    Sends nothing: connecting a UDP socket only makes the system choose a route.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -110,7 +109,7 @@ def _is_free(port: int) -> bool:
 
 
 def _first_given_port() -> int:
-    """Where the range begins out of which the system gives ports (Linux; elsewhere that of IANA)."""
+    """Return the first port of the range the system gives out (Linux; elsewhere that of IANA)."""
     try:
         text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
         return int(text.split()[0])

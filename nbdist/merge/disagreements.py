@@ -1,8 +1,7 @@
-"""What should be the same on all processes and is not.
+"""Differences between processes in what should be the same on all of them.
 
-Processes report at different moments and run ahead of each other, so only processes that stand at
-the same place are compared (`nbdist.merge.moments`): those that are idle, or those in the same line of the
-same cell.
+Processes report at different moments and run ahead of each other. So only processes at the same place are
+compared (`nbdist.merge.moments`): idle ones, or those in the same line of the same cell.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Settling:
         self._since: dict[str, float] = {}
 
     def settled(self, found: Iterable[Disagreement], *, time_s: float) -> tuple[Disagreement, ...]:
-        """Those of the differences of this moment that have lasted; the rest start their wait."""
+        """Return the differences of this moment that have lasted; the others start their wait."""
         now = tuple(found)
         self._since = {one.about: self._since.get(one.about, time_s) for one in now}
         return tuple(one for one in now if time_s - self._since[one.about] >= self._settle_seconds)
@@ -39,7 +38,7 @@ class Settling:
 def comparable(
     processes: Iterable[Process], at: Mapping[int, Hashable]
 ) -> tuple[frozenset[int], ...]:
-    """Groups of two or more workers that stand at the same place `at`, the largest first."""
+    """Return groups of two or more workers that stand at the same place `at`, the largest first."""
     places: dict[Hashable, set[int]] = {}
     for process in processes:
         if process.role in STEPPING and process.process_id in at:
@@ -51,7 +50,7 @@ def comparable(
 def context_meshes(
     processes: Iterable[Process], groups: Iterable[Collection[int]], meshes: Mapping[str, Mesh]
 ) -> tuple[Disagreement, ...]:
-    """Processes at the same place whose mesh in context differs; one entry at most."""
+    """Compare the mesh in context of processes at the same place; return at most one entry."""
     of = {process.process_id: process.context_mesh for process in processes}
     for group in groups:
         if len({of[process_id] for process_id in group}) == 1:
@@ -67,7 +66,7 @@ def context_meshes(
 def suspects(
     versions: Mapping[str, tuple[Version, ...]], reporting: int, meshes: Mapping[str, Mesh]
 ) -> tuple[str, ...]:
-    """The paths that may stand for a disagreement: several versions, or not there on all `reporting`."""
+    """Return the paths that may stand for a disagreement: several versions, or missing on some of `reporting`."""
     return tuple(
         path
         for path, known in versions.items()
@@ -79,7 +78,7 @@ def suspects(
 def array_difference(
     known: tuple[Version, ...], groups: Iterable[frozenset[int]], meshes: Mapping[str, Mesh]
 ) -> Disagreement | None:
-    """How the array under one path differs between processes at the same place."""
+    """Return how the array under one path differs between processes at the same place."""
     for group in groups:
         held = [
             (version.array, ids)
@@ -92,7 +91,7 @@ def array_difference(
         if any(spans_processes(array, meshes) for array, _ in held):
             versions = version_texts(held, meshes) + [(missing, MISSING)] * bool(missing)
         else:
-            # What lies within each process need not be laid out alike, nor be on each of them.
+            # Arrays that lie within each process need not be laid out alike, nor exist on every process.
             versions = _by_type(held)
         if len(versions) > 1:
             return disagreement(f"array {known[0].array.path}", versions)
@@ -102,7 +101,7 @@ def array_difference(
 def version_texts(
     held: list[tuple[Array, list[int]]], meshes: Mapping[str, Mesh]
 ) -> list[tuple[list[int], str]]:
-    """Processes and a text for each version of one array, such as `f32[512, 256] P('data', None)`."""
+    """Return processes and a text for each version of one array, such as `f32[512, 256] P('data', None)`."""
     texts = [f"{array_type_text(array.dtype, array.shape)} {spec_text(array)}" for array, _ in held]
     repeated = Counter(texts)
     texts = [
@@ -128,14 +127,14 @@ def _place_text(array: Array, meshes: Mapping[str, Mesh]) -> str:
 
 
 def mesh_text(mesh: str | None, meshes: Mapping[str, Mesh]) -> str:
-    """`data=4 × model=2`, the id of one that is not known yet, `none`."""
+    """Return `data=4 × model=2`; the id of a mesh that is not known yet; `none`."""
     if mesh is None:
         return "none"
     return mesh_axes_text(meshes[mesh]) if mesh in meshes else f"mesh {mesh}"
 
 
 def distinct_texts(texts: list[str]) -> list[str]:
-    """The texts, told apart where two read alike: what they stand for differs all the same."""
+    """Return the texts, with a mark where two read alike although the things they describe differ."""
     seen: Counter[str] = Counter()
     apart = []
     for text in texts:
@@ -146,7 +145,7 @@ def distinct_texts(texts: list[str]) -> list[str]:
 
 
 def disagreement(about: str, versions: Iterable[tuple[Collection[int], str]]) -> Disagreement:
-    """One entry, the version of the most processes first."""
+    """Return one entry, the version of the most processes first."""
     ordered = sorted(versions, key=lambda version: (-len(version[0]), min(version[0])))
     return Disagreement(
         about=about,

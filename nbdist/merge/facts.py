@@ -1,4 +1,4 @@
-"""What the kernel knows of the processes beside their reports."""
+"""Facts about the processes that the kernel knows beside their reports."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from nbdist.contract.snapshot import Notice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A process of the launch plan; `role` is such as `"worker"`.
+    """A process of the launch plan.
 
-    `task` is what the framework calls it where it differs, such as `"evaluator 0"`.
+    `role` is such as `"worker"`; `task` is the framework's own name for it where that differs, such as
+    `"evaluator 0"`.
     """
 
     process_id: int
@@ -23,7 +24,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What a process raised in the cell that runs now, and where in the cell."""
+    """The error that a process raised in the running cell, and where in the cell."""
 
     error: str
     cell: int | None = None
@@ -33,16 +34,19 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """Facts of this moment, by process id.
+    """Facts of this moment.
 
-    `failed` holds the processes whose part of the running cell has raised while others are still in
-    it; `stuck` those interrupted and not back, until they report that they have left the cell with the `run` in
-    `stuck_in`; `lost` those that are gone, with how each ended
-    (`"ended by signal 9 (SIGKILL)"`); `silent` the hosts that do not answer, with the Unix time since when;
-    `why` says how the processes are known to be out of step, `advice` how to go on then. `repairing`: they are
-    being brought in step; `repaired` says what was done the last time, until another cell has ended. `resizing` is
-    what is started in their place, such as `3 processes in place of 4`. The merger writes the notices about these
-    itself; `notices` are any others, shown first.
+    Attributes:
+      failed: The processes whose part of the running cell has raised while others are still in it.
+      stuck: The processes that were interrupted and are not back, until they report that they have left the cell
+        with the `run` in `stuck_in`.
+      lost: How each process that is gone ended (`"ended by signal 9 (SIGKILL)"`).
+      silent: The hosts that do not answer, each with the Unix time since when.
+      why: How it is known that the processes are out of step; `advice` says how to go on then.
+      repairing: Whether they are being brought in step.
+      resizing: What is started in their place, such as `3 processes in place of 4`.
+      repaired: What the last repair did, until another cell has ended.
+      notices: Any other notices, shown first; the merger itself writes those about the facts above.
     """
 
     failed: Mapping[int, Failure] = field(default_factory=dict)

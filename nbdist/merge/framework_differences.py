@@ -15,9 +15,9 @@ from nbdist.quantities import array_type_text, count_text
 def distribution_differences(
     merged: Merged, groups: Iterable[frozenset[int]], meshes: Mapping[str, Mesh]
 ) -> tuple[Disagreement, ...]:
-    """Processes at the same place that have different distributions set; one entry at most.
+    """Compare the distributions set on processes at the same place; return at most one entry.
 
-    What each replica gets of a batch is left out: it follows from the batch, which is compared.
+    Leaves out what each replica gets of a batch: it follows from the batch, which is compared.
     """
     of = merged.distribution_of
     for group in groups:
@@ -32,7 +32,7 @@ def distribution_differences(
 
 
 def model_differences(merged: Merged, groups: Iterable[frozenset[int]]) -> tuple[Disagreement, ...]:
-    """Models of one path whose variables, axes or specs differ between processes at the same place."""
+    """Return models of one path whose variables, axes or specs differ between processes at the same place."""
     found = []
     several = {path: known for path, known in merged.versions_of.items() if len(known) > 1}
     for path, known in several.items():
@@ -51,7 +51,7 @@ def model_differences(merged: Merged, groups: Iterable[frozenset[int]]) -> tuple
 
 
 def _distribution_texts(held: list[Distribution | None], meshes: Mapping[str, Mesh]) -> list[str]:
-    """`DataParallel on mesh batch=4`, and as much more as tells them apart."""
+    """Return `DataParallel on mesh batch=4`, with as much more as tells the texts apart."""
     details: tuple[Callable[[Distribution], str], ...] = (
         lambda one: f"{one.kind} on mesh {mesh_text(one.mesh, meshes)}" if one.mesh else one.kind,
         lambda one: f"batches split over {one.batch_axis}" if one.batch_axis else "",
@@ -80,7 +80,7 @@ def _distribution_texts(held: list[Distribution | None], meshes: Mapping[str, Me
 
 
 def _compared(model: Model) -> tuple[object, ...]:
-    """What must be the same on all processes; which rule gave a layout need not."""
+    """Return what must be equal on all processes; the rule that gave a layout may differ."""
     return tuple(map(_laid_out, model.variables))
 
 
@@ -89,7 +89,7 @@ def _laid_out(one: Variable) -> tuple[object, ...]:
 
 
 def _model_texts(models: list[Model]) -> list[str]:
-    """The number of variables where it differs, else the first variable that does."""
+    """Return the number of variables where it differs, else the first variable that does."""
     counts = [count_text(len(model.variables), "variable") for model in models]
     if len(set(counts)) == len(counts):
         return counts

@@ -1,4 +1,4 @@
-"""What a person should read about distributions and models: what does not do what it seems to."""
+"""Notices about distributions and models that do not do what they seem to do."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from nbdist.merge.frameworks import Merged
 from nbdist.quantities import bytes_text, count_text
 
 SHOWN = 3
-"""Rules named one by one."""
+"""The most rules that are named one by one."""
 
 
 def of(merged: Merged) -> tuple[Notice, ...]:
-    """All notices about what is set and the models there are, each said once."""
+    """Return all notices about the distributions set and the models there are, each once."""
     found = (
         *(_problem(one) for one in merged.distributions if one.problem),
         *(_uneven(one) for one in merged.distributions if len(set(one.replica_batches)) > 1),
@@ -24,7 +24,7 @@ def of(merged: Merged) -> tuple[Notice, ...]:
 
 
 def beside_models(arrays: Iterable[Array], merged: Merged) -> tuple[Array, ...]:
-    """The arrays that are no variables of models, whose layout is shown with the model."""
+    """Return the arrays that are not variables of models; a model shows the layout of its own variables."""
     variables = {
         variable.array
         for model in merged.models
@@ -39,7 +39,7 @@ def _problem(one: Distribution) -> Notice:
 
 
 def _uneven(one: Distribution) -> Notice:
-    """Fewer examples on one replica: it waits for the others, and plain means weigh them more."""
+    """Notice that one replica gets fewer examples: it waits for the others, and plain means weigh them more."""
     effect = "the means of all replicas count the same, so examples in smaller parts weigh more"
     each = ", ".join(map(str, one.replica_batches))
     total = sum(one.replica_batches) if one.global_batch is None else one.global_batch
@@ -49,7 +49,7 @@ def _uneven(one: Distribution) -> Notice:
 
 
 def _unmatched(one: Distribution, models: tuple[Model, ...]) -> Iterator[Notice]:
-    """Rules that match no variable of any model; one for another model is none too many."""
+    """Yield a notice for rules that match no variable of any model; a rule may be meant for any of the models."""
     theirs = [model for model in models if _share(one, model)]
     rules = [rule.pattern for rule in one.rules]
     patterns = [rule for rule in rules if all(rule in model.unmatched for model in theirs)]
@@ -68,14 +68,14 @@ def _unmatched(one: Distribution, models: tuple[Model, ...]) -> Iterator[Notice]
 
 
 def _share(one: Distribution, model: Model) -> bool:
-    """Whether some process has both; no list of processes means all."""
+    """Return whether some process has both; an empty list of processes means all."""
     if not one.processes or not model.processes:
         return True
     return not set(one.processes).isdisjoint(model.processes)
 
 
 def _missed(model: Model) -> Notice:
-    """The largest of the large variables that no rule matched."""
+    """Notice the largest of the large variables that no rule matched."""
     missed = [one for one in model.variables if one.missed]
     largest = max(missed, key=lambda one: one.nbytes)
     devices = sum(len(total.devices) for total in model.totals)

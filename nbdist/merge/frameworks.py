@@ -1,7 +1,6 @@
-"""Distributions and models of all processes: what is set, and how variables lie.
+"""Distributions and models of all processes: which are set, and how variables lie.
 
-Both are merged again only after a process has reported a change; a repeated section costs a
-comparison.
+Both are merged again only after a process has reported a change; a repeated section costs one comparison.
 """
 
 from __future__ import annotations
@@ -14,18 +13,18 @@ from nbdist.contract.snapshot import DeviceBytes, DeviceKey, Distribution, Model
 
 T = TypeVar("T", Distribution, Model)
 By = tuple[tuple[T, tuple[int, ...]], ...]
-"""Each version and the processes that have exactly it, that of the lowest process first."""
+"""Each version with the processes that have exactly it, that of the lowest process first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What is computed from the distributions and models alone; one object until a change."""
+    """Everything computed from the distributions and models alone; the same object until something changes."""
 
     distributions: tuple[Distribution, ...]
     models: tuple[Model, ...]
     distribution_of: Mapping[int, Distribution | None]
     versions_of: Mapping[str, By[Model]]
-    """By path; the models without their totals, which each process knows of its own devices."""
+    """By path; the models without their totals, which each process knows for its own devices."""
 
 
 @dataclass(slots=True)
@@ -33,15 +32,15 @@ class _Reported:
     distributions: tuple[Distribution, ...] | None = None
     models: tuple[Model, ...] | None = None
     described: tuple[Model, ...] = field(default=())
-    """The models without their totals; equal ones of several processes are the same objects."""
+    """The models without their totals; equal models of several processes are the same objects."""
 
 
 class FrameworkIndex:
-    """Who has which distribution set and which models."""
+    """Knows which processes have which distribution set, and which models."""
 
     def __init__(self) -> None:
         self._reported: dict[int, _Reported] = {}
-        # A model of thousands of variables is hashed once for each report of it, and then known by identity.
+        # A model of thousands of variables is hashed once for each report, and then known by identity.
         self._known: dict[Model, Model] = {}
         self._merged: Merged | None = None
 
@@ -51,7 +50,7 @@ class FrameworkIndex:
         distributions: tuple[Distribution, ...] | None,
         models: tuple[Model, ...] | None,
     ) -> None:
-        """Replaces what is known of a process; a section that is None stays as it was."""
+        """Replace what is known of a process; a section that is None stays as it was."""
         if distributions is None and models is None:
             return
         reported = self._reported.setdefault(process_id, _Reported())
@@ -65,12 +64,12 @@ class FrameworkIndex:
             self._merged = None
 
     def forget(self, process_id: int) -> None:
-        """Drops what is known of a process."""
+        """Drop what is known of a process."""
         if self._reported.pop(process_id, None) is not None:
             self._merged = None
 
     def merged(self) -> Merged:
-        """All versions of everything; the same object until something changes."""
+        """Return all versions of everything; the same object until something changes."""
         if self._merged is None:
             self._merged = self._merge()
         return self._merged
@@ -118,7 +117,7 @@ class FrameworkIndex:
         return {path: tuple(versions) for path, versions in found.items()}
 
     def _totals(self, path: str, process_ids: tuple[int, ...]) -> tuple[DeviceBytes, ...]:
-        """Each process sees its own devices; together they see all."""
+        """Return the totals of a model: each process sees its own devices, together they see all."""
         nbytes: dict[DeviceKey, int] = {}
         for process_id in process_ids:
             for model in self._reported[process_id].models or ():

@@ -1,4 +1,4 @@
-"""What a process held when it last reported: all that is known of its memory once it is gone."""
+"""The memory and arrays that each process last reported: all that is known of them once it is gone."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from nbdist.errors import SpecError
 from nbdist.pieces import piece_bytes, pieces, split
 
 LARGEST = 3
-"""So many arrays are named."""
+"""The most arrays that are named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldArray:
-    """An array, and the bytes of its pieces on the devices of one process, each copy counted."""
+    """An array, and the bytes of its pieces on the devices of one process, every copy counted."""
 
     path: str
     dtype: str
@@ -25,7 +25,7 @@ class HeldArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """The memory of a process in bytes, and of its arrays the largest, largest first."""
+    """The memory of a process in bytes, and its largest arrays, largest first."""
 
     rss_bytes: int
     arrays: tuple[HeldArray, ...]
@@ -40,13 +40,13 @@ class _Sections:
 
 
 class Holdings:
-    """Keeps the newest sections of each process, also of one that has ended; from any thread."""
+    """Keeps the newest sections of each process, also of an ended one; used from any thread."""
 
     def __init__(self) -> None:
         self._of: dict[int, _Sections] = {}
 
     def take(self, report: Report) -> None:
-        """Takes in one report; sections that are None have not changed."""
+        """Take in one report; sections that are None have not changed."""
         known = self._of.get(report.process_id)
         if known is None or known.pid != report.pid:
             known = _Sections(report.pid)
@@ -59,7 +59,7 @@ class Holdings:
         self._of[report.process_id] = known
 
     def held(self, process_id: int) -> Held | None:
-        """What a process held when it last reported; None before it has."""
+        """Return what a process held when it last reported; None before its first report."""
         known = self._of.get(process_id)
         if known is None or known.rss_bytes is None:
             return None
@@ -72,11 +72,11 @@ class Holdings:
 def largest(
     arrays: Sequence[Array], meshes: Mapping[str, Mesh], *, process_id: int
 ) -> tuple[HeldArray, ...]:
-    """The arrays of which a process holds most; those whose mesh is not known are left out.
+    """Return the arrays of which a process holds most; leaves out those whose mesh is not known.
 
     Args:
       arrays: As the process has reported them.
-      meshes: Those it has reported, by id.
+      meshes: The meshes it has reported, by id.
       process_id: The process.
     """
     at_most = sorted(
@@ -84,7 +84,7 @@ def largest(
     )
     found: list[HeldArray] = []
     for bound, array in at_most:
-        # Pieces are listed for few: an array may have thousands.
+        # Pieces are listed for few arrays only: one array may have thousands.
         if len(found) == LARGEST and found[-1].nbytes >= bound:
             break
         nbytes = sum(
@@ -102,7 +102,7 @@ def largest(
 def _at_most(
     arrays: Sequence[Array], meshes: Mapping[str, Mesh], *, process_id: int
 ) -> Iterator[tuple[int, Array]]:
-    """Each array with the bytes that the process can hold of it: the largest piece on each of its devices."""
+    """Yield each array with an upper bound of the process's bytes: the largest piece on each of its devices."""
     devices = {
         name: sum(_is_of(key, process_id) for key in mesh.devices) for name, mesh in meshes.items()
     }

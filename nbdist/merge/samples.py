@@ -1,4 +1,4 @@
-"""What processes have reported of their names: what one that has ended had is compared with what another has."""
+"""Reported texts of names: those of an ended process are compared with those of a living one."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from nbdist.contract.snapshot import Report
 from nbdist.engine.probe.samples import OPEN, READ, digest_of
 
 KEPT = 6
-"""Of so many cells is kept what was reported after them."""
+"""The number of last cells whose reports are kept."""
 
 
 After = Mapping[int, Mapping[str, str]]
-"""A text for each name, by the run of the cell after which they were taken."""
+"""A text for each name, by the run of the cell after which it was taken."""
 
 
 class Samples:
-    """Those of one process; see `nbdist.engine.probe.samples`.
+    """The samples of one process; see `nbdist.engine.probe.samples`.
 
     Attributes:
-      after: Of the last cells.
+      after: The texts after each of the last cells.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Samples:
         self._pid: int | None = None
 
     def take(self, report: Report) -> None:
-        """Takes what a report says; a new process has nothing of the one before it."""
+        """Take in a report; a new process has none of the samples of the one before it."""
         if report.pid != self._pid:
             self._pid, self.after = report.pid, {}
         if report.samples is not None:
@@ -39,13 +39,13 @@ class Samples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Names of a process that has ended, as another had them at the same time and has them now.
+    """Names of a process that has ended, compared with those of another: as both were, and as the other's are now.
 
     Attributes:
-      had: Its texts, of names that neither has changed since both were seen.
-      same: Those of which the other has the same.
-      other: Names of which they had not the same.
-      changed: Names of which they had the same, before one of them has changed them.
+      had: The ended process's texts of names that neither has changed since both were seen.
+      same: Names of `had` for which the other has the same text.
+      other: Names whose values differed.
+      changed: Names whose values were equal before one of the two changed them.
     """
 
     had: Mapping[str, str]
@@ -55,11 +55,11 @@ class Compared:
 
 
 def compared(ended: After, alive: After) -> Compared:
-    """Compares what both had after the last cell after which both were seen.
+    """Compare what both had after the last cell after which both were seen.
 
     Args:
-      ended: Of the process that has ended.
-      alive: Of one that has lived on, as it is now.
+      ended: The samples of the process that has ended.
+      alive: The samples of a living process, as they are now.
     """
     both = max(ended.keys() & alive.keys(), default=None)
     if both is None:
@@ -78,13 +78,9 @@ def compared(ended: After, alive: After) -> Compared:
 
 
 def apart(reported: Mapping[int, After], run: int) -> tuple[str, ...]:
-    """Names of which processes do not have the same after a cell, and had the same before or had none.
+    """Return the names that differ between processes after a cell, and were equal or unset on all before it.
 
-    A name that has the number of its process is none of them.
-
-    Args:
-      reported: By process.
-      run: Of the cell.
+    Leaves out a name whose value is the number of its process.
     """
     now = {p: after[run] for p, after in reported.items() if run in after}
     if len(now) < len(reported):
@@ -102,7 +98,7 @@ def apart(reported: Mapping[int, After], run: int) -> tuple[str, ...]:
 
 
 def _differ(texts: Collection[str | None]) -> bool:
-    """Whether texts of one name are of different values; values that were not read say nothing."""
+    """Return whether texts of one name stand for different values; values that were not read do not count."""
     parts = [("", "", "") if text is None else text.partition(READ) for text in texts]
     return (
         (None in texts and len(texts) > 1)

@@ -24,12 +24,12 @@ from nbdist.merge.moments import moments
 from nbdist.merge.states import Latest, at_rest, process, session_state
 
 SHOWN_DISAGREEMENTS = 20
-"""More than these are counted in a notice: a process that missed a cell lacks all its arrays."""
+"""Further disagreements are only counted, in a notice: a process that missed a cell lacks all its arrays."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Arrays:
-    """What is computed from arrays, meshes, distributions and models alone."""
+    """Everything computed from arrays, meshes, distributions and models alone."""
 
     source: Mapping[str, tuple[Version, ...]]
     merged: Merged
@@ -42,7 +42,7 @@ class _Arrays:
 
 @dataclass(frozen=True, slots=True)
 class _Differences:
-    """What differs between the processes of these groups."""
+    """The differences found between the processes of these groups."""
 
     computed: _Arrays
     groups: tuple[frozenset[int], ...]
@@ -59,7 +59,7 @@ class Merger:
     def __init__(
         self, session: str, planned: Iterable[Planned], *, settle_seconds: float = 2.0
     ) -> None:
-        """Starts with nothing reported.
+        """Start with nothing reported.
 
         Args:
           session: The session's id, passed on in each snapshot.
@@ -80,7 +80,7 @@ class Merger:
         self._sequence = 0
 
     def update(self, report: Report, *, time_s: float) -> None:
-        """Takes in one report; one older than the newest known is ignored.
+        """Take in one report; a report older than the newest is ignored.
 
         Args:
           report: As decoded from the wire.
@@ -99,7 +99,7 @@ class Merger:
             return
         latest = self._latest.get(report.process_id)
         if latest is None or latest.pid != report.pid:
-            # Another pid: the process was started again, nothing of the old one holds.
+            # Another pid: the process was started again, and nothing known of the old one holds.
             self.forget(report.process_id)
             latest = self._latest[report.process_id] = Latest(
                 host=report.host, pid=report.pid, sequence=-1, time_s=time_s
@@ -113,23 +113,23 @@ class Merger:
         self._take_sections(latest, report)
 
     def sent(self, process_ids: Iterable[int], run: int) -> None:
-        """A cell was sent to processes: what they have reported before is of before it."""
+        """Note that a cell was sent to processes: their earlier reports are older than it."""
         self._sent.update(dict.fromkeys(process_ids, run))
 
     def rest(self, process_ids: Iterable[int], cell: int) -> None:
-        """Takes processes to be idle that have replied to a cell; their own reports come a little later."""
+        """Count processes that have replied to a cell as idle; their own reports come a little later."""
         for process_id in process_ids:
             latest = self._latest.get(process_id)
             if latest is not None and latest.activity is not None and latest.activity.cell == cell:
                 latest.activity = at_rest(latest.activity)
 
     def sequence(self, process_id: int) -> int:
-        """The number of the newest report of a process; -1 before the first."""
+        """Return the number of the newest report of a process; -1 before the first."""
         latest = self._latest.get(process_id)
         return -1 if latest is None else latest.sequence
 
     def forget(self, process_id: int) -> None:
-        """Drops all that a process has said, as before it is started again."""
+        """Drop everything a process has reported, as when it is started again."""
         if self._latest.pop(process_id, None) is not None:
             self._sent.pop(process_id, None)
             self._index.forget(process_id)
@@ -137,7 +137,7 @@ class Merger:
             self._meshes = None
 
     def snapshot(self, known: Known, *, time_s: float) -> Snapshot:
-        """What is known of the session now.
+        """Return everything known of the session now.
 
         Args:
           known: The kernel's own facts.
@@ -191,8 +191,8 @@ class Merger:
         self._frameworks.update(report.process_id, report.distributions, report.models)
 
     def _drop_lost(self, known: Known) -> None:
-        """A lost process holds no arrays; its devices and meshes stay in the picture."""
-        # When all are lost the last picture stays.
+        """Forget the arrays of lost processes; their devices and meshes stay in the picture."""
+        # When all are lost, the last picture stays.
         if self._latest.keys() - known.lost.keys():
             for process_id in known.lost:
                 self._index.forget(process_id)
@@ -210,7 +210,7 @@ class Merger:
             arrays = tuple(
                 version.as_array(reporting) for known in versions.values() for version in known
             )
-            # Its mesh comes with another section, which may still be on its way.
+            # The mesh of an array comes with another section, which may still be on its way.
             shown = tuple(array for array in arrays if is_placed(array, meshes))
             kept = self._computed = _Arrays(
                 source=versions,

@@ -1,1 +1,1 @@
-"""What nbdist adds to a notebook's kernel: progress, completion, and cells that run elsewhere."""
+"""Additions to a notebook's kernel: progress, completion, and cells that run elsewhere."""

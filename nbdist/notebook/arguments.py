@@ -1,4 +1,4 @@
-"""What may stand behind a magic of nbdist: its options, their values, and names that live on the processes."""
+"""Arguments of nbdist's magics: their options, the options' values, and names that live on the processes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _MAGIC = re.compile(r"\s*(%%?)(\w+)[ \t](.*)\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is wanted where the cursor is.
+    """The text to complete at the cursor.
 
-    `matches` may take the place of `fragment`, what stands there now. `code` is to be completed by a process; None
-    where nothing of its is wanted.
+    Any of `matches` may replace `fragment`, the text that stands there now. `code` is for a process to complete;
+    None where no process is to be asked.
     """
 
     fragment: str
@@ -24,7 +24,7 @@ class Wanted:
 
 
 def wanted(before: str) -> Wanted | None:
-    """What may come next on a line of a magic of nbdist's.
+    """Return what may come next on a line of one of nbdist's magics.
 
     Args:
       before: The line up to the cursor.
@@ -53,6 +53,6 @@ def _beginning(known: list[str], word: str) -> tuple[str, ...]:
 
 
 def _code_before(parser: Parser, name: str, rest: str) -> bool:
-    """Whether a `-` is a minus: what is before it is code already."""
+    """Return whether a `-` is a minus: the text before it is code already."""
     code = parser.split_options(rest)[1] if name in ON_THE_PROCESSES - {"dist_pull"} else ""
     return bool(code) and not code.startswith("-")

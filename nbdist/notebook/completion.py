@@ -1,4 +1,4 @@
-"""Tab and Shift-Tab in cells that run on the processes, and behind magics, answered by an idle process."""
+"""Tab and Shift-Tab in cells that run on the processes and after magics, answered by an idle process."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ from nbdist.view.branches import steps
 A = TypeVar("A")
 
 ANSWER_SECONDS = 0.25
-"""A completion is wanted within 0.3 s or not at all."""
+"""A completion that takes longer than 0.3 s is of no use."""
 
 _PATH = re.compile(r"[\w.\[\]'\"]*$")
 _DISTRIBUTED = re.compile(r"^\s*%%(dist|distributed|rank)\b[^\n]*\n")
 
 
 class Asks(Protocol):
-    """The part of a `Session` that is needed here."""
+    """The part of a `Session` that completion needs."""
 
     def ask_idle(self, call: Call[A], *, timeout_s: float) -> A | None:
-        """Asks the lowest idle process."""
+        """Ask the lowest idle process."""
 
     def snapshot(self) -> Snapshot:
-        """What is known of the session."""
+        """Return what is known of the session."""
 
     def values(self, path: str, *, timeout_s: float) -> dict[str, Any]:
-        """What is in an array, as `text`."""
+        """Return a summary of an array's values, as `text`."""
 
 
 def _asked(session: Asks, code: str, cursor: int) -> SimpleMatcherResult | None:
     answer = session.ask_idle(Complete(code=code, cursor=cursor), timeout_s=ANSWER_SECONDS)
     if answer is not None:
         return _found(answer.matches, answer.text)
-    # All are in a cell: what has been reported of their arrays is known all the same.
+    # All processes are in a cell: the last reports of their arrays are still known.
     written = _PATH.search(code[:cursor])
     text = written.group() if written else ""
     matches = reported((array.path for array in session.snapshot().arrays), text)
@@ -55,7 +55,7 @@ def _asked(session: Asks, code: str, cursor: int) -> SimpleMatcherResult | None:
 
 
 def reported(paths: Iterable[str], text: str) -> list[str]:
-    """How a path that begins with `text` can go on, a step further, in the order of the paths."""
+    """Return how a path that begins with `text` can go on, one step further, in the order of the paths."""
     known: dict[str, None] = {}
     for path in paths:
         if not path.startswith(text) or path == text:
@@ -78,7 +78,7 @@ def _found(matches: Iterable[str], fragment: str) -> SimpleMatcherResult:
 
 
 def body(text: str, *, mode: bool) -> int | None:
-    """Where the code for the processes begins in a cell's text; None: it runs in the notebook."""
+    """Return where the code for the processes begins in a cell's text; None: it runs in the notebook."""
     found = _DISTRIBUTED.match(text)
     if found:
         return found.end()
@@ -90,8 +90,8 @@ class Completion:
 
     Args:
       shell: The notebook's IPython shell.
-      session: Answers the active session, or None.
-      mode: Answers whether plain cells run on the processes.
+      session: Returns the active session, or None.
+      mode: Returns whether plain cells run on the processes.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Completion:
             kernel.do_inspect = self.inspect
 
     def remove(self) -> None:
-        """Takes both back."""
+        """Take both back."""
         if self._matcher in self._shell.Completer.custom_matchers:
             self._shell.Completer.custom_matchers.remove(self._matcher)
         kernel = getattr(self._shell, "kernel", None)
@@ -125,7 +125,7 @@ class Completion:
             kernel.do_inspect = self._inspect
 
     def match(self, context: CompletionContext) -> SimpleMatcherResult:
-        """Completions from a process; nothing for cells that run in the notebook."""
+        """Return completions from a process; none for cells that run in the notebook."""
         nothing: SimpleMatcherResult = {"completions": []}
         session = self._session()
         asked = wanted(context.line_with_cursor[: context.cursor_position])
@@ -139,7 +139,7 @@ class Completion:
         return _asked(session, context.full_text[start:], cursor - start) or nothing
 
     def _argument(self, asked: Wanted, session: Asks | None) -> SimpleMatcherResult:
-        """Completions behind a magic of nbdist's; what neither it nor a process knows is left to IPython."""
+        """Complete after a magic of nbdist; IPython completes what neither the magic nor a process knows."""
         if session is not None and asked.code is not None:
             return _asked(session, asked.code, len(asked.code)) or {"completions": []}
         return _found(asked.matches, asked.fragment) if asked.matches else {"completions": []}
@@ -147,7 +147,7 @@ class Completion:
     def inspect(
         self, code: str, cursor_pos: int, detail_level: int = 0, omit_sections: Any = ()
     ) -> Any:
-        """As the kernel's `do_inspect`, but asks a process about cells that run there."""
+        """Answer as the kernel's `do_inspect`, but ask a process about cells that run there."""
         session = self._session()
         start = body(code, mode=self._mode())
         if session is not None and start is not None and cursor_pos >= start:
@@ -162,7 +162,7 @@ class Completion:
 
 
 def _with_values(session: Asks, symbol: str, data: Mapping[str, str]) -> Mapping[str, str]:
-    """The help on a name, below what is in the array of that name."""
+    """Add the values of the array of that name below the help on the name."""
     try:
         text = session.values(symbol, timeout_s=ANSWER_SECONDS)["text"]
     except NbdistError:

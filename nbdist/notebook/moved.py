@@ -1,4 +1,4 @@
-"""What is seen while values are moved that take a while: how much, of how much, and how fast."""
+"""The progress of a slow move of values: how much, of how much, and how fast."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from nbdist.notebook.progress import Progress
 from nbdist.quantities import bytes_text, seconds_text
 
 SHOW_SECONDS = 1.0
-"""What is quicker is not shown."""
+"""Faster moves are not shown."""
 
 AGAIN_SECONDS = 0.25
 
 
 class Moved:
-    """Called with how many bytes have been moved, and how many there are; `close` leaves one line behind.
+    """Shows a move; called with the bytes moved and their total. `close` leaves one line behind.
 
     Args:
       verb: `sent` or `received`.
@@ -30,7 +30,7 @@ class Moved:
         self._progress = Progress(in_notebook=in_notebook)
 
     def __call__(self, done: int, total: int) -> None:
-        """Shows it, where it takes longer."""
+        """Show how far the move is, once it takes longer than `SHOW_SECONDS`."""
         now = time.monotonic()
         self._total = total
         if self._began is None:
@@ -43,7 +43,7 @@ class Moved:
             self._progress.part(words, done / total)
 
     def close(self) -> None:
-        """Says how long all took, where something was shown."""
+        """Say how long the whole move took, if something was shown."""
         if self._began is None or self._shown_at is None:
             return
         took = time.monotonic() - self._began

@@ -1,4 +1,4 @@
-"""What is seen while processes start: a bar in the notebook, lines in a terminal."""
+"""The progress of a start of processes: a bar in the notebook, lines in a terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WIDTH = 24
 
 
 class Progress:
-    """Called with (stage, done, total); `close` leaves one line behind."""
+    """Shows a start; called with (stage, done, total). `close` leaves one line behind."""
 
     def __init__(self, *, in_notebook: bool) -> None:
         self._started = time.monotonic()
@@ -31,7 +31,7 @@ class Progress:
         self._last = ""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Shows a stage: a key of `STAGES`, or words of somebody else, such as the state of a queue."""
+        """Show a stage: a key of `STAGES`, or words of another program, such as the state of a queue."""
         passed = seconds_text(time.monotonic() - self._started)
         if stage not in STAGES:
             self._say(stage, passed, 0.0, worth_a_line=True)
@@ -52,12 +52,12 @@ class Progress:
             print(f"{words}, {passed}", file=sys.stdout, flush=True)
 
     def part(self, words: str, part: float) -> None:
-        """Shows how much of something is done, from 0 to 1; only in a notebook."""
+        """Show how much of something is done, from 0 to 1; only in a notebook."""
         passed = seconds_text(time.monotonic() - self._started)
         self._say(words, passed, part, worth_a_line=False)
 
     def close(self, line: str) -> None:
-        """Replaces the bar by one closing line."""
+        """Replace the bar by one closing line."""
         if self._in_notebook:
             self._display({"text/plain": line})
         else:

@@ -1,4 +1,4 @@
-"""What is seen while rehearsals run side by side: one display that changes in a notebook, lines in a terminal."""
+"""The progress of rehearsals side by side: a display that changes in a notebook, lines in a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHOWN_S = 0.5
 
 
 class SideBySide:
-    """Called with where each rehearsal stands.
+    """Shows how far rehearsals are; called with the state of each.
 
     Args:
       in_notebook: Whether a display can change.
@@ -29,7 +29,7 @@ class SideBySide:
         self._last: dict[str, tuple[str, str]] = {}
 
     def __call__(self, states: Sequence[RunState]) -> None:
-        """Shows them, where something has changed or the seconds are old."""
+        """Show the states, if one has changed or the seconds are old."""
         changed = [each for each in states if self._last.get(each.mesh) != _look(each)]
         self._last |= {each.mesh: _look(each) for each in changed}
         if not self._in_notebook:

@@ -1,7 +1,7 @@
 """Entries of different processes that count as the same while a cell still runs.
 
-Processes are never at exactly the same place. What only says that one is a little ahead of
-another must not make their output flicker between one and many.
+Processes are never at exactly the same place. Where one is only a little ahead of another, their output must not
+flicker between one block and many.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _TRACEBACK = "Traceback (most recent call last):"
 
 
 def settle_for(columns: Sequence[Column], now: float) -> list[Column]:
-    """The columns as they are compared: a process a little ahead shows what those behind show."""
+    """Return the columns as they are compared: a process a little ahead shows what those behind show."""
     columns = [_before_clear(column, columns, now) for column in columns]
     columns = _share_floods(columns, now)
     return [_without_partial(column, columns, now) for column in columns]
 
 
 def keys(columns: Sequence[Column], now: float) -> list[list[Hashable]]:
-    """For each entry what it is compared by; for each column a list of them.
+    """Return for each column a list of keys, one for each entry, by which entries are compared.
 
-    Bars are compared by the place they have among the bars of the same kind as long as one
-    process is still at it, displays likewise while they are being updated, and all else by content.
+    A progress bar is compared by its place among the bars of the same kind while one process is still at it, a
+    display by its place while it is being updated, and everything else by content.
     """
     unfinished = [column for column in columns if not column.finished]
     open_bars = {key for column in unfinished for entry, key in _bars(column.entries) if entry.open}
@@ -45,7 +45,7 @@ def keys(columns: Sequence[Column], now: float) -> list[list[Hashable]]:
 
 
 def whole_tracebacks(entries: Sequence[Entry], keys: Sequence[Hashable]) -> list[Hashable]:
-    """The keys of entries, those of a printed traceback such that only whole ones are the same."""
+    """Return the entries' keys, changed so that only whole printed tracebacks are the same."""
     whole = list(keys)
     for begin, entry in enumerate(entries):
         if isinstance(entry, Line) and entry.text == _TRACEBACK:
@@ -61,7 +61,7 @@ def _is_indented(entry: Entry) -> bool:
 
 
 def choose(entries: Sequence[Entry]) -> Entry:
-    """Of entries that count as the same, the one to show: what changes, as the slowest process has it."""
+    """Return the entry to show for equal entries: of changing ones that of the slowest process."""
     first = entries[0]
     if isinstance(first, Display):
         displays = [entry for entry in entries if isinstance(entry, Display)]
@@ -75,10 +75,10 @@ def choose(entries: Sequence[Entry]) -> Entry:
         return first
     if first.bar is not None:
         bars = [entry for entry in entries if isinstance(entry, Line) and entry.bar is not None]
-        # Of those that are equally far the one that came there last: the timings are its own.
+        # Of bars equally far on, the one that came there last: the timings are its own.
         return min(bars, key=lambda one: (one.bar.progress if one.bar else 0.0, -one.last))
     if any(entry.text != first.text for entry in entries if isinstance(entry, Line)):
-        # Only the addresses of results are outside the key.
+        # Only the addresses of results are left out of the key.
         return first._replace(text=without_addresses(first.text))
     return first
 
@@ -93,7 +93,7 @@ def _bars(entries: Sequence[Entry]) -> Iterator[tuple[Line, Hashable]]:
 
 
 def _updating(columns: Sequence[Column]) -> set[int]:
-    """Numbers of the displays that some processes have changed more often than others."""
+    """Return the numbers of the displays that some processes have changed more often than others."""
     updates: dict[int, set[int]] = {}
     for column in columns:
         displays = [entry for entry in column.entries if isinstance(entry, Display)]
@@ -123,7 +123,7 @@ def _keys(
 
 
 def _before_clear(column: Column, columns: Sequence[Column], now: float) -> Column:
-    """What a process had shown before it cleared that, as long as others are about to do the same."""
+    """Return what a process showed before it cleared its output, while others are about to clear theirs."""
     behind = min((other.generation for other in columns if not other.finished), default=None)
     cleared_more = 0 if behind is None else column.generation - behind
     if not 0 < cleared_more <= len(column.clears) or now - column.clears[-cleared_more] > FRESH_S:
@@ -136,7 +136,7 @@ def _before_clear(column: Column, columns: Sequence[Column], now: float) -> Colu
 
 
 def _share_floods(columns: Sequence[Column], now: float) -> list[Column]:
-    """Gives floods that say the same one gap, and while they run the tail of the one that is furthest behind."""
+    """Give equal floods one gap and, while they run, the end of the flood that is furthest behind."""
     together: list[tuple[dict[int, bytes], list[Column]]] = []
     for column in sorted(columns, key=lambda column: column.count, reverse=True):
         if column.gap is None:
@@ -176,7 +176,7 @@ def _follows(column: Column, leader: Column, digests: dict[int, bytes], now: flo
 
 
 def _without_partial(column: Column, columns: Sequence[Column], now: float) -> Column:
-    """Leaves out a line that is being written and so far is as far as others have it."""
+    """Leave out a line that is still being written and agrees, so far, with what others have."""
     last = column.rest[-1] if column.rest else None
     if column.finished or not isinstance(last, Line) or not last.open or last.bar is not None:
         return column

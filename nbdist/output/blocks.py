@@ -1,4 +1,4 @@
-"""The outputs of many processes as one: what is shown, from top to bottom."""
+"""The outputs of many processes as one sequence of blocks, from top to bottom."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nbdist.widgets import LiveWidget
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextBlock:
-    """Lines that `processes` have put out alike, without line ends, with their ANSI colors.
+    """Lines that are equal on all of `processes`, without line ends, with their ANSI colors.
 
     A `continued` block follows one of the same processes and needs no label of its own.
     """
@@ -25,9 +25,9 @@ class TextBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RichBlock:
-    """A MIME bundle that `processes` have displayed alike. Equal bundles have one `digest`.
+    """A MIME bundle that is equal on all of `processes`. Equal bundles have one `digest`.
 
-    `widgets` are those of the processes that it stands for, if any.
+    `widgets` are the processes' widgets that it stands for, if any.
     """
 
     processes: tuple[int, ...]
@@ -40,7 +40,7 @@ class RichBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteBlock:
-    """Something nbdist itself says between the outputs."""
+    """A line of nbdist's own between the outputs."""
 
     text: str
 
@@ -49,13 +49,13 @@ Block = TextBlock | RichBlock | NoteBlock
 
 
 class Builder:
-    """Puts blocks together from entries, the lines of the same processes into one block."""
+    """Puts blocks together from entries; consecutive lines of the same processes make one block."""
 
     def __init__(self) -> None:
         self._blocks: list[Block | _Text] = []
 
     def add(self, processes: tuple[int, ...], entries: Sequence[Entry]) -> None:
-        """Appends what these processes have in common."""
+        """Append entries that these processes have in common."""
         wrapped = ""
         for entry, following in zip_longest(entries, entries[1:]):
             if isinstance(entry, Display):
@@ -68,11 +68,11 @@ class Builder:
                 wrapped = ""
 
     def note(self, text: str) -> None:
-        """Appends a note."""
+        """Append a note."""
         self._blocks.append(NoteBlock(text=text))
 
     def blocks(self) -> tuple[Block, ...]:
-        """What was put together."""
+        """Return the blocks so far."""
         return tuple(one.block() if isinstance(one, _Text) else one for one in self._blocks)
 
     def _text(self, processes: tuple[int, ...]) -> _Text:

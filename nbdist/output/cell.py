@@ -22,17 +22,17 @@ _NOTES = 200
 
 
 class CellOutput:
-    """Takes the outputs of many processes and gives them back folded.
+    """Takes the outputs of many processes and returns them folded.
 
-    Fed from one thread and read from another. Memory is bounded, whatever comes: of each process
-    the first and the last outputs are kept, and all of its text is in a file once that is more.
+    Fed from one thread and read from another. Memory is bounded, whatever comes: of each process the first and the
+    last outputs are kept, and all of its text is in a file once there is more.
 
     Args:
       processes: Ids of the processes the cell runs on.
-      folder: Where those files go, `process-2.txt` for process 2. Private, one for each cell;
-        made (mode 0700) when the first file is.
-      clock: Seconds that never go back.
-      widgets: What the widgets of the processes are like; None: they are shown as text.
+      folder: For these files, `process-2.txt` for process 2. Private, one for each cell; made (mode 0700) with the
+        first file.
+      clock: Returns seconds that never go back.
+      widgets: The state of the processes' widgets; None: they are shown as text.
 
     Attributes:
       on_widget: Called after a change of a widget that is shown here.
@@ -67,7 +67,7 @@ class CellOutput:
         self._folded: tuple[float, tuple[Block, ...]] | None = None
 
     def stream(self, process_id: int, name: Literal["stdout", "stderr"], text: str) -> bool:
-        """Text that a process wrote to a stream; answers whether it was taken, which ends with `close`."""
+        """Take text that a process wrote to a stream; return whether it was taken: after `close` none is."""
         with self._lock:
             if not self._closed:
                 self._records[process_id].stream(name, _encodable(text), self._now())
@@ -82,11 +82,12 @@ class CellOutput:
         display_id: str | None = None,
         update: bool = False,
     ) -> bool:
-        """A `display_data` or `execute_result`, with `update` an `update_display_data`.
+        """Take a `display_data` or `execute_result`, with `update` an `update_display_data`.
 
         Returns:
-          False for an update of a display that is not here: it is an earlier cell's, or was cut
-          from a flood. After `close` false for all else.
+          False for an update of a display that is not here: it belongs to an earlier cell, or was cut from a
+            flood.
+          After `close` false for everything but updates.
         """
         with self._lock:
             if self._closed and not update:
@@ -116,28 +117,28 @@ class CellOutput:
         self.on_widget()
 
     def clear(self, process_id: int, *, wait: bool = False) -> bool:
-        """A `clear_output` of a process; with `wait` it happens at its next output. Not after `close`."""
+        """Take a `clear_output` of a process; with `wait` it happens at its next output. False after `close`."""
         with self._lock:
             if not self._closed:
                 self._records[process_id].clear(self._now(), wait=wait)
             return not self._closed
 
     def compare_strictly(self) -> None:
-        """From now on no process is taken to be merely behind another: what one alone shows is its own."""
+        """Stop counting a process as merely behind: from now on output of one process alone is its own."""
         with self._lock:
             if not self._strict:
                 self._strict = True
                 self._now()
 
     def finish(self, process_id: int) -> None:
-        """A process is done with the cell; its output is compared strictly from now on."""
+        """Note that a process is done with the cell; its output is compared strictly from now on."""
         with self._lock:
             self._records[process_id].finish(self._now())
 
     def note(self, text: str) -> None:
-        """Something nbdist itself has to say, after all that is there now.
+        """Show a note of nbdist's own, after all output so far.
 
-        Of more than 200 notes the last one shown says that the rest are not.
+        After 200 notes, the last one shown says that the rest are not.
         """
         with self._lock:
             if self._closed or len(self._notes) >= _NOTES:
@@ -148,7 +149,7 @@ class CellOutput:
                 record.mark()
 
     def meanwhile(self, text: str | None) -> None:
-        """Something nbdist says below all that is there while it is so; None: nothing any more."""
+        """Set a line of nbdist's own below all output; None removes it."""
         with self._lock:
             if text != self._standing and not self._closed:
                 self._standing = text
@@ -156,11 +157,11 @@ class CellOutput:
 
     @property
     def standing(self) -> str | None:
-        """What `meanwhile` was given last."""
+        """The last text given to `meanwhile`."""
         return self._standing
 
     def blocks(self) -> tuple[Block, ...]:
-        """The folded state now. Costs time in proportion to what is shown, not to what came."""
+        """Return the folded output now. Takes time in proportion to what is shown, not to what came."""
         with self._lock:
             now = self._clock()
             if self._folded is None or self._changed + FRESH_S > self._folded[0]:
@@ -172,10 +173,9 @@ class CellOutput:
             return (*self._folded[1], *standing)
 
     def take(self, *, final: bool = False) -> tuple[Block, ...]:
-        """What a terminal is to print next: each output once, in an order that never changes.
+        """Return the next blocks for a terminal to print: each output once, in an order that never changes.
 
-        Lines that all processes have are given at once; others up to 0.5 s later, by process;
-        with `final`, everything.
+        Lines that all processes have come at once; others up to 0.5 s later, by process; with `final`, everything.
         """
         with self._lock:
             now = self._clock()
@@ -186,7 +186,7 @@ class CellOutput:
             return self._follower.take(self._notes, now, final=final)
 
     def live_bars(self) -> list[tuple[int, Line]]:
-        """The progress bars being redrawn now, each with its process."""
+        """Return the progress bars being redrawn now, each with its process."""
         with self._lock:
             return [
                 (record.process_id, line)
@@ -196,17 +196,17 @@ class CellOutput:
 
     @property
     def changeable(self) -> bool:
-        """Whether it has widgets, or displays that an `update_display_data` may change."""
+        """Return whether it has widgets, or displays that an `update_display_data` may change."""
         with self._lock:
             return self._has_widgets or any(r.changeable for r in self._records.values())
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
+        """Return whether `close` was called."""
         return self._closed
 
     def close(self) -> None:
-        """Ends all processes' outputs and the files. Of what comes later only changes of displays are taken."""
+        """End all processes' outputs and the files. Later, only changes of displays are taken."""
         with self._lock:
             for record in self._records.values():
                 record.finish(self._now())
@@ -215,13 +215,13 @@ class CellOutput:
             self._closed = True
 
     def _now(self) -> float:
-        """The time of a change."""
+        """Return the time of a change."""
         self._changed = self._clock()
         return self._changed
 
 
 def _encodable(text: str) -> str:
-    """Without lone surrogates, which no message and no notebook could hold."""
+    """Remove lone surrogates, which no message and no notebook can hold."""
     if text.isascii():
         return text
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,7 +1,7 @@
-"""What carriage return, backspace and the cursor's escape sequences do to the text of one stream.
+"""Carriage return, backspace and the cursor's escape sequences, applied to the text of one stream.
 
 The behavior is that of a terminal as far as JupyterLab's text outputs follow it: the cursor moves
-over lines already written, and what is written there replaces what was.
+over lines already written, and new text replaces the old.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _SILENT = frozenset("\x00\x07\x0e\x0f")
 class Pen:
     """The cursor of one stream of one process.
 
-    Rows are shared with `window`, the newest outputs of the process in their order; `rows` are
-    those of this stream that the cursor can still reach. Rows from the cursor's on are *live*.
-    `whole` is what new rows are compared by as one.
+    `window` holds the newest outputs of the process in their order and shares its rows; `rows` are those of this
+    stream that the cursor can still reach. Rows from the cursor's on are *live*. `whole` is a digest that makes
+    new rows of one result compare as one.
     """
 
     def __init__(self, stream: Stream, window: list[Row | Display]) -> None:
@@ -53,11 +53,11 @@ class Pen:
         return self.rows[self._row :]
 
     def plain(self, text: str) -> bool:
-        """Whether the text would only append: nothing in it or before it moves or paints."""
+        """Return whether the text would only append: nothing in it or before it moves the cursor or colors."""
         return not self._held and not self._style and _PLAIN.match(text) is not None
 
     def feed(self, text: str, time: float) -> None:
-        """Writes what the process wrote."""
+        """Write the text of the process."""
         text = (self._held + text).replace("\r\n", "\n")
         unfinished = _UNFINISHED.search(text)
         self._held = unfinished[0] if unfinished else ""
@@ -75,10 +75,10 @@ class Pen:
                 self._control(token[0], time)
 
     def leave(self) -> None:
-        """Another stream or a display comes next.
+        """Turn to another stream or a display.
 
-        A line without its end is ended, so that order is kept. A bar stays open: it would be
-        redrawn below what comes.
+        An unfinished line is ended, so that the order is kept. A bar stays open: it would be redrawn below what
+        comes.
         """
         if not any(row.redrawn for row in self.live):
             self.end()
@@ -87,7 +87,7 @@ class Pen:
         self._parked = bool(self.rows)
 
     def end(self) -> None:
-        """Nothing of what is there will change. What a bar has wiped out leaves no empty line."""
+        """Settle everything: nothing changes any more. A bar that was wiped out leaves no empty line."""
         for row in self.rows:
             row.fold()
         for row in self.live:
@@ -98,7 +98,7 @@ class Pen:
         self._returned = self._parked = False
 
     def forget(self, row: Row) -> None:
-        """The row is out of reach from now on."""
+        """Take a row out of the cursor's reach."""
         if row in self.rows:
             index = self.rows.index(row)
             del self.rows[index]
@@ -152,7 +152,7 @@ class Pen:
         elif token[0] == "\b":
             self._column = max(0, self._column - len(token))
         elif token[0] != "\x1b" and token not in _SILENT:
-            # Binary junk shows as the control pictures of Unicode, which every front end can draw.
+            # Binary bytes show as the control pictures of Unicode, which every front end can draw.
             self._write("\u2421" if token == "\x7f" else chr(0x2400 + ord(token)), time)
 
     def _command(self, command: str, parameters: str) -> None:

@@ -1,4 +1,4 @@
-"""What one process has put out: a line, a display, or a gap where a flood was cut."""
+"""Entries of one process's output: a line, a display, or a gap where a flood was cut."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from nbdist.widgets import LiveWidget
 from nbdist.widgets.captured import WIDGET_MIME as WIDGET_MIME
 
 Stream = Literal["stdout", "stderr", "result"]
-"""Where a line came from; `result` is a text that IPython displayed."""
+"""The origin of a line; `result` is a text that IPython displayed."""
 
 _ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]{4,16}\b")
 _UNSHOWN = "at 0x…"
 
 
 def view_of(model: str) -> dict[str, object]:
-    """What a front end finds the model of a widget by."""
+    """Return the view data by which a front end finds a widget's model."""
     return {"version_major": 2, "version_minor": 0, "model_id": model}
 
 
@@ -51,8 +51,8 @@ class Display:
     """One rich output. Mutable, since `update_display_data` changes it in place.
 
     `digest` is equal for equal MIME bundles, and for the `part`s that processes have of one array; `updates`
-    counts how often it was changed; `size` is the bundle's length in characters as JSON; `handed` that a queue
-    has it. `widgets` are the widgets of processes that it shows, by which it is compared.
+    counts its changes; `size` is the bundle's length in characters as JSON; `handed` says that a queue has it.
+    `widgets` are the processes' widgets that it shows; it is compared by them.
     """
 
     __slots__ = (
@@ -76,7 +76,7 @@ class Display:
         self.set(data, metadata)
 
     def set(self, data: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
-        """Replaces the content."""
+        """Replace the content."""
         if len(data) > 1:
             data = {mime: value for mime, value in data.items() if mime != WIDGET_MIME}
         self.part = decode(ArraySummary, data[MIME]) if MIME in data else None
@@ -98,20 +98,20 @@ class Display:
 
     @property
     def taken_away(self) -> bool:
-        """Whether it shows widgets that are no longer there."""
+        """Return whether it shows widgets that no longer exist."""
         return bool(self.widgets) and all(widget.closed for widget in self.widgets)
 
     @property
     def text(self) -> str:
-        """The text form, as it is written to the file that holds all output."""
+        """Return the text form, as in the file that holds all output."""
         plain = self.data.get("text/plain")
         return plain if isinstance(plain, str) else f"[{', '.join(self.data)}]"
 
 
 class Gap(NamedTuple):
-    """What was cut between the first and the last entries of a flood.
+    """The cut between the first and the last entries of a flood.
 
-    Gaps with the same `key` stand for the same text; `text` says how much and where it is.
+    Gaps with the same `key` stand for the same text; `text` says how much was cut and where it is.
     """
 
     key: str
@@ -132,11 +132,11 @@ def line(
     whole: str = "",
     last: float = 0.0,
 ) -> Line:
-    """A `Line`, with the key by which it is compared to those of other processes.
+    """Return a `Line` with the key by which it is compared to lines of other processes.
 
-    The timings of a progress bar, and in the text of a result addresses (`<Line2D object at 0x7f…>`), never agree
-    between processes and are left out of the key.
-    `whole` is the digest of the result that it is a line of: lines of results that differ are not the same.
+    The timings of a progress bar, and the addresses in a result (`<Line2D object at 0x7f…>`), never agree between
+    processes and are left out of the key. `whole` is the digest of the result that the line belongs to: lines of
+    different results are never the same.
     """
     bar = parse_bar(text)
     if bar is not None:
@@ -149,12 +149,12 @@ def line(
 
 
 def may_differ_from_key(stream: Stream, text: str) -> bool:
-    """Whether the key of a line within `text` may be another than the line. Quick, for floods."""
+    """Return whether the key of a line within `text` may differ from the line itself. Fast, for floods."""
     return stream == "result" or "/" in text or "━" in text
 
 
 def digest_of_lines(text: str) -> str:
-    """What results of several lines are compared by; empty for one line, which is compared by itself."""
+    """Return the digest by which results of several lines are compared; empty for one line, compared by itself."""
     if "\n" not in text:
         return ""
     data = without_addresses(text).encode("utf-8", "replace")
@@ -162,5 +162,5 @@ def digest_of_lines(text: str) -> str:
 
 
 def without_addresses(text: str) -> str:
-    """`<Figure at 0x7f3a10c4>` → `<Figure at 0x…>`."""
+    """Return the text without addresses: `<Figure at 0x7f3a10c4>` → `<Figure at 0x…>`."""
     return _ADDRESS.sub(_UNSHOWN, text) if " at 0x" in text else text

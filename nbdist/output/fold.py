@@ -21,7 +21,7 @@ class Group(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """One process's entries, what each is compared by, and whether more may come.
+    """One process's entries, the key of each, and whether more may come.
 
     More comes after the first `settled` entries: bars that are being redrawn stay below it.
     """
@@ -34,11 +34,10 @@ class Compared(NamedTuple):
 
 
 def fold(columns: Sequence[Column], notes: Sequence[str], now: float) -> tuple[Block, ...]:
-    """What all processes have put out, each line and each display once for those that agree.
+    """Return the output of all processes; each line and display stands once for the processes that agree on it.
 
-    Lines that differ stand by process, between those that are the same. The order of each
-    process's entries is kept; `notes` stand where they came. Costs time in proportion to what
-    the columns hold.
+    Lines that differ stand by process, between those that are the same. The order of each process's entries is
+    kept; `notes` stand where they came. Takes time in proportion to what the columns hold.
     """
     settled = settle_for(columns, now)
     compared = [
@@ -68,16 +67,17 @@ def fold(columns: Sequence[Column], notes: Sequence[str], now: float) -> tuple[B
 def groups(
     section: Section, compared: Sequence[Compared], now: float, held: set[int]
 ) -> list[Group]:
-    """The groups of a section, that of the lowest process first.
+    """Return the groups of a section, that of the lowest process first.
 
-    What some have put out and others may still bring, their entries so far being the first of it, is held back for
-    `HOLD_S`, and then stands under those that have it: no process is said to have put out what it has not.
+    Some processes may have entries that others may still bring, as the others' entries so far are the first of
+    them. Such entries are held back for `HOLD_S` and then stand under the processes that have them: no process is
+    said to have put out what it has not.
 
     Args:
       section: The place of each process's entries.
       compared: The entries.
       now: In seconds, by the clock of the entries.
-      held: The processes of which something was held back above: of those only bars are shown. More are added.
+      held: Processes with something held back above, of which only bars are shown. More are added.
     """
     spans = [
         (max(start, compared[index].settled) if index in held else start, stop)
@@ -100,13 +100,13 @@ def groups(
 def _join_those_behind(
     alike: dict[tuple[Hashable, ...], list[int]], waiting: Sequence[int]
 ) -> None:
-    """Puts those that may still bring the same as others to these."""
+    """Add processes that may still bring the same as others to these."""
     owner = {index: keys for keys, members in alike.items() for index in members}
     for index in waiting:
         own = owner.get(index, ())
         longer = [keys for keys in alike if len(keys) > len(own) and keys[: len(own)] == own]
         if len(longer) != 1:
-            # Of several that go on differently nobody knows which it will follow.
+            # Where several go on differently, nobody knows which of them it will follow.
             continue
         alike[longer[0]].append(index)
         if own:
@@ -122,7 +122,7 @@ def _steps(
     now: float,
     held: set[int],
 ) -> Iterator[Group]:
-    """What all members have put out, then what all but the slowest have, and so on."""
+    """Yield what all members have put out, then what all but the slowest have, and so on."""
     begin = 0
     for end in sorted({len(parts[index]) for index in members} - {0}):
         those = sorted(
@@ -148,10 +148,10 @@ def _chosen(parts: Sequence[list[Entry]]) -> list[Entry]:
 
 
 def _cuts(columns: Sequence[Column], compared: Sequence[Compared]) -> list[list[int]]:
-    """For each note how many entries of each process stand above it.
+    """Return for each note how many entries of each process stand above it.
 
-    Those that were there when it came; and of what several have in common, as much as the one
-    that was furthest had.
+    These are the entries that were there when the note came; of entries that several processes have in common, as
+    many as the process furthest ahead had.
     """
     cuts = [list(cut) for cut in zip(*(column.marks for column in columns), strict=True)]
     if not cuts:
@@ -171,7 +171,7 @@ def _cuts(columns: Sequence[Column], compared: Sequence[Compared]) -> list[list[
 def _between(
     compared: Sequence[Compared], starts: Sequence[int], stops: Sequence[int]
 ) -> Iterator[Section]:
-    """The sections of a part of each column."""
+    """Yield the sections of a part of each column."""
     parts = [one.keys[start:stop] for one, start, stop in zip(compared, starts, stops, strict=True)]
     for section in align(parts):
         spans = zip(starts, section.spans, strict=True)

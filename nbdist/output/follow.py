@@ -1,4 +1,4 @@
-"""What a terminal prints: each output of many processes once, in an order that never changes."""
+"""Output for a terminal: each output of many processes once, in an order that never changes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from nbdist.output.record import Record
 
 
 class Note(NamedTuple):
-    """Something nbdist itself says, and when."""
+    """A note of nbdist's own, and when it came."""
 
     text: str
     time: float
 
 
 class Follower:
-    """Takes from the records what is complete, and gives away what need not wait."""
+    """Takes complete entries from the records, and returns those that need not wait."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self._records = records
@@ -31,7 +31,7 @@ class Follower:
         self._noted = 0
 
     def take(self, notes: Sequence[Note], now: float, *, final: bool) -> tuple[Block, ...]:
-        """The next blocks. What came before a note is given before it."""
+        """Return the next blocks. Entries that came before a note come before it."""
         for record in self._records:
             self._pending[record.process_id] += record.take()
         builder = Builder()
@@ -43,7 +43,7 @@ class Follower:
         return builder.blocks()
 
     def _give(self, builder: Builder, *, before: float, ripe: float) -> None:
-        """Gives what came at `before` or earlier; what others may still bring, only when `ripe`."""
+        """Give entries up to the time `before`; those that others may still bring, only up to `ripe`."""
         compared = [self._compared(record, before) for record in self._records]
         given = [0] * len(compared)
         sections = align([one.keys for one in compared])
@@ -66,11 +66,11 @@ class Follower:
             for entry in entries
         ]
         keys = whole_tracebacks(entries, keys)
-        # What is printed is printed: nobody is taken to be merely behind.
+        # Printed text stays: no process counts as merely behind.
         return Compared(record.process_id, entries, keys, finished=True, settled=len(keys))
 
     def _complete(self, sections: Sequence[Section], compared: Sequence[Compared]) -> int:
-        """Number of sections that nothing can be added to: up to the last line that all have."""
+        """Return the number of sections to which nothing can be added: up to the last line that all have."""
         for number in range(len(sections), 0, -1):
             section = sections[number - 1]
             each = zip(self._records, compared, section.spans, strict=True)
@@ -82,7 +82,7 @@ class Follower:
         return 0
 
     def _ripe(self, section: Section, ripe: float) -> Section:
-        """The first lines of a section: as many of each process as one has held long enough."""
+        """Return the first lines of a section: for each process as many as one has held long enough."""
         count = 0
         for record, (start, stop) in zip(self._records, section.spans, strict=True):
             items = self._pending[record.process_id][start:stop]

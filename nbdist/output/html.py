@@ -1,4 +1,4 @@
-"""What HTML, SVG and scripts of several processes are compared by: all but the ids that each invents."""
+"""HTML, SVG and scripts of several processes in a comparable form: without the ids that each process invents."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from collections.abc import Mapping
 from typing import Any
 
 _PACKED = re.compile(r"\beN[A-Za-z0-9+/]{38,}={0,2}")
-"""Base64 of zlib's output, as treescope puts its HTML into HTML."""
+"""Base64 of zlib's output, the form in which treescope puts its HTML into HTML."""
 
 _MOST_CHARACTERS = 16 << 20
-"""Of what is unpacked; more is compared as it came."""
+"""Largest text that is unpacked; a larger one is compared as it came."""
 
 _ID = re.compile(r"\bid=\\?[\"']([\w-]+)\\?[\"']")
 _INVENTED = re.compile(r"\b(?:treescope_out|deferred)_[0-9a-f]{32}\b")
-"""treescope's, which it finds its elements by."""
+"""treescope's ids, by which it finds its elements."""
 
 _SCRIPT_ID = re.compile(r"[\"']([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})[\"']")
-"""Bokeh's, in the scripts that fill an element; a script shows no text of its own."""
+"""Bokeh's ids, in the scripts that fill an element; a script shows no text of its own."""
 
 _DATE = re.compile(r"<dc:date>[^<]*</dc:date>")
-"""When Matplotlib has drawn an SVG."""
+"""When Matplotlib drew an SVG."""
 
 _WORD = re.compile(r"[\w-]+")
 
 
 def comparable(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A MIME bundle with numbers in place of invented ids, and without the date of a drawing. For comparing alone.
+    """Return a MIME bundle for comparison only: invented ids become numbers, and a drawing has no date.
 
     pandas' Styler, Matplotlib, Bokeh and treescope invent new ids each time, which nobody reads.
     """
@@ -42,7 +42,7 @@ def comparable(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_ids(text: str, *, script: bool) -> str:
-    """An id is replaced wherever it stands, as in style sheets and scripts."""
+    """Replace each id wherever it stands, also in style sheets and scripts."""
     text = _DATE.sub("", _PACKED.sub(_unpacked, text))
     names = [*_ID.findall(text), *_INVENTED.findall(text)]
     names += _SCRIPT_ID.findall(text) if script else []

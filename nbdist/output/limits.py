@@ -14,7 +14,7 @@ _TAIL = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Lines, characters of text, displays, and characters of displays, each the most there may be.
+    """The most lines, characters of text, displays, and characters of displays.
 
     `one_display` bounds the characters of a single display.
     """
@@ -27,7 +27,7 @@ class Limits:
 
     @classmethod
     def for_processes(cls, count: int) -> Limits:
-        """Limits of each of `count` processes: together they fill what a cell can show."""
+        """Return the limits for each of `count` processes: together they fill what a cell can show."""
         return cls(
             lines=max(20, _SHOWN_LINES // count),
             characters=max(2000, _SHOWN_CHARACTERS // count),
@@ -38,7 +38,7 @@ class Limits:
 
     @property
     def tail(self) -> Limits:
-        """A fifth of it: the end of a flood is sent again at each refresh."""
+        """A fifth of these limits: the end of a flood is sent again at each refresh."""
         return Limits(
             lines=self.lines // _TAIL,
             characters=self.characters // _TAIL,
@@ -49,7 +49,7 @@ class Limits:
 
 
 class Room:
-    """What is used up of some limits."""
+    """The amounts counted against some limits."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -60,7 +60,7 @@ class Room:
 
     @property
     def exceeded(self) -> bool:
-        """Whether more is taken than there may be."""
+        """Return whether an amount exceeds its limit."""
         return (
             self._lines > self.limits.lines
             or self._characters > self.limits.characters
@@ -69,17 +69,17 @@ class Room:
         )
 
     def take(self, entry: Entry) -> None:
-        """Counts an entry in."""
+        """Count an entry in."""
         self._count(entry, 1)
 
     def release(self, entry: Entry) -> None:
-        """Counts an entry out."""
+        """Count an entry out."""
         self._count(entry, -1)
 
     def _count(self, entry: Entry, sign: int) -> None:
         if isinstance(entry, Line):
             self._lines += sign
-            # The key, since timings may make equal bars of different length on each process.
+            # The key, since timings may give equal bars different lengths on different processes.
             self._characters += sign * len(entry.key)
         elif isinstance(entry, Display):
             self._displays += sign

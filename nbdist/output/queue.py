@@ -1,4 +1,4 @@
-"""What a process has completed and a terminal has not printed yet, in bounded memory."""
+"""Entries that a process has completed and a terminal has not printed yet, in bounded memory."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Item(NamedTuple):
 
 
 class Queue:
-    """Entries in their order. When more come than are taken, the oldest are cut.
+    """Entries in their order. If more come than are taken, the oldest are cut.
 
-    What is cut between two takings is bounded by the tail's limits, so that four processes at
-    1 MB/s leave a terminal usable.
+    The tail's limits bound the entries between two takings, so that four processes at 1 MB/s leave a terminal
+    usable.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -32,7 +32,7 @@ class Queue:
         self._cuts = 0
 
     def add(self, entry: Entry, time: float) -> None:
-        """Appends an entry."""
+        """Append an entry."""
         self._items.append(Item(entry, time))
         self._room.take(entry)
         while self._room.exceeded and len(self._items) > 1:
@@ -41,7 +41,7 @@ class Queue:
             self._cut_bytes += _size(first)
 
     def add_lines(self, stream: Stream, texts: Sequence[str], time: float) -> None:
-        """Appends many lines; those that would be cut at once are only counted."""
+        """Append many lines; those that would be cut at once are only counted."""
         last = max(0, len(texts) - self._room.limits.lines)
         if last:
             self._cut_bytes += sum(_size(item.entry) for item in self._items)
@@ -53,11 +53,11 @@ class Queue:
 
     @property
     def cut(self) -> bool:
-        """Whether something was cut since the last taking."""
+        """Return whether something was cut since the last taking."""
         return self._cut_bytes > 0
 
     def take(self, where: str) -> list[Item]:
-        """Empties the queue. `where` says in which file is what was cut."""
+        """Empty the queue. `where` says in which file the cut entries are."""
         items = list(self._items)
         if self._cut_bytes:
             self._cuts += 1

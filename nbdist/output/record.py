@@ -1,4 +1,4 @@
-"""All that one process has put out in a cell, in its order, in bounded memory."""
+"""Everything one process has put out in a cell, in its order, in bounded memory."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _CLEARS = 256
 
 _FRAMES = 8
 _FRAME_ENTRIES = 64
-"""Of an animation so many frames are remembered, of so many entries each, for processes that are behind."""
+"""The frames of an animation that are remembered for processes that are behind, and the entries of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """What there is of one process at one moment: `head`, then what a cut left out, then `rest`.
+    """The entries of one process at one moment: `head`, then the gap that a cut left, then `rest`.
 
-    `marks` says for each note how many of the entries were there before it. `count`, `digest`
-    and `checkpoints` describe all settled entries after the head, also those that are cut.
-    The last `floating` entries are bars that are being redrawn.
-    `clears` are the times the output was cleared, `generation` how often, `past` what was cleared last.
+    `marks` holds for each note how many entries were there before it. `count`, `digest` and `checkpoints` describe
+    all settled entries after the head, also those that are cut. The last `floating` entries are bars that are
+    being redrawn. `clears` are the times the output was cleared, `generation` how often, `past` the contents
+    cleared last.
     """
 
     process_id: int
@@ -56,15 +56,15 @@ class Column:
 
     @property
     def entries(self) -> list[Entry]:
-        """All of it."""
+        """All entries."""
         return [*self.head, *([] if self.gap is None else [self.gap]), *self.rest]
 
 
 class Record:
     """The output of one process. Not thread-safe.
 
-    The newest outputs are in a window, where the cursor may still change them; what leaves it is
-    settled and goes to `Kept`.
+    The newest outputs are in a window, where the cursor may still change them; an output that leaves it is settled
+    and goes to `Kept`.
     """
 
     def __init__(self, process_id: int, *, limits: Limits, path: Path) -> None:
@@ -81,7 +81,7 @@ class Record:
         self._begin()
 
     def stream(self, name: Stream, text: str, time: float) -> None:
-        """Text of a stream."""
+        """Take text of a stream."""
         self._clear_if_due(time)
         pen = self._pens[name]
         self._turn_to(pen)
@@ -91,9 +91,9 @@ class Record:
         self._settle(time)
 
     def result(self, text: str, time: float) -> None:
-        """The text of a displayed value. One of several lines equals only what is the same in all of them."""
+        """Take the text of a displayed value. A text of several lines counts as equal only as a whole."""
         self._clear_if_due(time)
-        # A flood is settled by lines, for its time.
+        # A flood is settled line by line, since that is faster.
         pen = self._pens["result"]
         pen.whole = digest_of_lines(text) if text.count("\n") <= _BULK else ""
         self.stream("result", f"{text}\n", time)
@@ -107,7 +107,7 @@ class Record:
         time: float,
         widget: LiveWidget | None = None,
     ) -> None:
-        """A rich output; with a `widget` it shows that."""
+        """Take a rich output; with a `widget` it shows that widget."""
         self._clear_if_due(time)
         self._turn_to(None)
         display = self._bounded(data, metadata, time)
@@ -118,7 +118,7 @@ class Record:
         self._settle(time)
 
     def update(self, data: Mapping[str, Any], metadata: Mapping[str, Any], display_id: str) -> bool:
-        """Changes the display with this id; false if there is none."""
+        """Change the display with this id; return whether there is one."""
         display = self._displays.get(display_id)
         if display is None:
             return False
@@ -127,18 +127,18 @@ class Record:
         return True
 
     def clear(self, time: float, *, wait: bool) -> None:
-        """Drops everything, with `wait` not before the next output."""
+        """Drop everything, with `wait` not before the next output."""
         self._clear_next = True
         if not wait:
             self._clear_if_due(time)
 
     def mark(self) -> None:
-        """Remembers the present end of the output as the place of one more note."""
+        """Remember the present end of the output as the place of one more note."""
         floating = sum(isinstance(one, Row) and self._floats(one) for one in self._window)
         self._marks.append(self._kept.total + len(self._window) - floating)
 
     def finish(self, time: float) -> None:
-        """The process is done with the cell: nothing changes from now on."""
+        """Note that the process is done with the cell: nothing changes from now on."""
         self.finished = True
         self._turn_to(None)
         for pen in self._pens.values():
@@ -147,22 +147,22 @@ class Record:
 
     @property
     def changeable(self) -> bool:
-        """Whether a display has an id by which it may be changed."""
+        """Return whether a display has an id by which it may be changed."""
         return bool(self._displays)
 
     def close(self) -> None:
-        """Ends the file, if there is one."""
+        """Close the file, if there is one."""
         self._spool.close()
 
     def follow(self, queue: Queue) -> None:
-        """Puts what is complete into a queue from now on, first what is still in memory."""
+        """Put complete entries into a queue from now on, first those still in memory."""
         for entry in (*self._kept.head, *self._kept.tail):
             queue.add(entry, entry.time)
         self.queue = queue
         self._hand_over(None)
 
     def take(self) -> list[Item]:
-        """Empties the queue."""
+        """Empty the queue."""
         if self.queue is None:
             return []
         if self.queue.cut:
@@ -170,7 +170,7 @@ class Record:
         return self.queue.take(str(self._spool.path))
 
     def column(self) -> Column:
-        """The present state."""
+        """Return the present state."""
         window = [one for one in self._window if not self._is_wiped(one)]
         # Where a bar stands between the lines of another stream is chance.
         bars = [one for one in window if isinstance(one, Row) and self._floats(one)]
@@ -199,7 +199,7 @@ class Record:
         )
 
     def live(self) -> list[Line]:
-        """The bars that are being redrawn."""
+        """Return the bars that are being redrawn."""
         rows = [one for one in self._window if isinstance(one, Row) and self._floats(one)]
         return [row.line(open=True) for row in rows if not self._is_wiped(row)]
 
@@ -230,7 +230,7 @@ class Record:
         self._writing = pen
 
     def _bulk(self, pen: Pen, text: str, time: float) -> str:
-        """Settles most of many plain lines at once; returns the rest, which begins a line."""
+        """Settle most of many plain lines at once; return the rest, which begins a line."""
         first, *lines = text.split("\n")
         if any(len(line) > WIDTH for line in lines):
             return text
@@ -263,7 +263,7 @@ class Record:
         self._window[:] = stay
 
     def _hand_over(self, time: float | None) -> None:
-        """Gives the queue, if there is one, what is complete; without a time at that it began."""
+        """Give the queue, if there is one, the complete entries; without a time, at the time each began."""
         if self.queue is None:
             return
         for one in self._window:

@@ -1,7 +1,7 @@
-"""What cells of the notebook have shown, for a page that was reloaded in the middle of one.
+"""The outputs of the notebook's cells, for a page that was reloaded in the middle of one.
 
-JupyterLab takes no output of a cell that another page has started: what comes after a reload would be lost, and
-what was not saved before it as well.
+JupyterLab takes no output of a cell that another page has started: output after a reload would be lost, and so
+would output before it that was not saved.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 MOST_CELLS = 50
-"""So many cells are remembered; those that run longest are the last to go."""
+"""The most cells that are remembered; those that run longest are the last to go."""
 
 
 class Shown:
-    """What one renderer shows now. Written on one thread and read on another."""
+    """The present outputs of one renderer. Written on one thread and read on another."""
 
     def __init__(self) -> None:
         self.outputs: tuple[Mapping[str, Any], ...] = ()
@@ -25,7 +25,7 @@ class Shown:
     def show(
         self, bundles: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], *, final: bool
     ) -> None:
-        """Takes the outputs as they are now, as pairs of data and metadata by mime type."""
+        """Take the present outputs, as pairs of data and metadata by mime type."""
         self.outputs = tuple(
             {"output_type": "display_data", "data": data, "metadata": metadata}
             for data, metadata in bundles
@@ -35,7 +35,7 @@ class Shown:
 
 
 class ShownCells:
-    """What the cells of this kernel have shown, by the id that the notebook gives a cell."""
+    """The outputs of this kernel's cells, by the id that the notebook gives a cell."""
 
     def __init__(self) -> None:
         self._cells: OrderedDict[str, list[Shown]] = OrderedDict()
@@ -43,7 +43,7 @@ class ShownCells:
         self._requests: dict[str, str] = {}
 
     def begin(self, cell: str, request: str) -> Shown:
-        """What one more renderer shows below a cell; those of an earlier run of the cell are dropped.
+        """Return a place for one more renderer's outputs below a cell; drop those of an earlier run of the cell.
 
         Args:
           cell: The id of the cell.
@@ -63,7 +63,7 @@ class ShownCells:
         return shown
 
     def of(self, wanted: Collection[str]) -> list[dict[str, Any]]:
-        """The cells that run, and those that are `wanted`: `cell`, `running`, and their `outputs`."""
+        """Return the cells that run, and the `wanted` ones: `cell`, `running`, and their `outputs`."""
         with self._lock:
             found = {cell: list(parts) for cell, parts in self._cells.items()}
         return [
@@ -78,9 +78,9 @@ class ShownCells:
 
 
 def _runs(parts: Sequence[Shown]) -> bool:
-    """Whether the first of them, the cell's own output, may still grow."""
+    """Return whether the first of them, the cell's own output, may still grow."""
     return bool(parts) and parts[0].running
 
 
 SHOWN = ShownCells()
-"""Of this kernel."""
+"""The outputs of this kernel's cells."""

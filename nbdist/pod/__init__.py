@@ -1,4 +1,4 @@
-"""What runs in a rehearsal's own process: a pod described to JAX, arrays without values, programs compiled for it.
+"""The process of a rehearsal: JAX sees the devices of a pod, arrays without values, and compiles programs for it.
 
-Nothing of it runs in a session's processes, nor in a notebook's kernel but for `here` and what it compiles with.
+None of this runs in a session's processes, nor in a notebook's kernel except `here` and what `here` compiles with.
 """

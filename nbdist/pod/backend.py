@@ -1,4 +1,4 @@
-"""A pod that is not there as the backend that JAX takes by default."""
+"""The backend that JAX takes by default in a rehearsal: a pod that is not there."""
 
 from __future__ import annotations
 
@@ -11,16 +11,13 @@ from nbdist.pod.devices import Devices
 from nbdist.pod.private import has_chosen_devices
 
 _FIRST = 1000
-"""Above the priority of every backend of JAX."""
+"""Higher than the priority of every backend of JAX."""
 
 
 class DescribedBackend:
-    """What JAX asks a backend for, answered of a pod; all else by the compiler's own client.
+    """Answers JAX's questions to a backend for a pod; passes all others on to the compiler's own client.
 
     That client has devices and no local ones, where a script asks for those of its host.
-
-    Args:
-      devices: Of the pod.
     """
 
     def __init__(self, devices: Devices) -> None:
@@ -28,34 +25,34 @@ class DescribedBackend:
         self._client = devices.all[0].client
 
     def devices(self) -> list[Any]:
-        """Of all hosts."""
+        """Return the devices of all hosts."""
         return list(self._devices)
 
     def local_devices(self) -> list[Any]:
-        """Of the first host, as whose process a rehearsal runs."""
+        """Return the devices of the first host; a rehearsal runs as its process."""
         return [device for device in self._devices if device.process_index == 0]
 
     def device_count(self) -> int:
-        """Of all hosts."""
+        """Return the number of devices of all hosts."""
         return len(self._devices)
 
     def local_device_count(self) -> int:
-        """Of the first host."""
+        """Return the number of devices of the first host."""
         return len(self.local_devices())
 
     def __getattribute__(self, name: str) -> Any:
-        """JAX asks with `isinstance` whether a backend runs what it compiles: this one does not."""
+        """Hide the class: JAX asks with `isinstance` whether a backend runs programs; this one does not."""
         if name == "__class__":
             return type(object.__getattribute__(self, "_client"))
         return object.__getattribute__(self, name)
 
     def __getattr__(self, name: str) -> Any:
-        """What the compiler's client has."""
+        """Return an attribute of the compiler's client."""
         return getattr(self._client, name)
 
 
 def make_default(devices: Devices) -> None:
-    """Makes `jax.devices()` those of the pod.
+    """Make `jax.devices()` return the devices of the pod.
 
     Values that JAX computes while it traces, such as those of `jax.ensure_compile_time_eval`, are computed on the
     CPU.
@@ -67,5 +64,5 @@ def make_default(devices: Devices) -> None:
 
 
 def has_described_backend() -> bool:
-    """Whether this is the process of a rehearsal; starts no backend of JAX."""
+    """Return whether this is the process of a rehearsal; starts no backend of JAX."""
     return has_chosen_devices() and type(get_backend()) is DescribedBackend

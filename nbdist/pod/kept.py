@@ -1,8 +1,8 @@
-"""What was compiled before, by this process or another of the same user: kept by content in a private folder.
+"""Cache of compiled programs of this user's processes, kept by content in a private folder.
 
 JAX's own cache does not serve: it keeps executables, which nothing can load for devices that are not there
-(`PjRtCompiler must be constructed with a Client to call DeserializeLoadedExecutable`). What is kept is what was
-read of them.
+(`PjRtCompiler must be constructed with a Client to call DeserializeLoadedExecutable`). This cache keeps the facts
+that were read from them.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from nbdist.pod.shown import Laid
 from nbdist.version import __version__
 
 MOST_BYTES = 128 * 1024**2
-"""Of all files; what was not used for the longest time goes first."""
+"""Limit for all files together; the least recently used file goes first."""
 
 VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
-"""By which a person changes what the compiler does."""
+"""Variables by which a person changes how the compiler works."""
 
 READ_WITH = (
     *sorted(Path(nbdist.program.__file__).parent.glob("*.py")),
@@ -52,20 +52,20 @@ READ_WITH = (
     Path(nbdist.pod.shown.__file__),
     Path(__file__),
 )
-"""The files with the code that reads a program, and with the form of what is kept."""
+"""The files with the code that reads a program, and with the format of a cache entry."""
 
 _CELL = re.compile(r"[^\"\s]*[/\\]ipykernel_\d+[/\\]\d+\.py")
-"""The file of a cell: another in each process, and where only the options behind %%dist_rehearse differ."""
+"""The file of a cell: its name differs in each process, and where only options of %%dist_rehearse differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What was compiled.
+    """An entry of the cache: the facts of one compiled program.
 
     Attributes:
-      program: None of an operation by itself, which is no program of the user's.
-      out_shardings: One a result; None where the program does not fit.
-      arguments: How they lie, see `nbdist.pod.shown.laid_of`.
+      program: None for a single operation, which is not a program of the user's.
+      out_shardings: One for each result; None where the program does not fit.
+      arguments: How the arguments lie, see `nbdist.pod.shown.laid_of`.
     """
 
     program: Program | None
@@ -81,10 +81,10 @@ class _File:
 
 
 class KeptPrograms:
-    """The folder, for the devices of one pod. Without it, or where it cannot be used, all is compiled.
+    """The cache for the devices of one pod. Without a usable folder, everything is compiled.
 
     Args:
-      devices: Of the pod.
+      devices: The pod's devices.
       folder: Default: one in the user's cache.
     """
 
@@ -93,7 +93,7 @@ class KeptPrograms:
         self.folder = folder if folder is not None else user_cache() / "programs"
 
     def key(self, lowered: Any) -> str:
-        """Equal where the compiler would do the same, and the program would name the same lines.
+        """Return a key: equal where the compiler would do the same and the program would name the same lines.
 
         Args:
           lowered: A `jax.stages.Lowered`.
@@ -109,12 +109,12 @@ class KeptPrograms:
             _settings(),
             compiled_for(lowered),
         )
-        # With its files and lines, which a program names.
+        # With the files and lines, which a program names.
         text = _CELL.sub("ipykernel_0/0.py", lowered.as_text(debug_info=True))
         return hashlib.sha256(f"{parts!r}\n{text}".encode()).hexdigest()
 
     def get(self, key: str) -> Kept | None:
-        """What is kept, or None; a file that cannot be read counts as none."""
+        """Return the entry, or None; a file that cannot be read counts as missing."""
         path = self._path(key)
         try:
             data = json.loads(gzip.decompress(path.read_bytes()))
@@ -131,7 +131,7 @@ class KeptPrograms:
         return kept
 
     def put(self, key: str, kept: Kept) -> None:
-        """Keeps it, where that can be."""
+        """Keep an entry, if possible."""
         shardings = None
         if kept.out_shardings is not None:
             shardings = plain_shardings(kept.out_shardings, self._devices)
@@ -151,7 +151,7 @@ class KeptPrograms:
         return self.folder / f"{key}.json.gz"
 
     def _make_private(self) -> None:
-        """Raises OSError where others could change what is kept."""
+        """Raise OSError if others could change the entries."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = self.folder.stat()
         if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -178,11 +178,11 @@ def _versions() -> tuple[str, ...]:
 
 @functools.cache
 def _reader() -> str:
-    """Of the code that reads a program, so that what another has read is never shown."""
+    """Return a digest of the code that reads a program, so that entries read by other code are never shown."""
     return hashlib.sha256(b"".join(path.read_bytes() for path in READ_WITH)).hexdigest()
 
 
 def _settings() -> list[tuple[str, str]]:
-    """JAX's own, of which some change what is compiled; those that have no text of their own are left out."""
+    """Return JAX's own settings, some of which change what is compiled; leaves out those without a text."""
     texts = [(name, repr(value)) for name, value in sorted(jax.config.values.items())]
     return [(name, text) for name, text in texts if " at 0x" not in text]

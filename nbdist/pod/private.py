@@ -1,6 +1,6 @@
-"""What of JAX is private and needed here, each in one function.
+"""Every private part of JAX that a rehearsal needs, each in one function.
 
-Source: read in JAX 0.10.2 and 0.12.0.1; `check_jax` refuses others in which a piece is missing.
+Source: read in JAX 0.10.2 and 0.12.0.1; `check_jax` refuses versions in which a part is missing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from nbdist.errors import RehearsalError
 
 TRIED = ("0.10.2", "0.12.0.1")
-"""Versions of JAX with which the tests of `tests/rehearsal` have run."""
+"""Versions of JAX with which the tests of `tests/rehearsal` have passed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +25,12 @@ class JitCall:
     """A call of a jitted function, as it arrives at a trace.
 
     Attributes:
-      name: Of the function.
-      jaxpr: What it does, closed over its constants.
-      in_shardings: One an argument; None where the function names none.
-      out_shardings: One a result; likewise.
-      donated: One an argument.
-      compiler_options: That the function was given.
+      name: The function's name.
+      jaxpr: Its operations, closed over its constants.
+      in_shardings: One for each argument; None where the function names none.
+      out_shardings: One for each result; likewise.
+      donated: One for each argument.
+      compiler_options: Options that the function was given.
       of_jax: Whether JAX itself has made the function, as most of `jax.numpy` and `jax.random`.
     """
 
@@ -44,23 +44,23 @@ class JitCall:
 
 
 class _Probe(jax.core.Trace):
-    """Keeps what arrives of one call."""
+    """Keeps the arguments of one call."""
 
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[JitCall | None] = []
 
     def process_primitive(self, primitive: Any, args: Sequence[Any], params: Any, /) -> Any:
-        """Gives back its arguments."""
+        """Return the arguments of the operation."""
         self.calls.append(jit_call(primitive, params))
         return list(args)
 
 
 def check_jax() -> None:
-    """Tries what this module needs of JAX.
+    """Try everything this module needs of JAX.
 
     Raises:
-      RehearsalError: This version of JAX has it otherwise; names it, and those that were tried.
+      RehearsalError: This version of JAX works differently; names it, and the versions that were tried.
     """
     probe = _Probe()
     try:
@@ -82,9 +82,9 @@ def check_jax() -> None:
 
 @contextlib.contextmanager
 def made_current(trace: Any) -> Iterator[None]:
-    """Lets a trace have every operation of this thread that no other trace has first.
+    """Give a trace every operation of this thread that no other trace has first, while the block runs.
 
-    `jax.core.Trace` is public, what makes one the current one is not.
+    `jax.core.Trace` is public; making one the current trace is not.
     """
     from jax._src.core import set_current_trace
 
@@ -93,9 +93,9 @@ def made_current(trace: Any) -> Iterator[None]:
 
 
 def is_current(trace: Any) -> bool:
-    """Whether a trace is the current one, and so no function is being traced.
+    """Return whether a trace is the current one, so that no function is being traced.
 
-    `jax.core.get_opaque_trace_state` is public, and gives nothing to compare with a trace.
+    `jax.core.get_opaque_trace_state` is public, but returns nothing to compare with a trace.
     """
     from jax._src.core import trace_ctx
 
@@ -103,7 +103,7 @@ def is_current(trace: Any) -> bool:
 
 
 def jit_call(primitive: Any, params: Mapping[str, Any]) -> JitCall | None:
-    """What a call of a jitted function carries; None for any other operation.
+    """Return the contents of a call of a jitted function; None for any other operation.
 
     The primitive of `jax.jit` and the names of its parameters are private.
     """
@@ -122,7 +122,7 @@ def jit_call(primitive: Any, params: Mapping[str, Any]) -> JitCall | None:
 
 
 def compiled_for(lowered: Any) -> tuple[tuple[int, ...], tuple[tuple[str, Any], ...]]:
-    """What a lowered function is compiled with that its text does not have.
+    """Return the part of a lowered function's compilation that its text does not show.
 
     Returns:
       The ids of its devices in the order of its partitions, and the compiler options it was given.
@@ -133,14 +133,14 @@ def compiled_for(lowered: Any) -> tuple[tuple[int, ...], tuple[tuple[str, Any], 
 
 
 def has_chosen_devices() -> bool:
-    """Whether JAX has started its backends in this process; asking in a public manner would start them."""
+    """Return whether JAX has started its backends in this process; a public way to ask would start them."""
     from jax._src.xla_bridge import backends_are_initialized
 
     return bool(backends_are_initialized())
 
 
 def _named(shardings: Sequence[Any]) -> tuple[Any, ...]:
-    """What is not named is an object of a private class there, and None in `jax.jit`'s own arguments."""
+    """Return the shardings, with None in place of the private object that stands for an unnamed one."""
     return tuple(one if isinstance(one, jax.sharding.Sharding) else None for one in shardings)
 
 

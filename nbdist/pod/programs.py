@@ -23,11 +23,11 @@ _MODULE = re.compile(r"module @([\w.-]+)")
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A program, and how its results lie.
+    """A compiled program, and how its results lie.
 
     Attributes:
       program: As plain data.
-      out_shardings: One a result, in order; None where the program does not fit.
+      out_shardings: One for each result, in order; None where the program does not fit.
     """
 
     program: PodProgram
@@ -35,11 +35,11 @@ class Compiled:
 
 
 class Programs:
-    """Compiles for the devices of a pod, the same program once: also where another process has compiled it.
+    """Compiles for the devices of a pod, each program once, also if another process has compiled it before.
 
     Args:
-      devices: Of the pod.
-      compiled: Called with each program that a function needs, also where it was compiled before.
+      devices: The pod's devices.
+      compiled: Called with each program that a function needs, also if it was compiled before.
       begins: Called with the name of a function before it is compiled.
     """
 
@@ -58,11 +58,11 @@ class Programs:
 
     @property
     def all(self) -> tuple[PodProgram, ...]:
-        """In the order in which they were compiled."""
+        """All programs, in the order in which they were compiled."""
         return tuple(one.program for one in self._known.values())
 
     def compiled_before(self, call: Hashable) -> Compiled | None:
-        """What an equal call was compiled to.
+        """Return the compiled program of an earlier, equal call; None if there was none.
 
         Args:
           call: See `compiled`.
@@ -75,12 +75,12 @@ class Programs:
     def compiled(
         self, lowered: Any, name: str, given: Sequence[Any], call: Hashable = None
     ) -> Compiled:
-        """What a lowered function compiles to.
+        """Return the compiled program of a lowered function.
 
         Args:
-          lowered: What `jax.jit(…).lower(…)` gives.
-          name: Of the function.
-          given: The sharding that each of its arguments was given; None of one that was given none.
+          lowered: What `jax.jit(…).lower(…)` returns.
+          name: The function's name.
+          given: The sharding that each of its arguments was given; None for an argument without one.
           call: Equal for calls that need not be lowered again; None where no such call comes.
 
         Raises:
@@ -104,7 +104,7 @@ class Programs:
         return found
 
     def out_shardings(self, lowered: Any) -> tuple[Any, ...]:
-        """How the results of a lowered operation lie, which is none of the programs.
+        """Return how the results of a lowered operation lie; the operation is not one of the programs.
 
         Args:
           lowered: As for `compiled`.

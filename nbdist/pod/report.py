@@ -1,4 +1,4 @@
-"""What a cell or a script has compiled, as its starter asked to have it: in a file, shown, or both."""
+"""Reports of the programs that a cell or a script compiles: in a file, shown, or both, as its starter asked."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from nbdist.view.text.program import program_text
 
 
 class Report:
-    """Of one cell, or of a script; each program once.
+    """The report of one cell, or of a script; has each program once.
 
     Args:
-      path: The file, which is there; None for none.
-      show: Shows a program; None where none is shown.
+      path: An existing file; None for none.
+      show: Shows a program; None to show none.
     """
 
     def __init__(self, path: Path | None, show: Callable[[PodProgram], None] | None) -> None:
@@ -24,11 +24,11 @@ class Report:
         self._seen: set[int] = set()
 
     def begins(self, name: str) -> None:
-        """A function is compiled next."""
+        """Report that a function is compiled next."""
         self._write(Compiling(name=name))
 
     def compiled(self, program: PodProgram) -> None:
-        """A function needs a program, which is there."""
+        """Report the program that a function needs, now that it is compiled."""
         if not self.first(program):
             return
         self._write(Compiled(program=program))
@@ -36,7 +36,7 @@ class Report:
             self._show(program)
 
     def first(self, program: PodProgram) -> bool:
-        """Whether this is the first that is said of a program; from here on it is not."""
+        """Return whether this is the first call with a program; later calls return false."""
         if id(program) in self._seen:
             return False
         self._seen.add(id(program))
@@ -49,5 +49,5 @@ class Report:
 
 
 def printed(program: PodProgram) -> None:
-    """Shows a program where there are no pictures."""
+    """Print a program, where pictures cannot be shown."""
     print(program_text(program), end="\n\n", flush=True)

@@ -1,4 +1,4 @@
-"""What stays in a rehearsal's process between cells."""
+"""The state that a rehearsal's process keeps between cells."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nbdist.view.text.program import program_text
 
 
 class Resident:
-    """The rehearsal of this process, and what the cell has reported."""
+    """The rehearsal of this process, and the report of the present cell."""
 
     def __init__(self, topology: str, mesh: str | None, slices: int) -> None:
         self._report: Report | None = None
@@ -29,12 +29,12 @@ class Resident:
         )
 
     def cell_begins(self, value: float | None, report: str | None) -> None:
-        """Programs are shown again, once in this cell."""
+        """Begin a report: each program is shown again, once in this cell."""
         self._report = Report(None, show) if report is None else Report(Path(report), None)
         self.rehearsal.trace.stand_in = value
 
     def show(self, program: PodProgram) -> None:
-        """Shows a program that the cell ends with; nothing where the cell has reported it."""
+        """Show a program that the cell ends with, unless the cell has reported it."""
         if self._report is None or self._report.first(program):
             show(program)
 
@@ -48,9 +48,9 @@ class Resident:
 
 
 def show(program: PodProgram) -> None:
-    """Shows a program to the notebook.
+    """Show a program in the notebook.
 
-    One that exchanges data, or does not fit, goes there as a snapshot, which makes a picture of it.
+    A program that exchanges data, or does not fit, is sent as a snapshot, which makes a picture of it.
     """
     text = program_text(program)
     if program.fits and not program.collectives:
@@ -61,10 +61,10 @@ def show(program: PodProgram) -> None:
 
 
 def begin(topology: str, mesh: str | None, *, slices: int) -> None:
-    """Makes this process a rehearsal; `mesh` and `rehearsal` are names in it.
+    """Make this process a rehearsal, with the names `mesh` and `rehearsal` in its namespace.
 
     Raises:
-      NbdistError: It cannot be.
+      NbdistError: The rehearsal is not possible.
     """
     resident = Resident(topology, mesh, slices)
     resident.rehearsal.begin()
@@ -78,10 +78,10 @@ def begin(topology: str, mesh: str | None, *, slices: int) -> None:
 
 
 def cell_begins(*, value: float | None, report: str | None = None) -> None:
-    """Called before each cell.
+    """Begin a cell; called before each.
 
     Args:
-      value: What stands in for values in it.
+      value: Stands in for values in the cell.
       report: The file that gets its programs, which are then not shown; None to show them.
     """
     get_ipython().nbdist_resident.cell_begins(value, report)
@@ -94,7 +94,7 @@ def _shown_alone(
     trace: TracebackType | None,
     **_: Any,
 ) -> list[str]:
-    """Of nbdist's errors the user's frames are shown, and none below them."""
+    """Show the user's frames of one of nbdist's errors, and none below them."""
     cut_to_users(trace)
     shown = shell.InteractiveTB.structured_traceback(kind, error, trace)
     shell._showtraceback(kind, error, shown)

@@ -1,4 +1,4 @@
-"""A program of a pod, with what a picture of it needs: the pod's devices, and how its arguments lie on them."""
+"""A program of a pod with the data for a picture of it: the pod's devices, and how its arguments lie on them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from nbdist.view.picture import Picture
 
 
 class PodProgram(Program):
-    """A program that was compiled for a pod: a `Program`, with a picture of it on the pod."""
+    """A program compiled for a pod: a `Program`, with a picture of it on the pod."""
 
     __slots__ = ("_make",)
 
@@ -37,12 +37,7 @@ class PodProgram(Program):
 
     @classmethod
     def of(cls, program: Program, make: Callable[[Program], Snapshot]) -> Self:
-        """A program with what makes its snapshot.
-
-        Args:
-          program: As it was read.
-          make: Makes the snapshot of it.
-        """
+        """Return a program together with the function that makes its snapshot."""
         made = cls(
             **{each.name: getattr(program, each.name) for each in dataclasses.fields(program)}
         )
@@ -50,16 +45,16 @@ class PodProgram(Program):
         return made
 
     def snapshot(self) -> Snapshot:
-        """The pod with what the program needs of each device, its arguments, and the program."""
+        """Return the pod with the bytes the program needs on each device, its arguments, and the program."""
         return self._make(self)
 
     def picture(self) -> Picture:
-        """The pod, the program's mesh and arguments on it, and the program."""
+        """Return a picture of the pod, the program's mesh and arguments on it, and the program."""
         found = self.snapshot()
         return Picture(OneFrame(found), lambda: found)
 
     def _ipython_display_(self) -> None:
-        """What a notebook does with it, or a terminal."""
+        """Show the program in a notebook or a terminal; IPython calls this."""
         # IPython is there, as it calls this.
         from IPython.core.getipython import get_ipython
 
@@ -77,7 +72,7 @@ class Laid:
 
     Attributes:
       sharding: Over the program's mesh, or on one device.
-      mesh: That it lies on; None where it lies on one device.
+      mesh: Its mesh; None where it lies on one device.
     """
 
     sharding: Sharding
@@ -87,10 +82,10 @@ class Laid:
 def snapshot_maker(
     devices: Devices, lowered: Any, laid: Sequence[Laid | None]
 ) -> Callable[[Program], Snapshot]:
-    """What makes the snapshot of a program; all it needs of what was lowered is looked at now.
+    """Return a function that makes the snapshot of a program; reads everything it needs from `lowered` now.
 
     Args:
-      devices: Of the pod.
+      devices: The pod's devices.
       lowered: A `jax.stages.Lowered`.
       laid: How its arguments lie, see `laid_of` and `laid_as_given`.
     """
@@ -113,14 +108,14 @@ def snapshot_maker(
 
 
 def laid_of(lowered: Any, compiled: Any) -> tuple[Laid | None, ...]:
-    """How the arguments of a program lie, one each.
+    """Return how the arguments of a program lie, one entry each.
 
     Args:
       lowered: A `jax.stages.Lowered`.
       compiled: Its `jax.stages.Compiled`.
 
     Returns:
-      None of an argument that the program does not use, and of one in another layout; empty where JAX says too
+      None for an argument that the program does not use or that has another layout; empty where JAX says too
       little.
     """
     infos = jax.tree.leaves(lowered.args_info)
@@ -129,25 +124,25 @@ def laid_of(lowered: Any, compiled: Any) -> tuple[Laid | None, ...]:
 
 
 def laid_as_given(lowered: Any, given: Sequence[Any]) -> tuple[Laid | None, ...]:
-    """How the arguments of a program lie that was not compiled, as far as that was said, one each.
+    """Return how the arguments of a program that was not compiled lie, as far as this was given, one entry each.
 
     Args:
       lowered: A `jax.stages.Lowered`.
-      given: The sharding that each argument was given; None of one whose layout the compiler would have chosen.
+      given: The sharding that each argument was given; None where the compiler would have chosen the layout.
 
     Returns:
-      None of an argument with none, and of one in another layout; empty where they cannot be told apart.
+      None for an argument with no sharding or with another layout; empty where these cannot be told apart.
     """
     return _laid(jax.tree.leaves(lowered.args_info), given)
 
 
 def mesh_of(laid: Sequence[Laid | None]) -> MeshAxes | None:
-    """The first mesh on which arguments lie; None where none lies on any."""
+    """Return the first mesh on which arguments lie; None where none lies on any."""
     return next((one.mesh for one in laid if one is not None and one.mesh is not None), None)
 
 
 def _laid(infos: Sequence[Any], shardings: Sequence[Any]) -> tuple[Laid | None, ...]:
-    """The shardings as plain data, one an argument; empty where these are not as many."""
+    """Return the shardings as plain data, one for each argument; empty where the numbers do not match."""
     if len(infos) != len(shardings):
         return ()
     found: list[Laid | None] = []
@@ -160,11 +155,11 @@ def _laid(infos: Sequence[Any], shardings: Sequence[Any]) -> tuple[Laid | None, 
 
 
 def _not_compiled(shown: int, count: int) -> Notice:
-    """That there is no program behind a picture, and where what it shows is from.
+    """Return a notice that there is no program behind a picture, and where its arguments come from.
 
     Args:
-      shown: So many arguments are in it.
-      count: Arguments of the program.
+      shown: The number of arguments in the picture.
+      count: The number of arguments of the program.
     """
     if not count:
         text = "The program has no arguments that could be shown."
@@ -178,7 +173,7 @@ def _not_compiled(shown: int, count: int) -> Notice:
 
 
 def _arguments(lowered: Any, laid: Sequence[Laid | None]) -> list[tuple[Array, MeshAxes | None]]:
-    """Those whose layout is known, each with the mesh it lies on, or None where it lies on one device."""
+    """Return the arguments with a known layout, each with its mesh, or None where it lies on one device."""
     if not laid:
         return []
     found = []
@@ -198,7 +193,7 @@ def _arguments(lowered: Any, laid: Sequence[Laid | None]) -> list[tuple[Array, M
 
 
 def _sharding(sharding: Any, dimensions: int) -> Sharding | None:
-    """None of one that is neither over a mesh nor on one device, or of none."""
+    """Return a sharding as plain data; None where it is missing, or neither over a mesh nor on one device."""
     if isinstance(sharding, jax.sharding.NamedSharding):
         if not isinstance(sharding.mesh, jax.sharding.Mesh):
             return None  # an abstract one, which has no devices
@@ -224,7 +219,7 @@ def _axes(entry: Any) -> tuple[str, ...]:
 
 
 def _name(path: Any) -> str:
-    """`args[0]['w']`; `kwargs['rate']`."""
+    """Return `args[0]['w']` or `kwargs['rate']`."""
     kind, *rest = path
     return f"{('args', 'kwargs')[kind.idx]}{jax.tree_util.keystr(tuple(rest))}"
 

@@ -1,4 +1,4 @@
-"""What happens to each operation of a rehearsal: a jitted function is compiled, any other gives a shape."""
+"""The trace of a rehearsal: a jitted function is compiled, and any other operation gives a shape."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from nbdist.pod.programs import Compiled, Programs
 from nbdist.pod.values import Described, Origin
 
 MOST_KEPT = 1 << 16
-"""Bytes; larger arrays of NumPy are not kept for their values."""
+"""In bytes; larger NumPy arrays are not kept for their values."""
 
 
 class RehearsalTrace(jax.core.Trace):
-    """Has each operation before it runs, and runs none.
+    """Receives each operation before it runs, and runs none.
 
     Args:
-      devices: Of the pod.
-      programs: What compiles for it.
-      stand_in: The value of what nothing computes; None for none.
+      devices: The pod's devices.
+      programs: Compiles for the pod.
+      stand_in: The value that stands for values that nothing computes; None for none.
     """
 
     __slots__ = ("_devices", "_programs", "_shardings", "_single", "stand_in")
@@ -44,7 +44,7 @@ class RehearsalTrace(jax.core.Trace):
     # -- as JAX calls it ---------------------------------------------------------------------------
 
     def process_primitive(self, primitive: Any, args: Sequence[Any], params: Any, /) -> Any:
-        """An operation outside `jax.jit`, or a call of a jitted function."""
+        """Handle an operation outside `jax.jit`, or a call of a jitted function."""
         call = jit_call(primitive, params)
         values = [self.stage_value(one) for one in args]
         for value in values:
@@ -58,7 +58,7 @@ class RehearsalTrace(jax.core.Trace):
     def process_shard_map(
         self, primitive: Any, fun: Any, args: Sequence[Any], /, **params: Any
     ) -> Any:
-        """`jax.shard_map` outside `jax.jit`, which JAX would run device by device."""
+        """Handle `jax.shard_map` outside `jax.jit`, which JAX would run device by device."""
         raise RehearsalError(
             f"jax.shard_map is called outside jax.jit in {user_line() or 'the program'}, and is compiled only "
             "inside: write jax.jit(jax.shard_map(…))."
@@ -67,17 +67,17 @@ class RehearsalTrace(jax.core.Trace):
     def process_custom_jvp_call(
         self, primitive: Any, fun: Any, jvp: Any, tracers: Sequence[Any], /, **_: Any
     ) -> Any:
-        """Nothing is differentiated here: what asks for a derivative has a trace of its own."""
+        """Call the function itself: code that asks for a derivative has a trace of its own."""
         return fun.call_wrapped(*tracers)
 
     def process_custom_vjp_call(
         self, primitive: Any, fun: Any, fwd: Any, bwd: Any, tracers: Sequence[Any], /, **_: Any
     ) -> Any:
-        """As `process_custom_jvp_call`."""
+        """Call the function itself, as `process_custom_jvp_call`."""
         return fun.call_wrapped(*tracers)
 
     def stage_value(self, val: Any) -> Described:
-        """A number, an array of NumPy or one that JAX has computed, as an array of the rehearsal."""
+        """Return a number, a NumPy array or an array that JAX has computed as an array of the rehearsal."""
         if isinstance(val, Described):
             return val
         aval = jax.typeof(val)
@@ -96,7 +96,7 @@ class RehearsalTrace(jax.core.Trace):
         origin: Origin | None = None,
         source: str = "",
     ) -> Described:
-        """An array, on the first device where no sharding is given."""
+        """Return an array, on the first device where no sharding is given."""
         return Described(
             self,
             aval,
@@ -107,7 +107,7 @@ class RehearsalTrace(jax.core.Trace):
         )
 
     def check_devices(self, shardings: Sequence[Any]) -> None:
-        """Raises RehearsalError for devices that are none of the pod."""
+        """Raise RehearsalError for devices that are not in the pod."""
         for sharding in shardings:
             if isinstance(sharding, Sharding) and hasattr(sharding, "device_set"):
                 others = [one for one in sharding.device_set if one not in self._devices]
@@ -119,7 +119,7 @@ class RehearsalTrace(jax.core.Trace):
                     )
 
     def _run(self, call: JitCall, values: Sequence[Described]) -> list[Described]:
-        """Compiles a jitted function for what it is given."""
+        """Compile a jitted function for its arguments."""
         self.check_devices([*call.in_shardings, *call.out_shardings])
         _check_donated_once(call, values)
         compiled = self._programs.compiled_before(_call_key(call, values))
@@ -159,7 +159,7 @@ class RehearsalTrace(jax.core.Trace):
             return self._programs.compiled(lowered, call.name, given, _call_key(call, values))
 
     def _put(self, primitive: Any, values: Sequence[Described], params: Any) -> list[Described]:
-        """`jax.device_put`, and what else lays out arrays."""
+        """Handle `jax.device_put`, and other operations that lay out arrays."""
         targets = params["devices"]
         self.check_devices(targets)
         avals = _shapes(primitive, values, params)
@@ -180,7 +180,7 @@ class RehearsalTrace(jax.core.Trace):
     def _operation(
         self, primitive: Any, values: Sequence[Described], params: Any, call: JitCall | None
     ) -> Any:
-        """One of JAX's own operations: JAX says which shape it gives, and the compiler how that lies."""
+        """Handle one of JAX's own operations: JAX says which shape results, and the compiler how it lies."""
         several = primitive.multiple_results
         avals = _shapes(primitive, values, params)
         named = call.out_shardings if call is not None else (None,) * len(avals)
@@ -207,7 +207,7 @@ class RehearsalTrace(jax.core.Trace):
         avals: Sequence[Any],
         named: Sequence[Any],
     ) -> Sequence[Any]:
-        """The shardings of an operation's results; None for what is on the first device because nobody chose."""
+        """Return the shardings of an operation's results; None for one on the first device by default."""
         chosen = [one.sharding for one in values if one.committed]
         if all(named) or (not chosen and primitive.name != "sharding_constraint"):
             return named
@@ -235,7 +235,7 @@ def _bound(primitive: Any, params: Any, *args: Any) -> Any:
 
 
 def _on_the_cpu(primitive: Any, params: Any, call: JitCall | None) -> Callable[..., Any] | None:
-    """What computes an operation's value; None where it names devices, which are not there."""
+    """Return a function that computes an operation's value; None where it names devices, which are not there."""
     if primitive.name == "sharding_constraint":
         return lambda value: value
     if call is not None and (any(call.in_shardings) or any(call.out_shardings)):
@@ -244,7 +244,7 @@ def _on_the_cpu(primitive: Any, params: Any, call: JitCall | None) -> Callable[.
 
 
 def _names_a_mesh(aval: Any) -> bool:
-    """Whether a type says how an array lies, as with axes of type Explicit."""
+    """Return whether a type says how an array lies, as with axes of type Explicit."""
     sharding = getattr(aval, "sharding", None)
     return sharding is not None and not sharding.mesh.empty and not sharding.mesh.are_all_axes_auto
 
@@ -256,7 +256,7 @@ def _nth(run: Callable[..., Any], place: int | None) -> Callable[..., Any]:
 
 
 def _called(call: JitCall) -> Callable[..., Any]:
-    """A function of the same name that does the same."""
+    """Return a function of the same name that does the same."""
     run = jaxpr_as_fun(call.jaxpr)
 
     def called(*args: Any) -> Any:
@@ -267,7 +267,7 @@ def _called(call: JitCall) -> Callable[..., Any]:
 
 
 def _struct(value: Described) -> Any:
-    """The shape of an argument, with its sharding where that was chosen."""
+    """Return the shape of an argument, with its sharding if somebody chose it."""
     return jax.ShapeDtypeStruct(
         value.shape,
         value.dtype,
@@ -277,7 +277,7 @@ def _struct(value: Described) -> Any:
 
 
 def _call_key(call: JitCall, values: Sequence[Described]) -> Any:
-    """Equal for calls of one function with equal arguments, wherever they stand: JAX traces it once for them."""
+    """Return a key, equal for equal calls of one function on any line: JAX traces it once for them."""
     named = (call.in_shardings, call.out_shardings, call.donated)
     options = tuple(sorted(call.compiler_options.items()))
     return call.jaxpr, call.name, named, options, tuple(_key(_struct(one)) for one in values)
@@ -306,12 +306,12 @@ def _check_donated_once(call: JitCall, values: Sequence[Described]) -> None:
 
 
 def _chosen(call: JitCall, values: Sequence[Described]) -> bool:
-    """Whether somebody chose the devices of a program; else what it gives is moved where it is needed."""
+    """Return whether somebody chose a program's devices; if not, its results are moved where they are needed."""
     return any(one.committed for one in values) or any(call.in_shardings) or any(call.out_shardings)
 
 
 def _taken(value: Described, call: JitCall) -> bool:
-    """Whether a result can lie where the array was; else JAX leaves it, and warns."""
+    """Return whether a result can reuse the array's memory; if not, JAX leaves the array, and warns."""
     return any(
         aval.shape == value.shape and aval.dtype == value.dtype for aval in call.jaxpr.out_avals
     )

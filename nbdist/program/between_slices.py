@@ -1,10 +1,10 @@
-"""What a program of several slices sends between them, and the mesh over all of them.
+"""Transfers of a program between several slices, and the mesh over all slices.
 
-XLA for TPUs compiles one program of one slice, which each slice runs: the groups of its collectives are those of
-one slice. What goes to other slices is a `send` with attributes for the runtime (`_xla_megascale_…`): which
-devices of which slices, by their ids, and what the transfer stands for.
+XLA for TPUs compiles one program for one slice, and each slice runs it: the groups of its collectives count only
+the devices of one slice. A transfer to other slices is a `send` with attributes for the runtime
+(`_xla_megascale_…`): which devices of which slices, by their ids, and which collective the transfer stands for.
 
-Source: read in what libtpu 0.0.50.1 makes; `tests/rehearsal/test_slices.py` compiles for it.
+Source: read in the output of libtpu 0.0.50.1; `tests/rehearsal/test_slices.py` compiles for it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nbdist.program.axes import axes_of, axes_of_pairs
 from nbdist.program.groups import Groups
 
 NAMED = '_xla_megascale_transfer_type="'
-"""What the instructions have."""
+"""Part of the text of each such instruction."""
 
 KINDS = {
     "ALL_REDUCE": "all-reduce",
@@ -29,7 +29,7 @@ KINDS = {
     "ALL_TO_ALL": "all-to-all",
     "ONE_TO_ONE": "collective-permute",
 }
-"""What a transfer stands for, as XLA calls it within a slice."""
+"""The collective that a transfer stands for, by XLA's name within a slice."""
 
 ID_OF_SLICE = 100_000
 """Device k of slice s, counted from 1, has the id `s * ID_OF_SLICE + k`."""
@@ -43,10 +43,10 @@ _RANGE = re.compile(r"(\d+):(\d+)")
 
 
 def kind_of(attributes: str, program: str) -> str:
-    """What a transfer stands for: one of XLA's collectives.
+    """Return the XLA collective that a transfer stands for.
 
     Raises:
-      ProgramError: Something that is not known here.
+      ProgramError: It is not known here.
     """
     found = _TRANSFER.search(attributes)
     if found is None or found[1] not in KINDS:
@@ -58,10 +58,10 @@ def kind_of(attributes: str, program: str) -> str:
 
 
 def ids_of(attributes: str, program: str) -> Groups:
-    """The ids of the devices that take part together; of a permutation source and target.
+    """Return the ids of the devices that take part together; for a permutation source and target.
 
     Raises:
-      ProgramError: They are written in a form that is not known here.
+      ProgramError: The ids are written in a form that is not known here.
     """
     found = _TARGET.search(attributes)
     text = found[1].strip('"') if found else ""
@@ -79,7 +79,7 @@ def ids_of(attributes: str, program: str) -> Groups:
 
 
 class SlicedMesh:
-    """A mesh over several slices, of which a program is that of one.
+    """A mesh over several slices; a program runs on one of them.
 
     Args:
       mesh: With the slice of each device.
@@ -94,11 +94,11 @@ class SlicedMesh:
             self._members.setdefault(number, []).append(place)
 
     def has_each(self, count: int) -> bool:
-        """Whether each slice has so many devices of it."""
+        """Return whether each slice has `count` devices of the mesh."""
         return all(len(members) == count for members in self._members.values())
 
     def in_each(self, groups: Groups) -> Groups:
-        """Groups of one slice's partitions, which are numbered in the mesh's order: in all slices."""
+        """Return groups of one slice's partitions, numbered in the mesh's order, as groups of all slices."""
         return tuple(
             tuple(members[number] for number in group)
             for members in self._members.values()
@@ -106,17 +106,17 @@ class SlicedMesh:
         )
 
     def axes_of(self, groups: Groups, *, pairs: bool) -> tuple[str, ...] | None:
-        """As `axes_of` and `axes_of_pairs`; also an axis of which only the part in a slice, or over all, is meant.
+        """Return axes as `axes_of` and `axes_of_pairs` do, also for part of an axis: within or over slices.
 
         Args:
-          groups: Of places in the mesh.
+          groups: Groups of places in the mesh.
           pairs: Whether they are sources and targets.
         """
         found = axes_of_pairs(groups, self._cut) if pairs else axes_of(groups, self._cut)
         return None if found is None else tuple(dict.fromkeys(found))
 
     def places(self, ids: Groups) -> Groups | None:
-        """Groups of ids as places in the mesh; None where it does not have all of them."""
+        """Return groups of ids as places in the mesh; None where the mesh does not have all of them."""
         try:
             return tuple(tuple(self._places[number] for number in group) for group in ids)
         except KeyError:
@@ -124,13 +124,13 @@ class SlicedMesh:
 
 
 def sliced_meshes(meshes: Sequence[MeshAxes], count: int) -> list[SlicedMesh]:
-    """Those that are over several slices of so many devices each."""
+    """Return the meshes over several slices that have `count` devices in each slice."""
     found = [SlicedMesh(mesh) for mesh in meshes if mesh.slices]
     return [one for one in found if one.has_each(count)]
 
 
 def _cut_at_slices(mesh: MeshAxes) -> MeshAxes:
-    """The mesh with each axis that goes over slices as two of its name: over slices, and within one."""
+    """Return the mesh with each axis over slices as two axes of its name: over slices, and within one."""
     names: list[str] = []
     shape: list[int] = []
     for number, (name, size) in enumerate(zip(mesh.names, mesh.shape, strict=True)):
@@ -148,7 +148,7 @@ def _cut_at_slices(mesh: MeshAxes) -> MeshAxes:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """`0,2` and `0:7`, in which both ends count."""
+    """Return the numbers of `0,2` and `0:7`; a range includes both ends."""
     found: list[int] = []
     for part in filter(None, (word.strip() for word in text.split(","))):
         if ends := _RANGE.fullmatch(part):

@@ -29,9 +29,9 @@ _GROUPS, _PAIRS = "replica_groups=", "source_target_pairs="
 _INSERTED = 'is_spmd_generated="true"'
 _OVERLAPPED = '"async_collective_fusion_config":'
 _STEPS = 8
-"""So many instructions back the line of a moved value is looked for."""
+"""How many instructions back the line of a moved value is looked for."""
 MOST_PLACES = 1_000_000
-"""So many places of devices all groupings of a program have together; further ones are not kept."""
+"""The most places of devices that all groupings of a program have together; further groupings are not kept."""
 
 _CHAIN = re.compile(r'\bchain_id="(\w+)"')
 _CHANNEL = re.compile(r"\bchannel_id=(\d+)")
@@ -52,7 +52,7 @@ class _Found:
 
     @property
     def overlapped(self) -> tuple[str, ...] | None:
-        """Of one that XLA for TPUs runs piece by piece in several fusions: what is the same in all of these."""
+        """For a collective that XLA for TPUs runs piece by piece in several fusions: the part they share."""
         attributes = self.instruction.attributes
         if _OVERLAPPED not in attributes:
             return None
@@ -66,7 +66,7 @@ class Collectives:
     Args:
       module: The program.
       runs: How often its computations run.
-      meshes: The user's; the first whose axes fit names those of a collective.
+      meshes: The user's meshes; the first whose axes fit names those of a collective.
     """
 
     def __init__(self, module: Module, runs: Runs, meshes: Sequence[MeshAxes]) -> None:
@@ -82,7 +82,7 @@ class Collectives:
         self._places = 0
 
     def read(self) -> tuple[Collective, ...]:
-        """All of them, in the order of the text.
+        """Return all collectives, in the order of the text.
 
         Raises:
           ProgramError: One is written in a form that is not known here.
@@ -115,7 +115,7 @@ class Collectives:
         return tuple(collectives)
 
     def _between_slices(self) -> Iterator[Collective]:
-        """Of several slices each runs the same program, and sends to the others through its hosts."""
+        """Yield the transfers between slices: all run the same program, and send through their hosts."""
         module = self._module
         for place in occurrences(module.text, NAMED):
             computation, found = module.computation_at(place), module.instruction_at(place)
@@ -165,18 +165,18 @@ class Collectives:
 
     @property
     def mesh(self) -> MeshAxes | None:
-        """The first of the user's that has the program's devices, of several slices those of all."""
+        """The first of the user's meshes that has the program's devices; with several slices, those of all."""
         sliced = self._sliced_mesh
         return sliced.mesh if sliced is not None else self._meshes[0] if self._meshes else None
 
     @property
     def _sliced_mesh(self) -> SlicedMesh | None:
-        """That in whose order the groupings count, where it is over several slices."""
+        """The mesh in whose order the groupings count, if it spans several slices."""
         return self._sliced[0] if self._sliced and not self._meshes else None
 
     @property
     def groupings(self) -> tuple[Grouping, ...]:
-        """Those of the collectives that were read, each once."""
+        """The groupings of the collectives that were read, each once."""
         return tuple(self._groupings)
 
     def _find(self) -> Iterator[_Found]:
@@ -194,7 +194,7 @@ class Collectives:
                 self.unread.append(f"{found.opcode} ({found.name}), which names groups of devices")
 
     def _starts(self) -> set[tuple[str, str]]:
-        """Where XLA for TPUs begins a collective that goes on in other fusions."""
+        """Return where XLA for TPUs begins a collective that goes on in other fusions."""
         module, found = self._module, set()
         for place in occurrences(module.text, 'custom_call_target="AsyncCollectiveStart"'):
             computation, start = module.computation_at(place), module.instruction_at(place)
@@ -235,7 +235,7 @@ class Collectives:
         )
 
     def _grouping(self, each: _Found, groups: Groups) -> int | None:
-        """Where the groups of a collective are kept; None of replicas, whose devices are not numbered here."""
+        """Return the number of a collective's grouping; None for replicas, whose devices have no numbers here."""
         if self._module.replicas > 1 and not self._are_devices(each):
             return None
         sliced = self._sliced_mesh
@@ -243,13 +243,13 @@ class Collectives:
         return self._number(Grouping(groups=in_all, pairs=_PAIRS in each.instruction.attributes))
 
     def _grouping_between(self, ids: Groups, *, pairs: bool) -> int | None:
-        """Where groups over several slices are kept; None where no mesh has their devices."""
+        """Return the number of a grouping over several slices; None where no mesh has its devices."""
         sliced = self._sliced_mesh
         places = None if sliced is None else sliced.places(ids)
         return None if places is None else self._number(Grouping(groups=places, pairs=pairs))
 
     def _number(self, grouping: Grouping) -> int | None:
-        """The place of a grouping among those of the program; None where it has too many."""
+        """Return the place of a grouping among those of the program; None where the program has too many."""
         if grouping not in self._groupings:
             places = sum(map(len, grouping.groups))
             if self._places + places > MOST_PLACES:
@@ -259,7 +259,7 @@ class Collectives:
         return self._groupings[grouping]
 
     def _source(self, each: _Found) -> Source:
-        """Of a collective that has no line, as those that XLA adds: of the value that it moves."""
+        """Return a collective's source line; for one without a line, as XLA adds, that of the value it moves."""
         found = own = self._runs.source(each.computation, each.instruction.attributes)
         moved: Instruction | None = each.instruction
         for _ in range(_STEPS):
@@ -273,7 +273,7 @@ class Collectives:
         return replace(found, operation=own.operation or found.operation)
 
     def _is_sliced(self, each: _Found, outer: str) -> bool:
-        """Whether an all-reduce and the slice that each device keeps of it are one fusion, which scatters."""
+        """Return whether an all-reduce and the slice each device keeps are one fusion, which scatters."""
         if not (
             each.computation.startswith("all-reduce-scatter") or "AllReduceScatterFusion" in outer
         ):
@@ -300,7 +300,7 @@ class Collectives:
         return groups, *self._along[text, pairs]
 
     def _are_devices(self, each: _Found) -> bool:
-        """Whether the numbers of its groups are those of partitions, not of replicas."""
+        """Return whether the numbers of its groups are partitions, not replicas."""
         if (
             self._module.partitions == 1
             or "use_global_device_ids=true" in each.instruction.attributes
@@ -361,9 +361,9 @@ class Collectives:
 
 
 def direction_of(operation: str) -> Direction:
-    """From JAX's name of an operation, such as `jit(step)/transpose(jvp())/dot_general`.
+    """Return the direction from JAX's name of an operation, such as `jit(step)/transpose(jvp())/dot_general`.
 
-    One that XLA has made of several has all their names, `jit(step)/(a:b)`.
+    An operation that XLA has made of several has all their names, `jit(step)/(a:b)`.
     """
     parts = operation.split(":") if "/(" in operation else [operation]
     backward = ["transpose(" in part for part in parts]

@@ -1,4 +1,4 @@
-"""Which line of the user's code an instruction comes from: the tables at the head of a program's text."""
+"""The user's line that an instruction comes from, read from the tables at the head of a program's text."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _LIBRARIES = re.compile(
     r"[/\\](?:site-packages|dist-packages)[/\\]|[/\\]lib[/\\]python3[^/\\]*[/\\]|^<frozen "
 )
 _PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
-"""nbdist calls the compiler in a rehearsal, wherever it is installed."""
+"""nbdist's own folder, wherever it is installed: in a rehearsal nbdist calls the compiler."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where an instruction comes from; all empty, `line` 0, where the text does not say so."""
+    """Where an instruction comes from; all empty, with `line` 0, where the text does not say so."""
 
     operation: str = ""
     file: str = ""
@@ -60,10 +60,10 @@ class Frames:
             self._parents[number] = fields.get("parent_frame_id", 0) - shift
 
     def source(self, attributes: str) -> Source:
-        """Of an instruction: the innermost frame that lies in no library.
+        """Return the source of an instruction: its innermost frame that lies in no library.
 
         Args:
-          attributes: What follows its operands.
+          attributes: The text behind its operands.
         """
         name = _OP_NAME.search(attributes)
         operation = name[1] if name else ""
@@ -74,7 +74,7 @@ class Frames:
         return Source(operation)
 
     def _users(self, frame: int) -> tuple[str, int, str]:
-        """Where all frames lie in libraries, the innermost of them."""
+        """Return the innermost frame in no library; where all lie in libraries, the innermost frame."""
         innermost = self._places.get(frame, ("", 0, ""))
         seen: set[int] = set()
         while frame in self._places and frame not in seen:

@@ -1,7 +1,7 @@
-"""How many turns a loop of a program takes.
+"""The number of turns of a program's loops.
 
-XLA for CPUs and GPUs writes it beside the loop (`known_trip_count`). XLA for TPUs does not: then it follows from a
-counter that begins at a constant, grows by a constant in every turn, and is compared with one.
+XLA for CPUs and GPUs writes it beside the loop (`known_trip_count`). XLA for TPUs does not. There it follows from
+a counter that begins at a constant, grows by a constant in every turn, and is compared with one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DEPTH = 200
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A constant; or, with `element`, that element of a loop's state with the constant added."""
+    """A constant; with `element`, that element of a loop's state plus the constant."""
 
     value: int
     element: int | None = None
@@ -31,12 +31,12 @@ class _Number:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """All of a loop's state, as a computation is given it."""
+    """The whole state of a loop, as a computation receives it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Tuple:
-    """Its elements are looked at when they are asked for: a loop's state may have hundreds."""
+    """A tuple whose elements are evaluated on demand: a loop's state may have hundreds."""
 
     element: Callable[[int], _Value]
 
@@ -49,22 +49,18 @@ class _Compared:
 
 
 _Value = _Number | _State | _Tuple | _Compared | None
-"""What an instruction gives; None where that does not follow from constants and the state."""
+"""The value of an instruction; None where it does not follow from constants and the state."""
 
 
 class Loops:
-    """The loops of a program.
-
-    Args:
-      module: The program.
-    """
+    """The loops of a program."""
 
     def __init__(self, module: Module) -> None:
         self._module = module
         self._values: dict[tuple[str, str], _Value] = {}
 
     def turns(self, caller: str, loop: Instruction) -> int | None:
-        """How often the body of a loop runs, each time that the loop is begun; None where that is not known.
+        """Return how often the body of a loop runs each time the loop is begun; None where this is not known.
 
         Args:
           caller: The computation that has the loop.
@@ -108,11 +104,11 @@ class Loops:
         return _turns(first + counter.value, last, after.value, direction)
 
     def _after(self, body: str, element: int) -> _Value:
-        """An element of the state at the end of a turn, from those at its beginning."""
+        """Return an element of the state at the end of a turn, in terms of those at its beginning."""
         return _element(self._value(body, "ROOT"), element)
 
     def _number(self, computation: str, value: _Value, depth: int = 0) -> int | None:
-        """A constant; also one that an outer loop carries along unchanged."""
+        """Return a constant, also one that an outer loop carries along unchanged."""
         if not isinstance(value, _Number) or value.element is None:
             return value.value if isinstance(value, _Number) else None
         calls = self._module.calls.get(computation, [])
@@ -136,13 +132,13 @@ class Loops:
     def _evaluated(
         self, computation: str, name: str, given: Callable[[int], _Value] | None, depth: int
     ) -> _Value:
-        """What an instruction gives.
+        """Return the value of an instruction.
 
         Args:
-          computation: That has it.
-          name: Of the instruction.
-          given: The parameters of the computation by their numbers; None where it is given a loop's state.
-          depth: Of the recursion.
+          computation: The computation that has it.
+          name: The instruction's name.
+          given: Returns the parameters of the computation by their numbers; None where a loop's state is given.
+          depth: Depth of the recursion.
         """
         found = self._module.defined(computation, name)
         if found is None or depth > _DEPTH:

@@ -1,4 +1,4 @@
-"""The floating point operations of matrix products and convolutions, each as often as it runs.
+"""Floating point operations of matrix products and convolutions, each counted as often as it runs.
 
 XLA's own count has the body of a loop once.
 """
@@ -19,11 +19,11 @@ _BATCHES = re.compile(r"\bbatch_group_count=(\d+)")
 
 
 def matmul_flops(module: Module, runs: Runs) -> int | None:
-    """Of all matrix products and convolutions of a program, on each device; those in branches are left out.
+    """Return the operations of all matrix products and convolutions on each device; leaves out those in branches.
 
     Returns:
-      A multiplication and an addition are two. None where one lies in a loop whose turns are not known, or is
-      written in a form that is not known here.
+      A multiplication and an addition count as two. None where one lies in a loop with an unknown number of turns,
+      or is written in a form that is not known here.
     """
     total = 0
     for opcode in ("dot", "convolution"):
@@ -57,9 +57,9 @@ def _flops(module: Module, computation: str, found: Instruction) -> int | None:
 
 
 def _convolution(found: Instruction, left: Shape, right: Shape, result: Shape) -> int | None:
-    """Counts the pairs of places that meet, as padding and dilation leave out many.
+    """Count the pairs of places that meet, since padding and dilation leave out many.
 
-    XLA for TPUs writes products of matrices as convolutions, those with a batch as ones with dilation.
+    XLA for TPUs writes matrix products as convolutions, and those with a batch as convolutions with dilation.
     """
     labels = _LABELS.search(found.attributes)
     batches = _BATCHES.search(found.attributes)
@@ -100,6 +100,6 @@ def _meetings(
 
 
 def _nth(fields: dict[str, str], name: str, number: int, default: str) -> str:
-    """Of a field such as `pad=1_1x0_0` the part of one axis."""
+    """Return one axis's part of a field such as `pad=1_1x0_0`."""
     parts = fields.get(name, "").split("x")
     return parts[number] if number < len(parts) and parts[number] else default

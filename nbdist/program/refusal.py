@@ -1,4 +1,4 @@
-"""What the compiler says of a program that does not fit, and the figures in it."""
+"""The compiler's message about a program that does not fit, and the figures in it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,7 @@ _REFUSED = re.compile(
 
 
 def refused(error: str, name: str = "") -> Program | None:
-    """A program that does not fit, from the compiler's error.
-
-    Args:
-      error: Its text.
-      name: Of the program.
+    """Return a program that does not fit, from the compiler's error.
 
     Returns:
       None where the error is about something else.

@@ -1,4 +1,4 @@
-"""How often each computation of a program runs: loops multiplied, branches said to be such."""
+"""How often each computation of a program runs: the turns of loops multiplied, branches marked."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Times:
     """How often a computation runs in one run of the program.
 
     Attributes:
-      count: None where it is in a loop whose turns are not known.
-      branch: Whether that is the most, since it is in a branch of a conditional.
+      count: None where it is in a loop with an unknown number of turns.
+      branch: Whether `count` is an upper limit, since the computation is in a branch of a conditional.
     """
 
     count: int | None
@@ -24,12 +24,7 @@ class Times:
 
 
 class Runs:
-    """The computations of a program, by who calls them.
-
-    Args:
-      module: The program.
-      frames: Its lines.
-    """
+    """The computations of a program, by their callers."""
 
     def __init__(self, module: Module, frames: Frames) -> None:
         self._module, self._frames = module, frames
@@ -37,10 +32,10 @@ class Runs:
         self._times: dict[str, Times] = {module.entry: Times(1)}
 
     def times(self, computation: str) -> Times:
-        """How often a computation runs.
+        """Return how often a computation runs.
 
         Raises:
-          ProgramError: It is called by nothing, so that the text is not all of the program.
+          ProgramError: Nothing calls it, so the text is not the whole program.
         """
         if computation not in self._times:
             calls = self._module.calls.get(computation)
@@ -82,7 +77,7 @@ class Runs:
         return Times(None, outer.branch)
 
     def source(self, computation: str, attributes: str) -> Source:
-        """Where an instruction comes from; of one that does not say so, its fusion."""
+        """Return where an instruction comes from; where it does not say so, where its fusion comes from."""
         found = self._frames.source(attributes)
         while not found.operation and not found.file:
             calls = self._module.calls.get(computation, [])
@@ -94,7 +89,7 @@ class Runs:
         return found
 
     def caller_attributes(self, computation: str) -> str:
-        """What follows the operands of the one instruction that calls a computation; else empty."""
+        """Return the text behind the operands of a computation's only caller; empty without such a caller."""
         calls = self._module.calls.get(computation, [])
         outer = self._module.instruction_at(calls[0].start) if len(calls) == 1 else None
         return outer.attributes if outer is not None else ""

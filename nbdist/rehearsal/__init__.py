@@ -1,1 +1,1 @@
-"""What a pod that is not there would do: its topology, and what each of its devices would hold."""
+"""Plans for a pod that is not there: its topology, and what each of its devices would hold."""

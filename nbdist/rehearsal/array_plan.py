@@ -1,4 +1,4 @@
-"""`ArrayPlan`: what `nbdist.plan` gives."""
+"""`ArrayPlan`, the result of `nbdist.plan`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from nbdist.view.picture import Picture
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayPlan(Planned):
-    """What each device of a mesh would hold; see `Planned` for what it consists of."""
+    """A plan of what each device of a mesh would hold; `Planned` lists its data."""
 
     def text(self) -> str:
-        """As `%dist_plan` prints it."""
+        """Return the text that `%dist_plan` prints."""
         return plan_text(self)
 
     def picture(self) -> Picture | None:
-        """The pod, its mesh and the arrays on it, as `%dist_mesh` shows those of a session.
+        """Return a picture of the pod, its mesh and the arrays on it, as `%dist_mesh` shows those of a session.
 
         Returns:
           None where it is not known how the mesh lies on the pod: no chip is named, or JAX is not imported.
@@ -36,5 +36,5 @@ class ArrayPlan(Planned):
         return self.text()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        """What a notebook displays."""
+        """Return the plan as text and HTML, for a notebook."""
         return {"text/plain": self.text(), "text/html": plan_html(self)}

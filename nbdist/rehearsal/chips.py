@@ -1,6 +1,6 @@
-"""What is known of each generation of TPU: memory, speeds, links, and how slices of it are named.
+"""Data of each generation of TPU: memory, speeds, links, and how its slices are named.
 
-Each row names the page that its figures are from. What no page says is None, and is then not shown.
+Each row names the page with its figures. A figure that no page gives is None, and is not shown.
 Source: imports nothing outside the standard library.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 GB = 1024**3
-"""What the pages call GiB, and mean by GB where they speak of memory."""
+"""The unit that the pages call GiB, and mean by GB where they speak of memory."""
 
 SHAPES_2D = ((1, 1), (2, 2), (2, 4), (4, 4), (4, 8), (8, 8), (8, 16), (16, 16))
 """Slices of v5e and v6e. Source: https://docs.cloud.google.com/tpu/docs/v6e"""
@@ -19,31 +19,31 @@ SMALL_3D = ((2, 2, 1), (2, 2, 2), (2, 2, 4), (2, 4, 4))
 """Slices of less than a cube of 4 × 4 × 4. Source: https://docs.cloud.google.com/tpu/docs/v5p, and libtpu."""
 
 CUBE = 4
-"""Larger slices are made of cubes, so that each dimension is a multiple of this."""
+"""Larger slices are made of cubes of this edge, so that each dimension is a multiple of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chip:
-    """One generation.
+    """One generation of TPU.
 
     Attributes:
-      name: As libtpu has it, such as `v5e`.
-      aliases: What else people say.
-      kind: What JAX calls a device of it.
+      name: libtpu's name, such as `v5e`.
+      aliases: Other names in use.
+      kind: JAX's name for a device of it.
       devices: JAX's devices of one chip: 2 where each TensorCore is one.
-      counts: What the number in a name such as `v5p-8` counts; a chip has `cores` TensorCores.
+      counts: The unit of the number in a name such as `v5p-8`; a chip has `cores` TensorCores.
       cores: TensorCores of one chip.
       memory_bytes: HBM of one chip.
       bf16_flops: Peak of one chip, in operations a second.
       hbm_bytes_per_s: Bandwidth of its memory.
-      ici_links: To neighbouring chips.
-      ici_bytes_per_s: All links of a chip together, both directions; None where no page says.
-      dimensions: Of the network.
+      ici_links: Links to neighbouring chips.
+      ici_bytes_per_s: Bandwidth of all links of a chip together, both directions; None where no page says.
+      dimensions: Dimensions of the network.
       shapes: All slices, where they are few; else slices up to a pod are made of cubes, beside `SMALL_3D`.
       pod: Chips of the largest slice.
-      wraps: Which dimensions have links from the last chip to the first: those that are as long as the pod's
-        (`full`), all of a slice of whole cubes (`cubes`); None where no page says.
-      source: The page of the figures.
+      wraps: Which dimensions have links from the last chip to the first: those as long as the pod's (`full`), all
+        of a slice of whole cubes (`cubes`); None where no page says.
+      source: The page with the figures.
     """
 
     name: str
@@ -197,9 +197,9 @@ CHIPS = (
         source="https://docs.cloud.google.com/tpu/docs/tpu7x",
     ),
 )
-"""From the oldest. How many devices a chip has is what libtpu 0.0.42 answers, and for v4 what JAX asks for in a
-mesh. Where a v5e or v6e wraps around is from https://jax-ml.github.io/scaling-book/tpus, for v4 and v5p from their
-pages."""
+"""All generations, oldest first. The number of devices of a chip is the answer of libtpu 0.0.42, for v4 the one
+JAX asks for in a mesh. Where a v5e or v6e wraps around is from https://jax-ml.github.io/scaling-book/tpus, for v4
+and v5p from their pages."""
 
 NAMES = {name: chip for chip in CHIPS for name in (chip.name, *chip.aliases)}
 """Each chip by all its names."""

@@ -1,4 +1,4 @@
-"""From shapes and specs to what each device would hold."""
+"""The bytes each device would hold of arrays, computed from their shapes and specs."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def planned_arrays(
     root: str,
     devices: int,
 ) -> tuple[PlannedArray, ...]:
-    """What each device would hold of each array.
+    """Return what each device would hold of each array.
 
     Args:
       shapes: The arrays.
-      specs: What is asked for each; None: nothing, so that it is whole on each device.
-      axes: Of the mesh.
+      specs: The spec asked for each; None where there is none, so that the array is whole on each device.
+      axes: The mesh's axes.
       root: The expression with which the paths begin.
-      devices: How many the mesh has.
+      devices: The number of devices of the mesh.
     """
     meshes = {MESH: planned_mesh(axes, devices)}
     known: dict[tuple[object, ...], _Cut] = {}
@@ -69,7 +69,7 @@ def planned_arrays(
 
 
 def planned_mesh(axes: Axes, devices: int) -> Mesh:
-    """The mesh of a plan as a snapshot has it; its devices are those of one process that is not there."""
+    """Return the mesh of a plan as a snapshot has it; its devices are those of one process that is not there."""
     return Mesh(
         id=MESH,
         axes=tuple(Axis(name=name, size=size, type="auto") for name, size in axes.items()),
@@ -79,7 +79,7 @@ def planned_mesh(axes: Axes, devices: int) -> Mesh:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cut:
-    """What `PlannedArray` has of arrays of one look."""
+    """The fields that all `PlannedArray`s of the same shape, bytes and spec share."""
 
     spec: Entries
     state: Literal["even", "uneven", "impossible"]

@@ -1,4 +1,4 @@
-"""Arrays that are alike but for numbers in their paths, such as those of the layers of a model, as one row.
+"""Rows of similar arrays: they differ only in numbers in their paths, such as the layers of a model.
 
 Source: imports nothing outside the standard library.
 """
@@ -16,24 +16,24 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Arrays of one look; `path` has the range of each number that differs, such as `blocks[0–31].kernel`."""
+    """Similar arrays; `path` has the range of each number that differs, such as `blocks[0–31].kernel`."""
 
     path: str
     arrays: tuple[PlannedArray, ...]
 
     @property
     def first(self) -> PlannedArray:
-        """One that stands for all."""
+        """An array that stands for all."""
         return self.arrays[0]
 
     @property
     def device_bytes(self) -> int:
-        """What a device would hold of all of them."""
+        """The bytes that a device would hold of all of them."""
         return sum(array.device_bytes or 0 for array in self.arrays)
 
 
 def rows(arrays: Sequence[PlannedArray]) -> list[Row]:
-    """The arrays in rows: impossible ones first, then uneven ones, then those of which a device needs the most."""
+    """Return the arrays in rows: impossible ones, then uneven ones, then by the bytes a device needs."""
     alike: dict[tuple[object, ...], list[PlannedArray]] = {}
     for one in arrays:
         look = (one.shape, one.dtype, one.spec, one.rule, one.why, one.could)

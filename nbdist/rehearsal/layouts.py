@@ -1,4 +1,4 @@
-"""What a person asks for each array: a tree of specs, rules, a function, or a map of layouts."""
+"""The specs that a person asks for: a tree of specs, rules, a function of the path, or a map of layouts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nbdist.errors import OptionError
 from nbdist.spelling import option
 
 MOST_SHOWN = 60
-"""Characters of a value that is no spec."""
+"""The most characters shown of a value that is no spec."""
 
 TAKEN = (
     "a tree of PartitionSpec or NamedSharding, a list of (regular expression, spec), a function of the path, or a "
@@ -22,15 +22,15 @@ TAKEN = (
 
 
 def layout_of(specs: Any, arrays: Sequence[ArrayShape], value: Any = None) -> AskedLayout:
-    """One spec for each array; without any specs, those that the arrays carry themselves.
+    """Return one spec for each array; without any specs, those that the arrays carry themselves.
 
     Args:
       specs: See `nbdist.plan`.
-      arrays: Of the value.
-      value: What they are of; None where it is in another process.
+      arrays: The arrays of the value.
+      value: The value; None where it is in another process.
 
     Raises:
-      OptionError: They are none that nbdist knows.
+      OptionError: nbdist does not know specs of this form.
     """
     if specs is None:
         own = [array.own for array in arrays]
@@ -49,7 +49,7 @@ def layout_of(specs: Any, arrays: Sequence[ArrayShape], value: Any = None) -> As
 
 
 def _called(function: Callable[..., Any], arrays: Sequence[ArrayShape]) -> list[Any]:
-    """What a function of the path answers, or of the path and the shape where it takes two arguments."""
+    """Return the results of a function of the path, or of the path and the shape where it takes two arguments."""
     if _takes_shape(function):
         return [function(array.name, array.shape) for array in arrays]
     return [function(array.name) for array in arrays]
@@ -66,7 +66,7 @@ def _takes_shape(function: Callable[..., Any]) -> bool:
 
 
 def _rules(specs: Any) -> list[tuple[re.Pattern[str], Any]] | None:
-    """Rules from a list of pairs; None for anything else.
+    """Return rules from a list of pairs; None for anything else.
 
     Raises:
       OptionError: A pattern that is no regular expression.
@@ -92,7 +92,7 @@ def _rules(specs: Any) -> list[tuple[re.Pattern[str], Any]] | None:
 def _ruled(
     rules: Sequence[tuple[re.Pattern[str], Any]], arrays: Sequence[ArrayShape]
 ) -> AskedLayout:
-    """The first rule whose pattern is found in the path of an array gives its spec."""
+    """Return for each array the spec of the first rule whose pattern is found in its path."""
     asked = [(pattern.pattern, _asked(spec, rule=pattern.pattern)) for pattern, spec in rules]
     used: set[int] = set()
     found: list[AskedSpec | None] = []

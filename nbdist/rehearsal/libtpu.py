@@ -1,6 +1,6 @@
-"""Where libtpu lies, which has the compiler for TPUs, and whether it is the one that JAX was made for.
+"""Where libtpu lies, which has the compiler for TPUs, and whether it is the version that JAX was made for.
 
-Live sessions have no use for it, and JAX would look for TPUs with it; so it may lie in a folder of its own, which
+Live sessions have no use for it, and JAX would look for TPUs with it. So it may lie in a folder of its own, which
 only a rehearsal's process is given. Source: imports nothing outside the standard library.
 """
 
@@ -17,7 +17,7 @@ from nbdist.errors import RehearsalError
 from nbdist.machine.user_cache import user_cache
 
 VARIABLE = "TPU_LIBRARY_PATH"
-"""JAX loads the library that it names, in place of an installed one."""
+"""Names the library that JAX loads in place of an installed one."""
 
 _REQUIRED = re.compile(r"libtpu\s*==\s*([\d.]+)(\.\*)?\s*;.*extra\s*==\s*['\"]tpu['\"]")
 
@@ -27,8 +27,8 @@ class Libtpu:
     """The library.
 
     Attributes:
-      path: Of `libtpu.so`.
-      version: Of its package; None where none lies beside it.
+      path: The path of `libtpu.so`.
+      version: The version of its package; None where no package lies beside it.
     """
 
     path: Path
@@ -36,7 +36,7 @@ class Libtpu:
 
 
 def wanted() -> str:
-    """The version that the installed JAX asks for, such as `0.0.50.*`.
+    """Return the version that the installed JAX asks for, such as `0.0.50.*`.
 
     Raises:
       RehearsalError: JAX is not installed, or does not say.
@@ -55,22 +55,22 @@ def wanted() -> str:
 
 
 def folder(version: str) -> Path:
-    """Where `nbdist rehearse --install` puts it.
+    """Return the folder into which `nbdist rehearse --install` puts the library.
 
     Args:
-      version: As `wanted` has it.
+      version: As `wanted` returns it.
     """
     return user_cache() / f"libtpu-{version.removesuffix('.*')}"
 
 
 def install_command(version: str, target: Path) -> list[str]:
-    """What puts it into a folder, with the Python that runs."""
+    """Return the command that installs the library into a folder, with the Python that runs."""
     package = f"libtpu=={version}"
     return [sys.executable, "-m", "pip", "install", "--no-deps", "--target", str(target), package]
 
 
 def in_folder(version: str) -> Libtpu | None:
-    """The library in its own folder; None where none is there, or another version than JAX was made for."""
+    """Return the library in its own folder; None where it is missing, or not the version that JAX was made for."""
     found = _beside(folder(version) / "libtpu" / "libtpu.so")
     if found is not None and found.version is not None and not _matches(found.version, version):
         return None
@@ -78,10 +78,10 @@ def in_folder(version: str) -> Libtpu | None:
 
 
 def find() -> Libtpu:
-    """The library that variable, environment or folder have, in this order.
+    """Return the library that the variable, the environment or the folder has, in this order.
 
     Raises:
-      RehearsalError: None is there, or not the one that JAX was made for; says what to type.
+      RehearsalError: There is none, or not the version that JAX was made for; says what to type.
     """
     version = wanted()
     found = _named() or _installed() or _beside(folder(version) / "libtpu" / "libtpu.so")
@@ -101,11 +101,7 @@ def find() -> Libtpu:
 
 
 def variables(found: Libtpu) -> dict[str, str]:
-    """What a process needs in which JAX is to load it without a look at the TPUs of this machine.
-
-    Args:
-      found: The library.
-    """
+    """Return the variables with which JAX loads the library without looking at the TPUs of this machine."""
     return {
         VARIABLE: str(found.path),
         # Else it locks them, if there are any, against other processes, such as those of a session.
@@ -143,7 +139,7 @@ def _installed() -> Libtpu | None:
 
 
 def _beside(path: Path) -> Libtpu | None:
-    """The library in an unpacked package, whose version lies beside its folder."""
+    """Return the library in an unpacked package, whose version lies beside its folder."""
     if not path.is_file():
         return None
     found = sorted(path.parent.parent.glob("libtpu-*.dist-info"))

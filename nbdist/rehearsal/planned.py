@@ -20,18 +20,18 @@ class PlannedArray:
 
     Attributes:
       path: The Python expression that reaches it; in Keras, the path of the variable.
-      name: What rules are matched against.
+      name: The text that rules are matched against.
       shape: Of the whole array.
       dtype: Its name.
-      nbytes: Of one whole copy.
+      nbytes: Bytes of one whole copy.
       spec: The mesh axes that split each dimension; as it was asked for where that is impossible.
       rule: The pattern that gave the spec; None where none did.
-      asked: Whether anything was asked for it; else it is whole on each device.
+      asked: Whether a spec was asked for; without one the array is whole on each device.
       state: `even`; `uneven` where a dimension is not divided evenly, which JAX takes within `jit` alone, and then
         pads; `impossible` where no array can have this spec.
-      piece_shape: Of the largest piece of a device; None where that is impossible.
-      device_bytes: Of the largest piece of a device; None where that is impossible.
-      copies: Devices that would hold the very same piece; None where that differs, or is impossible.
+      piece_shape: Shape of the largest piece of a device; None where the spec is impossible.
+      device_bytes: Bytes of the largest piece of a device; None where the spec is impossible.
+      copies: Devices that would hold the very same piece; None where that differs, or the spec is impossible.
       why: What is wrong, and what would fit; None where nothing is.
       could: An axis of the mesh that would split it, where it is large and whole on each device; else None.
     """
@@ -53,25 +53,25 @@ class PlannedArray:
 
     @property
     def whole(self) -> bool:
-        """Whether each device would hold all of it."""
+        """Return whether each device would hold all of it."""
         return self.state != "impossible" and not any(self.spec)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """What each device of a mesh would hold.
+    """A plan of what each device of a mesh would hold.
 
     Attributes:
-      name: Of what was planned.
-      source: Where its name was found, such as `this notebook`; empty where it was given itself.
+      name: The name of the planned value.
+      source: Where its name was found, such as `this notebook`; empty where the value itself was given.
       topology: None where only a number of devices was given.
-      devices: Their number.
+      devices: Number of devices.
       axes: The size of each axis of the mesh, in order.
       place: Where the mesh lies on the pod; None where that is not known.
       memory_bytes: Of one device; None where it is not known.
-      arrays: In the order of what was planned.
+      arrays: In the order of the planned value.
       unmatched: Rules, or specs, that match none of the arrays.
-      noun: What those are called.
+      noun: A word for these rules or specs.
       made_for: The axes of the mesh that the specs were made for, where it is another one; else None.
     """
 
@@ -89,22 +89,22 @@ class Planned:
 
     @property
     def nbytes(self) -> int:
-        """Of one whole copy of each array."""
+        """Bytes of one whole copy of each array."""
         return sum(array.nbytes for array in self.arrays)
 
     @property
     def device_bytes(self) -> int:
-        """What the fullest device would hold, of all arrays but those whose spec is impossible."""
+        """Bytes that the fullest device would hold of all arrays, without those whose spec is impossible."""
         return sum(array.device_bytes or 0 for array in self.arrays)
 
     @property
     def total_bytes(self) -> int:
-        """What all devices would hold together, the padding of uneven pieces included."""
+        """Bytes that all devices would hold together, with the padding of uneven pieces."""
         return self.device_bytes * self.devices
 
     @property
     def fits(self) -> bool | None:
-        """Whether a device has room for what it would hold; None where that is not known."""
+        """Return whether a device has room for what it would hold; None where that is not known."""
         if self.memory_bytes is None:
             return None
         if self.device_bytes > self.memory_bytes:
@@ -113,23 +113,23 @@ class Planned:
 
     @property
     def impossible(self) -> tuple[PlannedArray, ...]:
-        """Arrays that cannot have the spec that is asked for; no bytes are counted for them."""
+        """Arrays that cannot have the spec that was asked for; no bytes are counted for them."""
         return tuple(array for array in self.arrays if array.state == "impossible")
 
     @property
     def uneven(self) -> tuple[PlannedArray, ...]:
-        """Arrays of which a dimension is not divided evenly."""
+        """Arrays with a dimension that is not divided evenly."""
         return tuple(array for array in self.arrays if array.state == "uneven")
 
     @property
     def whole(self) -> tuple[PlannedArray, ...]:
-        """Arrays that each device would hold wholly, the largest first."""
+        """Arrays that each device would hold as a whole, the largest first."""
         found = (array for array in self.arrays if array.whole)
         return tuple(sorted(found, key=lambda array: array.nbytes, reverse=True))
 
     @property
     def copies_bytes(self) -> int:
-        """What the copies of arrays cost on all devices together, beyond the first of each piece."""
+        """Bytes that copies cost on all devices together, beyond the first of each piece."""
         return sum(
             array.device_bytes * self.devices * (array.copies - 1) // array.copies
             for array in self.arrays

@@ -20,17 +20,17 @@ SIGNS = {"impossible": "!", "uneven": "~", "even": ""}
 HEADINGS = ["", "array", "type", "spec", "per device", "copies", ""]
 
 UNCOUNTED = "Not counted: gradients, activations and what a step needs besides; padding of small dimensions."
-"""A plan knows arrays, and no program."""
+"""Holds for every plan: a plan knows arrays, and no program."""
 
 PATH_WIDTH = 36
-"""A path has so many characters at least, also where lines get longer than others like them."""
+"""The least width of a path, also where lines get longer than others like them."""
 
 MOST_RULES = 8
-"""So many rules that match nothing are listed."""
+"""The most unused rules that are listed."""
 
 
 def plan_text(plan: Planned, *, width: int = WIDTH) -> str:
-    """All of a plan: the pod and the mesh, the verdict, a row for each array or several alike, what to look at."""
+    """Return all of a plan: the pod and the mesh, the verdict, a row for each array or similar ones, and notes."""
     found = rows(plan.arrays)
     lines = [*heading_lines(plan), verdict(plan), *_table(found[:ROWS], width)]
     if len(found) > ROWS:
@@ -42,7 +42,7 @@ def plan_text(plan: Planned, *, width: int = WIDTH) -> str:
 
 
 def heading_lines(plan: Planned) -> list[str]:
-    """The pod, its chips, and the mesh on it."""
+    """Return lines about the pod, its chips, and the mesh on it."""
     topology = plan.topology
     where = count_text(plan.devices, "device") if topology is None else topology_text(topology)
     chip = topology.chip if topology is not None else None
@@ -58,7 +58,7 @@ def heading_lines(plan: Planned) -> list[str]:
 
 
 def place_lines(place: MeshPlace) -> list[str]:
-    """One line an axis, and a remark where JAX has to be allowed to lay the mesh so."""
+    """Return a line for each axis, and a remark where JAX has to be allowed to lay the mesh this way."""
     table = columns([[f"  {axis.name}={axis.size}", _place_text(axis)] for axis in place.axes])
     if place.split:
         table.append(
@@ -69,7 +69,7 @@ def place_lines(place: MeshPlace) -> list[str]:
 
 
 def verdict(plan: Planned) -> str:
-    """`params (this notebook): 4 arrays, 2.1 GB; a device would hold 140 MB of 16 GB`."""
+    """Return `params (this notebook): 4 arrays, 2.1 GB; a device would hold 140 MB of 16 GB`."""
     source = f" ({plan.source})" if plan.source else ""
     text = (
         f"{plan.name}{source}: {count_text(len(plan.arrays), 'array')}, {bytes_text(plan.nbytes)}; "
@@ -86,7 +86,7 @@ def verdict(plan: Planned) -> str:
 
 
 def notes(plan: Planned) -> list[str]:
-    """What a person should look at, most urgent first, and what a plan does not count."""
+    """Return lines about problems, the most urgent first, and about what a plan does not count."""
     lines = []
     for row in rows([*plan.impossible, *plan.uneven])[:ROWS]:
         lines.append(f"{SIGNS[row.first.state]} {row.path}: {row.first.why}")
@@ -123,7 +123,7 @@ def notes(plan: Planned) -> list[str]:
 
 
 def row_cells(row: Row) -> list[str]:
-    """Sign, path, type, spec, bytes a device would hold of one, copies; how many are alike, and their bytes."""
+    """Return a row: sign, path, type, spec, bytes of one on a device, copies; number alike, and their bytes."""
     array = row.first
     return [
         SIGNS[array.state] or ("·" if array.could else ""),

@@ -1,6 +1,6 @@
-"""How a mesh lies on the network of a pod, as the framework would lay it there.
+"""How a mesh lies on the network of a pod: as the framework itself would lay it there.
 
-It is asked with stand-ins for the devices; where none has been imported, none is imported for this.
+The framework is asked with stand-ins for the devices; if none has been imported, this imports none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nbdist.rehearsal.mesh import Axes, slices_of
 from nbdist.rehearsal.topology import Topology
 
 NAMES = "xyz"
-"""Of the dimensions of a torus."""
+"""The names of a torus's dimensions."""
 
 HOST = 2
 """A host has the chips of a square of 2 × 2."""
@@ -27,12 +27,12 @@ class AxisPlace:
     """Where one axis of a mesh lies.
 
     Attributes:
-      name: Of the axis.
-      size: Of the axis, in all slices.
-      slices: Over how many slices it goes; 1 where it stays within each.
-      lengths: By dimension, `x` and so on, or `core` for the cores of a chip: how many of it the axis goes along.
-      rings: Those of them that have links from the last chip to the first, and are gone along wholly; None where
-        it is not known which have.
+      name: The axis's name.
+      size: Its size, in all slices.
+      slices: How many slices it spans; 1 where it stays within each.
+      lengths: By dimension, `x` and so on, or `core` for the cores of a chip: how many places the axis goes along.
+      rings: The dimensions of `lengths` that have links from the last chip to the first and that the axis covers
+        wholly; None where it is not known which have such links.
     """
 
     name: str
@@ -47,7 +47,7 @@ class MeshPlace:
     """Where a mesh lies.
 
     Attributes:
-      axes: One for each axis.
+      axes: One entry for each axis.
       order: The devices row-major, each as the number of its slice and its place in `stand_ins`.
       split: Whether an axis takes a part of a dimension, which JAX does only when asked to.
     """
@@ -58,7 +58,7 @@ class MeshPlace:
 
 
 class Device:
-    """A device that is not there, with what JAX looks at to lay a mesh over it.
+    """A stand-in for a device, with the attributes JAX reads to lay a mesh over it.
 
     See `nbdist.engine.frameworks.jax.torus`.
     """
@@ -76,11 +76,11 @@ class Device:
 
 
 def place_mesh(topology: Topology, axes: Axes) -> MeshPlace | None:
-    """Where each axis of a mesh lies; None where JAX is not there to say it, or the chip is not known.
+    """Return where each axis of a mesh lies; None where JAX is not imported, or the chip is not known.
 
     Args:
-      topology: Its devices are as many as the mesh has.
-      axes: Of the mesh.
+      topology: It has as many devices as the mesh.
+      axes: The mesh's axes.
     """
     if topology.chip is None:
         return None
@@ -112,7 +112,7 @@ def place_mesh(topology: Topology, axes: Axes) -> MeshPlace | None:
 def _order(
     grid: Any, devices: list[Device], axes: Axes, slices: Mapping[str, int]
 ) -> tuple[tuple[int, int], ...]:
-    """The devices of the whole mesh: along the axis that goes over the slices, one slice after the other."""
+    """Return the devices of the whole mesh: along the axis that spans the slices, one slice after the other."""
     numbers = {id(device): number for number, device in enumerate(devices)}
     found = []
     for place in itertools.product(*map(range, axes.values())):
@@ -126,7 +126,7 @@ def _order(
 
 
 def stand_ins(topology: Topology) -> list[Device]:
-    """Those of one slice in the order in which JAX has them: host by host, and in both x changes fastest.
+    """Return the devices of one slice in JAX's order: host by host; x changes fastest, of hosts and within one.
 
     Their ids and process indices are those of libtpu: ids count all chips, x fastest, and each host has a process.
     """
@@ -154,7 +154,7 @@ def stand_ins(topology: Topology) -> list[Device]:
 
 
 def _lengths(grid: Any, axis: int) -> dict[str, int]:
-    """How many places of each dimension lie on the line along an axis that begins at the first device."""
+    """Return how many places of each dimension lie on the line along an axis that begins at the first device."""
     line = [
         grid[tuple(n if number == axis else 0 for number in range(grid.ndim))]
         for n in range(grid.shape[axis])

@@ -1,4 +1,4 @@
-"""What a person asks of a rehearsal."""
+"""The pods and meshes that a person asks to rehearse on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class AskedPod:
 
     Attributes:
       topology: Such as `v5e:16x16`.
-      slices: So many of it.
+      slices: The number of slices of this topology.
       mesh: Such as `data=16,model=16`; None for none.
     """
 
@@ -27,18 +27,18 @@ class AskedPod:
 
     @property
     def label(self) -> str:
-        """`data=16,model=16`, by which several on one pod are told apart."""
+        """`data=16,model=16`, which tells several meshes on one pod apart."""
         return self.mesh if self.mesh is not None else "no mesh"
 
     def __str__(self) -> str:
-        """`v5e:16x16, mesh data=16,model=16`."""
+        """Return `v5e:16x16, mesh data=16,model=16`."""
         slices = f"{self.slices} slices of " if self.slices > 1 else ""
         mesh = f", mesh {self.mesh}" if self.mesh is not None else ""
         return f"{slices}{self.topology}{mesh}"
 
 
 def read_each(topology: str, meshes: Sequence[str], *, slices: int = 1) -> tuple[AskedPod, ...]:
-    """A pod with each of several meshes; with none where there are none.
+    """Return a pod with each of several meshes; without meshes, the pod alone.
 
     Raises:
       OptionError: As `read_asked`, or two meshes are the same.
@@ -54,7 +54,7 @@ def read_each(topology: str, meshes: Sequence[str], *, slices: int = 1) -> tuple
 
 
 def read_asked(topology: str, mesh: str | None, *, slices: int = 1) -> AskedPod:
-    """A pod, from what a person typed.
+    """Return a pod from the text that a person typed.
 
     Raises:
       OptionError: There is no such topology, it names no chip, or the mesh does not take all its devices.

@@ -1,4 +1,4 @@
-"""Rehearsals of the same code on several meshes: what came of each, as plain data and in words."""
+"""Rehearsals of the same code on several meshes: the result of each, as plain data and in words."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from nbdist.view.text.program import program_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsed:
-    """What came of one of them.
+    """The result of one rehearsal.
 
     Attributes:
       pod: With its mesh.
-      programs: In the order in which they were compiled; also of one that failed, up to there.
+      programs: In the order in which they were compiled; also of a failed rehearsal, up to its failure.
       failure: Why it did not come to its end; empty where it did.
-      output: What it printed.
+      output: The text it printed.
     """
 
     pod: AskedPod
@@ -31,27 +31,27 @@ class Rehearsed:
 
     @property
     def fits(self) -> bool:
-        """Whether all its programs do."""
+        """Return whether all its programs fit."""
         return all(program.fits for program in self.programs)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Rehearsals of the same code on several meshes.
+    """The results of rehearsals of the same code on several meshes.
 
     Attributes:
-      rehearsed: One each, in the order in which the meshes were given.
+      rehearsed: One for each mesh, in the order in which they were given.
     """
 
     rehearsed: tuple[Rehearsed, ...]
 
     @property
     def figures(self) -> tuple[Figures, ...]:
-        """A row for each program on each mesh; those of the same program stand together."""
+        """A row for each program on each mesh; rows of the same program stand together."""
         return figures([(one.pod, one.programs) for one in self.rehearsed])
 
     def text(self) -> str:
-        """The table, what failed, and what does not fit."""
+        """Return the table, the failures, and what does not fit."""
         parts = []
         if rows := self.figures:
             parts.append(table(rows))
@@ -70,7 +70,7 @@ class Comparison:
         return "\n\n".join(parts)
 
     def details(self) -> str:
-        """What was printed, then each program on each mesh as a rehearsal alone shows it."""
+        """Return the printed output, then each program on each mesh as a single rehearsal shows it."""
         programs = [
             f"── {one.pod.label}\n\n{program_text(program)}"
             for one in self.rehearsed
@@ -79,7 +79,7 @@ class Comparison:
         return "\n\n".join(filter(None, [self.output_text(), *programs]))
 
     def output_text(self) -> str:
-        """What the rehearsals printed; what several have alike stands once, with their meshes."""
+        """Return the printed output of the rehearsals; equal output stands once, with its meshes."""
         by_text: dict[str, list[str]] = {}
         for one in self.rehearsed:
             if one.output.strip():
@@ -89,7 +89,7 @@ class Comparison:
         return "\n\n".join(f"── {'; '.join(labels)}\n{text}" for text, labels in by_text.items())
 
     def plain(self) -> dict[str, Any]:
-        """All of it as JSON has it."""
+        """Return everything as JSON has it."""
         return {
             "rehearsals": [
                 {
@@ -110,5 +110,5 @@ class Comparison:
 
 
 def _refused(label: str, program: Program) -> str:
-    """The first line of its own text, which ends where the compiler's words begin."""
+    """Return the first line of the refusal's own text, which ends where the compiler's words begin."""
     return f"{label}: {program_text(program).splitlines()[0].removesuffix(' The compiler:')}"

@@ -1,4 +1,4 @@
-"""What became of a rehearsal's process that has ended, in words."""
+"""The end of a rehearsal's process, in words."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import signal
 from nbdist.quantities import bytes_text
 
 LOOKED_AT = 65536
-"""Characters of the last output in which the words for a lack of memory are looked for; behind them stand a
+"""Characters of the last output that are searched for the words for a lack of memory; after these words come a
 hundred lines of how the compiler aborts."""
 
 _NO_MEMORY = re.compile(r"Cannot allocate memory|mmap error: 12\b|bad_alloc")
-"""What libtpu, the C library and C++ say."""
+"""The messages of libtpu, the C library and C++."""
 
 
 def how_it_ended(code: int | None, said: str = "") -> str:
-    """A sentence or two.
+    """Return a sentence or two about how a process ended.
 
     Args:
-      code: Of its exit; negative for a signal, None where it is not known.
+      code: Its exit code; negative for a signal, None where it is not known.
       said: Its last output; empty where that went elsewhere.
     """
     if code == -signal.SIGKILL:
@@ -41,12 +41,7 @@ def how_it_ended(code: int | None, said: str = "") -> str:
 
 
 def lacks_memory(code: int | None, said: str) -> bool:
-    """Whether it ended for want of memory.
-
-    Args:
-      code: As for `how_it_ended`.
-      said: Likewise.
-    """
+    """Return whether a process ended for want of memory; arguments as for `how_it_ended`."""
     aborted = code is not None and code < 0
     return code == -signal.SIGKILL or (aborted and _NO_MEMORY.search(said) is not None)
 

@@ -12,19 +12,19 @@ from nbdist.rehearsal.topology import read_topology
 from nbdist.rehearsing.asked import AskedPod
 
 MEMORY = ("arguments", "outputs", "temporaries", "total")
-"""The figures of memory, by their names in `Figures`."""
+"""The memory figures, by their names in `Figures`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """What a device must send along some axes in one run.
+    """The bytes that a device must send along some axes in one run.
 
     Attributes:
       axes: None for devices that are no axes of the mesh.
-      between_slices: Whether through the network between slices, and not over the links of one.
-      bytes: At least, whichever algorithm is used.
-      certain: False where a collective lies in a branch, or in a loop whose turns are not known, which `bytes`
-        leave out.
+      between_slices: Whether through the network between slices, not over the links of one.
+      bytes: A lower limit, whichever algorithm is used.
+      certain: False where a collective lies in a branch, or in a loop with an unknown number of turns; `bytes`
+        leaves it out.
     """
 
     axes: tuple[str, ...] | None
@@ -35,20 +35,20 @@ class Sent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """One program on one mesh. What is None is not known, as of a program that the compiler refused.
+    """One program on one mesh. None stands for unknown, as for a program that the compiler refused.
 
     Attributes:
       program: Its name.
       number: From 1: which of its mesh's programs of that name it is.
       mesh: As a person types it; None for none.
-      fits: Whether it does.
-      arguments: Bytes on each device, as all figures of memory.
+      fits: Whether the program fits.
+      arguments: Bytes on each device, as all memory figures.
       outputs: Likewise.
       temporaries: Likewise.
-      total: Of all, what is aliased once, and the program itself.
-      sent: What a device must send, by axes.
-      bound_s: No run takes fewer seconds.
-      bound_left_out: What the bound does not count, in words.
+      total: All of them, aliased memory once, and the program itself.
+      sent: Bytes that a device must send, by axes.
+      bound_s: A lower limit for the seconds of a run.
+      bound_left_out: What this limit does not count, in words.
       best: The figures in which no other mesh is better, and one is worse: `total`, `bound_s`, `sent`, ….
     """
 
@@ -67,17 +67,13 @@ class Figures:
 
     @property
     def sent_bytes(self) -> int | None:
-        """Of all axes; None where it is not certain."""
+        """Bytes sent along all axes; None where they are not certain."""
         certain = self.total is not None and all(each.certain for each in self.sent)
         return sum(each.bytes for each in self.sent) if certain else None
 
 
 def figures(rehearsed: Sequence[tuple[AskedPod, Sequence[Program]]]) -> tuple[Figures, ...]:
-    """One row for each program on each mesh, those of the same program together, the best of them marked.
-
-    Args:
-      rehearsed: Of each mesh its programs.
-    """
+    """Return one row for each program on each mesh, rows of the same program together, the best figures marked."""
     by_program: dict[tuple[str, int], list[Figures]] = {}
     for pod, programs in rehearsed:
         met: dict[str, int] = {}
@@ -89,7 +85,7 @@ def figures(rehearsed: Sequence[tuple[AskedPod, Sequence[Program]]]) -> tuple[Fi
 
 
 def speeds_of(chip: Chip) -> Speeds:
-    """Of one device; `ici_bytes_per_s` counts both directions of a chip's links, of which one is for sending."""
+    """Return the speeds of one device; half of `ici_bytes_per_s`, which counts both directions, is for sending."""
     link = chip.ici_bytes_per_s
     return Speeds(
         flops_per_s=chip.bf16_flops / chip.devices,
@@ -126,7 +122,7 @@ def _row(pod: AskedPod, program: Program, number: int) -> Figures:
 
 
 def _marked(rows: Sequence[Figures]) -> list[Figures]:
-    """The best of those that fit; of a bound that leaves something out it is not known whether it is the best."""
+    """Mark the best of the programs that fit; a bound that leaves something out is never marked."""
     known: dict[str, Callable[[Figures], float | None]] = {
         **{name: _getter(name) for name in MEMORY},
         "sent": lambda row: row.sent_bytes,

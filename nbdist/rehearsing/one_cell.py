@@ -18,13 +18,13 @@ _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class OneCell:
-    """A cell with one of the meshes.
+    """A cell on one of the meshes.
 
     Args:
-      code: Of the cell.
+      code: The cell's code.
       pod: With its mesh.
-      process: That has run the cells before; None to begin one.
-      value: What stands in for values.
+      process: The process that has run the cells before; None to begin one.
+      value: Stands in for values.
     """
 
     def __init__(
@@ -38,12 +38,12 @@ class OneCell:
         self._submitted = False
 
     def start(self) -> None:
-        """Begins its process where none is there."""
+        """Begin its process, if there is none."""
         if self.process is None:
             self.process = RehearsalProcess(self.pod, wait=False)
 
     def advance(self, wait_s: float) -> bool:
-        """See `One`."""
+        """Advance the process, and submit the cell once it is idle; return whether the cell has ended."""
         process = self.process
         assert process is not None
         if process.idle and not self._submitted:
@@ -56,7 +56,7 @@ class OneCell:
         return self._submitted and process.idle
 
     def state(self) -> tuple[Phase, str, int]:
-        """See `One`."""
+        """Return the phase, the function that is being compiled, and the number of programs."""
         report, process = self._report, self.process
         if process is None or not self._submitted:
             return "starting", "", 0
@@ -66,17 +66,17 @@ class OneCell:
         return phase, report.compiling, len(report.programs)
 
     def give_up(self, seconds: float) -> str:
-        """Ends its process; the compiler does not stop in the middle."""
+        """End its process, since the compiler does not stop in the middle; return what is to be said."""
         self._end_process()
         return f"It did not finish within --timeout {seconds:g}, and its process was ended: its names are gone."
 
     def end(self) -> None:
-        """Ends its process at once."""
+        """End its process at once."""
         self._end_process()
         self._folder.cleanup()
 
     def rehearsed(self, failure: str) -> Rehearsed:
-        """See `One`; the process stays for the next cell."""
+        """Return the result of the cell; the process stays for the next cell."""
         if self.process is not None and not failure:
             failure = self.process.reply.error
             self._printed += [self.process.reply.traceback] if failure else []

@@ -14,17 +14,17 @@ from nbdist.rehearsing.script import ScriptProcess, too_long
 from nbdist.rehearsing.side_by_side import Phase
 
 _LAST = 4000
-"""Characters of what a script wrote to its standard error that are named with its failure."""
+"""Characters of a script's standard error that are shown with its failure."""
 
 
 class OneScript:
-    """A script with one of the meshes.
+    """A script on one of the meshes.
 
     Args:
-      script: A file of Python.
-      arguments: Of the script.
+      script: A Python file.
+      arguments: The script's arguments.
       pod: With its mesh.
-      value: What stands in for values.
+      value: Stands in for values.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class OneScript:
         self._reason = ""
 
     def start(self) -> None:
-        """Begins its process."""
+        """Begin its process."""
         self._process = ScriptProcess(
             self._script,
             self._arguments,
@@ -50,14 +50,14 @@ class OneScript:
         )
 
     def advance(self, wait_s: float) -> bool:
-        """Whether it has ended, after so long."""
+        """Wait up to `wait_s`; return whether the script has ended."""
         assert self._process is not None
         ended = self._process.wait(wait_s)
         self._process.report.read()
         return ended
 
     def state(self) -> tuple[Phase, str, int]:
-        """See `One`."""
+        """Return the phase, the function that is being compiled, and the number of programs."""
         if self._process is None:
             return "waiting", "", 0
         report = self._process.report
@@ -65,21 +65,21 @@ class OneScript:
         return "ended" if self._process.wait(0) else phase, report.compiling, len(report.programs)
 
     def give_up(self, seconds: float) -> str:
-        """Ends it at once."""
+        """End the script at once; return what is to be said."""
         assert self._process is not None
         self._process.stop(0)
         self._reason = too_long(seconds)
         return self._reason
 
     def end(self) -> None:
-        """Ends its process at once."""
+        """End its process at once."""
         if self._process is not None:
             self._process.end()
         self._output.close()
         self._errors.close()
 
     def rehearsed(self, failure: str) -> Rehearsed:
-        """See `One`."""
+        """Return the result of the script."""
         if self._process is None:
             return Rehearsed(pod=self.pod, programs=(), failure=failure)
         said = _text(self._errors)

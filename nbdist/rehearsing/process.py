@@ -1,4 +1,4 @@
-"""A rehearsal's process: an IPython kernel of the same Python, which has libtpu and no session."""
+"""The process of a rehearsal: an IPython kernel of the same Python, which has libtpu and no session."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from nbdist.rehearsing.ended import LOOKED_AT, how_it_ended, lacks_memory
 from nbdist.rehearsing.variables import variables
 
 LOOKED_S = 0.2
-"""How often the loop that shows outputs looks whether the process is there."""
+"""How often the loop that shows outputs checks whether the process is alive."""
 
 GRACE_S = 5
-"""So long an interrupted cell may take to end; the compiler does not end in the middle."""
+"""How long an interrupted cell may take to end; the compiler does not end in the middle."""
 
 START_S = 120
-"""So long a process may take to be there."""
+"""How long a process may take to start."""
 
 _LAST = 4000
-"""Characters of what a process wrote before it ended."""
+"""Characters of a process's last output that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class RehearsalProcess:
     """One process, and the rehearsal in it.
 
     Args:
-      pod: What it rehearses for.
-      wait: Whether it is there when this returns; else `advance` starts it.
+      pod: The pod it rehearses for.
+      wait: Whether to wait until it has started; else `advance` starts it.
 
     Raises:
       RehearsalError: It could not be started; says why.
@@ -86,17 +86,17 @@ class RehearsalProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the process is there."""
+        """Return whether the process is alive."""
         return not self.ended and bool(self._manager.is_alive())
 
     @property
     def started(self) -> bool:
-        """Whether it can be given cells."""
+        """Return whether it can be given cells."""
         return self._state in ("running", "idle")
 
     @property
     def idle(self) -> bool:
-        """Whether it can be given a cell, and is in none."""
+        """Return whether it can be given a cell, and runs none."""
         return self._state == "idle"
 
     def run(
@@ -107,7 +107,7 @@ class RehearsalProcess:
         timeout_s: float | None,
         shown: Shown,
     ) -> None:
-        """Runs a cell.
+        """Run a cell.
 
         Args:
           code: Of the cell.
@@ -140,11 +140,11 @@ class RehearsalProcess:
     def submit(
         self, code: str, *, value: float | None, shown: Shown, report: Path | None = None
     ) -> None:
-        """Begins a cell, which goes on as long as `advance` is called and the process is not idle.
+        """Begin a cell; it goes on as long as `advance` is called and the process is not idle.
 
         Args:
-          code: Of the cell.
-          value: What stands in for values.
+          code: The cell's code.
+          value: Stands in for values.
           shown: Called with each output.
           report: The file that gets its programs, which are then not among the outputs; None for none.
         """
@@ -158,10 +158,10 @@ class RehearsalProcess:
         self._state = "running"
 
     def advance(self, wait_s: float) -> None:
-        """Takes one step: of a start, or an output of a cell.
+        """Take one step of a start, or one output of a cell.
 
         Args:
-          wait_s: So long it waits for one.
+          wait_s: How long to wait for it.
 
         Raises:
           RehearsalError: The process did not start, or ended; it is then gone.
@@ -184,7 +184,7 @@ class RehearsalProcess:
             self._take(message["msg_type"], message["content"])
 
     def end(self) -> None:
-        """Ends the process; everything in it is gone."""
+        """End the process; everything in it is gone."""
         if self.ended:
             return
         self.ended = True
@@ -194,7 +194,7 @@ class RehearsalProcess:
         self._log.close()
 
     def _stop(self) -> str:
-        """Interrupts the cell, and ends the process where that does nothing; returns a sentence for the latter."""
+        """Interrupt the cell, and end the process if that does nothing; return a sentence about the end."""
         self._manager.interrupt_kernel()
         try:
             self._finish(until=time.monotonic() + GRACE_S)
@@ -212,7 +212,7 @@ class RehearsalProcess:
         self.reply = Reply()
 
     def _finish(self, *, until: float | None) -> None:
-        """Shows outputs until the cell has ended."""
+        """Show outputs until the cell has ended."""
         while not self.idle:
             if until is not None and time.monotonic() > until:
                 raise TimeoutError
@@ -247,7 +247,7 @@ class RehearsalProcess:
             self._client.kernel_info()
 
     def _ended(self) -> str:
-        """What became of a process that is not there."""
+        """Return a text that says how the process ended."""
         code = getattr(getattr(self._manager.provisioner, "process", None), "returncode", None)
         log = self._log_end()
         said = "" if lacks_memory(code, log) else self._said()
@@ -264,4 +264,4 @@ class RehearsalProcess:
 
 
 def _not_shown(kind: str, content: Mapping[str, Any]) -> None:
-    """Of code that nobody has written."""
+    """Ignore output: the default for code that no person has written."""

@@ -1,4 +1,4 @@
-"""What a rehearsal's process has reported so far, read while it goes on."""
+"""The reports of a rehearsal's process so far, read while it goes on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class ReportFile:
     """The file that a rehearsal's process writes; see `nbdist.contract.rehearsal`.
 
     Args:
-      path: It is made here, empty.
+      path: Made here, empty.
     """
 
     def __init__(self, path: Path) -> None:
@@ -24,7 +24,7 @@ class ReportFile:
         path.write_bytes(b"")
 
     def read(self) -> None:
-        """Reads what has come since; a line that is not written to its end waits."""
+        """Read what has come since; a line that is not complete waits."""
         with self.path.open("rb") as file:
             file.seek(self._read)
             new = file.read()

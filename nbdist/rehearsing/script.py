@@ -20,7 +20,7 @@ from nbdist.rehearsing.reported import ReportFile
 from nbdist.rehearsing.variables import variables
 
 GRACE_S = 5
-"""So long an interrupted script may take to end; the compiler does not end in the middle."""
+"""How long an interrupted script may take to end; the compiler does not end in the middle."""
 
 FITS, DOES_NOT_FIT, NOT_RUN = 0, 1, 2
 """The exit codes."""
@@ -28,7 +28,7 @@ FITS, DOES_NOT_FIT, NOT_RUN = 0, 1, 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a script.
+    """The result of a script.
 
     Attributes:
       exit_code: `FITS`, `DOES_NOT_FIT` where a program does not, or `NOT_RUN` where the script did not come to its
@@ -48,12 +48,12 @@ class ScriptProcess:
     """A script in a process whose devices are those of a pod that is not there.
 
     Args:
-      script: A file of Python; it finds the mesh under the name `mesh`.
-      arguments: Of the script.
-      pod: That of the rehearsal.
-      value: What stands in for values.
-      output: The file descriptor that has what it prints; None for that of this process.
-      errors: Likewise for what it writes to its standard error.
+      script: A Python file; it finds the mesh under the name `mesh`.
+      arguments: The script's arguments.
+      pod: The rehearsal's pod.
+      value: Stands in for values.
+      output: The file descriptor for its standard output; None for that of this process.
+      errors: Likewise for its standard error.
       silent: Whether it does not print its programs.
 
     Raises:
@@ -91,16 +91,16 @@ class ScriptProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """The id of the process."""
         return self._process.pid
 
     @property
     def code(self) -> int | None:
-        """Of its exit; negative for a signal."""
+        """The exit code; negative for a signal."""
         return self._process.returncode
 
     def wait(self, seconds: float | None) -> bool:
-        """Waits for its end; returns whether it has ended."""
+        """Wait for the process; return whether it has ended."""
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -108,7 +108,7 @@ class ScriptProcess:
         return True
 
     def outcome(self, reason: str = "", said: str = "") -> Outcome:
-        """What came of it, once it has ended.
+        """Return the result of the script, once it has ended.
 
         Args:
           reason: Why it was ended before; empty where it was not.
@@ -129,7 +129,7 @@ class ScriptProcess:
         )
 
     def stop(self, grace_s: float) -> None:
-        """Interrupts it, and ends it after so many seconds; at once where these are 0."""
+        """Interrupt the script, and end it after `grace_s`; at once where that is 0."""
         if grace_s and self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             self.wait(grace_s)
@@ -137,19 +137,19 @@ class ScriptProcess:
         self._process.wait()
 
     def end(self) -> None:
-        """Ends it at once."""
+        """End the script at once."""
         self.stop(0)
         self._folder.cleanup()
 
 
 def check_script(script: Path) -> None:
-    """Raises OptionError where there is no such script."""
+    """Raise OptionError where there is no such script."""
     if not script.is_file():
         raise OptionError(f"{script} is no file.")
 
 
 def too_long(timeout_s: float) -> str:
-    """That a script was ended for the time it took."""
+    """Return a sentence that a script was ended because it took too long."""
     return f"It did not end within {timeout_s:g} s (--timeout) and was ended."
 
 
@@ -162,10 +162,10 @@ def run_script(
     timeout_s: float | None,
     output: int | None = None,
 ) -> Outcome:
-    """Runs a script to its end, see `ScriptProcess`.
+    """Run a script to its end, see `ScriptProcess`.
 
     Args:
-      script: As there, like all others.
+      script: As for `ScriptProcess`, like all others.
       arguments: Likewise.
       pod: Likewise.
       value: Likewise.

@@ -14,7 +14,7 @@ from nbdist.rehearsing.asked import AskedPod
 from nbdist.rehearsing.comparison import Comparison, Rehearsed
 
 LOOKED_S = 0.1
-"""How often each is looked at."""
+"""How often each rehearsal is advanced."""
 
 Phase = Literal["waiting", "starting", "running", "compiling", "ended", "failed"]
 
@@ -27,7 +27,7 @@ class RunState:
       mesh: Its mesh, as a person types it.
       phase: `running` is the code itself, between two compilations.
       compiling: The function that is being compiled.
-      programs: How many have been.
+      programs: The number of compiled programs.
       seconds: Since it began, up to its end.
     """
 
@@ -38,7 +38,7 @@ class RunState:
     seconds: float
 
     def __str__(self) -> str:
-        """`data=4,model=4: compiling step, 3.2 s`."""
+        """Return `data=4,model=4: compiling step, 3.2 s`."""
         if self.phase == "waiting":
             return f"{self.mesh}: waiting for a processor"
         what = f"compiling {self.compiling}" if self.phase == "compiling" else self.phase
@@ -53,26 +53,26 @@ class One(Protocol):
     pod: AskedPod
 
     def start(self) -> None:
-        """Begins its process."""
+        """Begin its process."""
 
     def advance(self, wait_s: float) -> bool:
-        """Goes on for so long; returns whether it has ended.
+        """Advance for up to `wait_s`; return whether the rehearsal has ended.
 
         Raises:
           NbdistError: It could not be started, or its process ended.
         """
 
     def state(self) -> tuple[Phase, str, int]:
-        """Its phase, the function that is being compiled, and how many programs there are."""
+        """Return its phase, the function that is being compiled, and the number of programs."""
 
     def give_up(self, seconds: float) -> str:
-        """Ends it after the time it was given; returns what is to be said."""
+        """End it after the time it was given; return what is to be said."""
 
     def end(self) -> None:
-        """Ends its process at once, where that is there."""
+        """End its process at once, if there is one."""
 
     def rehearsed(self, failure: str) -> Rehearsed:
-        """What came of it.
+        """Return the result of the rehearsal.
 
         Args:
           failure: Why it did not come to its end; empty where the rehearsal knows.
@@ -83,7 +83,7 @@ Progress = Callable[[Sequence[RunState]], None]
 
 
 def processors() -> int:
-    """That this process may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -96,13 +96,13 @@ def side_by_side(
     progress: Progress,
     most: int | None = None,
 ) -> Comparison:
-    """Runs them until all have ended.
+    """Run rehearsals until all have ended.
 
     Args:
       ones: The rehearsals.
-      timeout_s: That each may take from its start; None for no limit.
-      progress: Called again and again with where each stands.
-      most: So many at once; default: as many as there are processors.
+      timeout_s: The time each may take from its start; None for no limit.
+      progress: Called again and again with the state of each.
+      most: How many run at once; default: as many as there are processors.
 
     Raises:
       KeyboardInterrupt: It was interrupted: all processes have ended, and the text says where each stood.
@@ -131,7 +131,7 @@ def side_by_side(
 
 
 class _Run:
-    """One of them, with its time."""
+    """One rehearsal, with its time."""
 
     def __init__(self, one: One) -> None:
         self.one = one

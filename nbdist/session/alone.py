@@ -1,4 +1,4 @@
-"""Small questions that one idle process answers alone; whether an answer has computed is seen to afterwards."""
+"""Small questions that one idle process answers alone; sees afterwards whether an answer has computed."""
 
 from __future__ import annotations
 
@@ -14,20 +14,16 @@ A = TypeVar("A")
 
 
 class AskedAlone:
-    """What one of the processes was asked, such as a completion.
-
-    Args:
-      engines: The processes.
-    """
+    """Questions to a single process, such as a completion."""
 
     def __init__(self, engines: EngineGroup) -> None:
         self._engines = engines
         self._requests: list[Request[Any]] = []
 
     def ask(self, call: Call[A], *, timeout_s: float) -> A | None:
-        """Asks the lowest idle process; None when none is idle or none answers in time.
+        """Ask the lowest idle process; return None when none is idle or none answers in time.
 
-        It may compute: also where another kernel has its turn, nobody answers.
+        The answer may compute, so nobody answers either while another kernel has its turn.
         """
         try:
             with self._engines.turn.taken(timeout_s=timeout_s, say=str):  # silent: nobody has asked
@@ -50,11 +46,11 @@ class AskedAlone:
 
     @property
     def unseen(self) -> bool:
-        """Whether one may have computed, and `computed` has not said so."""
+        """Return whether an asked process may have computed, and `computed` has not said so."""
         return any(not r.ready() or r.computed for r in self._requests)
 
     def computed(self) -> bool:
-        """Whether one that was asked something has used devices of others, which took no part; says so once."""
+        """Return whether an asked process used devices of others that took no part; says so once."""
         answered = [request for request in self._requests if request.ready()]
         self._requests = [r for r in self._requests if r not in answered]
         for request in answered:

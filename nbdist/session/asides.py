@@ -1,4 +1,4 @@
-"""What is asked of processes past their main threads, so that they answer in the middle of a cell, too."""
+"""Questions to processes past their main threads, so that they also answer in the middle of a cell."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ NATIVE_SECONDS = 25.0
 """How long processes may take to have py-spy read their stacks."""
 
 REPLIES = 10
-"""So often a process is sent a line that it has not said to have."""
+"""How often a line is sent to a process that does not confirm it."""
 
 
 class Asides:
     """Questions to the processes of one session, through their agents.
 
     Args:
-      agents: Of the processes.
-      plan: Of the session.
-      busy: Whether a process has said of itself that it is in a cell.
+      agents: The processes' agents.
+      plan: The session's plan.
+      busy: Returns whether a process reports that it is in a cell.
     """
 
     def __init__(self, agents: Agents, plan: Plan, busy: Callable[[int], bool]) -> None:
@@ -50,7 +50,7 @@ class Asides:
         self.put = self._asking.put
 
     def digests(self, process_ids: Sequence[int], code: str) -> dict[int, Mapping[str, str]] | None:
-        """What must be equal before a cell, in short; None where a process is busy or does not answer soon."""
+        """Return digests of what must be equal before a cell; None if a process is busy or slow to answer."""
         if not self._agents.reaches_past_main_threads or any(map(self._busy, process_ids)):
             return None
         found = self._asking.ask(CompareBefore(code=code), process_ids, Digests)
@@ -59,9 +59,9 @@ class Asides:
         return {p: answer.digests for p, answer in found.items()}
 
     def stop_at_step(self, process_ids: Sequence[int], run: int) -> dict[int, int | None]:
-        """Asks processes to leave a cell before the same step; how many steps have begun on each that answers.
+        """Ask processes to leave a cell before the same step; return the steps begun on each that answers.
 
-        None stands for one in which the cell does not run.
+        None stands for a process on which the cell does not run.
 
         Raises:
           SessionError: Somebody else has started these processes, or they cannot agree on a step.
@@ -83,10 +83,10 @@ class Asides:
         return {p: answer.steps for p, answer in found.items()}
 
     def reply(self, process_id: int, number: int, reply: LineReply) -> bool:
-        """Sends a process the reply to a question of its debugger; see `nbdist.engine.cell.debugger.lines`.
+        """Send a process the reply to a question of its debugger; see `nbdist.engine.cell.debugger.lines`.
 
         Returns:
-          Whether the process has taken it; it does once, however often it is sent.
+          Whether the process has taken it; it takes it once, however often it is sent.
         """
         for _ in range(REPLIES):
             found = self._asking.ask(
@@ -97,7 +97,7 @@ class Asides:
         return False
 
     def stacks(self, process_ids: Sequence[int]) -> dict[int, Threads]:
-        """The threads of processes, also of busy ones; only of those that answer soon.
+        """Return the threads of the processes that answer soon, also of busy ones.
 
         Raises:
           SessionError: Somebody else has started these processes.
@@ -107,7 +107,7 @@ class Asides:
         return self._asking.ask(what, process_ids, Threads, within_s=STACK_SECONDS)
 
     def native_stacks(self, process_ids: Sequence[int]) -> dict[int, NativeStacks]:
-        """As `stacks`, with the frames of C and C++, as py-spy reads them.
+        """Do as `stacks`, with the frames of C and C++, as py-spy reads them.
 
         Raises:
           SessionError: Somebody else has started these processes.

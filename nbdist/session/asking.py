@@ -1,7 +1,7 @@
 """Questions that processes answer past their main threads, also in the middle of a cell.
 
-The agents of the processes pass the question on, and each process answers with a message of its own, which the
-monitor reads: on two cores that takes half of the time of a request to each of four processes.
+The agents of the processes pass the question on. Each process answers with a message of its own, which the
+monitor reads: on two cores this takes half the time of a request to each of four processes.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from nbdist.interrupts import put_off
 T = TypeVar("T")
 
 WITHIN_SECONDS = 1.0
-"""A process answers within milliseconds, where its interpreter is not busy in one long call."""
+"""A process answers within milliseconds, unless its interpreter is busy in one long call."""
 
 LOOK_SECONDS = 0.1
-"""So long an interrupt may take to end the wait."""
+"""How long an interrupt may take to end the wait."""
 
 
 class Asking:
     """Asks processes, one question at a time; used from any thread.
 
     Args:
-      send: Has the question sent to processes: its letter, to whom, and what goes with it.
+      send: Sends a question to processes: its letter, the process ids, and the question.
     """
 
     def __init__(self, send: Callable[[Aside, Sequence[int], Question], None]) -> None:
@@ -47,13 +47,13 @@ class Asking:
         *,
         within_s: float = WITHIN_SECONDS,
     ) -> dict[int, T]:
-        """What these processes answer, by process id; only those that do in time.
+        """Return the answers of these processes, by process id, as far as they come in time.
 
         Args:
           what: The question.
-          process_ids: Whom to ask.
-          answer: Of what type an answer is; any other is left out.
-          within_s: How long is waited for answers.
+          process_ids: The processes to ask.
+          answer: The type of an answer; any other is left out.
+          within_s: How long to wait for answers.
         """
         with self._one:
             deadline = time.monotonic() + within_s
@@ -68,7 +68,7 @@ class Asking:
         return {p: one for p, one in found.items() if p in process_ids and isinstance(one, answer)}
 
     def _all_here(self, process_ids: Sequence[int], left_s: float) -> bool:
-        """Whether all have answered, or no time is left; waits for the next answer otherwise."""
+        """Return whether all have answered, or no time is left; otherwise wait for the next answer."""
         with put_off(), self._came:
             if left_s <= 0 or self._found.keys() >= set(process_ids):
                 return True
@@ -76,7 +76,7 @@ class Asking:
             return False
 
     def put(self, answer: AsideAnswer) -> None:
-        """Takes an answer, from any thread; one to an older question is left out."""
+        """Take an answer, from any thread; an answer to an older question is left out."""
         with self._came:
             if answer.number == self._number:
                 self._found[answer.process_id] = answer.answer

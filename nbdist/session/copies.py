@@ -1,4 +1,4 @@
-"""What is known of the copies that processes keep for each other."""
+"""The copies of arrays that processes keep for each other, as the kernel knows them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Kept:
     """The copies that all processes have.
 
     Attributes:
-      copied: What was copied.
-      cell: The number of the cell after which.
-      at: Of when what was copied is, in seconds of `time.monotonic`.
-      seconds: How long it took.
+      copied: The arrays and bytes copied.
+      cell: The number of the cell after which they were made.
+      at: The moment they show, in seconds of `time.monotonic`.
+      seconds: How long making them took.
     """
 
     copied: Copied
@@ -31,7 +31,7 @@ class Kept:
         return f"after cell {self.cell}, {seconds_text(time.monotonic() - self.at)} ago"
 
     def text(self) -> str:
-        """`copies of 12 arrays, made after cell 12, 34.0 s ago, in 0.1 s: 6 MB on each process`."""
+        """Return `copies of 12 arrays, made after cell 12, 34.0 s ago, in 0.1 s: 6 MB on each process`."""
         most, least = max(self.copied.kept.values()), min(self.copied.kept.values())
         size = bytes_text(most) if most == least else f"{bytes_text(least)} to {bytes_text(most)}"
         return (
@@ -41,11 +41,11 @@ class Kept:
 
 
 class Copies:
-    """Those of one session, and when the next are due.
+    """The copies of one session, and when the next are due.
 
     Attributes:
-      every_s: Not more often than that are they made; None: never.
-      kept: The last that were made; None: none were.
+      every_s: They are made no more often than this; None: never.
+      kept: The last copies that were made; None: none were.
     """
 
     def __init__(self, every_s: float | None = None) -> None:
@@ -55,15 +55,15 @@ class Copies:
 
     @property
     def due(self) -> bool:
-        """Whether they are to be made after this cell."""
+        """Return whether copies are to be made after this cell."""
         return self.every_s is not None and time.monotonic() >= self._next
 
     def tried(self) -> None:
-        """They have been made, or could not be."""
+        """Note that copies have been made, or could not be."""
         self._next = time.monotonic() + (self.every_s or 0.0)
 
     def text(self) -> str | None:
-        """A line for a person; None where none are to be made."""
+        """Return a line for a person; None where no copies are to be made."""
         if self.every_s is None:
             return None
         return "no copies were made yet" if self.kept is None else self.kept.text()

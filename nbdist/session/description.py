@@ -1,4 +1,4 @@
-"""What a person reads of a start: one line, and remarks below it."""
+"""The text of a start for a person: one line, and remarks below it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from nbdist.session.engine_group import EngineGroup
 
 
 def describe(engines: EngineGroup, came: str) -> str:
-    """One line: processes, hosts, devices, and how long the start took.
+    """Return one line: processes, hosts, devices, and how long the start took.
 
     Args:
       engines: The processes.
-      came: `ready` of those that were started, `attached` of those that ran already.
+      came: `ready` for processes that were started, `attached` for those that ran already.
     """
     plan = engines.plan
     hosts = set(plan.hosts.values())
@@ -35,11 +35,11 @@ def describe(engines: EngineGroup, came: str) -> str:
 
 
 def remarks(engines: EngineGroup, brought: Iterable[str]) -> list[str]:
-    """What a person must know of a start, each sentence once.
+    """Return remarks about a start that a person must read, each sentence once.
 
     Args:
       engines: The processes.
-      brought: What it has done with the user's files.
+      brought: What the start has done with the user's files.
     """
     found = [f"{one.host}: {one.what}. {one.do}" for one in engines.link.warnings]
     found = [*engines.plan.placement.remarks, *brought, *found]

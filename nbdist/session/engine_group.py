@@ -54,23 +54,23 @@ class EngineGroup:
 
     Attributes:
       link: The connection to them.
-      plan: What runs where.
+      plan: Which process runs where.
       monitor: Receives their reports.
       health: What is known of them beyond their reports.
-      reports: What they report.
-      asides: What may be asked of them in the middle of a cell.
+      reports: Their reports.
+      asides: Questions they answer in the middle of a cell.
       choice: Reads target words.
-      widgets: Theirs.
+      widgets: Their widgets.
       earlier: Cells that have ended, whose displays later ones may change.
-      answers: What each has said when its framework was initialized, by process id.
-      seconds_to_start: How long that took.
-      in_step_at: After which program, as generation and serial, they were when last compared.
+      answers: Each process's answer when its framework was initialized, by process id.
+      seconds_to_start: How long the start took.
+      in_step_at: The program, as generation and serial, after which the last comparison found them in step.
       settling: Held while they are brought in step, or values move.
-      turn: Held while what may compute is sent, and until it has ended.
-      reported: What processes that are being replaced had reported of their names, until all are in step again.
-      copies: What they keep for each other.
+      turn: Held while something that may compute is sent, and until it has ended.
+      reported: The reported names of processes that are being replaced, until all are in step again.
+      copies: The copies they keep for each other.
       on_replaced: Called when processes were started in the place of others.
-      hurry: Set by an interrupt while they are brought in step: what need not be waited for is not any longer.
+      hurry: Set by an interrupt while they are brought in step: ends every wait that is not necessary.
 
     Args:
       link: The connection to them.
@@ -127,7 +127,7 @@ class EngineGroup:
         progress: StartProgress,
         publish: Callable[[Snapshot], None],
     ) -> EngineGroup:
-        """Starts processes whose agents are there.
+        """Start processes whose agents are there.
 
         Raises:
           LaunchError: They could not be started; nothing is left.
@@ -156,7 +156,7 @@ class EngineGroup:
         publish: Callable[[Snapshot], None],
         known: Read,
     ) -> EngineGroup:
-        """Watches processes that run already; `known` is what another kernel has noted of them.
+        """Watch processes that run already; `known` is what another kernel has noted of them.
 
         Raises:
           LaunchError: Their framework could not be initialized; they go on.
@@ -180,21 +180,21 @@ class EngineGroup:
 
     @property
     def facts(self) -> Facts:
-        """What is known of them now."""
+        """The facts about the processes, as of now."""
         return self.health.facts
 
     @property
     def proves(self) -> bool:
-        """Whether they can prove that they are in step."""
+        """Return whether they can prove that they are in step."""
         return self.health.facts.proves
 
     @property
     def alive(self) -> bool:
-        """Whether they were neither stopped nor left."""
+        """Return whether they were neither stopped nor left."""
         return self.health.state is not EngineState.ENDED
 
     def living(self) -> Self:
-        """These, while they live.
+        """Return this group, if its processes live.
 
         Raises:
           SessionError: They were stopped, or this kernel has left them.
@@ -207,7 +207,7 @@ class EngineGroup:
         return framework_named(self.plan.framework).summary(self.plan, self.answers) is not None
 
     def _connect_all(self) -> None:
-        """Has the processes run a first collective: the one that opens the connections cannot be cut short."""
+        """Run a first collective on all processes: the one that opens the connections cannot be cut short."""
         if self.proves:
             number = self.next_number()
             for process_id in sorted(self.facts.workers):
@@ -216,7 +216,7 @@ class EngineGroup:
                 )
 
     def meet(self, ports: Mapping[int, Sequence[int]]) -> None:
-        """Has each process know on which ports the others take the connections of collectives."""
+        """Tell each process on which ports the others take the connections of collectives."""
         self.health.can_prove(p in ports for p in self.facts.workers)
         if not self.proves:
             return
@@ -230,19 +230,19 @@ class EngineGroup:
             request.get(DEVICES_SECONDS)
 
     def replaced(self, answers: Mapping[int, Initialized]) -> None:
-        """New processes have taken the place of others; with what they have said, by process id."""
+        """Note new processes in the place of others, with their answers by process id."""
         self.answers = {**self.answers, **answers}
         self.reported.clear()
         self.on_replaced()
 
     def found_started(self, answers: Mapping[int, Initialized], known: Read) -> None:
-        """Another kernel has started these in the place of others; `known` is what it has noted of all."""
+        """Note that another kernel started these in the place of others; `known` is what it has noted of all."""
         self.answers = {**self.answers, **answers}
         self.health.found(self.link.exits)
         self.health.regain(since=known.since, stuck=known.stuck, unsure=known.unsure)
 
     def next_number(self) -> int:
-        """See `nbdist.session.turn.Turn.next_number`."""
+        """Return a number for a proof or a sending that is higher than all before, in whichever kernel."""
         return self.turn.next_number()
 
     def _watch(self, began: float) -> None:
@@ -253,11 +253,11 @@ class EngineGroup:
         self.seconds_to_start = time.monotonic() - began
 
     def host_text(self, host: str) -> str:
-        """`host h1`; `this machine` where the kernel has put all processes there."""
+        """Return `host h1`, or `this machine` where the kernel has put all processes there."""
         return "this machine" if self.plan.placement.on_this_machine else f"host {host}"
 
     def send(self, process_id: int, call: Call[A], *buffers: bytes) -> Request[A]:
-        """Sends a request to one process; see `nbdist.launch.start.request.ask`.
+        """Send a request to one process; see `nbdist.launch.start.request.ask`.
 
         Raises:
           GoneError: The session has ended.
@@ -268,19 +268,19 @@ class EngineGroup:
         return ask(self.link.client, engine, call, *buffers, where=self.where(process_id))
 
     def where(self, process_id: int) -> str:
-        """`process 1 (host h1)`, without the host where there is one only."""
+        """Return `process 1 (host h1)`, without the host where there is only one."""
         return where_text([process_id], self.plan.hosts)
 
     def gone(self, process_id: int) -> str | None:
-        """How a process has ended; None while it lives."""
+        """Return how a process has ended; None while it lives."""
         return self.facts.lost.get(process_id)
 
     def interrupt(self, process_ids: Sequence[int]) -> None:
-        """Sends the framework's interrupt."""
+        """Send the framework's interrupt."""
         self.link.signal(framework_named(self.plan.framework).interrupt, process_ids)
 
     def _host_event(self, happening: Happening) -> None:
-        """A process has ended, also between cells, or a host is silent; called on an agent's thread."""
+        """Handle the end of a process, also between cells, or a silent host; called on an agent's thread."""
         match happening:
             case Fault(text=text):
                 self.monitor.fault(text)
@@ -305,7 +305,7 @@ class EngineGroup:
 
     @property
     def lost_service(self) -> ProcessExit | None:
-        """The end of JAX's coordination service, where all are to join another; None while it serves."""
+        """The end of JAX's coordination service, where all processes are to join another; None while it serves."""
         first = self.plan.processes[0].process_id
         agents = self.link.agents
         agent = agents.of(first) if agents.all and self.link.rendezvous.served else None
@@ -314,12 +314,12 @@ class EngineGroup:
         return agent.exits.get(min(agent.services))  # later ones have lower numbers
 
     def reconnected(self) -> None:
-        """This kernel is connected to the controller that has taken the place of another."""
+        """Note that this kernel is connected to the controller that replaced another."""
         self._lost_controller = None
         self.health.found(self.link.exits)
 
     def cut_off(self) -> None:
-        """Has processes save what they hold: there is no controller through which all else is asked."""
+        """Have processes save what they hold: every other request needs the controller, and there is none."""
         if self.facts.cut_off:
             return
         self.health.cut_off()
@@ -327,11 +327,11 @@ class EngineGroup:
         agents.ask(Aside.RESCUE, [p for p in self.plan.hosts if agents.of(p).poll() is None])
 
     def leave(self) -> None:
-        """Lets the processes go on without this kernel; publishes a last snapshot."""
+        """Let the processes go on without this kernel; publish a last snapshot."""
         self._end(self.link.leave)
 
     def stop(self) -> None:
-        """Stops what was started, by handle; publishes a last snapshot."""
+        """Stop what was started, by handle; publish a last snapshot."""
         self._end(self.link.stop)
 
     def _end(self, end: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""Expressions of the processes: evaluated by one alone where they only name, by all where they may compute."""
+"""Expressions of the processes: one process evaluates a mere name, all evaluate whatever may compute."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Evaluation:
 
     Args:
       engines: The processes.
-      cells: Those of the session; an expression waits for what follows their ends.
-      rules: Of the session.
+      cells: The session's cells; an expression waits until the ends of cells are handled.
+      rules: The session's rules.
     """
 
     def __init__(self, engines: EngineGroup, cells: Cells, rules: Rules) -> None:
@@ -32,7 +32,7 @@ class Evaluation:
         self._rules = rules
 
     def first(self, call: EvaluatingExpression[A], *, timeout_s: float) -> A:
-        """As `of`, what the lowest process answers."""
+        """Return the lowest process's answer to an expression, as `of`."""
         first = self._engines.choice.targets(None)[:1]
         answers = self.of(call, first, timeout_s=timeout_s)
         return answers[first[0]][0]
@@ -40,17 +40,17 @@ class Evaluation:
     def of(
         self, call: EvaluatingExpression[A], ids: Sequence[int], *, timeout_s: float
     ) -> Answers[A]:
-        """What processes answer of an expression; all evaluate it together where it may compute.
+        """Return the processes' answers to an expression; all evaluate it together where it may compute.
 
         Args:
           call: With the expression.
-          ids: Whose answers are wanted.
+          ids: The processes whose answers are wanted.
           timeout_s: How many seconds they may take.
 
         Raises:
           SessionError: A process is busy, or did not answer in time; or they are not in step, and it may compute;
-            or it may use what was copied from another process, which is said once.
-          NbdistError: What one raised.
+            or it may use values that were copied from another process, which is said once.
+          NbdistError: The error that a process raised.
         """
         engines = self._engines
         together = engines.proves and not is_name(call.expression)
@@ -70,7 +70,7 @@ class Evaluation:
             )
 
     def refuse_while_busy(self, ids: Sequence[int]) -> None:
-        """Lets pass when none of these is in a cell that was sent to it.
+        """Raise if one of these processes is in a cell that was sent to it.
 
         Raises:
           SessionError: One is; says in which.

@@ -1,4 +1,4 @@
-"""What is known of the processes of a session beyond their reports, from one cell to the next."""
+"""The state of a session's processes, as known beyond their reports, from one cell to the next."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from nbdist.session.engine_state import EngineState
 from nbdist.spelling import door, through
 
 LEFT: tuple[Outcome, ...] = ("finished", "raised", "interrupted")
-"""Of a process that has replied."""
+"""Outcomes of a process that has replied."""
 
 
 class Health:
-    """The monitor knows of each change of it. Used from any thread.
+    """Keeps the facts about the processes; the monitor learns each change. Used from any thread.
 
     Attributes:
-      state: Where they are in their life.
+      state: Where the processes are in their life.
       facts: What is known of them.
       last_cell: The number of the last cell that has ended.
-      on_doubt: Called with the names in doubt when they are others.
+      on_doubt: Called with the names in doubt when they change.
 
     Args:
-      plan: Of the processes.
+      plan: The processes' plan.
       monitor: Shows what is known.
       within_reach: Whether agents of the processes can be reached from here.
     """
@@ -55,7 +55,7 @@ class Health:
         self._stuck_in: dict[int, int] = {}
         self._back: dict[int, Callable[[], bool]] = {}
         self._resizing: str | None = None
-        # The view speaks to who has started the session, whoever brings the news.
+        # The view addresses the person who started the session, whichever thread brings the news.
         self._door = door()
         self._hosts = plan.hosts
         self._monitor = monitor
@@ -65,16 +65,16 @@ class Health:
     def regain(
         self, *, since: int | None, stuck: frozenset[int], unsure: Mapping[str, Doubt]
     ) -> None:
-        """Takes what another kernel has noted; arguments as in `Facts`."""
+        """Take the notes of another kernel; arguments as in `Facts`."""
         with self._lock:
             self.facts = replace(self.facts, since=since, stuck=stuck, unsure=unsure)
             self._show()
 
     def can_prove(self, ready: Iterable[bool]) -> None:
-        """Whether the processes can prove that they are in step, so that their own word is not needed.
+        """Note whether the processes can prove that they are in step, so that their own word is not needed.
 
         Args:
-          ready: Of each, whether it can.
+          ready: For each process, whether it can.
         """
         proves = len(self.facts.workers) > 1 and all(ready)
         with self._lock:
@@ -83,16 +83,16 @@ class Health:
             self._show()
 
     def running(self) -> None:
-        """Cells can be sent."""
+        """Note that cells can be sent."""
         self._to(EngineState.RUNNING)
 
     def ended(self) -> None:
-        """They were stopped, or this kernel has left them; nothing that is learned later is shown."""
+        """Note that they were stopped, or that this kernel has left them; later facts are not shown."""
         self._to(EngineState.ENDED)
 
     @contextlib.contextmanager
     def repairing(self) -> Iterator[None]:
-        """While the processes are being brought in step again."""
+        """Show that the processes are being brought in step, while the block runs."""
         self._to(EngineState.REPAIRING)
         try:
             yield
@@ -101,7 +101,7 @@ class Health:
 
     @contextlib.contextmanager
     def resizing(self, what: str) -> Iterator[None]:
-        """While others are started in their place, such as `3 processes in place of 4`."""
+        """Show what is started in their place, such as `3 processes in place of 4`, while the block runs."""
         self._resizing = what
         self._show()
         try:
@@ -111,7 +111,7 @@ class Health:
             self._show()
 
     def out_of_step(self, cell: int, why: str) -> None:
-        """The processes are not in step, and could not be brought there."""
+        """Note that the processes are not in step, and could not be brought in step."""
         with self._lock:
             since = cell if self.facts.since is None else self.facts.since
             self.facts = replace(self.facts, since=since, why=why)
@@ -120,18 +120,18 @@ class Health:
     def stuck(
         self, process_ids: Collection[int], *, back: Callable[[int], bool] | None = None
     ) -> None:
-        """These did not come back from an interrupt.
+        """Note processes that did not come back from an interrupt.
 
         Args:
-          process_ids: Of the processes.
-          back: Whether one has come back since; default: when it reports that it is idle.
+          process_ids: The processes.
+          back: Returns whether one has come back since; default: whether it reports that it is idle.
         """
         stuck = {p: self._process_outcome(p, "stuck", "did not come back") for p in process_ids}
         self._back.update({p: partial(back, p) for p in process_ids} if back is not None else {})
         self.learn(stuck, self.last_cell)
 
     def take_back(self) -> None:
-        """Those that were stuck and have left their cell since are as the others."""
+        """Count stuck processes that have left their cell since then as normal again."""
         back = {p for p in self.facts.stuck if self._is_back(p)}
         for process_id in back:
             self._back.pop(process_id, None)
@@ -149,13 +149,13 @@ class Health:
         return activity.state == "idle" if run is None else has_left(activity, run)
 
     def silent(self, since: Mapping[str, float]) -> None:
-        """These hosts do not answer, and since when (Unix seconds)."""
+        """Note the hosts that do not answer, each with the Unix time since when."""
         with self._lock:
             self.facts = self.facts.silent_since(since)
             self._show()
 
     def lost(self, exits: Mapping[int, ProcessExit]) -> None:
-        """Take the ends of processes; one that says how a process ended replaces that it was out of reach."""
+        """Take the ends of processes; a known end replaces one that only says a process is out of reach."""
         known = self.facts.lost
         new = {
             p: end
@@ -175,20 +175,20 @@ class Health:
             self._show()
 
     def found(self, exits: Mapping[int, ProcessExit]) -> None:
-        """Those that were out of reach and have not ended can be asked again; `exits` are those that have."""
+        """Count processes that were out of reach as reachable again, except `exits`, those that have ended."""
         with self._lock:
             lost = {p: end for p, end in self.facts.lost.items() if p in exits}
             self.facts = replace(self.facts, lost=lost)
             self._show()
 
     def cut_off(self) -> None:
-        """Nothing can be asked of them any more, from here or elsewhere."""
+        """Note that they cannot be asked for anything any more, from here or elsewhere."""
         with self._lock:
             self.facts = replace(self.facts, cut_off=True)
             self._show()
 
     def take_outcomes(self, outcomes: Mapping[int, ProcessOutcome]) -> None:
-        """Takes where the processes are in a cell that runs."""
+        """Take where the processes are in a running cell."""
         with self._lock:
             self._outcomes = outcomes
             self._show()
@@ -196,12 +196,12 @@ class Health:
     def learn(
         self, outcomes: Mapping[int, ProcessOutcome], cell: int, *, run: int | None = None
     ) -> Facts:
-        """Learns from a cell that has ended, or from an end between cells.
+        """Learn from a cell that has ended, or from an end between cells.
 
         Args:
           outcomes: Where its processes have ended.
           cell: Its number.
-          run: That of its sending; None for an end between cells.
+          run: The number of its sending; None for an end between cells.
         """
         left = [p for p, s in outcomes.items() if s.outcome in LEFT]
         with self._lock:
@@ -218,15 +218,15 @@ class Health:
             return self.facts
 
     def has_left(self, process_id: int, run: int | None) -> bool:
-        """Whether a process has replied to the cell of this sending, or to a later one."""
+        """Return whether a process has replied to the cell of this sending, or to a later one."""
         return run is not None and run <= self._left.get(process_id, -1)
 
     def recovered(
         self, done: str | None = None, *, unsure: Mapping[str, Doubt] = MappingProxyType({})
     ) -> None:
-        """All processes are there again and in step; `done` says what it took, if anything.
+        """Note that all processes are back and in step; `done` says what it took, if anything.
 
-        `unsure` are names that may not be what processes that have ended had, and why.
+        `unsure` are names that may not be what ended processes had, each with the reason.
         """
         with self._lock:
             self.facts = self.facts.recovered(done, unsure=unsure)
@@ -235,7 +235,7 @@ class Health:
             self.on_doubt(self.facts.unsure)
 
     def sure_of(self, names: Collection[str]) -> None:
-        """These names are set again, or a person goes on with them as they are."""
+        """Drop doubts about these names: they are set again, or a person goes on with them as they are."""
         with self._lock:
             left = {name: why for name, why in self.facts.unsure.items() if name not in names}
             changed = left.keys() != self.facts.unsure.keys()

@@ -1,4 +1,4 @@
-"""What lets a session outlive its kernel: it is written down, and its running cells are taken up again."""
+"""Sessions that outlive their kernel: written down, and their running cells taken up again."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ OnEnd = Callable[[Ended], Facts]
 
 
 def write_down(engines: EngineGroup, *, session: str, asked: Plan, rules: Rules) -> str | None:
-    """Has the session found from elsewhere.
+    """Record the session so that it can be found from elsewhere.
 
     Returns:
-      Why it cannot be, as a sentence; None when it can.
+      Why this is not possible, as a sentence; None when it was done.
     """
     try:
         recorded.write_down(
@@ -65,17 +65,17 @@ def take_up(
     rules: Rules,
     ended: OnEnd,
 ) -> Iterator[RegainedRun]:
-    """Follows the cells that another kernel has sent and that nobody follows.
+    """Follow the cells that another kernel has sent and that nobody follows.
 
     Args:
       engines: The processes.
       cells: As they were noted when they were sent.
-      besides: Numbers of other kernels that live; they see to their own cells.
-      rules: Of the session.
+      besides: Numbers of other kernels that live; they handle their own cells.
+      rules: The session's rules.
       ended: Called with their ends.
 
     Yields:
-      Each as soon as it is followed.
+      Each cell as soon as it is followed.
     """
     for cell in cells:
         requests = {p: r for p, r in cell.requests.items() if p in engines.plan.hosts}
@@ -111,17 +111,17 @@ def take_over(
     rules: Rules,
     ended: OnEnd,
 ) -> str | None:
-    """Sees to what another kernel has left in its turn, before this one sends anything in its own.
+    """Handle what another kernel has left behind in its turn, before this one sends anything in its own.
 
-    The cells of a kernel that has ended are followed to their ends, and nothing that it has sent begins later.
+    The cells of an ended kernel are followed to their ends, and nothing that it has sent begins later.
 
     Args:
       engines: The processes.
-      before: What that kernel has noted.
+      before: The notes of that kernel.
       background: Gets the cells that are followed from now on.
-      session: Its id.
+      session: The session's id.
       besides: As for `take_up`.
-      rules: Of the session.
+      rules: The session's rules.
       ended: As for `take_up`.
 
     Returns:
@@ -149,9 +149,9 @@ def take_over(
 
 
 def _end_unfinished(engines: EngineGroup) -> None:
-    """Ends processes that a kernel has started in the place of others, and has ended before it was done with them.
+    """End processes that a kernel started in the place of others before it ended itself, without finishing.
 
-    They have joined nobody, or have half of what they are to have; they are replaced as any that has ended.
+    They have joined nobody, or have half of what they are to have; they are replaced like any ended process.
 
     Raises:
       LaunchError: One cannot be ended.
@@ -172,7 +172,7 @@ def _end_unfinished(engines: EngineGroup) -> None:
 
 
 def say_running(runs: Iterable[RegainedRun]) -> list[str]:
-    """A sentence for each cell that runs on."""
+    """Return a sentence for each cell that runs on."""
     said = []
     for run in runs:
         run.until_known()
@@ -188,7 +188,7 @@ def say_running(runs: Iterable[RegainedRun]) -> list[str]:
 
 
 def say_kept(session: str) -> str:
-    """How to come back to a session that outlives its kernel."""
+    """Return a sentence on how to come back to a session that outlives its kernel."""
     return (
         f"Session {session} is kept: {command('attach', session)} is back after a restart of this kernel, "
         f"{command('shutdown')} or nbdist stop {session} ends it."

@@ -34,10 +34,10 @@ from nbdist.spelling import Door, through
 from nbdist.widgets import Event
 
 TURN_SECONDS = 0.9
-"""How long a kernel that comes waits for the turn of another before it is there without one."""
+"""How long a new kernel waits for another kernel's turn before it starts without one."""
 
 WIDGET_SECONDS = 10.0
-"""How long what a person does to a widget waits for cells of others."""
+"""How long a person's action on a widget waits for other kernels' cells."""
 
 
 class Life:
@@ -49,9 +49,9 @@ class Life:
       engines: The processes.
       session: The session's id.
       asked: The plan that was asked for; a scheduler may have put the processes elsewhere.
-      rules: Of the session.
-      history: Of its cells.
-      number: The highest that a cell had before.
+      rules: The session's rules.
+      history: The history of its cells.
+      number: The highest cell number so far.
       came: As for `nbdist.session.description.describe`.
     """
 
@@ -94,7 +94,7 @@ class Life:
         publish: Callable[[Snapshot], None],
         after: Life | None = None,
     ) -> Life:
-        """Starts processes whose agents are there.
+        """Start processes whose agents are there.
 
         Args:
           spawned: Their agents.
@@ -140,7 +140,7 @@ class Life:
         progress: StartProgress,
         publish: Callable[[Snapshot], None],
     ) -> Life:
-        """Goes on with processes that run already, and with the cells that they run; arguments as for `begin`.
+        """Go on with processes that run already, and with the cells they run; arguments as for `begin`.
 
         Raises:
           LaunchError: Their framework could not be initialized; they go on.
@@ -176,7 +176,7 @@ class Life:
         return life
 
     def _known(self) -> tuple[tuple[int, int] | None, bool]:
-        """What the next kernel is told; see `nbdist.session.turn.Turn`."""
+        """Return the facts for the next kernel: the last program in step, and whether all is settled."""
         settled = not self.engines.facts.out_of_step and not self.alone.unseen
         return self.engines.in_step_at, settled
 
@@ -192,9 +192,9 @@ class Life:
         )
 
     def _go_on(self, attached: AttachedCluster) -> None:
-        """Follows the cells that run, and sees to it that all are in step where none does.
+        """Follow the running cells; where none runs, bring all processes in step.
 
-        Where another kernel has its turn, it sees to that.
+        Where another kernel has its turn, that kernel does it.
         """
         engines, cells = self.engines, self.cells
         self._remarks = list(attached.remarks)
@@ -209,11 +209,11 @@ class Life:
 
     @property
     def remarks(self) -> list[str]:
-        """What a person must know of this start, a sentence each."""
+        """Remarks about this start that a person must read, a sentence each."""
         return [*remarks(self.engines.living(), self._brought), *self._remarks]
 
     def recover(self, *, progress: StartProgress) -> str:
-        """Brings the processes in step again; see `nbdist.session.session.Session.recover`."""
+        """Bring the processes in step again; see `nbdist.session.session.Session.recover`."""
         with self.engines.turn.taken() as taken_over:
             done = self.cells.wait_for_ends() or taken_over
             if done is not None and not self.engines.facts.out_of_step:
@@ -225,14 +225,14 @@ class Life:
         return done
 
     def stop(self) -> None:
-        """Stops what was started, by handle. A second call does nothing."""
+        """Stop what was started, by handle. A second call does nothing."""
         if self.engines.alive:
             self.cells.background.leave()
             self.engines.stop()
             registry.remove(self._session)
 
     def leave(self) -> None:
-        """Lets the processes go on without this kernel. A second call does nothing."""
+        """Let the processes go on without this kernel. A second call does nothing."""
         if self.engines.alive:
             registry.go(self._session)
             self.engines.turn.close()  # before its cells are left: the next kernel is to follow them
@@ -248,7 +248,7 @@ class Life:
         progress: StartProgress,
         say: Callable[[str], None],
     ) -> tuple[Life, str]:
-        """Another life of this session, on other processes that have the variables of these.
+        """Return another life of this session, on other processes that have the variables of these.
 
         Args:
           asked: Where they run.
@@ -304,16 +304,16 @@ class Life:
         return life, "\n".join([head, *done.lines])
 
     def replaced(self) -> None:
-        """Stops what was started: another life of the same session goes on."""
+        """Stop what was started, since another life of the same session goes on."""
         self.cells.background.leave()
         self.engines.stop()
 
     def write_down(self) -> str | None:
-        """Has the session found from elsewhere; why it cannot be, if so."""
+        """Record the session so that it can be found from elsewhere; return why this is not possible, if so."""
         return write_down(self.engines, session=self._session, asked=self._asked, rules=self._rules)
 
     def _widget_event(self, event: Event) -> None:
-        """Has the processes do what a person asks of a widget; all of them at the same time, as a cell."""
+        """Have the processes do what a person asks of a widget: all at the same time, as a cell."""
         engines = self.engines.living()
         try:
             with through(Door.MAGIC), engines.turn.taken(timeout_s=WIDGET_SECONDS):

@@ -1,4 +1,4 @@
-"""Looks at the arrays of the processes: asked of idle ones, or taken from what they have reported."""
+"""Looks at the arrays of the processes: asks idle ones, or takes what they have reported."""
 
 from __future__ import annotations
 
@@ -29,20 +29,14 @@ from nbdist.view.text import nan_text
 from nbdist.view.values import shown_values
 
 REPORTED_SECONDS = 2.0
-"""How long something new may take to be reported; processes look at least once a second."""
+"""How long a new array may take to be reported; processes look at least once a second."""
 
 AGAIN_SECONDS = 0.005
-"""How often is looked whether it has been."""
+"""How often to check whether it has been reported."""
 
 
 class Looks:
-    """What `Session.shards`, `layout`, `nan`, `explain` and `values` answer.
-
-    Args:
-      engines: The processes.
-      cells: Those of the session.
-      evaluation: Asks idle processes.
-    """
+    """Answers `Session.shards`, `layout`, `nan`, `explain` and `values`; `evaluation` asks idle processes."""
 
     def __init__(self, engines: EngineGroup, cells: Cells, evaluation: Evaluation) -> None:
         self._engines = engines
@@ -50,7 +44,7 @@ class Looks:
         self._evaluation = evaluation
 
     def shards(self, expression: str, *, timeout_s: float) -> Shards:
-        """Where the pieces of arrays lie; see `nbdist.session.session.Session.shards`."""
+        """Return where the pieces of arrays lie; see `nbdist.session.session.Session.shards`."""
         doing = self._doing()
         if doing is not None:
             path = expression.strip()
@@ -70,7 +64,7 @@ class Looks:
         return Shards.of(answer, self._snapshot())
 
     def layout(self, expression: str, *, timeout_s: float) -> Layout | Shards:
-        """The variables of a model and their rules; see `nbdist.session.session.Session.layout`."""
+        """Return the variables of a model and their rules; see `nbdist.session.session.Session.layout`."""
         doing = self._doing()
         if doing is not None:
             return self._layout_reported(expression.strip(), doing)
@@ -80,7 +74,7 @@ class Looks:
         return Shards.of(answer, self._snapshot())
 
     def nan(self, expression: str, *, timeout_s: float) -> str:
-        """The NaN and infinite values of arrays; see `nbdist.session.session.Session.nan`."""
+        """Count the NaN and infinite values of arrays; see `nbdist.session.session.Session.nan`."""
         engines = self._engines
         framework = framework_named(engines.plan.framework)
         if not framework.counts_nan:
@@ -92,21 +86,21 @@ class Looks:
         return nan_text(expression, {p: answer for p, (answer, _) in found.items()})
 
     def explain(self, expression: str, *, timeout_s: float) -> Explained:
-        """The program that a call would run; see `nbdist.session.session.Session.explain`."""
+        """Return the program that a call would run; see `nbdist.session.session.Session.explain`."""
         engines = self._engines
         workers = [p for p in engines.choice.targets(None) if p in engines.facts.workers]
         found = self._evaluation.of(
             CompileCall(expression=expression), workers, timeout_s=timeout_s
         )
         answers = {p: answer for p, (answer, _) in found.items()}
-        # The arrays beside the program are those after the call: what it evaluates may have made some.
+        # Shows the arrays after the call: evaluating its arguments may have made some.
         engines.reports.look(self._cells.background.busy())
         return Explained.of(
             expression.strip(), answers, engines.plan.hosts, session=self._snapshot()
         )
 
     def values(self, path: str, *, timeout_s: float) -> dict[str, Any]:
-        """What is in an array; see `nbdist.session.session.Session.values`."""
+        """Return a summary of an array's values; see `nbdist.session.session.Session.values`."""
         engines = self._engines
         workers = [p for p in engines.choice.targets(None) if p in engines.facts.workers]
         self._evaluation.refuse_while_busy(workers)
@@ -117,7 +111,7 @@ class Looks:
         return self._engines.monitor.snapshot()
 
     def _elsewhere(self, path: str) -> Shards | None:
-        """What other processes than the one that is asked have reported under a path, and it has not."""
+        """Return the arrays that only processes other than the asked one have reported under a path."""
         engines = self._engines
         first = engines.choice.targets(None)[0]
         while_ = f"there is no such array on {engines.where(first)}"
@@ -128,7 +122,7 @@ class Looks:
         return found
 
     def _layout_reported(self, path: str, doing: str) -> Layout | Shards:
-        """As `layout`, of what was reported."""
+        """Return the same as `layout`, from reports."""
 
         def look(now: Snapshot) -> Layout | Shards | None:
             model = Layout.seen(path, now, while_=doing)
@@ -140,14 +134,14 @@ class Looks:
         return found
 
     def _when_reported(self, look: Callable[[Snapshot], Any]) -> Any:
-        """What `look` finds in what is reported now, or a moment later: of what was made just before."""
+        """Return what `look` finds in the reports, waiting a moment for arrays that were made just before."""
         deadline = time.monotonic() + REPORTED_SECONDS
         while not (found := look(self._snapshot())) and time.monotonic() < deadline:
             time.sleep(AGAIN_SECONDS)
         return found
 
     def _doing(self) -> str | None:
-        """In which cell the lowest of the processes is that are in one; None where none is."""
+        """Return in which cell the lowest busy process is; None where none is in a cell."""
         engines = self._engines
         sent = self._cells.background.busy()
         inside = next(
@@ -155,7 +149,7 @@ class Looks:
         )
         if inside is None or engines.reports.in_cell(inside):
             return None if inside is None else engines.reports.doing(inside)
-        # It has been sent one, and not yet reported so.
+        # It was sent a cell, and has not reported that yet.
         return f"{engines.where(inside)} is in cell {sent[inside]}"
 
 

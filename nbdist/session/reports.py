@@ -1,4 +1,4 @@
-"""What processes report of themselves: where they are, and what they hold as soon as a person asks."""
+"""The processes' reports: where they are, and what they hold as soon as a person asks."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from nbdist.quantities import seconds_text, where_text
 from nbdist.session.health import Health
 
 LOOK_SECONDS = 0.5
-"""How long idle processes may take to say what they hold, when a person asks."""
+"""How long idle processes may take to say what they hold when a person asks."""
 
 IDLE_SECONDS = 2.0
-"""How long a process that has left its cell may take to report so; it does at least once a second."""
+"""How long a process that has left its cell may take to report it; processes report at least once a second."""
 
 POLL_SECONDS = 0.005
 
 DEVICES_SECONDS = 5.0
-"""How long after joining is waited for all processes to report their devices."""
+"""How long after joining to wait for all processes to report their devices."""
 
 FIRST_SECONDS = 30.0
-"""A process that has joined reports within a tenth of a second; after so long nothing is going to come."""
+"""A process that has joined reports within a tenth of a second; after this long, no report will come."""
 
 AGAIN_SECONDS = 1.5
 REPEAT_SECONDS = 0.05
@@ -37,7 +37,7 @@ class Reports:
 
     Args:
       monitor: Receives them.
-      health: What is known beside them.
+      health: Knows the facts beside them.
       hosts: Host names by process id.
       send: Sends a process a request, as `EngineGroup.send`.
     """
@@ -55,14 +55,14 @@ class Reports:
         self._send = send
 
     def busy(self, process_id: int) -> bool:
-        """Whether a process has said of itself that it is in a cell."""
+        """Return whether a process reports that it is in a cell."""
         return self._state(process_id) not in ("idle", None)
 
     def in_cell(self, process_id: int) -> bool:
-        """Whether a process is in a cell that has not ended.
+        """Return whether a process is in a cell that has not ended.
 
-        A report from before the end of a cell may come after it, or after that of the next: it says of a cell
-        that has ended that it runs.
+        A report from before the end of a cell may come after that end, or after the end of the next cell. Such a
+        report says of an ended cell that it runs.
         """
         activity = self._monitor.activity(process_id)
         return (
@@ -72,7 +72,7 @@ class Reports:
         )
 
     def doing(self, process_id: int) -> str:
-        """Which cell a process is in, and where: `process 0 is in cell 7, line 3`."""
+        """Return which cell a process is in, and where: `process 0 is in cell 7, line 3`."""
         activity = self._monitor.activity(process_id)
         where = where_text([process_id], self._hosts)
         if activity is None or activity.cell is None:
@@ -81,10 +81,10 @@ class Reports:
         return f"{where} is in cell {activity.cell}{line}"
 
     def look(self, in_cells: Collection[int]) -> None:
-        """Has processes report what they hold now, so that what is shown next is what is there.
+        """Make processes report what they hold now, so that the next picture is up to date.
 
         Args:
-          in_cells: Those that have not left their cells; their probes report by themselves.
+          in_cells: Processes that have not left their cells; their probes report by themselves.
         """
         facts = self._health.facts
         there = [
@@ -92,34 +92,34 @@ class Reports:
             for p in sorted(self._hosts)
             if p not in in_cells and p not in facts.lost and p not in facts.stuck
         ]
-        # That a cell has ended is known from its replies; the reports of that may still be on their way.
+        # Replies say that a cell has ended; the reports of that may still be on their way.
         deadline = time.monotonic() + IDLE_SECONDS
         while any(map(self.busy, there)) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
         self.renew([p for p in there if self._state(p) == "idle"], within_s=LOOK_SECONDS)
 
     def renew(self, process_ids: Sequence[int], *, within_s: float) -> None:
-        """Has idle processes report what there is now, and waits for that; no longer than `within_s`."""
+        """Make idle processes report what there is now, and wait for that, at most `within_s`."""
         deadline = time.monotonic() + within_s
         asked = self._ask(process_ids, Look(timeout_s=LOOK_SECONDS / 2))
         sequences = {}
         for process_id, request in asked.items():
             request.wait(max(0.0, deadline - time.monotonic()))
             if request.ready():
-                # One that has ended while it was asked reports nothing more; its end is reported elsewhere.
+                # A process that has ended while it was asked reports nothing more; its end is reported elsewhere.
                 with contextlib.suppress(GoneError):
                     sequences[process_id] = request.get()[0].sequence
         self._monitor.wait_for(sequences, timeout_s=within_s)
 
     def first(self, *, devices: bool) -> None:
-        """Waits until every process that was just started has reported.
+        """Wait until every process that was just started has reported.
 
         Args:
           devices: Whether they have devices to report.
 
         Raises:
-          LaunchError: What a process publishes does not arrive. Nothing of its cells would be seen, nor whether an
-            interrupt may be sent to it.
+          LaunchError: The processes' reports do not arrive. Nothing of their cells would be seen, nor whether an
+            interrupt may be sent to them.
         """
         # Their next look by themselves would come a little later.
         self.renew(list(self._hosts), within_s=DEVICES_SECONDS)
@@ -138,18 +138,18 @@ class Reports:
     def again(
         self, there: Sequence[int], repeat: Callable[[Sequence[int]], None], *, devices: bool
     ) -> None:
-        """Waits a moment until processes that run already have reported, also in the middle of a cell.
+        """Wait a moment until processes that run already have reported, also in the middle of a cell.
 
         Args:
-          there: Those that live.
-          repeat: Has them repeat their last reports.
+          there: The living processes.
+          repeat: Makes them repeat their last reports.
           devices: Whether they have devices to report.
         """
         deadline = time.monotonic() + AGAIN_SECONDS
         repeated = Look(timeout_s=LOOK_SECONDS / 2, again=True)
         asked = self._ask(there, repeated)
         while time.monotonic() < deadline and not self._have_reported(there, devices=devices):
-            # Again and again: the monitor's subscription may not have been there.
+            # Repeated, since the monitor's subscription may not have been there.
             repeat(there)
             asked |= self._ask([p for p, request in asked.items() if request.ready()], repeated)
             time.sleep(REPEAT_SECONDS)

@@ -1,4 +1,4 @@
-"""Another number of processes: others are started, get names and arrays of those there are, and replace them."""
+"""Another number of processes: new ones start, get names and arrays of the present ones, and replace them."""
 
 from __future__ import annotations
 
@@ -52,26 +52,26 @@ ANSWER_SECONDS = 10.0
 """How long a process that is in no cell may take to answer."""
 
 SAVE_SECONDS = 300.0
-"""How long looking at all arrays may take; a computation that has been sent is waited for."""
+"""How long looking at all arrays may take; this includes the wait for a computation that was sent."""
 
 BRING_SECONDS = 120.0
-"""So long nothing may move while a namespace is brought."""
+"""How long nothing may move while a namespace is brought."""
 
 LEAVING_SECONDS = 2.0
-"""How long a process of a host that is left out may take to answer; one that is in a cell does not."""
+"""How long a process on a host that is left out may take to answer; one in a cell does not answer."""
 
 NEW = 1 << 20
-"""Added to the ids of new processes while there are both."""
+"""Added to the ids of new processes while both groups exist."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resized:
-    """What another number of processes has cost.
+    """The result of a change of the number of processes.
 
     Attributes:
-      lines: What the new processes have, and what of it may not be as before, each with three blanks before it.
+      lines: What the new processes have, and what of it may not be as before, each indented by three spaces.
       unsure: See `nbdist.session.recovery.replacing.unsure`.
-      whole: Whether the new processes have all that those before had, and nothing of it is in doubt.
+      whole: Whether the new processes have everything the earlier ones had, and nothing of it is in doubt.
     """
 
     lines: tuple[str, ...]
@@ -80,7 +80,7 @@ class Resized:
 
 
 def refuse(engines: EngineGroup, asked: Plan) -> None:
-    """Lets pass a session whose number of processes can be changed.
+    """Raise if the number of processes of a session cannot be changed.
 
     Raises:
       SessionError: It cannot; says what to do.
@@ -97,10 +97,10 @@ def refuse(engines: EngineGroup, asked: Plan) -> None:
 
 
 def planned(asked: Plan, processes: int) -> Plan:
-    """The plan with another number of processes on this machine, or in the same allocation.
+    """Return the plan with another number of processes on this machine, or in the same allocation.
 
     Raises:
-      OptionError: There are so many, or that cannot be.
+      OptionError: There are already so many, or the number is not possible.
     """
     if processes < 1:
         raise OptionError(
@@ -119,7 +119,7 @@ def planned(asked: Plan, processes: int) -> Plan:
 
 
 def planned_without(asked: Plan, hosts: Collection[str]) -> Plan:
-    """The plan without these hosts.
+    """Return the plan without these hosts.
 
     Raises:
       OptionError: There are no such hosts, or no others.
@@ -145,7 +145,7 @@ def planned_without(asked: Plan, hosts: Collection[str]) -> Plan:
 
 
 def hosts_gone(engines: EngineGroup) -> list[str]:
-    """The hosts that nothing can be started on as things are; they may be back by now."""
+    """Return the hosts on which nothing can be started as things are; they may be back by now."""
     facts = engines.facts
     if not (facts.leaves_out and facts.proves and engines.link.agents.all):
         return []
@@ -153,12 +153,12 @@ def hosts_gone(engines: EngineGroup) -> list[str]:
 
 
 def sources(engines: EngineGroup, without: Collection[str]) -> list[int]:
-    """The processes whose names and arrays are taken, the one whose names are taken first.
+    """Return the processes whose names and arrays are taken, the one whose names are taken first.
 
-    Those on hosts that are left out come last: what only they have of arrays is taken as well, if they answer.
+    Processes on hosts that are left out come last: arrays that only they have are taken as well, if they answer.
 
     Raises:
-      SessionError: One of them is in a cell or gone, or they may hold what does not belong together.
+      SessionError: One of them is in a cell or gone, or they may hold values that do not belong together.
     """
     facts, hosts = engines.facts, engines.plan.hosts
     left_out = {p for p in facts.workers if hosts[p] in without}
@@ -180,7 +180,7 @@ def sources(engines: EngineGroup, without: Collection[str]) -> list[int]:
 
 
 def _answering(engines: EngineGroup, process_ids: Collection[int]) -> list[int]:
-    """Those that answer at once."""
+    """Return the processes that answer within `LEAVING_SECONDS`."""
     asked = {}
     for process_id in sorted(process_ids):
         if engines.proves and engines.plan.hosts[process_id] not in engines.facts.silent:
@@ -195,11 +195,11 @@ def _answering(engines: EngineGroup, process_ids: Collection[int]) -> list[int]:
 def calm(
     engines: EngineGroup, living: Collection[int], *, say: Callable[[str], None]
 ) -> tuple[str, ...]:
-    """Takes the arrays that not all processes have computed, after which all others can be read.
+    """Delete the arrays that not all processes have computed; after that all others can be read.
 
     Args:
       engines: Processes of which none is in a cell.
-      living: Those that live, of a session that is out of step.
+      living: The living processes of a session that is out of step.
       say: Gets lines while it lasts.
 
     Returns:
@@ -225,10 +225,10 @@ def calm(
 
 
 def changes(engines: EngineGroup, source: int, processes: int) -> tuple[str, ...]:
-    """What will lie otherwise on another number of processes, a sentence each; nothing is changed by asking.
+    """Return what would lie differently on another number of processes, a sentence each; changes nothing.
 
     Raises:
-      ArrayError: Something cannot be there.
+      ArrayError: Something cannot exist there.
     """
     token = str(engines.next_number())
     try:
@@ -245,16 +245,16 @@ def changes(engines: EngineGroup, source: int, processes: int) -> tuple[str, ...
 def bring(
     before: EngineGroup, now: EngineGroup, living: Sequence[int], lost: Collection[str]
 ) -> Resized:
-    """Gives all new processes the names of one of those before, and their parts of all arrays.
+    """Give all new processes the names of one of the earlier ones, and their parts of all arrays.
 
     Args:
-      before: The processes that there were.
+      before: The earlier processes.
       now: The new ones, joined; none has any names yet.
-      living: As `sources` gives them.
+      living: As `sources` returns them.
       lost: Arrays that have no values any more.
 
     Raises:
-      NbdistError: A process has ended meanwhile, did not answer, or could not make what has come.
+      NbdistError: A process has ended meanwhile, did not answer, or could not make the values that came.
     """
     generation = 1
     if before.proves:
@@ -288,7 +288,7 @@ def bring(
 def _brought(
     before: EngineGroup, now: EngineGroup, living: Sequence[int], generation: int
 ) -> dict[int, Brought]:
-    """What each new process has got; a second time it gets all anew."""
+    """Bring each new process its names and arrays; a second call brings all again. Return what each got."""
     both = Both(before, now)
     things = ask_things(both, living, key=str(now.next_number()))
     return {
@@ -308,23 +308,23 @@ def _brought(
 
 
 class Both:
-    """Two groups of processes as one: those before by their ids, the new ones `NEW` behind theirs."""
+    """Two groups of processes as one: the earlier ones by their ids, the new ones by their ids plus `NEW`."""
 
     def __init__(self, before: EngineGroup, now: EngineGroup) -> None:
         self._before, self._now = before, now
 
     def send(self, process_id: int, call: Call[A], *buffers: Any) -> Request[A]:
-        """Sends a request; does not wait."""
+        """Send a request; do not wait."""
         group, number = self._of(process_id)
         return group.send(number, call, *buffers)
 
     def where(self, process_id: int) -> str:
-        """`process 1 (host h1)`; of a new one `new process 1`."""
+        """Return `process 1 (host h1)`; for a new one `new process 1`."""
         group, number = self._of(process_id)
         return f"{'new ' if group is self._now else ''}{group.where(number)}"
 
     def gone(self, process_id: int) -> str | None:
-        """How a process has ended; None while it lives."""
+        """Return how a process has ended; None while it lives."""
         group, number = self._of(process_id)
         end = group.link.exits.get(number)
         return None if end is None else str(end)

@@ -1,4 +1,4 @@
-"""The cells of a session: sent, waited for or followed, and what is learned from their ends."""
+"""The cells of a session: they are sent, waited for or followed, and their ends are handled."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ FAILURE_SECONDS = 30.0
 """How long an idle process may take to say what its last cell has raised."""
 
 IDLE_LOOK_SECONDS = 0.05
-"""How often is looked whether processes that are waited for have finished."""
+"""How often to look whether awaited processes have finished."""
 
 REPORT_SECONDS = 1.0
-"""How long processes may take to report what their names hold after a cell that has failed."""
+"""How long processes may take to report their names after a cell that has failed."""
 
 SETTLE_SECONDS = 0.005
-"""How often is looked whether the end of a cell on a thread has been seen to."""
+"""How often to look whether the end of a cell on a thread has been handled."""
 
 
 class Cells:
@@ -67,10 +67,10 @@ class Cells:
 
     Args:
       engines: The processes.
-      alone: What one of them is asked alone.
-      rules: Of the session.
-      history: Of the cells that have ended; those that end are added.
-      number: The highest that a cell had before; they are counted from there where a notebook does not.
+      alone: Asks one of them alone.
+      rules: The session's rules.
+      history: The cells that have ended; those that end are added.
+      number: The highest cell number so far; cells are counted from there where a notebook does not count them.
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class Cells:
 
     @property
     def regained(self) -> tuple[RegainedRun, ...]:
-        """Those of a kernel before this one that still run."""
+        """The cells of an earlier kernel that still run."""
         return tuple(run for run in self.background.runs if isinstance(run, RegainedRun))
 
     def listed(self) -> tuple[ListedCell, ...]:
-        """Those in the background and the last that have ended, in the order they were sent in; then who waits."""
+        """Return the cells in the background and the last ended ones, in order of sending; then those in line."""
         now = time.time()
         behind = f"queued behind {self._engines.turn.ahead() or 'another thread'}"
         queued = [
@@ -185,16 +185,16 @@ class Cells:
 
     @property
     def awaited(self) -> CellRun | None:
-        """The cell that this kernel waits for; another thread may ask."""
+        """Return the cell that this kernel waits for; from any thread."""
         return self._awaited
 
     def brought_in_step(self, code: str) -> str | None:
-        """As `wait_for_ends`, and where this code computes, processes that have compiled on are waited for.
+        """Do as `wait_for_ends`; where this code computes, also wait for processes that went on compiling.
 
         Raises:
           ProcessError: A cell in the background has failed, and nobody was shown that.
           SessionError: The processes are not in step, and the code could compute.
-          KeyboardInterrupt: Somebody waits no longer.
+          KeyboardInterrupt: A person no longer waits.
         """
         engines = self._engines
         done = self.wait_for_ends()
@@ -206,7 +206,7 @@ class Cells:
         return done
 
     def _came_back(self, until: float | None = None) -> bool:
-        """Whether all are back that were given up in a cell; those that compile are waited for."""
+        """Return whether all processes given up in a cell are back; waits for those that compile."""
         engines = self._engines
         stuck = self._rules.recover and engines.proves and engines.facts.stuck
         return bool(stuck) and not not_back(engines, say=print, until=until)
@@ -214,15 +214,15 @@ class Cells:
     def refuse_unsure(
         self, code: str, done: str = "", *, before: Mapping[str, Doubt] | None = None
     ) -> str | None:
-        """Refuses code that computes with what may not be what it was, once: who sends it again goes on with that.
+        """Refuse code that computes with names that may not be what they were; the second time it is let through.
 
         Args:
-          code: A cell, or what stands for an expression.
+          code: A cell, or code that stands for an expression.
           done: What was done before it, which is said with a refusal.
-          before: What was in doubt before that; of names that were copied since then, that says why.
+          before: The names in doubt before that; it gives the reason for names that were copied since then.
 
         Returns:
-          A line about what it only looks at; None where there is nothing of it.
+          A line about names that the code only looks at; None where there are none.
 
         Raises:
           SessionError: It may use such names.
@@ -249,7 +249,7 @@ class Cells:
         return unsure_text(code, facts, used, said=said)
 
     def _used(self, code: str) -> tuple[str, ...] | None:
-        """What a cell would use, by a process that knows the functions of earlier cells; None: nobody answers."""
+        """Ask a process, which knows earlier cells, for the names a cell would use. None: nobody answers."""
         engines = self._engines
         able = [p for p in engines.choice.able() if p in engines.facts.workers]
         try:
@@ -259,7 +259,7 @@ class Cells:
             return None
 
     def _remarks(self, on: Targets, chosen: Sequence[int], number: int, *, wait: bool) -> list[str]:
-        """Lines to show above a cell's output."""
+        """Return lines to show above a cell's output."""
         busy = self.background.busy()
         queued = queued_text({p: busy[p] for p in chosen if p in busy})
         remarks = [*self._engines.choice.remarks(on, chosen), *([queued] if queued else [])]
@@ -283,7 +283,7 @@ class Cells:
         )
 
     def debug(self, on: Targets, *, cell: int | None) -> None:
-        """Opens the prompt of a debugger on processes; see `nbdist.session.session.Session.debug`."""
+        """Open the prompt of a debugger on processes; see `nbdist.session.session.Session.debug`."""
         engines = self._engines
         chosen = engines.choice.targets(on)
         waiting = self.background.at_prompt(chosen)
@@ -297,7 +297,7 @@ class Cells:
             self.run("%debug", on=chosen, check=False, cell=cell)
 
     def sync(self, *, timeout_s: float | None) -> None:
-        """Waits until every process has finished what it was given.
+        """Wait until every process has finished what it was given.
 
         Raises:
           ProcessError: A cell that was waited for has failed, and not because somebody has interrupted it.
@@ -325,9 +325,9 @@ class Cells:
                 raise error
 
     def wait_for_ends(self) -> str | None:
-        """Waits for what follows the end of a cell on a thread: that all are in step, or are not.
+        """Wait until the ends of cells on threads are handled: all processes are in step, or known not to be.
 
-        Where a process has ended since, or one alone has computed, that is seen to now.
+        Where a process has ended since, or one alone has computed, that is handled now.
 
         Returns:
           What was done, or why they are not in step; None when nothing had to be done.
@@ -345,7 +345,7 @@ class Cells:
         return done
 
     def say_ends(self) -> None:
-        """As `wait_for_ends`, for what is no cell: what was done is printed."""
+        """Do as `wait_for_ends` where there is no cell: print what was done."""
         done = self.wait_for_ends()
         if done is not None:
             print(done)
@@ -369,7 +369,7 @@ class Cells:
         self.history.begun(replace(cell, in_step=self._engines.in_step_at))
 
     def ended(self, end: Ended) -> Facts:
-        """Learns from a cell that has ended, and sees to it that the processes are in step."""
+        """Learn from a cell that has ended, and bring the processes in step."""
         engines = self._engines.living()
         ran = any(s.outcome != "not run" for s in end.outcomes.values())
         facts = (
@@ -401,7 +401,7 @@ class Cells:
         return facts
 
     def _say_apart(self, end: Ended, *, lost: Collection[str]) -> None:
-        """Names what a failed cell has left different on processes that had it alike, besides what is lost."""
+        """Name what a failed cell has left different on processes that had it alike, besides lost arrays."""
         engines = self._engines
         workers = sorted(engines.facts.workers)
         engines.reports.renew(workers, within_s=REPORT_SECONDS)
@@ -411,7 +411,7 @@ class Cells:
             end.say(f"{names_text(names)} {verb} between the processes after this cell")
 
     def _copy(self, end: Ended) -> None:
-        """Has what one process alone has copied to another, where that is due."""
+        """Copy what only one process has to another, if that is due."""
         engines = self._engines
         if not copying.due(engines) or self.background.inside():
             return
@@ -421,13 +421,13 @@ class Cells:
 
 
 def _failures(engines: EngineGroup, process_ids: Sequence[int]) -> dict[int, str | None]:
-    """What the last cell that has failed on each of these raised; None where none has."""
+    """Return the error of the last failed cell on each of these processes; None where none has failed."""
     asked = {p: engines.send(p, AskLastFailure()) for p in process_ids}
     return {p: request.get(FAILURE_SECONDS)[0].error for p, request in asked.items()}
 
 
 def _wait_until_idle(engines: EngineGroup, *, timeout_s: float | None) -> None:
-    """Waits until every process that can has finished what it was given.
+    """Wait until every process that can has finished what it was given.
 
     Raises:
       TimeoutError: Some are still busy after `timeout_s` seconds.

@@ -1,4 +1,4 @@
-"""Variables written by shard and restored: from what a person asked for to what all workers have done."""
+"""Saving variables by shard and restoring them: from a person's request to the work of all workers."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from nbdist.session.recovery.expression import Answers, ask_all_workers, ask_som
 from nbdist.values.flow import ask_each
 
 SET_SECONDS = 60.0
-"""How long a process may take to give what it has read its names."""
+"""How long a process may take to give restored values their names."""
 
 SLACK_SECONDS = 5.0
-"""So much longer than the processes themselves the notebook waits: they say what they waited for."""
+"""How much longer than the processes the notebook waits: they say what they waited for."""
 
 COMPUTES = "save(path)"
-"""Refused where a cell like this is."""
+"""Code that stands for a save or a restore: they are refused where such a cell is refused."""
 
 WHY_IDLE = "All processes write and read together"
 
 
 @dataclass(frozen=True)
 class Saved:
-    """What was saved or restored.
+    """The result of a save or a restore.
 
     Attributes:
       path: The folder, as the processes have it.
       names: The variables.
-      nbytes: Their arrays in whole, in bytes.
+      nbytes: Bytes of their whole arrays.
       left_out: Names that were not asked for and cannot be saved, each with the reason in words.
       how: By name how a restored variable lies, in words; empty after a save.
     """
@@ -49,7 +49,7 @@ class Saved:
     how: dict[str, str]
 
     def __str__(self) -> str:
-        """As the magics print it."""
+        """Return the text that the magics print."""
         did = "restored from" if self.how else "saved in"
         lines = [f"{names_text(self.names)} ({bytes_text(self.nbytes)}) {did} {self.path}"]
         by_how: dict[str, list[str]] = {}
@@ -71,14 +71,14 @@ def save(
     rules: Rules,
     timeout_s: float,
 ) -> Saved:
-    """Writes variables of the processes; see `nbdist.session.session.Session.save`.
+    """Write variables of the processes; see `nbdist.session.session.Session.save`.
 
     Args:
       engines: The processes.
       path: The folder.
-      names: Of the variables.
-      busy: Those that are known to be in a cell.
-      rules: Of the session.
+      names: The variables' names.
+      busy: Processes known to be in a cell.
+      rules: The session's rules.
       timeout_s: How many seconds it may take.
     """
     call = SaveArrays(
@@ -96,16 +96,16 @@ def restore(
     rules: Rules,
     timeout_s: float,
 ) -> Saved:
-    """Reads variables, and gives them their names on all processes or on none.
+    """Read variables, and give them their names on all processes or on none.
 
     See `nbdist.session.session.Session.restore`.
 
     Args:
       engines: The processes.
       path: The folder.
-      names: Of the variables.
-      busy: Those that are known to be in a cell.
-      rules: Of the session.
+      names: The variables' names.
+      busy: Processes known to be in a cell.
+      rules: The session's rules.
       timeout_s: How many seconds it may take.
     """
     token = uuid.uuid4().hex

@@ -42,7 +42,7 @@ from nbdist.view.text import status_text
 A = TypeVar("A")
 
 Say = Callable[[str], None]
-"""Gets lines while something lasts."""
+"""Called with lines of text while something lasts."""
 
 ANSWER_SECONDS = 30.0
 """How long an idle process may take to answer a small request."""
@@ -131,26 +131,26 @@ class Session:
 
     @property
     def kept(self) -> bool:
-        """Whether it outlives this kernel: it is to be kept, or somebody else has started it."""
+        """Return whether it outlives this kernel: it is to be kept, or somebody else has started it."""
         return self.plan.keep or not self._ours
 
     @property
     def ours(self) -> bool:
-        """Whether `shutdown` stops it; one that somebody else has started is only left."""
+        """Return whether `shutdown` stops it; a session that somebody else has started is only left."""
         return self._ours
 
     @property
     def history(self) -> list[PastCell]:
-        """The cells that have ended, those of kernels before this one included."""
+        """The cells that have ended, including those of earlier kernels."""
         return self._life.cells.history.cells
 
     @property
     def running(self) -> tuple[CellHandle, ...]:
-        """Cells of a kernel before this one that still run."""
+        """Cells of an earlier kernel that still run."""
         return tuple(CellHandle(run) for run in self._life.cells.regained)
 
     def cells(self) -> tuple[ListedCell, ...]:
-        """The cells that run in the background, and the last that have ended.
+        """Return the cells that run in the background, and the last that have ended.
 
         Returns:
           In the order they were sent in.
@@ -159,17 +159,17 @@ class Session:
 
     @property
     def client(self) -> Any:
-        """ipyparallel's own client of the engines, for what nbdist does not do.
+        """ipyparallel's own client of the engines, for tasks that nbdist does not do.
 
-        What is sent through it is in no order with cells: where it computes on the devices of several processes
-        while this or another kernel runs a cell, collectives can pair and give wrong numbers. The next cell
-        fails where what the processes have sent differs, and has them repaired, which may lose what the last cell
-        has made; what was printed before is not taken back.
+        Requests sent through it are in no order with cells. If they compute on the devices of several processes
+        while this or another kernel runs a cell, collectives can pair and give wrong numbers. The next cell then
+        fails if the processes have sent different programs, and has them repaired, which may lose results of the
+        last cell; earlier printed output is not taken back.
         """
         return self._alive().engines.link.client
 
     def stacks(self, on: Targets = None, *, native: bool = False) -> str:
-        """What processes are in the middle of, also while they run a cell: their Python stacks, equal ones once.
+        """Return the Python stacks of processes, equal ones once, also while they run a cell.
 
         Args:
           on: All threads of these; None: the main threads of all.
@@ -185,7 +185,7 @@ class Session:
         return stacks(self._alive().engines, on, native=native)
 
     def snapshot(self) -> Snapshot:
-        """What is known of the whole session now.
+        """Return everything known of the whole session now.
 
         Returns:
           Plain data, of a size that grows with devices and arrays; sizes are bytes, times Unix seconds.
@@ -193,7 +193,7 @@ class Session:
         return self._life.engines.monitor.snapshot()
 
     def status(self) -> str:
-        """Where each process is.
+        """Return where each process is.
 
         Returns:
           Text of one row a process, as `%dist_status` prints it: state, cell, line, seconds, memory.
@@ -203,7 +203,7 @@ class Session:
         return "\n".join([status_text(self.snapshot()), *([copies] if copies else [])])
 
     def mesh(self, path: str | None = None) -> Picture:
-        """The view of this session, and of where one array lies.
+        """Return the view of this session, and of where one array lies.
 
         Args:
           path: Of the array, as the view lists it, such as `params['w']`; None: none is chosen.
@@ -219,12 +219,12 @@ class Session:
             self._life.engines.reports.look(self._life.cells.background.busy())
 
     def describe(self) -> str:
-        """One line: processes, hosts, devices, and how long the start took."""
+        """Return one line: processes, hosts, devices, and how long the start took."""
         return self._life.described
 
     @property
     def remarks(self) -> list[str]:
-        """What a person must know of this start, a sentence each."""
+        """Remarks about this start that a person must read, a sentence each."""
         left_out = [f"Left out: {text}" for text in self._left_out]
         return [*left_out, *self._given, *self._alive().remarks]
 
@@ -244,7 +244,7 @@ class Session:
         offset: int = 0,
         renderer: Any = None,
     ) -> CellHandle:
-        """Runs code on the processes and shows its output as it comes.
+        """Run code on the processes and show its output as it comes.
 
         Args:
           code: What IPython runs as a cell: statements, magics, `!cmd`, top-level `await`.
@@ -283,7 +283,7 @@ class Session:
         )
 
     def follow(self, cell: int) -> None:
-        """Shows the output of a cell in the background until it ends; an interrupt ends this look only.
+        """Show the output of a cell in the background until it ends; an interrupt ends only this call.
 
         Args:
           cell: Its number.
@@ -294,11 +294,11 @@ class Session:
         self._alive().cells.background.find(cell).watch()
 
     def debug(self, on: Targets, *, cell: int | None = None) -> None:
-        """Opens the prompt of a debugger on processes.
+        """Open the prompt of a debugger on processes.
 
         Where one waits at a breakpoint in a cell of the background, that cell is followed to its end, and the
-        prompts of its processes are answered; an interrupt ends this look only. Else it is a post-mortem: each
-        process looks at the frame in which the last cell that has failed there raised.
+        prompts of its processes are answered; an interrupt ends only this call. Otherwise it is a post-mortem:
+        each process looks at the frame in which the last cell that has failed there raised.
 
         Args:
           on: The processes, as in `run`.
@@ -311,7 +311,7 @@ class Session:
         self._alive().cells.debug(on, cell=cell)
 
     def interrupt(self, cell: int | None = None) -> str:
-        """Interrupts what runs on all processes; then they are proven to be in step, or brought there.
+        """Interrupt everything that runs on all processes; then prove that they are in step, or bring them there.
 
         Args:
           cell: The number of one cell in the background; None: all that runs.
@@ -327,10 +327,10 @@ class Session:
         return interrupting.interrupt(life.engines, cells.background, cell, awaited=cells.awaited)
 
     def stop_at_step(self) -> str:
-        """Has all processes leave what runs in the background before the same step; all stay in step.
+        """Make all processes leave the cells in the background before the same step; all stay in step.
 
-        A step begins where the cell calls `nbdist.checkpoint()`, and where Keras begins a batch. What never does
-        either runs on.
+        A step begins where the cell calls `nbdist.checkpoint()`, and where Keras begins a batch. A cell that never
+        does either runs on.
 
         Returns:
           One line for each cell.
@@ -351,7 +351,7 @@ class Session:
         sharding: str | None = None,
         progress: Progress = moving.silent,
     ) -> None:
-        """Puts values of this kernel into the processes' namespaces under these names, on all of them or on none.
+        """Put values of this kernel into the processes' namespaces under these names, on all of them or on none.
 
         Functions and objects of the notebook's own classes go along with their code. With a sharding, each process
         is sent only its pieces of a NumPy array, and has them as one global `jax.Array`. Arrays of 1 MB and more
@@ -399,12 +399,12 @@ class Session:
         timeout_s: float = PULL_SECONDS,
         progress: Progress = moving.silent,
     ) -> Any:
-        """Brings one value here: an array, or a container of any depth with all the arrays in it, as NumPy.
+        """Bring one value here: an array, or a container of any depth with all the arrays in it, as NumPy.
 
-        A global array comes whole, each unique piece sent once. What is whole on several processes must be equal
-        on all of them: they compare digests. A Flax NNX module comes as its state, a typed PRNG key as its
-        key data. What is no array is pickled; this kernel must have its classes. What is more than a name is
-        evaluated on all processes at the same time, whatever `on` says, since it may compute.
+        A global array comes whole, each unique piece sent once. An array that is whole on several processes must
+        be equal on all of them: they compare digests. A Flax NNX module comes as its state, a typed PRNG key as
+        its key data. A value that is no array is pickled; this kernel must have its classes. An expression that is
+        more than a name is evaluated on all processes at the same time, whatever `on` says, since it may compute.
 
         Args:
           expression: A name, or any expression, of the processes' namespace.
@@ -445,10 +445,10 @@ class Session:
         *,
         timeout_s: float = SAVE_SECONDS,
     ) -> Saved:
-        """Writes variables of the processes into a folder, by shard, each process its own, with Orbax.
+        """Write variables of the processes into a folder, by shard, each process its own, with Orbax.
 
-        What can be saved: arrays of JAX, and dicts, lists, named tuples and other pytrees of them, in which there
-        may be NumPy arrays, typed PRNG keys, numbers and texts. What each process has for itself must be equal on
+        Arrays of JAX can be saved, and dicts, lists, named tuples and other pytrees of them, which may also hold
+        NumPy arrays, typed PRNG keys, numbers and texts. Values that each process has for itself must be equal on
         all. The save that was in the folder before stays whole until this one is.
 
         Args:
@@ -485,11 +485,11 @@ class Session:
         *,
         timeout_s: float = SAVE_SECONDS,
     ) -> Saved:
-        """Reads variables that `save` has written, on as many processes or another number, on all or on none.
+        """Read variables that `save` has written, on as many processes or another number, on all or on none.
 
-        A name that is there keeps its own sharding; its arrays must have the saved shapes and dtypes. One that is
-        not gets its saved `PartitionSpec` on a mesh with the saved axes, the one that is set or one that has a
-        name, whatever its sizes; without one it is replicated over all devices.
+        An existing name keeps its own sharding; its arrays must have the saved shapes and dtypes. A new name gets
+        its saved `PartitionSpec` on a mesh with the saved axes, of whatever sizes: the mesh that is set, or one
+        that has a name. Without such a mesh it is replicated over all devices.
 
         Args:
           path: The folder.
@@ -519,9 +519,9 @@ class Session:
             )
 
     def shards(self, expression: str, *, timeout_s: float = ANSWER_SECONDS) -> Shards:
-        """Where the pieces of one array lie, or how the arrays of a tree or model do.
+        """Return where the pieces of one array lie, or how the arrays of a tree or model do.
 
-        What is more than a name is evaluated on all processes.
+        An expression that is more than a name is evaluated on all processes.
 
         Args:
           expression: A name, or any expression, of the processes' namespace.
@@ -537,7 +537,7 @@ class Session:
         return self._alive().looks.shards(expression, timeout_s=timeout_s)
 
     def values(self, path: str, *, timeout_s: float = LOOK_SECONDS) -> dict[str, Any]:
-        """What is in the array under a path, as the live view shows it, out of what each process has of it.
+        """Return a summary of the array under a path, as the live view shows it, from each process's part of it.
 
         Args:
           path: As the view lists it; nothing is evaluated.
@@ -553,7 +553,7 @@ class Session:
         return self._alive().looks.values(path, timeout_s=timeout_s)
 
     def nan(self, expression: str, *, timeout_s: float = ANSWER_SECONDS) -> str:
-        """Counts NaN and infinite values in each array of a tree, by piece and without a collective.
+        """Count NaN and infinite values in each array of a tree, by piece and without a collective.
 
         Args:
           expression: A name, or any expression, of the processes' namespace.
@@ -569,7 +569,7 @@ class Session:
         return self._alive().looks.nan(expression, timeout_s=timeout_s)
 
     def explain(self, expression: str, *, timeout_s: float = COMPILE_SECONDS) -> Explained:
-        """The program that a call would run: its memory, and what it exchanges along which axis, for which line.
+        """Return the program that a call would run: its memory, and its collectives by axis and source line.
 
         All processes lower and compile it from the types of the arguments; nothing of it runs.
 
@@ -590,9 +590,9 @@ class Session:
         return self._alive().looks.explain(expression, timeout_s=timeout_s)
 
     def layout(self, expression: str, *, timeout_s: float = ANSWER_SECONDS) -> Layout | Shards:
-        """Every variable of one Keras model, with the rule that placed it and what each device holds.
+        """Return every variable of one Keras model, with the rule that placed it and what each device holds.
 
-        Of any other tree of arrays the same as `shards`.
+        For any other tree of arrays, return the same as `shards`.
 
         Args:
           expression: A name, or any expression, of the processes' namespace.
@@ -610,7 +610,7 @@ class Session:
     # -- asking ----------------------------------------------------------------------------------
 
     def ask_idle(self, call: Call[A], *, timeout_s: float) -> A | None:
-        """Asks the lowest idle process.
+        """Ask the lowest idle process.
 
         Args:
           call: One of `nbdist.contract.calls`.
@@ -628,7 +628,7 @@ class Session:
     # -- the end ---------------------------------------------------------------------------------
 
     def sync(self, *, timeout_s: float | None = None) -> None:
-        """Waits until every process has finished what it was given.
+        """Wait until every process has finished what it was given.
 
         Args:
           timeout_s: How many seconds at most; None: as long as it takes.
@@ -640,7 +640,7 @@ class Session:
         self._alive().cells.sync(timeout_s=timeout_s)
 
     def sync_files(self) -> Copied:
-        """Brings what has changed of the files that `sync` named to the hosts, as `%dist_sync` does.
+        """Bring changed files among those that `sync` named to the hosts, as `%dist_sync` does.
 
         Modules that are imported already stay as they are.
 
@@ -657,11 +657,12 @@ class Session:
     def resize(
         self, processes: int, *, progress: StartProgress | None = None, say: Say = print
     ) -> str:
-        """Goes on with another number of processes on this machine, which have the variables of those there are.
+        """Go on with another number of processes on this machine, which have the variables of the present ones.
 
-        New ones are started beside the others, get the names of one of them and their parts of all arrays, and
-        take their place. A mesh over all devices is made anew: the first axis that can takes another size. Arrays
-        keep their `PartitionSpec` on it; a dimension that the new size does not divide is whole on each device.
+        New processes are started beside the others, get the names of one of them and their parts of all arrays,
+        and take their place. A mesh over all devices is made anew: the first axis that can takes another size.
+        Arrays keep their `PartitionSpec` on it; a dimension that the new size does not divide is whole on each
+        device.
 
         Args:
           processes: How many there are to be.
@@ -712,10 +713,10 @@ class Session:
         progress: StartProgress | None = None,
         say: Say = print,
     ) -> str:
-        """Brings the processes in step again, and starts others in the place of those that have ended.
+        """Bring the processes in step again, and start others in the place of those that have ended.
 
-        Variables stay, but for what had not been computed on all processes. A new process gets the names of one
-        that has lived on, and the parts of arrays that others have; what only the one before had is lost, and
+        Variables stay, except values that had not been computed on all processes. A new process gets the names of
+        a living one, and the parts of arrays that others have; whatever only the ended process had is lost, and
         named. Where a host was gone and is back, all processes are started anew in this way. With TensorFlow new
         processes have no variables, and the strategy is made anew.
 
@@ -751,7 +752,7 @@ class Session:
             raise HostError(remedy, host=error.host) from error
 
     def restart(self, *, progress: StartProgress | None = None) -> None:
-        """Stops all processes and starts the same plan afresh; their variables are lost.
+        """Stop all processes and start the same plan afresh; their variables are lost.
 
         Args:
           progress: As for `nbdist.start`.
@@ -772,7 +773,7 @@ class Session:
         self._given = say_given(asked)
 
     def shutdown(self) -> None:
-        """Stops what was started, by handle, and only leaves what somebody else has started.
+        """Stop what was started, by handle; only leave what somebody else has started.
 
         A second call does nothing.
         """
@@ -783,12 +784,12 @@ class Session:
         atexit.unregister(self.leave)
 
     def detach(self) -> None:
-        """Lets the processes go on without this kernel. Those of a session that is not kept end with it."""
+        """Let the processes go on without this kernel. Those of a session that is not kept end with it."""
         self._life.leave()
         atexit.unregister(self.leave)
 
     def leave(self) -> None:
-        """Lets go on what outlives this kernel, and stops the rest."""
+        """Let go on what outlives this kernel, and stop the rest."""
         if self.kept:
             self.detach()
         else:

@@ -1,4 +1,4 @@
-"""What processes are in the middle of, as text."""
+"""The stacks of processes as text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nbdist.session.engine_group import EngineGroup
 
 
 def stacks(engines: EngineGroup, on: Targets, *, native: bool) -> str:
-    """The stacks of processes, also while they run a cell; see `nbdist.session.session.Session.stacks`."""
+    """Return the stacks of processes, also while they run a cell; see `nbdist.session.session.Session.stacks`."""
     asked = engines.choice.there(on)
     if native:
         read = engines.asides.native_stacks(asked)

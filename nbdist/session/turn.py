@@ -1,10 +1,11 @@
-"""The turn of a kernel: one at a time sends to the processes what may compute, so that all get it in one order.
+"""The turn of a kernel: one kernel at a time sends work that may compute, so all processes get it in one order.
 
 Cells of two kernels can reach process 0 as A, B and process 1 as B, A; their collectives would pair, and give
 wrong numbers. So a kernel holds a lock in the session's private folder from before the first message of a cell
-until the cell has ended on all its processes. The operating system frees it when the kernel dies, however it does.
+until the cell has ended on all its processes. The operating system frees the lock when the kernel dies, however it
+does.
 
-A second lock, the door, is taken first by whoever waits: a kernel that loops finds the door taken, and is next.
+A waiting kernel first takes a second lock, the door: so a kernel that sends in a loop cannot overtake it.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from nbdist.spelling import command
 
 FIRST_PAUSE_SECONDS = 0.0005
 LONGEST_PAUSE_SECONDS = 0.02
-"""Between two looks whether a turn has come: little at first, more while others compute for long."""
+"""Pause between two looks whether a turn has come: short at first, longer while others compute for long."""
 
 SAY_SECONDS = 1.0
-"""After so long in line it is said behind what."""
+"""After this long in line, a text says behind what."""
 
 MOST_BYTES = 4096
 
@@ -41,12 +42,12 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """What a kernel notes for the next one, in the file that is locked.
+    """The notes of a kernel for the next one, in the locked file.
 
     Attributes:
-      by: The turns of which kernel these were; empty before the first.
+      by: The kernel whose turns these were; empty before the first.
       number: The highest number of what was sent; see `Turn.next_number`.
-      held: Whether it has the turn; where the lock is free all the same, that kernel has ended in the middle.
+      held: Whether it has the turn; if the lock is free all the same, that kernel has ended in the middle.
       cell: The number of the cell that it runs; None for something else.
       in_step: After which program, as generation and serial, all processes were in step; None: not known.
       settled: Whether they were in step when the turn ended.
@@ -64,12 +65,13 @@ class Turn:
     """This kernel's share in the order of all kernels of a session, and the order of its own threads.
 
     Attributes:
-      on_change: Called in a turn, before anything is sent, where another kernel has had the last. It gets what
-        that kernel has noted, and answers what it has done. Where it raises, it is called again in the next.
-      known: What this kernel knows of the processes: after which program they were in step, and whether they are.
+      on_change: Called in a turn, before anything is sent, where another kernel has had the last one. Gets that
+        kernel's notes, and returns what it has done. Where it raises, it is called again in the next turn.
+      known: Returns what this kernel knows of the processes: after which program they were in step, and whether
+        they are.
 
     Args:
-      path: Of the file that is locked, the same in all kernels of the session.
+      path: The locked file, the same in all kernels of the session.
     """
 
     def __init__(self, path: Path) -> None:
@@ -94,9 +96,9 @@ class Turn:
         timeout_s: float | None = None,
         say: Callable[[str], object] = print,
     ) -> Iterator[str | None]:
-        """What runs in it is sent when no other kernel or thread sends or computes.
+        """Hold the turn while the block runs: no other kernel or thread sends or computes meanwhile.
 
-        One in another, on the same thread, is part of it.
+        A nested block on the same thread is part of the outer one.
 
         Args:
           cell: The number of the cell that is sent, which others are shown.
@@ -109,7 +111,7 @@ class Turn:
         Raises:
           TurnError: Others took too long; nothing was sent.
           SessionError: The session has ended.
-          KeyboardInterrupt: Somebody waits no longer; nothing was sent.
+          KeyboardInterrupt: A person no longer waits; nothing was sent.
         """
         if self._owner == threading.get_ident():
             yield None
@@ -136,10 +138,10 @@ class Turn:
                     self._leave()
 
     def kept(self, cell: int) -> Callable[[], None]:
-        """Has the turn that is taken last until a cell in the background has ended.
+        """Make the present turn last until a cell in the background has ended.
 
         Returns:
-          Called at its end, from any thread; a second call does nothing.
+          A function to call at the cell's end, from any thread; a second call does nothing.
         """
         with self._changed:
             self._shares.append(cell)
@@ -152,13 +154,13 @@ class Turn:
         return end
 
     def next_number(self) -> int:
-        """A number for a proof or a sending: it rises from one to the next, in whichever kernel."""
+        """Return a number for a proof or a sending that is higher than all before, in whichever kernel."""
         with self._changed:
             self._number = max(time.time_ns(), self._number + 1)
             return self._number
 
     def ahead(self) -> str | None:
-        """`cell 7 of another kernel`: what has the turn; None where this kernel has it, or nobody."""
+        """Return what has the turn, `cell 7 of another kernel`; None where this kernel has it, or nobody."""
         if self._closed or self._shares:
             return None
         noted = self._read()
@@ -167,7 +169,7 @@ class Turn:
         return "another kernel" if noted.cell is None else f"cell {noted.cell} of another kernel"
 
     def close(self) -> None:
-        """Ends the turn of this kernel, and lets go of the files."""
+        """End the turn of this kernel, and close the files."""
         with self._changed:
             self._closed = True
             if self._shares:
@@ -247,7 +249,7 @@ class Turn:
         fcntl.flock(self._files[1], fcntl.LOCK_UN)
 
     def _opened(self) -> tuple[int, int]:
-        """The files of the door and of the turn.
+        """Return the files of the door and of the turn.
 
         Raises:
           SessionError: They cannot be made: without them nothing is in order.
@@ -283,7 +285,7 @@ class Turn:
 
 
 class _Waiting:
-    """One that waits for its turn: it can be interrupted, has a limit, and says behind what it is."""
+    """A wait for the turn: it can be interrupted, has a limit, and says behind what it is."""
 
     def __init__(
         self,
@@ -300,7 +302,7 @@ class _Waiting:
         self._said = False
 
     def until(self, got: Callable[[], bool]) -> None:
-        """Returns when `got` says so."""
+        """Wait until `got` returns true."""
         pause = FIRST_PAUSE_SECONDS
         while not got():
             self.look("another kernel")
@@ -308,7 +310,7 @@ class _Waiting:
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     def look(self, behind: str) -> None:
-        """Called between two looks; raises where it waits no longer."""
+        """Act between two looks; raise if the wait is over."""
         raise_put_off()
         now = time.monotonic()
         if not self._said and now - self._began >= SAY_SECONDS:

@@ -1,4 +1,4 @@
-"""The user's files on the hosts of a session: brought by its start, and made the same again."""
+"""The user's files on the hosts of a session: the start brings them, and `sync_files` updates them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IMPORTED_SECONDS = 2.0
 
 
 def files_brought(agents: Agents) -> list[str]:
-    """What a start has done with the user's files, a line each."""
+    """Return what a start has done with the user's files, a line each."""
     if agents.files is None or not agents.others:
         return []
     folders = agents.files.working_folders(agents.others)
@@ -27,11 +27,11 @@ def files_brought(agents: Agents) -> list[str]:
 
 
 def sync_files(engines: EngineGroup) -> Copied:
-    """Makes the hosts' copies of the user's files the same again.
+    """Make the hosts' copies of the user's files equal to the originals again.
 
     Raises:
       SessionError: This session copies none.
-      OptionError: They have become too much; nothing was sent.
+      OptionError: The files have become too large; nothing was sent.
       SyncError: A host could not take them.
     """
     files = engines.link.agents.files
@@ -50,9 +50,9 @@ def sync_files(engines: EngineGroup) -> Copied:
 def imported(
     engines: EngineGroup, files: Files, changed: Iterable[str]
 ) -> tuple[dict[str, tuple[int, ...]], tuple[int, ...]]:
-    """Process ids by the modules of changed files that they have imported, and those that did not say.
+    """Return process ids by the imported modules whose files have changed, and the processes that did not answer.
 
-    Those that are asked look anew for modules that they have not found before.
+    The asked processes look again for modules that they have not found before.
     """
     asked = {}
     for process_id in engines.choice.able():

@@ -1,4 +1,4 @@
-"""Arrays of this notebook that processes fill: those on its machine by themselves, others in messages."""
+"""Arrays of this notebook that processes fill: those on its machine directly, others in messages."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from nbdist.values.spots import Piece, Spots
 Array = np.ndarray[Any, Any]
 
 LEAST_SHARED_BYTES = 1 << 20
-"""What is smaller in whole comes in messages sooner."""
+"""In bytes; a smaller array comes faster in messages."""
 
 
 class Arriving:
-    """Room for arrays.
+    """Memory for arrays that are to come.
 
     Args:
       arrays: The dtype and shape of each.
@@ -48,15 +48,15 @@ class Arriving:
         self.addresses = [memory.address for memory in self._memories]
 
     def dtype(self, number: int) -> np.dtype[Any]:
-        """Of an array."""
+        """Return the dtype of an array."""
         return self._arrays[number][0]
 
     def spot(self, number: int) -> tuple[int, int]:
-        """In which memory an array lies, and how many bytes from its start."""
+        """Return the memory in which an array lies, and how many bytes from its start."""
         return self._spots.of(self._pieces[number])
 
     def put(self, number: int, box: Bounds, part: Array) -> None:
-        """Takes a part of an array that has come in a message."""
+        """Take a part of an array that has come in a message."""
         if self._memories:
             memory, at = self.spot(number)
             self._memories[memory].write_box(at, self._arrays[number][1], box, part)
@@ -64,7 +64,7 @@ class Arriving:
             self._empty(number)[slices(box)] = part
 
     def arrays(self) -> list[Array]:
-        """All of them, when they are filled."""
+        """Return all arrays, when they are filled."""
         if not self._memories:
             return [self._empty(number) for number in range(len(self._arrays))]
         for memory in self._memories:
@@ -73,7 +73,7 @@ class Arriving:
         return [self._mapped(number, maps) for number in range(len(self._arrays))]
 
     def close(self) -> None:
-        """Leaves the memory to the arrays that are in it."""
+        """Leave the memory to the arrays that are in it."""
         for memory in self._memories:
             memory.close()
         self._memories = []

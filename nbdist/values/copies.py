@@ -1,4 +1,4 @@
-"""Copies of arrays on several processes, in the memory of these and of others; and what is made of them."""
+"""Copies of arrays on several processes, in their own memory and that of others, and the way back to them."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """What a round has done.
+    """The result of a round of copies.
 
     Attributes:
-      number: Of the round.
-      arrays: How many arrays it knows.
+      number: The round's number.
+      arrays: The number of arrays it covers.
       sent: Bytes that went to other processes.
       kept: Bytes of copies on each process.
     """
@@ -51,7 +51,7 @@ class Copied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A part that a process is to keep: who has it, the numbers of the array and the part there, what it is."""
+    """A part for a process to keep: its holder, its numbers there, the keeper, and its description."""
 
     holder: int
     number: int
@@ -69,21 +69,21 @@ def make_copies(
     timeout_s: float,
     progress: Progress = silent,
 ) -> Copied:
-    """Has each part of an array that exists once kept by another process as well, if possible on another host.
+    """Have each part of an array that exists once kept by another process too, if possible on another host.
 
-    All processes keep their own parts of all arrays too, so that they can go back together: what each has whole
-    is lost with no process, but by a step that not all have taken.
+    All processes keep their own parts of all arrays too, so that all can go back together: an array that each
+    process has whole is not lost with a process, but by a step that not all have taken.
 
     Args:
-      processes: Of which none is in a cell.
-      hosts: Of those that compute, by process id.
-      number: Of the round.
+      processes: Processes of which none is in a cell.
+      hosts: Of the processes that compute, by process id.
+      number: The round's number.
       in_step: As in `OfferCopies`.
       timeout_s: How long nothing may move.
       progress: Called as bytes are moved.
 
     Raises:
-      NbdistError: A process has ended, did not answer, or has no room; all keep what they have kept before.
+      NbdistError: A process has ended, did not answer, or has no room; all keep the copies they had before.
     """
     token, asking = str(number), _Asking(processes, timeout_s)
     try:
@@ -127,9 +127,9 @@ def make_copies(
 
 
 def missing(offers: Mapping[int, CopiesOffer], hosts: Mapping[int, str]) -> list[Wanted]:
-    """The parts of arrays that exist once, and of which nobody keeps a copy yet.
+    """Return the parts of arrays that exist once, and of which nobody keeps a copy yet.
 
-    An array is the same on several processes where its path, its origin and its type are.
+    An array on several processes is the same one where path, origin and type are equal.
     """
     owners: dict[tuple[str, Origin | None, Box], dict[int, tuple[int, int]]] = {}
     keepers: set[tuple[Origin | None, Box]] = set()
@@ -156,7 +156,7 @@ def missing(offers: Mapping[int, CopiesOffer], hosts: Mapping[int, str]) -> list
 
 
 def not_alike(offers: Mapping[int, CopiesOffer]) -> list[str]:
-    """The paths of arrays that are each process's own, and are not there with the same values on all."""
+    """Return the paths of arrays that are each process's own and do not have the same values on all."""
     found: dict[str, set[Any]] = {}
     count: dict[str, int] = {}
     for offer in offers.values():
@@ -170,10 +170,10 @@ def not_alike(offers: Mapping[int, CopiesOffer]) -> list[str]:
 
 
 def keeper_of(process_id: int, hosts: Mapping[int, str]) -> int:
-    """The next process on another host; the next one where all are on the same.
+    """Return the next process on another host; the next one where all are on the same.
 
     Raises:
-      ValueError: There is no other.
+      ValueError: There is no other process.
     """
     others = sorted(p for p in hosts if p != process_id)
     far = [p for p in others if hosts[p] != hosts[process_id]] or others
@@ -203,7 +203,7 @@ class Back:
     Attributes:
       paths: Their paths.
       older: Whether some have changed since.
-      newer: Then, what leads to others that have changed since, and stay; see `WentBack`.
+      newer: If `older`, what leads to other arrays that have changed since, and stay; see `WentBack`.
       why_not: Why none are.
     """
 
@@ -223,14 +223,14 @@ def go_back(
     lost: Collection[str],
     timeout_s: float,
 ) -> Back:
-    """Makes lost arrays what they were in a round, and with them all that has changed since.
+    """Set lost arrays, and all that have changed since, back to a round of copies.
 
     Args:
-      processes: All, joined; none is in a cell.
-      living: Those that have lived on since the round.
-      new: Those that have not.
-      number: Of the round.
-      token: Of this move.
+      processes: All processes, joined; none is in a cell.
+      living: Processes that have lived on since the round.
+      new: Processes that have not.
+      number: The round's number.
+      token: The token of this move.
       lost: The paths of arrays that have no values any more.
       timeout_s: How long nothing may move.
 
@@ -263,11 +263,11 @@ def go_back(
 def together(
     offers: Mapping[int, RoundOffer], lost: Collection[str]
 ) -> tuple[dict[str, NamespaceArray], bool, str | None]:
-    """What has to go back so that these are there again: with one that has changed since the round all that has.
+    """Return the arrays that must go back to restore lost ones: all changed ones, if a lost one has changed.
 
     Returns:
       The arrays as they were, by path, none where none of these was copied; whether they have changed since; and
-      why it cannot be, if it cannot.
+      why it is not possible, if so.
     """
     first = next(iter(offers.values()))
     there = {a.key: a for a in first.arrays if all(a.key in offer.now for offer in offers.values())}
@@ -291,7 +291,7 @@ def _parts(
     number: int,
     token: str,
 ) -> list[Part] | str:
-    """What a new process needs of these arrays, and from whom; the path of one of which nobody has a part."""
+    """Return the parts of these arrays that a new process needs; the path of an array with a part missing."""
     arrays = tuple(group.values())
     call = ReceiveRound(token=token, number=number, arrays=arrays)
     room = asking.all([process_id], call)[process_id]
@@ -317,7 +317,7 @@ def _parts(
 
 
 def _holder(offers: Mapping[int, RoundOffer], path: str, one: Box) -> tuple[int, int, int] | None:
-    """Who has a part of an array, its number of the array and of the part."""
+    """Return who has a part of an array, with its number of the array and of the part."""
     for process_id, offer in offers.items():
         for number, array in enumerate(offer.arrays):
             larger = (nth for nth, its in enumerate(array.pieces) if contains(its, one))
@@ -334,11 +334,11 @@ class _Asking:
         self.timeout_s = timeout_s
 
     def all(self, process_ids: Collection[int], call: Call[A]) -> dict[int, A]:
-        """Asks these the same."""
+        """Ask all these processes the same."""
         return self.each(dict.fromkeys(process_ids, call))
 
     def each(self, calls: Mapping[int, Call[A]]) -> dict[int, A]:
-        """Asks each its own."""
+        """Ask each process its own question."""
         asked = {p: send(self._processes, p, call) for p, call in calls.items()}
         answers = ask_each(self._processes, asked, timeout_s=self.timeout_s)
         return {p: answer for p, (answer, _) in answers.items()}

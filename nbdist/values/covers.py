@@ -1,4 +1,4 @@
-"""Of which parts that there are a part of an array is put together: pure functions."""
+"""Pure functions that choose existing parts from which to put together a part of an array."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from nbdist.contract.calls.values import Box, box
 
 
 def cover(wanted: Bounds, pieces: Iterable[Box]) -> tuple[Box, ...]:
-    """The parts, each in one of the pieces, that together are `wanted`, and that do not overlap.
+    """Return parts that together are `wanted`, do not overlap, and each lie in one of the pieces.
 
     Args:
       wanted: A part of an array.
-      pieces: The parts of it that processes have, in any order, several times where several have the same.
+      pieces: The parts of it that processes have, in any order, repeated where several processes have the same.
 
     Returns:
       `wanted` itself where it lies in one piece, has no elements, or is not there as a whole.

@@ -1,4 +1,4 @@
-"""Values of one name that differ between processes: refused, and said who has what."""
+"""Values of one name that differ between processes: they are refused, with who has what."""
 
 from __future__ import annotations
 
@@ -20,12 +20,9 @@ GONE = "nothing"
 
 
 class Comparison:
-    """Whether what is on several processes is the same on all of them.
+    """Compares a value on several processes.
 
-    What is compared is small: digests, which each process makes of what it has, without a collective.
-
-    Args:
-      offers: What they offer.
+    The compared data is small: digests, which each process makes of its own part, without a collective.
     """
 
     def __init__(self, offers: Offers) -> None:
@@ -39,7 +36,7 @@ class Comparison:
         self._shared = {key: held for key, held in holders.items() if len(held) > 1}
 
     def refuse_other_structure(self) -> None:
-        """Lets pass where all but the elements of arrays is the same.
+        """Raise if the structure, all but the elements of arrays, differs between processes.
 
         Raises:
           ArrayError: It differs; says where, who has what, and how to take one of them or all.
@@ -52,9 +49,9 @@ class Comparison:
             raise _differs(path, texts, offers.expression)
 
     def jobs(self) -> list[Job]:
-        """Has processes make digests of what others have as well; arrays that differ are refused as they come.
+        """Make processes digest parts that others have as well; arrays that differ are refused as digests come.
 
-        One job for each process. The end of one raises ArrayError as `refuse_other_structure` does.
+        Returns one job for each process. The end of a job raises ArrayError as `refuse_other_structure` does.
         """
         pieces: dict[int, list[tuple[Key, int]]] = {}
         for key, held in self._shared.items():
@@ -84,7 +81,7 @@ class Comparison:
             self._digests.setdefault(key, {})[process_id] = digest
         for key, _ in pieces:
             digests = self._digests[key]
-            # With those of all, the error names who has what.
+            # With the digests of all processes, the error names who has what.
             if len(digests) == len(self._shared[key]) and len(set(digests.values())) > 1:
                 texts = _array_texts(self._offers, key, self._shared[key], digests)
                 raise _differs(key[0], texts, self._offers.expression)
@@ -93,7 +90,7 @@ class Comparison:
 def _array_texts(
     offers: Offers, key: Key, held: Mapping[int, int], digests: Mapping[int, str]
 ) -> dict[int, str]:
-    """What each process has of an array; of equal ones only one is asked."""
+    """Return each process's version of an array as text; of equal versions, only one process is asked."""
     path, bounds = key
     first: dict[str, int] = {}
     for process_id, digest in digests.items():
@@ -117,14 +114,14 @@ def _array_texts(
 
 
 def _index_text(bounds: Box) -> str:
-    """`((0, 2), (4, 8))` → `0:2, 4:8`."""
+    """Return `((0, 2), (4, 8))` as `0:2, 4:8`."""
     return ", ".join(f"{start}:{stop}" for start, stop in bounds)
 
 
 def _first_difference(
     nodes: Mapping[int, Sequence[Sequence[str]]], expression: str
 ) -> tuple[str, dict[int, str]]:
-    """The first place that is not the same on all, and what is there on each."""
+    """Return the first place that is not the same on all, and what is there on each."""
     known: dict[int, dict[str, tuple[str, str]]] = {}
     for process_id, its in nodes.items():
         here_by_path = known[process_id] = {}

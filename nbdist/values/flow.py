@@ -1,4 +1,4 @@
-"""Parts of values on their way: a few at a time, so that nothing piles up, and processes side by side."""
+"""The transfer of parts of values: a few at a time, so that nothing piles up, and processes side by side."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from nbdist.spelling import command
 POLL_SECONDS = 0.005
 
 HOW_SECONDS = 5.0
-"""So long it is waited for word of how a process has ended."""
+"""How long to wait for word of how a process has ended."""
 
 PART_BYTES = 16 << 20
-"""So much of an array goes at once in a message, which several processes keep in memory."""
+"""The largest part of an array in one message, which several processes keep in memory."""
 
 SHARED_BYTES = 64 << 20
-"""So much goes at once where a process writes into memory that it shares: some 50 ms between two interrupts."""
+"""The largest part where a process writes into memory that it shares: some 50 ms between two interrupts."""
 
 MOST_MESSAGES = 2
-"""So many parts are on their way to or from one process at once."""
+"""The most parts on their way to or from one process at once."""
 
 MOST_MESSAGES_IN_ALL = 16
-"""So many to or from all processes: what waits to be sent is kept in this notebook's memory."""
+"""The most parts to or from all processes: parts that wait to be sent are kept in this notebook's memory."""
 
 Progress = Callable[[int, int], None]
-"""Called with how many bytes have been moved, and how many there are."""
+"""Called with the bytes moved and their total."""
 
 A = TypeVar("A")
 
@@ -45,32 +45,25 @@ Answers = dict[int, Answer[A]]
 
 
 def silent(done: int, total: int) -> None:
-    """A `Progress` that nobody looks at."""
+    """Do nothing: a `Progress` that nobody looks at."""
 
 
 class Processes(Protocol):
     """The processes of a session; a `nbdist.session.engine_group.EngineGroup` is one."""
 
     def send(self, process_id: int, call: Call[A], *buffers: Any) -> Request[A]:
-        """Sends a request; does not wait."""
+        """Send a request; do not wait."""
 
     def where(self, process_id: int) -> str:
-        """`process 1 (host h1)`."""
+        """Return `process 1 (host h1)`."""
 
     def gone(self, process_id: int) -> str | None:
-        """How a process has ended; None while it lives."""
+        """Return how a process has ended; None while it lives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One message with parts of arrays to or from a process.
-
-    Attributes:
-      process_id: Which process.
-      nbytes: How much it moves.
-      begin: Sends it.
-      end: Takes the answer.
-    """
+    """One message with parts of arrays to or from a process: `begin` sends it, `end` takes the answer."""
 
     process_id: int
     nbytes: int
@@ -82,7 +75,7 @@ class Flow:
     """Does jobs; those of different processes side by side.
 
     Args:
-      processes: With whom.
+      processes: The processes.
       timeout_s: How long nothing may move.
       progress: Called as bytes are moved.
     """
@@ -94,12 +87,12 @@ class Flow:
         self._running: list[tuple[Job, Request[Any]]] = []
 
     def run(self, jobs: Iterable[Job]) -> None:
-        """Does all jobs.
+        """Do all jobs.
 
         Raises:
           GoneError: A process has ended.
           SessionError: Nothing has moved for too long; names who has not answered.
-          NbdistError: What a process raised.
+          NbdistError: The error that a process raised.
         """
         lanes: dict[int, deque[Job]] = {}
         for job in jobs:
@@ -119,7 +112,7 @@ class Flow:
                 raise too_slow(late, self._timeout_s)
 
     def _start_some(self, lanes: Iterable[deque[Job]]) -> None:
-        """Starts as many as there is room for, one of each lane in turn."""
+        """Start as many jobs as there is room for, one of each lane in turn."""
         started = True
         while started:
             started = False
@@ -134,7 +127,7 @@ class Flow:
         return alike < MOST_MESSAGES and len(self._running) < MOST_MESSAGES_IN_ALL
 
     def _ended(self) -> list[Job]:
-        """Takes what has come."""
+        """Take the answers that have come."""
         self._running[0][1].wait(POLL_SECONDS)
         ended = [(job, request) for job, request in self._running if request.ready()]
         if not ended:
@@ -148,12 +141,12 @@ class Flow:
 def ask_each(
     processes: Processes, asked: Mapping[int, Request[A]], *, timeout_s: float
 ) -> Answers[A]:
-    """Waits for the answers of several processes.
+    """Wait for the answers of several processes.
 
     Raises:
       GoneError: A process has ended.
       SessionError: One did not answer in time.
-      NbdistError: What a process raised.
+      NbdistError: The error that a process raised.
     """
     deadline = time.monotonic() + timeout_s
     waiting = dict(asked)
@@ -171,7 +164,7 @@ def ask_each(
 
 
 def send(processes: Processes, process_id: int, call: Call[A], *buffers: Any) -> Request[A]:
-    """Sends a request of a move.
+    """Send a request of a move.
 
     Raises:
       GoneError: The process has ended; says how, as soon as that is known.
@@ -181,11 +174,11 @@ def send(processes: Processes, process_id: int, call: Call[A], *buffers: Any) ->
 
 
 def answer_of(processes: Processes, process_id: int, request: Request[A]) -> Answer[A]:
-    """The answer to a request of a move that is ready.
+    """Return the answer to a request of a move that is ready.
 
     Raises:
       GoneError: The process has ended; says how, as soon as that is known.
-      NbdistError: What the process raised.
+      NbdistError: The error that the process raised.
     """
     with _saying_how(processes, process_id):
         return request.get()
@@ -193,7 +186,7 @@ def answer_of(processes: Processes, process_id: int, request: Request[A]) -> Ans
 
 @contextlib.contextmanager
 def _saying_how(processes: Processes, process_id: int) -> Iterator[None]:
-    """That a process cannot be reached is known a moment before how it has ended."""
+    """Say how a process has ended: that it is out of reach is known a moment before."""
     try:
         yield
     except GoneError:
@@ -205,7 +198,7 @@ def _saying_how(processes: Processes, process_id: int) -> Iterator[None]:
 
 
 def refuse_gone(processes: Processes, process_ids: Iterable[int]) -> None:
-    """Lets pass while all of these live.
+    """Raise if one of these processes has ended.
 
     Raises:
       GoneError: One has ended; says which, and how.
@@ -220,7 +213,7 @@ def refuse_gone(processes: Processes, process_ids: Iterable[int]) -> None:
 
 
 def too_slow(process_ids: Iterable[int], timeout_s: float) -> SessionError:
-    """What is raised when processes do not answer."""
+    """Return the error for processes that do not answer."""
     return SessionError(
         f"{processes_text(process_ids)} did not answer within {seconds_text(timeout_s)}. "
         f"{command('stacks')} shows what they are in the middle of."

@@ -1,4 +1,4 @@
-"""The namespace of a process that lives, taken to one that has no names yet."""
+"""The namespace of a living process, taken to a process that has no names yet."""
 
 from __future__ import annotations
 
@@ -51,33 +51,33 @@ from nbdist.values.transfer import Part, Transfer, split
 A = TypeVar("A")
 
 TRIES_LATE = 2
-"""So often what has raised is made again behind all others: it may need what comes later, such as another that
-has raised."""
+"""How often to make values that raised again, after all others: they may need values that come later, such as
+others that raised."""
 
 NOTHING = Compared(had={}, same=frozenset())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brought:
-    """What a new process has got.
+    """The namespace that a new process has got.
 
     Attributes:
       source: The process whose names it has.
       names: These names.
-      left_out: What of that process could not go along: names, and what it has beside them.
+      left_out: What could not be brought from that process: names, and things it has beside them.
       lost: Arrays of which no process had all parts, by number.
       empty: Paths of arrays that had no values any more on any process: lost before, or donated.
       differing: Names with values that were not the same on all processes. Among these, `unproven` and `changed`
         are streams of random numbers, which are no names.
-      numbered: Those of which each process has its own number; the new process has its own, too.
-      unproven: Names of which nothing says whether the process that has ended had the same.
-      changed: Names that all had alike before the cell in which it has ended, and that cell has changed.
-      elsewhere: Names that only others have that have lived on, by process.
-      nbytes: Of the arrays that were sent.
-      hooks: What functions of the user's have raised.
+      numbered: Names that hold each process's own number; the new process has its own, too.
+      unproven: Names for which nothing says whether the ended process had the same value.
+      changed: Names with equal values on all before the cell in which the process ended, and changed by that cell.
+      elsewhere: Names that only other living processes have, by process.
+      nbytes: Bytes of the arrays that were sent.
+      hooks: The errors that functions of the user's have raised.
       set_again: Names that these functions have set on the new process.
       unlike: Things beside the names that are not as on the source, and why where that is known.
-      each_own: Things beside the names that were not the same on all that have lived on.
+      each_own: Things beside the names that were not the same on all living processes.
     """
 
     source: int
@@ -98,28 +98,28 @@ class Brought:
 
     @property
     def not_carried(self) -> frozenset[str]:
-        """Things beside the names that are not, or may not be, what the process that has ended had."""
+        """Things beside the names that are not, or may not be, what the ended process had."""
         return frozenset({*self.unlike, *self.each_own})
 
     @property
     def unsure(self) -> frozenset[str]:
-        """Names that may not be what the process that has ended had, or would have had."""
+        """Names that may not be what the ended process had, or would have had."""
         return frozenset({*self.differing, *self.unproven}) - set(self.set_again)
 
     @property
     def whole(self) -> bool:
-        """Whether all names but those of lost arrays, and all beside them, are as they were on the one before."""
+        """Return whether all names but those of lost arrays, and all beside them, are as they were before."""
         less = self.empty or self.unsure or self.left_out or self.changed or self.elsewhere
         return not (less or self.not_carried)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedThings:
-    """What processes that live are beside their names: asked once, for all new ones.
+    """The things that living processes have beside their names: asked once, for all new processes.
 
     Attributes:
-      key: Of the digests.
-      requests: By process, that whose things are taken first; only it sends what can be set.
+      key: The key of the digests.
+      requests: By process, the one whose things are taken first; only it sends values that can be set.
     """
 
     key: str
@@ -127,7 +127,7 @@ class AskedThings:
 
 
 def ask_things(processes: Processes, sources: Sequence[int], *, key: str) -> AskedThings:
-    """Asks for them; does not wait.
+    """Ask for these things; do not wait.
 
     Raises:
       GoneError: A process has ended.
@@ -143,16 +143,16 @@ class Bringing:
     """One namespace on its way.
 
     Args:
-      processes: All.
+      processes: All processes.
       newcomer: The process that gets it.
-      sources: Those that have lived on, the one whose names are taken first.
-      things: What these were asked beside their names.
-      token: Of this move.
+      sources: The living processes, the one whose names are taken first.
+      things: The requests for their things beside their names.
+      token: The token of this move.
       generation: The number of the back end of all.
       timeout_s: How long nothing may move.
-      before: What is known of names of the process that has ended, compared with the first source.
-      alone: Whether the one source was the only process that there was: what it had, all had.
-      resized_to: How many processes there are where the newcomer is, if they are another number.
+      before: The ended process's names, compared with the first source.
+      alone: Whether the one source was the only process: whatever it had, all had.
+      resized_to: The new number of processes, if it changes.
     """
 
     processes: Processes
@@ -167,10 +167,10 @@ class Bringing:
     resized_to: int | None = None
 
     def run(self, *, progress: Progress = silent) -> Brought:
-        """Brings all that can go.
+        """Bring everything that can be brought.
 
         Raises:
-          NbdistError: A process has ended, did not answer, or could not make what has come.
+          NbdistError: A process has ended, did not answer, or could not make the values that came.
         """
         try:
             return self._run(progress)
@@ -221,7 +221,7 @@ class Bringing:
         return replace(brought, left_out=(*brought.left_out, *left_out))
 
     def _made(self, make: MakeNamespace, structure: Any) -> tuple[NamespaceMade, list[LeftOut]]:
-        """Has the namespace made; what raises comes last, and at last stays away."""
+        """Have the namespace made; values that raise come last, and are left out in the end."""
         tried: Counter[int] = Counter()
         left_out: list[LeftOut] = []
         while True:
@@ -240,7 +240,7 @@ class Bringing:
             left_out += packed.left_out
 
     def _things(self) -> Carried:
-        """Sets what the first source is beside its names on the new process, and compares it there."""
+        """Set the first source's things beside its names on the new process, and compare them there."""
         first, *others = self.sources
         answers = self._ask(self.things.requests)
         carried = Carried(
@@ -253,7 +253,7 @@ class Bringing:
         return carried
 
     def _covered(self, offers: Mapping[int, NamespaceOffer], room: Room) -> Room:
-        """Has parts that nobody has as they are wanted come as they are there."""
+        """Take parts in the form in which they exist, if nobody has them in the wanted form."""
         arrays = offers[self.sources[0]].arrays
         covers = []
         for array, wanted in zip(arrays, room.wanted, strict=True):
@@ -322,7 +322,7 @@ class Bringing:
     def _parts(
         self, offers: Mapping[int, NamespaceOffer], room: Room
     ) -> tuple[list[int], list[Part]]:
-        """Makes room on the new process; answers which arrays are lost, and who sends what of the others."""
+        """Make room on the new process; return which arrays are lost, and who sends which part of the others."""
         arrays = offers[self.sources[0]].arrays
         itemsizes = [int(dtype_named(array.dtype).itemsize) for array in arrays]
         wanted = pieces_of(room.wanted, itemsizes)
@@ -362,7 +362,7 @@ class Bringing:
                 lost.append(number)
                 continue
             for piece, holders in zip(its, found, strict=True):
-                # Of copies that are not equal, all come from the process that has the names.
+                # If copies are not equal, all come from the process that has the names.
                 first = self.sources[0] in holders and _root(arrays[number].key) in apart
                 holder = self.sources[0] if first else min(holders, key=lambda p: load[p])
                 load[holder] += piece.nbytes
@@ -384,7 +384,7 @@ class Bringing:
         array: NamespaceArray,
         piece: Piece,
     ) -> dict[int, tuple[int, int]]:
-        """Who has a piece of the same array: by process, its number of the array and of the piece."""
+        """Return who has a piece of the same array: by process, its number of the array and of the piece."""
         found = {}
         wanted = box(piece.bounds)
         for process_id, its in held.items():
@@ -408,31 +408,31 @@ class Bringing:
 
 
 def _same(one: NamespaceArray, other: NamespaceArray) -> bool:
-    """Whether they are one array on two processes."""
+    """Return whether they are one array on two processes."""
     return (one.origin, one.shape, one.dtype) == (other.origin, other.shape, other.dtype)
 
 
 def _root(path: str) -> str:
-    """The name that a path begins with."""
+    """Return the name that a path begins with."""
     return re.split(r"[.\[]", path, maxsplit=1)[0]
 
 
 def differing(offers: Mapping[int, NamespaceOffer]) -> tuple[str, ...]:
-    """Names whose values were not the same on all processes that have lived on."""
+    """Return the names whose values were not the same on all living processes."""
     every = [offer.digests for offer in offers.values()]
     names = sorted({name for digests in every for name in digests})
     return tuple(name for name in names if len({digests.get(name) for digests in every}) > 1)
 
 
 def is_proven(offers: Mapping[int, NamespaceOffer], name: str) -> bool:
-    """Whether nothing of a name was left out where it was looked at."""
+    """Return whether nothing of a name was left out where it was looked at."""
     return not any(offer.digests.get(name, OPEN).endswith(OPEN) for offer in offers.values())
 
 
 def numbered(
     offers: Mapping[int, NamespaceOffer], had: Mapping[str, str], newcomer: int
 ) -> tuple[str, ...]:
-    """Names that have the number of its process on each of several; `had`, also on the one that has ended."""
+    """Return the names that hold each process's own number, on the ended process as far as `had` tells."""
     several, own = len(offers) > 1, digest_of(newcomer)
     return tuple(
         name for name in equal_to_number(offers) if (had[name] == own if name in had else several)
@@ -440,7 +440,7 @@ def numbered(
 
 
 def equal_to_number(offers: Mapping[int, NamespaceOffer]) -> tuple[str, ...]:
-    """Names whose value is the number of the process on all that have lived on."""
+    """Return the names whose value is the number of the process on all living processes."""
     names, *others = (
         {name for name, digest in offer.digests.items() if digest == digest_of(p)}
         for p, offer in offers.items()

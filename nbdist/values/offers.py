@@ -1,4 +1,4 @@
-"""What processes offer of one value: it is compared and pulled by these."""
+"""The processes' offers of one value, by which it is compared and pulled."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offers:
-    """A value that processes have, each described by it.
+    """A value that processes have; each process has described it.
 
     Attributes:
-      processes: Who is asked.
-      by_process: What each has described.
-      token: Under which they keep it.
-      expression: How the value was named.
+      processes: The processes to ask.
+      by_process: Each process's description.
+      token: The token under which they keep it.
+      expression: The expression for the value.
       timeout_s: How long an answer may take, and how long nothing may move.
     """
 
@@ -33,13 +33,13 @@ class Offers:
     timeout_s: float
 
     def send(self, process_id: int, call: Call[A]) -> Request[A]:
-        """Has one process do something with what it offers."""
+        """Send one process a call about its offer."""
         return send(self.processes, process_id, call)
 
     def ask(self, call: Call[A], process_ids: Iterable[int]) -> Answers[A]:
-        """The answers of several processes to the same call; raises what `ask_each` does."""
+        """Return the answers of several processes to the same call; raise as `ask_each` does."""
         return self.answers({p: self.send(p, call) for p in process_ids})
 
     def answers(self, asked: Mapping[int, Request[A]]) -> Answers[A]:
-        """Waits for what was sent; raises what `ask_each` does."""
+        """Wait for answers to sent requests; raise as `ask_each` does."""
         return ask_each(self.processes, asked, timeout_s=self.timeout_s)

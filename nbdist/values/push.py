@@ -1,4 +1,4 @@
-"""Values of the notebook on their way to processes, where they get their names when they are whole on all."""
+"""Values of the notebook on their way to processes, which name them once they are whole on all."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from nbdist.values.spots import Piece, Spots, pieces_of
 A = TypeVar("A")
 
 APART_BYTES = 1 << 16
-"""Arrays from this size on travel beside the pickle of what holds them."""
+"""Arrays from this size in bytes on travel beside the pickle of the object that holds them."""
 
 
 class Packed:
@@ -65,7 +65,7 @@ class Packed:
 
     Attributes:
       structure: The pickle, with numbers in place of arrays.
-      arrays: Those arrays.
+      arrays: These arrays.
 
     Raises:
       ArrayError: A value that cannot be pickled, or is no array where one is needed; nothing has been sent.
@@ -120,7 +120,7 @@ class Group:
 
     Attributes:
       owner: Who writes them: a process, which gets the bytes in messages; None: this notebook.
-      process_ids: Those that have them, with the owner.
+      process_ids: The processes that have them, with the owner.
       spots: Where each piece lies.
     """
 
@@ -143,15 +143,15 @@ class Stretch:
 class Push:
     """Arrays on their way to processes that have said which pieces they want.
 
-    What several processes of a machine want goes there once, into memory that they share: on this machine this
-    notebook writes it, on any other one of the processes.
+    A piece that several processes of a machine want goes there once, into memory that they share: on this machine
+    this notebook writes it, on any other one of the processes.
 
     Args:
-      processes: Who takes them.
-      arrays: What is sent.
-      rooms: What each process has answered.
-      token: Of the push.
-      hosts: Of the processes.
+      processes: The processes that take them.
+      arrays: The arrays to send.
+      rooms: Each process's answer.
+      token: The push's token.
+      hosts: The processes' hosts.
       timeout_s: How long nothing may move.
     """
 
@@ -176,7 +176,7 @@ class Push:
         self._groups: list[Group] = []
 
     def share(self) -> None:
-        """Has memory made, on each machine once where its processes can share it; nothing is written yet.
+        """Have memory made, on each machine once where its processes can share it; write nothing yet.
 
         Raises:
           NbdistError: A process has ended, or did not answer.
@@ -192,7 +192,7 @@ class Push:
         self._join_owners({p: [p] for p in left})
 
     def needs(self) -> list[Need]:
-        """How much memory is about to be taken, and where."""
+        """Return how much memory is about to be taken, and where."""
         found = []
         for group in self._groups:
             host = self._hosts[group.process_ids[0]]
@@ -204,7 +204,7 @@ class Push:
         return found
 
     def send(self, structure: bytes, *, progress: Progress = silent) -> None:
-        """Sends all, and has the processes make the values, which have no names yet.
+        """Send everything, and have the processes make the values, which have no names yet.
 
         Raises:
           NbdistError: A process has ended, or could not make them.
@@ -223,17 +223,17 @@ class Push:
         self._ask(dict.fromkeys(self._wanted, Ready(token=self._token)), structure)
 
     def name(self) -> None:
-        """Gives the values their names on all processes."""
+        """Give the values their names on all processes."""
         self._ask(dict.fromkeys(self._wanted, SetNames(token=self._token)))
 
     def close(self) -> None:
-        """Leaves the memory of this notebook to the processes that have it."""
+        """Leave the memory of this notebook to the processes that have it."""
         for memory in self._mine:
             memory.close()
         self._mine = []
 
     def _join_mine(self) -> tuple[int, ...]:
-        """Has processes take memory of this notebook; who could."""
+        """Make processes take memory of this notebook; return which could."""
         spots = self._spots(self._wanted)
         try:
             for size in spots.sizes:
@@ -250,10 +250,10 @@ class Push:
         return joined
 
     def _join_owners(self, owners: Mapping[int, Sequence[int]]) -> list[int]:
-        """Has owners make memories, and others take them; who could not.
+        """Make owners allocate memories, and others take them; return which could not.
 
         Args:
-          owners: For each, all who are to have its memories.
+          owners: For each owner, all who are to have its memories.
         """
         spots = {owner: self._spots(ids) for owner, ids in owners.items()}
         answers = self._ask(
@@ -299,7 +299,7 @@ class Push:
         return tuple(tuple(map(spots.of, its)) for its in self._wanted[process_id])
 
     def _pieces(self, group: Group) -> list[Piece]:
-        """What the processes of a group want, each once."""
+        """Return the pieces that the processes of a group want, each once."""
         wanted = {piece.key for p in group.process_ids for its in self._wanted[p] for piece in its}
         return [piece for piece in group.spots.pieces if piece.key in wanted]
 
@@ -317,7 +317,7 @@ class Push:
         return memoryview(source.reshape(-1).view(np.uint8))
 
     def _write(self, group: Group, moved: Callable[[int], None]) -> int:
-        """Writes what processes on this machine want; how many bytes that were."""
+        """Write the pieces that processes on this machine want; return the number of bytes."""
         done = 0
         for stretch in self._stretches(group):
             refuse_gone(self._processes, group.process_ids)
@@ -329,7 +329,7 @@ class Push:
         return done
 
     def _jobs(self, group: Group) -> Iterable[Job]:
-        """Messages for an owner elsewhere."""
+        """Yield messages for an owner elsewhere."""
         owner = group.owner
         if owner is None:
             return
@@ -350,9 +350,9 @@ class Push:
 
 
 def described(arrays: Iterable[np.ndarray[Any, Any]]) -> tuple[ArrayType, ...]:
-    """What processes must know to make room."""
+    """Return the dtypes and shapes that processes need to make room."""
     return tuple(ArrayType(dtype=dtype_name(a.dtype), shape=a.shape) for a in arrays)
 
 
 def _taken(answer: Answer[Done]) -> None:
-    """Nothing comes back."""
+    """Do nothing: the answer holds nothing."""

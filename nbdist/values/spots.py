@@ -1,4 +1,4 @@
-"""Where each piece of arrays that are pushed lies in memories that the processes of a machine share."""
+"""Places of pushed pieces in memories that the processes of a machine share."""
 
 from __future__ import annotations
 
@@ -10,24 +10,18 @@ from nbdist.bounds import Bounds, elements
 from nbdist.engine.values.incoming import COMMON
 
 OWN_BYTES = 1 << 20
-"""Pieces from this size on have a memory of their own, which goes when they go."""
+"""Pieces from this size in bytes on have a memory of their own, which is freed with them."""
 
 MOST_OWN = 64 if sys.version_info >= (3, 13) else 8
-"""At most so many, the largest; few where each takes a file descriptor for as long as its array lives."""
+"""The most such memories, for the largest pieces; few where each takes a file descriptor while its array lives."""
 
 ALIGNED_BYTES = 64
-"""As NumPy and XLA align what they make."""
+"""NumPy and XLA align their arrays in the same way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A part of one of the arrays that some process wants.
-
-    Attributes:
-      array: The number of the array.
-      bounds: Which part of it.
-      nbytes: Its size.
-    """
+    """A part of the array of number `array` that some process wants."""
 
     array: int
     bounds: Bounds
@@ -35,7 +29,7 @@ class Piece:
 
     @property
     def key(self) -> tuple[int, str]:
-        """Equal where the piece is the same."""
+        """A key that is equal for equal pieces."""
         return self.array, str(self.bounds)
 
 
@@ -43,7 +37,7 @@ class Spots:
     """Room for each piece once.
 
     Args:
-      pieces: Those wanted, in any order and any number of times.
+      pieces: The wanted pieces, in any order and any number of times.
 
     Attributes:
       pieces: Each once, the largest first.
@@ -64,16 +58,16 @@ class Spots:
                 self.sizes[COMMON] += -(-piece.nbytes // ALIGNED_BYTES) * ALIGNED_BYTES
 
     def of(self, piece: Piece) -> tuple[int, int]:
-        """The number of its memory, and how many bytes from the start of it."""
+        """Return the number of a piece's memory, and how many bytes from the start of it."""
         return self._of[piece.key]
 
     def copied_bytes(self, pieces: Iterable[Piece]) -> int:
-        """How much of these a process copies out of the common memory."""
+        """Return how many bytes of these a process copies out of the common memory."""
         return sum(piece.nbytes for piece in pieces if self.of(piece)[0] == COMMON)
 
 
 def pieces_of(wanted: Iterable[Iterable[Bounds]], itemsizes: Sequence[int]) -> list[list[Piece]]:
-    """What a process wants of each array, in its order.
+    """Return the pieces that a process wants of each array, in its order.
 
     Args:
       wanted: Bounds, by array.

@@ -1,4 +1,4 @@
-"""What processes are beside their names, compared: what a new process has of it, and what it has not."""
+"""State of processes beside their names, compared: which of it a new process has, and which not."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 DRAWN = ("Python's random state", "NumPy's random state")
-"""Streams that programs seed on each process alone, as often as on all alike; reported with the names."""
+"""Streams that programs seed on each process alone, as often as alike on all; reported with the names."""
 
 COUNTS = ("code of ", "patched ", "pytree ", "jax_", *DRAWN)
-"""Beginnings of the names of things that change what is computed; so do values of modules."""
+"""Prefixes of the names of things that change computed numbers; so do values of modules."""
 
 
 @dataclass
@@ -18,7 +18,7 @@ class Carried:
 
     Attributes:
       there: Digests on the source, by name.
-      others: The same on all others that have lived on.
+      others: The same on all other living processes.
       unlike: Things that are not on the new process as on the source, and why where that is known.
     """
 
@@ -30,7 +30,7 @@ class Carried:
 
     @property
     def own(self) -> tuple[str, ...]:
-        """Things that differ between the processes that have lived on: no new one takes those."""
+        """Things that differ between living processes: a new process takes none of them."""
         names = {name for one in (self.there, *self.others) for name in one}
         return tuple(
             sorted(n for n in names if any(one.get(n) != self.there.get(n) for one in self.others))
@@ -38,12 +38,12 @@ class Carried:
 
     @property
     def each_own(self) -> tuple[str, ...]:
-        """Those, but for what was set again, which is as it should be."""
+        """Things in `own`, without those that were set again and so are as they should be."""
         return tuple(name for name in self.own if name not in self._again)
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """Streams that the new process has from the source, as it has names."""
+        """Streams that the new process has from the source, like the names."""
         apart = {*self.own, *self._again}
         return tuple(name for name in DRAWN if name in self.there and name not in apart)
 
@@ -54,7 +54,7 @@ class Carried:
         failed: Mapping[str, str] | None = None,
         again: Collection[str] = (),
     ) -> None:
-        """Take what the new process is now.
+        """Take the things of the new process as they are now.
 
         Args:
           now: Its digests.
@@ -72,5 +72,5 @@ class Carried:
 
 
 def changes_numbers(thing: str) -> bool:
-    """Whether a cell may compute something else where this thing is another."""
+    """Return whether a cell may compute something else if this thing differs."""
     return thing.startswith(COUNTS) or (" " not in thing and "." in thing and "'" not in thing)

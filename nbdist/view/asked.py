@@ -1,4 +1,4 @@
-"""What a person asks the live view for, beyond what is sent to it anyway."""
+"""Answers to requests of the live view, beyond the frames that it gets anyway."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from nbdist.view.source import Source
 def answer_values(
     feed: Source, kernel: Any, path: str, send: Callable[[dict[str, Any]], None]
 ) -> None:
-    """Answers what is in the array of a path.
+    """Answer a request for a summary of the array under a path.
 
-    The processes are asked on the thread that runs cells, so after the cell that runs.
+    The processes are asked on the thread that runs cells, so after the running cell.
 
     Args:
-      feed: Of the session.
+      feed: The session's feed.
       kernel: The Jupyter kernel.
-      path: Of the array.
+      path: The array's path.
       send: Sends to the view that has asked.
     """
 

@@ -1,4 +1,4 @@
-"""Arrays as the tree that their paths make, each branch with what lies on it."""
+"""Arrays as the tree that their paths make, each branch with its bytes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Branch:
     """A part of the tree.
 
     Attributes:
-      name: What is written behind the path of the branch above.
+      name: The text behind the path of the branch above.
       path: The whole expression.
-      arrays: Those under exactly this path: one, or one for each version that processes have.
+      arrays: The arrays under exactly this path: one, or one for each version that processes have.
       same: The path of an earlier array that is this very one, which is counted there.
-      branches: Those below.
+      branches: The branches below.
       alike: How many there are like this one, itself included; the others are left out.
     """
 
@@ -45,12 +45,12 @@ class Branch:
 
     @cached_property
     def nbytes(self) -> int:
-        """Of one whole copy of each array."""
+        """Bytes of one whole copy of each array."""
         return sum(array.nbytes for array in self.leaves)
 
     @cached_property
     def device_bytes(self) -> int:
-        """What the fullest device needs."""
+        """Bytes that the fullest device needs."""
         groups: Counter[tuple[DeviceKey, ...]] = Counter()
         for array in self.leaves:
             for keys, nbytes in _held(array, self.meshes):
@@ -77,10 +77,10 @@ class Branch:
 def grow(
     root: str, arrays: Iterable[Array], meshes: Mapping[str, Mesh], same: Mapping[str, str]
 ) -> Branch:
-    """The tree of arrays whose paths begin with `root`.
+    """Return the tree of arrays whose paths begin with `root`.
 
-    Branches with nothing but one branch below are one with it; neighbours in a list that are alike, such as the
-    layers of a transformer, are shown by the first of them.
+    A branch with only one branch below is merged with it. Of neighbours in a list that are alike, such as the
+    layers of a transformer, only the first is shown.
     """
     top = Branch(root, root, meshes)
     known: dict[str, Branch] = {root: top}
@@ -100,12 +100,12 @@ def grow(
 
 
 def steps(path: str) -> list[str]:
-    """`model.blocks[0]` → `model`, `.blocks`, `[0]`."""
+    """Return the steps of a path: `model.blocks[0]` → `model`, `.blocks`, `[0]`."""
     return _STEP.findall(path)
 
 
 def within(path: str, root: str) -> bool:
-    """Whether a path is `root`, or leads on from it."""
+    """Return whether a path is `root`, or leads on from it."""
     return path == root or (path.startswith(root) and path[len(root)] in ".[")
 
 
@@ -116,7 +116,7 @@ def _fold(branch: Branch) -> None:
 
 
 def _joined(branch: Branch) -> Branch:
-    """The branch and the only one below it as one."""
+    """Return the branch and the only one below it as one."""
     if branch.arrays or len(branch.branches) != 1 or branch.branches[0].alike > 1:
         return branch
     below = branch.branches[0]
@@ -124,7 +124,7 @@ def _joined(branch: Branch) -> Branch:
 
 
 def _alike(branches: list[Branch]) -> list[Branch]:
-    """The branches, of neighbours `[3]`, `[4]`, … that look alike one for all."""
+    """Return the branches; of similar neighbours `[3]`, `[4]`, … only the first."""
     found: list[Branch] = []
     first = last = -1
     for branch in branches:
@@ -141,7 +141,7 @@ def _alike(branches: list[Branch]) -> list[Branch]:
 
 
 def _held(array: Array, meshes: Mapping[str, Mesh]) -> list[tuple[tuple[DeviceKey, ...], int]]:
-    """What devices need of an array, in bytes."""
+    """Return the bytes that groups of devices need of an array."""
     sharding = array.sharding
     if sharding.kind == "named":
         return [(meshes[sharding.mesh].devices, split(array, meshes).piece_bytes)]

@@ -1,7 +1,7 @@
 """The newest snapshot as frames, sent to everything that shows it.
 
-A frame carries the top-level sections of a snapshot that changed since the frame before, or all of
-them: `nbdist.contract.messages.Frame`, which `labextension/src/view/model/frame.ts` reads.
+A frame carries the top-level sections of a snapshot that changed since the frame before, or all sections:
+`nbdist.contract.messages.Frame`, which `labextension/src/view/model/frame.ts` reads.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PERIOD_SECONDS = 0.1
 """Fewest seconds between two frames. Unthrottled, iopub runs tens of seconds behind: it has no back-pressure."""
 
 BEAT_SECONDS = 1.0
-"""A snapshot that is pushed and changes nothing is said to be the same this often."""
+"""How often a pushed snapshot that changes nothing is reported as unchanged."""
 
 SHARE = 0.2
 """Largest part of its time that the feed may spend on changes; large sessions get fewer frames."""
@@ -41,19 +41,19 @@ Plain = dict[str, Any]
 """A message as `nbdist.contract.messages.plain` makes it."""
 
 _PASSING = frozenset({"time", "sequence"})
-"""Sections that differ in every snapshot: they go along with a change and are none by themselves."""
+"""Sections that differ in every snapshot: they are sent with other changes, and do not count as changes."""
 
 
 class Sink(Protocol):
     """Where frames go. Called on the feed's thread, one frame at a time; must be hashable."""
 
     def take(self, frame: Plain) -> None:
-        """Sends one frame."""
+        """Send one frame."""
 
 
 @dataclass(slots=True)
 class _Reader:
-    """What has been sent to one sink."""
+    """The state of one sink: when it got frames, and what it needs next."""
 
     repeat_seconds: float | None
     full_due: bool = True
@@ -62,7 +62,7 @@ class _Reader:
     not_before: float = 0.0
 
     def is_due(self, now: float) -> bool:
-        """Whether it must have every section: it is new, it asked, or it is time to repeat them."""
+        """Return whether it must have every section: it is new, it asked, or it is time to repeat them."""
         if self.full_due:
             return now >= self.not_before
         if self.repeat_seconds is None:
@@ -70,18 +70,18 @@ class _Reader:
         return now - self.full_at >= max(self.repeat_seconds, self.full_cost / REPEAT_SHARE)
 
     def missed(self, now: float) -> None:
-        """A frame has not gone out: a change to it would be a change to nothing."""
+        """Note that a frame was not sent: the sink cannot apply a change to it."""
         self.full_due = True
         self.not_before = now + AFTER_FAILURE_SECONDS
 
 
 class Feed:
-    """Holds the newest snapshot and sends what changed, on a thread of its own.
+    """Holds the newest snapshot and sends changes, on a thread of its own.
 
     The thread starts with the first sink and ends with `close`. Without a sink nothing is encoded. A snapshot that
     cannot be encoded is left out; a sink that fails gets every section with its next frame. `on_fault` is called
-    with a sentence about the first such failure. `values` answers what is in an array, see
-    `nbdist.session.session`, and `outputs` what cells have shown, see `nbdist.output.shown`.
+    with a sentence about the first such failure. `values` returns a summary of an array, see
+    `nbdist.session.session`, and `outputs` the outputs of cells, see `nbdist.output.shown`.
     """
 
     def __init__(self) -> None:
@@ -113,17 +113,17 @@ class Feed:
         return None
 
     def push(self, snapshot: Snapshot) -> None:
-        """Takes a new snapshot. Returns at once; one that is not sent yet is replaced."""
+        """Take a new snapshot. Returns at once; a snapshot that is not sent yet is replaced."""
         with put_off(), self._changed:
             self._pushed = snapshot
             self._pushed_at = time.monotonic()
             self._changed.notify()
 
     def attach(self, sink: Sink, *, repeat_seconds: float | None = None) -> None:
-        """Sends frames to `sink` from now on, a full one first.
+        """Send frames to `sink` from now on, a full one first.
 
-        With `repeat_seconds` the full state is repeated that often, for whoever joins unannounced,
-        and more rarely where it is large. A sink that is attached already stays as it is.
+        With `repeat_seconds` the full state is repeated that often, for views that join unannounced, and more
+        rarely where it is large. A sink that is attached already stays as it is.
         """
         with put_off(), self._changed:
             if self._closed or sink in self._readers:
@@ -135,19 +135,19 @@ class Feed:
             self._changed.notify()
 
     def detach(self, sink: Sink) -> None:
-        """Sends no more frames to `sink`."""
+        """Send no more frames to `sink`."""
         with put_off(), self._changed:
             self._readers.pop(sink, None)
 
     def refresh(self, sink: Sink) -> None:
-        """Sends a full frame to `sink` soon."""
+        """Send a full frame to `sink` soon."""
         with put_off(), self._changed:
             if (reader := self._readers.get(sink)) is not None:
                 reader.full_due = True
                 self._changed.notify()
 
     def close(self) -> None:
-        """Sends what is still unsent and ends the thread; sinks are let go."""
+        """Send everything that is still unsent, end the thread, and let go of the sinks."""
         with put_off(), self._changed:
             self._closed = True
             self._changed.notify()
@@ -178,7 +178,7 @@ class Feed:
                 return
 
     def _wait(self, next_at: float) -> None:
-        """Waits for something to do, but not beyond the next repetition or beat."""
+        """Wait for something to do, but not beyond the next repetition or beat."""
         while not self._closed:
             now = time.monotonic()
             if now >= next_at and self._has_work(now):
@@ -192,7 +192,7 @@ class Feed:
         return due or self._pushed is not self._sent
 
     def _update(self, snapshot: Snapshot) -> dict[str, Any]:
-        """Encodes the sections that differ from what was sent last; answers those."""
+        """Encode the sections that differ from those sent last, and return them."""
         changed: dict[str, Any] = {}
         sent = self._sent
         if snapshot is sent:
@@ -201,7 +201,7 @@ class Feed:
             value = getattr(snapshot, field.name)
             if sent is None or value != getattr(sent, field.name):
                 changed[field.name] = encode(value)
-        # Only now: of a snapshot that cannot be encoded nothing is taken to have been sent.
+        # Only now, so that no part of a snapshot that cannot be encoded counts as sent.
         self._sent = snapshot
         self._sections |= changed
         if changed.keys() <= _PASSING:
@@ -217,7 +217,7 @@ class Feed:
         pushed_at: float,
         beat: bool,
     ) -> bool:
-        """Sends each sink what it needs; answers whether something went to every sink."""
+        """Send each sink what it needs; return whether something went to every sink."""
         now = time.monotonic()
         age = round(now - pushed_at, 3)
         for sink, reader in readers.items():

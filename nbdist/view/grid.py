@@ -18,7 +18,7 @@ from nbdist.view.branches import within
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One device. `part` counts the array's parts from 0; None where it holds none of it."""
+    """One device. `part` counts the array's parts from 0; None where the device holds none of it."""
 
     key: DeviceKey
     device: str
@@ -46,7 +46,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """What one picture shows: a mesh, and on it an array or the devices' memory.
+    """The content of one picture: a mesh, and on it an array or the devices' memory.
 
     `mesh` is None where an array's devices lie on no known mesh; they are then rows of one block.
     `columns` labels the cells of each row; empty where a row has one cell.
@@ -60,7 +60,7 @@ class Grid:
 
 
 def grids(snapshot: Snapshot, *, path: str | None = None, mesh: str | None = None) -> list[Grid]:
-    """What to show for an array, a mesh, or neither.
+    """Return the grids to show for an array, a mesh, or neither.
 
     Args:
       snapshot: The session.
@@ -90,10 +90,10 @@ def grids(snapshot: Snapshot, *, path: str | None = None, mesh: str | None = Non
 
 
 def find_arrays(snapshot: Snapshot, path: str) -> tuple[Array, ...]:
-    """All versions of the array under a path.
+    """Return all versions of the array under a path.
 
-    Of a branch, such as `model`, it is the largest array below that is cut into pieces, the largest
-    of all where none is: the one that the live view picks.
+    For a branch, such as `model`, return the largest array below that is cut into pieces, or the largest of all
+    where none is: the live view picks the same one.
 
     Raises:
       ArrayError: There is none; the text offers paths that look alike.
@@ -121,7 +121,7 @@ def _is_cut(array: Array, meshes: Mapping[str, Mesh]) -> bool:
 
 
 def usual_mesh(snapshot: Snapshot) -> Mesh | None:
-    """The mesh in context on most processes, else the distribution's, else that of most arrays."""
+    """Return the mesh in context on most processes, else the distribution's, else that of most arrays."""
     meshes = meshes_of(snapshot)
     in_context = Counter(process.context_mesh for process in snapshot.processes)
     is_set = Counter(one.mesh for one in snapshot.distributions)
@@ -136,13 +136,13 @@ def usual_mesh(snapshot: Snapshot) -> Mesh | None:
 
 
 def device_text(key: DeviceKey, devices: Mapping[DeviceKey, Device]) -> str:
-    """`cpu:2048`; a device that no process has reported yet is `device:2048`."""
+    """Return `cpu:2048`; for a device that no process has reported yet, `device:2048`."""
     known = devices.get(key)
     return f"{known.platform if known else 'device'}:{key.partition(':')[2]}"
 
 
 def part_text(part: Part, *, own: bool) -> str:
-    """The slices; for partial sums which one it is, for a process's own array that it is so."""
+    """Return the slices; for partial sums which one it is, for a process's own array that it is so."""
     text = slices_text(part.slices)
     if own:
         return f"own {text}"
@@ -180,7 +180,7 @@ def _grid(snapshot: Snapshot, mesh: Mesh | None, array: Array | None) -> Grid:
 
 
 def _blocks(mesh: Mesh, cells: Sequence[Cell]) -> tuple[Block, ...]:
-    """Cuts the row-major cells into planes and rows; a mesh of one axis has a cell a row."""
+    """Cut the row-major cells into planes and rows; a mesh of one axis has a cell a row."""
     leading = [_places(mesh, axis) for axis in range(max(len(mesh.axes) - 2, 0))]
     down = _places(mesh, max(len(mesh.axes) - 2, 0))
     across = mesh.axes[-1].size if len(mesh.axes) > 1 else 1
@@ -234,7 +234,7 @@ def _memory_text(device: Device | None) -> str:
 
 
 def bytes_note(grid: Grid) -> str | None:
-    """What the bytes on the devices of a picture are; None where it shows none."""
+    """Return a note on the bytes that a picture shows on its devices; None where it shows none."""
     texts = {cell.text for block in grid.blocks for row in block.rows for cell in row.cells} - {""}
     if grid.array is not None or not texts:
         return None

@@ -1,4 +1,4 @@
-"""What the view asks of the Jupyter kernel it runs in."""
+"""The view's use of the Jupyter kernel it runs in."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from ipykernel.kernelbase import Kernel
 
 
 def running_kernel() -> Any | None:
-    """The Jupyter kernel of this process; None in a terminal or a script."""
+    """Return the Jupyter kernel of this process; None in a terminal or a script."""
     if not Kernel.initialized():
         return None
     return Kernel.instance()
 
 
 def broadcast(kernel: Any, comm_id: str, data: dict[str, Any]) -> None:
-    """Sends `data` as a message of a comm to every front end, from any thread.
+    """Send `data` as a message of a comm to every front end, from any thread.
 
-    Without a parent: a comm's own `send` would name the cell that runs as the parent, and ipykernel would then
+    Sends without a parent: a comm's own `send` would name the running cell as the parent, and ipykernel would then
     keep this comm's commands waiting until that cell has ended.
     """
     kernel.session.send(
@@ -31,7 +31,7 @@ def broadcast(kernel: Any, comm_id: str, data: dict[str, Any]) -> None:
 
 
 def forget_reply_shell(comm: Any) -> None:
-    """Lets the front end's messages on `comm` arrive while a cell runs.
+    """Let the front end's messages on `comm` arrive while a cell runs.
 
     ipykernel 7.4 sends them to the shell that last sent on the comm, which is the busy one when a
     cell made the comm; with nothing remembered it uses the subshell the front end asked for. The
@@ -42,7 +42,7 @@ def forget_reply_shell(comm: Any) -> None:
 
 
 def between_cells(kernel: Any, call: Callable[[], None]) -> None:
-    """Calls on the thread that runs cells, after the one that runs; from any thread.
+    """Call a function on the thread that runs cells, after the running one; from any thread.
 
     Messages of a comm come on a thread of their own (a subshell), and a session is used from the other.
     """

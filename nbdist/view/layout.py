@@ -17,7 +17,7 @@ from nbdist.view.text import layout_text
 class Layout(Reported):
     """A model as a process described it, with the distributions set there and the meshes of both.
 
-    `remark` is what must be known of it; empty where there is nothing.
+    `remark` is a remark that must be shown with it; empty where there is none.
     """
 
     model: Model
@@ -28,7 +28,7 @@ class Layout(Reported):
 
     @classmethod
     def of(cls, found: ModelFound, snapshot: Snapshot) -> Layout:
-        """What a process has answered.
+        """Return the layout from a process's answer.
 
         :meta private:
         """
@@ -39,7 +39,7 @@ class Layout(Reported):
     def _found(
         cls, path: str, snapshot: Snapshot, meshes: Mapping[str, Mesh], remark: str
     ) -> Self | None:
-        """Of a model; that of the first processes, where it differs."""
+        """Return the layout of a model; that of the first processes, where it differs."""
         models = [model for model in snapshot.models if model.path == path]
         if not models:
             return None
@@ -48,7 +48,7 @@ class Layout(Reported):
         return cls(models[0], snapshot.distributions, meshes, snapshot, remark)
 
     def text(self) -> str:
-        """As `%dist_layout` prints it."""
+        """Return the text that `%dist_layout` prints."""
         return self._remarked(layout_text(self.model, self.distributions, self.meshes))
 
     def __repr__(self) -> str:

@@ -12,14 +12,10 @@ from nbdist.view.feed import Sink
 
 
 class OneFrame:
-    """Sends one full frame to each view that asks; has no thread, and no side panel follows it.
-
-    Args:
-      snapshot: All there is to show.
-    """
+    """Sends one full frame to each view that asks; has no thread, and no side panel follows it."""
 
     values = None
-    """Nobody is there to be asked for values."""
+    """No process is there to be asked for values."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -27,21 +23,21 @@ class OneFrame:
 
     @property
     def session(self) -> str:
-        """What the snapshot calls itself."""
+        """The session's id in the snapshot."""
         return self._snapshot.session
 
     @cached_property
     def whole(self) -> Frame:
-        """All there is."""
+        """The one frame."""
         sections = encode(self._snapshot)
         return Frame(stream=self._stream, sequence=1, base=None, age=0.0, snapshot=sections)
 
     def attach(self, sink: Sink) -> None:
-        """Does nothing: a view that shows itself asks with `refresh`."""
+        """Do nothing: a view that shows itself asks with `refresh`."""
 
     def detach(self, sink: Sink) -> None:
-        """Does nothing: nothing more is sent."""
+        """Do nothing: nothing more is sent."""
 
     def refresh(self, sink: Sink) -> None:
-        """Sends all to a view."""
+        """Send the frame to a view."""
         sink.take(plain(self.whole))

@@ -24,9 +24,9 @@ class Picture:
     """Shows the session, and where one array lies when a path is given.
 
     Args:
-      feed: Where the widget gets its frames.
-      snapshot: Answers what is known now.
-      path: The array to show first, or what holds arrays: of a model its largest array that is cut.
+      feed: The widget's source of frames.
+      snapshot: Returns what is known now.
+      path: The array to show first, or an object that holds arrays: of a model its largest array that is cut.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Picture:
         self._shown: object = None
 
     def show(self, *, in_notebook: bool) -> None:
-        """Displays it.
+        """Display the picture.
 
         Raises:
           ArrayError: No array is known under the path; the nearest names are in the text.
@@ -59,9 +59,9 @@ class Picture:
         self._still = display(self._bundle(), raw=True, display_id=True)
 
     def follow(self, snapshot: Snapshot) -> None:
-        """Brings the still picture up to date when what it shows has changed, and no cell runs.
+        """Update the still picture when its content has changed and no cell runs.
 
-        Every update makes the notebook unsaved, so seconds and bytes that merely move on are no reason.
+        Every update makes the notebook unsaved, so seconds and bytes that merely change do not count.
         """
         content = _content(snapshot)
         if self._still is None or snapshot.state == "running" or content == self._shown:
@@ -75,7 +75,7 @@ class Picture:
         self._still.update(bundle, raw=True)
 
     def text(self) -> str:
-        """The same as text; of a program what is written of it."""
+        """Return the same as text; for a program the text about it."""
         program = self._snapshot().program
         if program is not None:
             return program.text
@@ -89,7 +89,7 @@ class Picture:
 
 
 def _content(snapshot: Snapshot) -> object:
-    """What a still picture shows, without what changes all the time."""
+    """Return the content of a still picture, without values that change all the time."""
     states = tuple((one.state, one.error, one.progress) for one in snapshot.processes)
     contents = (snapshot.meshes, snapshot.arrays, snapshot.distributions, snapshot.models)
     return (snapshot.state, states, *contents, snapshot.notices, snapshot.program)

@@ -40,7 +40,7 @@ class Explained:
         *,
         session: Snapshot,
     ) -> Explained:
-        """What the processes have compiled, by their ids.
+        """Return the program from the processes' answers.
 
         :meta private:
         """
@@ -50,12 +50,12 @@ class Explained:
         return cls(expression, answers[first].program, session, differ)
 
     def text(self) -> str:
-        """As `%dist_explain` prints it in a terminal."""
+        """Return the text that `%dist_explain` prints in a terminal."""
         return "\n".join(filter(None, [self.remark, program_text(self.program)]))
 
     @property
     def remark(self) -> str:
-        """What must be known of it: the processes whose program differs; empty where none does."""
+        """A remark that names the processes whose program differs; empty where none does."""
         if not self.differ:
             return ""
         return (
@@ -64,7 +64,7 @@ class Explained:
         )
 
     def picture(self) -> Picture:
-        """The devices, arrays and meshes of the session, and the program on them."""
+        """Return a picture of the session's devices, arrays and meshes, with the program on them."""
         session = self.session
         found = compiled_snapshot(
             self.program,

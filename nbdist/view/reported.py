@@ -1,4 +1,4 @@
-"""What is shown of arrays while nobody can be asked: what was last reported."""
+"""Arrays as last reported, shown while no process can be asked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nbdist.pieces import meshes_of
 
 
 class Reported(ABC):
-    """Described by a process that was asked, or `seen` in what all have reported; its `remark` says so then."""
+    """An answer of one process, or `seen` in the reports of all; its `remark` then says so."""
 
     __slots__ = ()
 
@@ -19,11 +19,11 @@ class Reported(ABC):
 
     @classmethod
     def seen(cls, path: str, snapshot: Snapshot, *, while_: str) -> Self | None:
-        """What was last reported under a path; None where nothing was.
+        """Return what was last reported under a path; None where nothing was.
 
         Args:
           path: The expression that reaches it from the namespace.
-          snapshot: Where it was reported.
+          snapshot: The snapshot with the reports.
           while_: What goes on meanwhile, for the remark.
         """
         remark = f"as last reported, while {while_}"
@@ -34,8 +34,8 @@ class Reported(ABC):
     def _found(
         cls, path: str, snapshot: Snapshot, meshes: Mapping[str, Mesh], remark: str
     ) -> Self | None:
-        """What is there under the path, with what must be known of it besides."""
+        """Return the reported object under the path with this remark, or a longer one; None if none."""
 
     def _remarked(self, text: str) -> str:
-        """A text below the remark, where there is one."""
+        """Return a text below the remark, if there is one."""
         return f"{self.remark}\n{text}" if self.remark else text

@@ -19,13 +19,13 @@ class Shards(Reported):
     """The arrays of an expression as a process described them, with the meshes they refer to.
 
     Attributes:
-      expression: With which the paths of the arrays begin.
-      arrays: Those of a tree in its order; one that is the value itself is alone here.
+      expression: The expression with which the paths of the arrays begin.
+      arrays: The arrays of a tree in its order; a value that is itself an array is the only one.
       meshes: By id.
       same: By path the path of an earlier one that is the very same array.
       left_out: How many more arrays the tree has, and how many containers were not looked into.
-      snapshot: Where the devices' platforms are known from.
-      remark: What must be known of it; empty where there is nothing.
+      snapshot: The snapshot with the devices' platforms.
+      remark: A remark that must be shown with it; empty where there is none.
     """
 
     expression: str
@@ -38,7 +38,7 @@ class Shards(Reported):
 
     @classmethod
     def of(cls, found: ArraysFound, snapshot: Snapshot) -> Shards:
-        """What a process has answered.
+        """Return the arrays of a process's answer.
 
         :meta private:
         """
@@ -55,7 +55,7 @@ class Shards(Reported):
     def _found(
         cls, path: str, snapshot: Snapshot, meshes: Mapping[str, Mesh], remark: str
     ) -> Self | None:
-        """Of an array, or of those below the path."""
+        """Return the array under the path, or the arrays below it."""
         arrays = tuple(array for array in snapshot.arrays if within(array.path, path))
         if not arrays:
             return None
@@ -65,7 +65,7 @@ class Shards(Reported):
         return cls(path, arrays, meshes, {}, (0, 0), snapshot, remark)
 
     def text(self, *, by_bytes: bool = False) -> str:
-        """As `%dist_shards` prints it.
+        """Return the text that `%dist_shards` prints.
 
         Args:
           by_bytes: The arrays of a tree in the order of what a device needs of them, the largest first.

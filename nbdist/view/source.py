@@ -1,4 +1,4 @@
-"""What a view needs of whoever has the frames."""
+"""The interface of a view's source of frames."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class Source(Protocol):
 
     @property
     def values(self) -> Callable[[str], dict[str, Any]] | None:
-        """Answers what is in an array; None where nobody can be asked."""
+        """Returns a summary of an array; None where no process can be asked."""
 
     @property
     def whole(self) -> Frame | None:
-        """All there is of what never changes, which a notebook keeps; None of a session, which is not kept."""
+        """All data of a source that never changes, for a notebook to keep; None for a session."""
 
     def attach(self, sink: Sink) -> None:
-        """Sends frames to a view from now on."""
+        """Send frames to a view from now on."""
 
     def detach(self, sink: Sink) -> None:
-        """Sends no more frames to it."""
+        """Send it no more frames."""
 
     def refresh(self, sink: Sink) -> None:
-        """Sends it a full frame soon."""
+        """Send it a full frame soon."""

@@ -1,4 +1,4 @@
-"""What is in one array, for the view: a text and a picture, out of what each process has of it."""
+"""The summary of one array for the view: a text and a picture, from each process's part of it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ from nbdist.quantities import processes_text
 
 
 def shown_values(path: str, answers: Mapping[int, Summary]) -> dict[str, Any]:
-    """Puts together what processes have answered.
-
-    Args:
-      path: Of the array.
-      answers: What each has.
+    """Put together the processes' answers.
 
     Returns:
       `text`, and `picture`, None where there is nothing to draw.
@@ -32,7 +28,7 @@ def shown_values(path: str, answers: Mapping[int, Summary]) -> dict[str, Any]:
     if not there:
         raise ArrayError(f"There is no array {path} any more.")
     first = min(there)
-    # What one process has for itself is no part of what another has.
+    # An array that one process has for itself is no part of another process's array.
     alone = there[first].whole
     shown = [there[first]] if alone else [one for one in there.values() if not one.whole]
     parts = [one.part for one in shown if one.part is not None]

@@ -1,7 +1,7 @@
-"""What a process shows while an `ipywidgets.Output` captures it, as `interact` does: the outputs of that widget.
+"""Output that an `ipywidgets.Output` captures on a process, as `interact` does: it goes to that widget.
 
 Source: `ipywidgets.widgets.widget_output.Output` (ipywidgets 8): it captures as long as its `msg_id` is set. In a
-notebook the front end does that; what processes show does not come from its kernel.
+notebook the front end does the capturing, but the output of processes does not come from its kernel.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ KIND = "OutputModel"
 captured_messages = frozenset({"stream", "display_data", "execute_result", "error", "clear_output"})
 
 MOST_CHARACTERS = 200_000
-"""Of the text in one widget; the oldest outputs beyond it are left out, and that is said."""
+"""Characters of text in one widget; older outputs beyond it are left out, and the widget says so."""
 
 LEFT_OUT = "… earlier output is left out"
 
@@ -25,13 +25,13 @@ Outputs = tuple[Mapping[str, Any], ...]
 
 
 class Captured:
-    """The outputs of one such widget."""
+    """The outputs captured by one such widget."""
 
     def __init__(self) -> None:
         self._clear_next = False
 
     def add(self, outputs: Sequence[Mapping[str, Any]], message: Mapping[str, Any]) -> Outputs:
-        """The outputs after one more message, in the form that notebooks have.
+        """Return the outputs after one more message, in the form that notebooks have.
 
         Raises:
           KeyError: The message lacks something.

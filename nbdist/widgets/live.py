@@ -1,4 +1,4 @@
-"""A widget that one process has displayed, as it is now, and what a person does to it."""
+"""A widget that one process has displayed, as it is now, and a person's actions on it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nbdist.widgets.bar import WidgetBar, bar_of
 from nbdist.widgets.models import Models
 
 PAST = 256
-"""So many earlier states of a displayed widget are remembered, as digests."""
+"""The most earlier states of a displayed widget that are remembered, as digests."""
 
 
 class Board(Protocol):
@@ -21,14 +21,14 @@ class Board(Protocol):
     lock: threading.RLock
 
     def models_of(self, process_id: int) -> Models:
-        """The models of one process."""
+        """Return the models of one process."""
 
     def show(self, widgets: Sequence[LiveWidget]) -> str:
-        """Shows widgets that are alike as one; answers the id of its model."""
+        """Show equal widgets as one; return the id of its model."""
 
 
 class Event(NamedTuple):
-    """What a person did to a widget: the model's id by process, and the data and buffers of the message."""
+    """A person's action on a widget: the model's id by process, and the data and buffers of the message."""
 
     models: Mapping[int, str]
     data: Mapping[str, Any]
@@ -39,9 +39,9 @@ class LiveWidget:
     """A widget that one process has displayed, as it is now.
 
     Attributes:
-      process_id: Of the process.
+      process_id: The process.
       root: The id of its model.
-      born: A digest of what it was like when it was displayed.
+      born: A digest of its state when it was displayed.
       changed_at: When it changed last, by `clock`.
       changes: How often it has changed since.
     """
@@ -62,7 +62,7 @@ class LiveWidget:
 
     @property
     def closed(self) -> bool:
-        """Whether the process has taken it away."""
+        """Return whether the process has removed it."""
         return self.root not in self._models
 
     @property
@@ -72,7 +72,7 @@ class LiveWidget:
             return bar_of(self._models, self.root)
 
     def agrees(self, other: LiveWidget, now: float, fresh_s: float) -> bool:
-        """Whether both are the same now, or one has just been what the other is."""
+        """Return whether both are equal now, or one has just been what the other is."""
         if self.digest == other.digest:
             return True
         if now - max(self.changed_at, other.changed_at) >= fresh_s:
@@ -81,11 +81,11 @@ class LiveWidget:
 
     @property
     def models(self) -> frozenset[str]:
-        """The ids of the models that it is made of."""
+        """The ids of the models that it consists of."""
         return self._ids
 
     def note(self) -> None:
-        """Takes notice of a change of one of its models."""
+        """Note a change of one of its models."""
         if self.closed:
             return
         self._ids = frozenset(self._models.parts(self.root).values())
@@ -95,7 +95,7 @@ class LiveWidget:
         self.changed_at = self.board.clock()
 
     def parts(self) -> dict[tuple[str | int, ...], tuple[str, dict[str, Any]]]:
-        """Id and state of each of its models, parts before what holds them."""
+        """Return id and state of each of its models, parts before the models that hold them."""
         with self.board.lock:
             found = self._models.parts(self.root)
             return {path: (model, dict(self._models[model].state)) for path, model in found.items()}

@@ -1,1 +1,1 @@
-"""What a kernel asks of an engine, and what that answers: one dataclass a call, one an answer."""
+"""Calls from a kernel to an engine, and their answers: one dataclass for each call, one for each answer."""

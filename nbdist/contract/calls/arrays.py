@@ -1,4 +1,4 @@
-"""Calls about arrays of the user: where their pieces lie, what is in them; and what is done to a widget."""
+"""Calls about the user's arrays (where their pieces lie, which values they hold), and about use of a widget."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class ArraysFound:
     """The arrays of an expression, as a report describes them.
 
     Attributes:
-      expression: With which their paths begin.
-      arrays: In the order of the tree; one that is the value itself is alone here.
-      meshes: To which they refer.
-      same: By path the path of an earlier one that is this very array.
+      expression: The expression; the paths begin with it.
+      arrays: In the order of the tree. If the value itself is an array, it is the only entry.
+      meshes: The meshes to which the arrays refer.
+      same: By path, the path of an earlier array that is this very object.
       omitted: How many more arrays there are.
       closed: How many containers were not looked into.
     """
@@ -37,7 +37,7 @@ class ArraysFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindShards(EvaluatingExpression[ArraysFound]):
-    """Where the pieces of one array lie, or of all arrays of a tree."""
+    """Call to find where the pieces of one array lie, or of all arrays of a tree."""
 
     NAME: ClassVar[str] = "shards"
 
@@ -47,11 +47,11 @@ class PieceNan:
     """A piece that has NaN or infinite values.
 
     Attributes:
-      device: The id of the device that it is on.
+      device: The id of the device that holds it.
       index: Which part of the array it is, as text.
-      first: Whether no other device with this piece comes before it.
+      first: Whether no earlier device has this piece.
       nan: How many values are NaN.
-      inf: How many are infinite.
+      inf: How many values are infinite.
     """
 
     device: int
@@ -63,7 +63,7 @@ class PieceNan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayNan:
-    """An array that has NaN or infinite values, or none at all: then `pieces` is None."""
+    """An array that has NaN or infinite values, or an array that has no values any more: then `pieces` is None."""
 
     path: str
     dtype: str
@@ -73,10 +73,10 @@ class ArrayNan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NanCounts:
-    """What a process has counted in its own pieces.
+    """Counts of NaN and infinite values in one process's own pieces.
 
     Attributes:
-      arrays: Those with something in them, or without values.
+      arrays: The arrays with NaN or infinite values, or without values.
       looked: How many arrays were counted.
       omitted: How many more arrays there are.
       closed: How many containers were not looked into.
@@ -90,18 +90,18 @@ class NanCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountNan(EvaluatingExpression[NanCounts]):
-    """NaN and infinite values in the process's pieces of a tree."""
+    """Call to count NaN and infinite values in the process's pieces of a tree."""
 
     NAME: ClassVar[str] = "nan"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramFound:
-    """What a call would run.
+    """The program that a call would run.
 
     Attributes:
-      program: As this process has compiled it.
-      digest: Of what the compiler was given, which must be equal on all processes.
+      program: The program as this process compiled it.
+      digest: A digest of the compiler's input, which must be equal on all processes.
     """
 
     program: Program
@@ -110,20 +110,20 @@ class ProgramFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileCall(EvaluatingExpression[ProgramFound]):
-    """What a call would run, compiled and not run; `expression` is the call."""
+    """Call to compile the program that a call would run, and do not run it; `expression` is the call."""
 
     NAME: ClassVar[str] = "program"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What a process has of an array.
+    """Summary of one process's part of an array.
 
     Attributes:
-      state: `missing`: no array is there.
-      whole: Whether the process has all of it.
-      part: For a text; None for what has no numbers.
-      places: For a picture; None where there is nothing to draw.
+      state: `missing` if there is no array at the path.
+      whole: Whether the process has the whole array.
+      part: The values for a text; None if they are no numbers.
+      places: The values for a picture; None if there is nothing to draw.
     """
 
     state: Literal["missing", "computing", "shown"]
@@ -134,7 +134,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summarize(Call[Summary]):
-    """What the process has of the array under a path, as a report names it; nothing is evaluated."""
+    """Call to summarize the process's part of the array at a path, as reports name it; evaluates nothing."""
 
     NAME: ClassVar[str] = "summary"
     path: str
@@ -142,12 +142,12 @@ class Summarize(Call[Summary]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UseWidget(Evaluating[Done]):
-    """What a person did to a widget in the notebook.
+    """Call to pass on a person's action on a widget in the notebook.
 
     Attributes:
       models: The id of the widget on each process that has it, by process id as text.
-      data: As the front end has sent it.
-      binary: The buffers of that, in Base64.
+      data: The data of the front end's message.
+      binary: The buffers of that message, in Base64.
     """
 
     NAME: ClassVar[str] = "widget"
@@ -168,6 +168,6 @@ class ModelFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindLayout(EvaluatingExpression[ModelFound | ArraysFound]):
-    """The layout of one model or layer; of anything else that holds arrays what `FindShards` answers."""
+    """Call to find the layout of one model or layer; for other values that hold arrays, as `FindShards`."""
 
     NAME: ClassVar[str] = "layout"

@@ -1,7 +1,6 @@
-"""How a call and its answer travel: the name of the call and JSON there, JSON back, raw buffers beside either.
+"""How a call and its answer travel: the call's name and JSON one way, JSON back, raw buffers beside either.
 
-A value of another shape than its dataclass is one error on either side, a `WireError`; it fails this call and
-nothing else.
+Data whose shape does not fit its dataclass raises a `WireError` on either side; only this call fails.
 """
 
 from __future__ import annotations
@@ -21,10 +20,9 @@ C = TypeVar("C", bound="Call[Any]")
 
 
 class Call(Generic[A]):
-    """One call: a dataclass of its arguments, derived from `Call[…]` with the dataclass of its answer.
+    """One call: a dataclass of its arguments, derived from `Call[...]` with the dataclass of its answer.
 
-    Attributes:
-      NAME: By which the engine knows it.
+    `NAME` is the name by which the engine knows the call.
     """
 
     __slots__ = ()
@@ -32,10 +30,10 @@ class Call(Generic[A]):
 
     @classmethod
     def answer_from(cls, data: Plain) -> A:
-        """Reads an answer.
+        """Read an answer.
 
         Raises:
-          WireError: It has another shape.
+          WireError: The data has another shape.
         """
         answer: A = decode(answer_of(cls), data)
         return answer
@@ -43,12 +41,12 @@ class Call(Generic[A]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The answer of a call that has nothing to say but that it went through."""
+    """Answer of a call that only says that it succeeded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """What a call has raised: the name of a class, one of `nbdist.errors` where it is ours, and its text."""
+    """An exception that a call raised: its class name (a class of `nbdist.errors` if it is ours) and its text."""
 
     type: str
     text: str
@@ -56,9 +54,9 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What comes back: the answer as plain data, or what was raised.
+    """Reply to a call: the answer as plain data, or the exception.
 
-    `computed` says that the process has used devices of others for it.
+    `computed` says that the process used devices of other processes for the call.
     """
 
     ok: Any = None
@@ -67,34 +65,34 @@ class Reply:
 
 
 def answer_of(call: type[Call[Any]]) -> Any:
-    """The dataclass of the answer to a call."""
+    """Return the dataclass of the answer to a call."""
     (base,) = call.__dict__["__orig_bases__"]
     return get_args(base)[0]
 
 
 def to_text(call: Call[Any]) -> str:
-    """The arguments of a call as they are sent.
+    """Return the arguments of a call as JSON text.
 
     Raises:
-      WireError: They have something JSON has no form for.
+      WireError: The arguments hold something JSON has no form for.
     """
     return json.dumps(encode(call))
 
 
 def from_text(call: type[C], text: str) -> C:
-    """A call from its arguments as they have come.
+    """Read a call from the JSON text of its arguments.
 
     Raises:
-      WireError: They have another shape.
+      WireError: The arguments have another shape.
     """
     return decode(call, _read(text))
 
 
 def reply_to_text(reply: Reply) -> str:
-    """A reply as it is sent: what it does not say is left out, since earlier kernels look whether it is there.
+    """Return a reply as JSON text, without empty fields: earlier kernels check whether a field is there.
 
     Raises:
-      WireError: It has something JSON has no form for.
+      WireError: The reply holds something JSON has no form for.
     """
     return json.dumps(
         {name: value for name, value in encode(reply).items() if value or name == "ok"}
@@ -102,10 +100,10 @@ def reply_to_text(reply: Reply) -> str:
 
 
 def reply_from_text(text: str) -> Reply:
-    """A reply as it has come.
+    """Read a reply from its JSON text.
 
     Raises:
-      WireError: It has another shape.
+      WireError: The reply has another shape.
     """
     return decode(Reply, _read(text))
 

@@ -1,6 +1,6 @@
-"""Calls by which processes keep copies of parts of arrays that only others have, and go back to them.
+"""Calls by which processes keep copies of array parts that only other processes have, and go back to them.
 
-The copies that are made at one moment are a round. Rounds have numbers, the same on all processes.
+All copies that are made at one moment are a round. A round has the same number on all processes.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from nbdist.contract.calls.values import Box, Room
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiesOffer:
-    """What a process has, and keeps of others, by the paths that lead to it.
+    """The arrays a process has, and its copies of other processes' arrays, by path.
 
-    Of an array on several processes these are its parts; of one of its own it is the whole, with an origin that is
-    equal where the values are.
+    An array on several processes is listed with this process's parts. An array of this process alone is listed
+    whole, with an origin that is equal wherever the values are equal.
     """
 
     arrays: tuple[NamespaceArray, ...]
@@ -28,13 +28,13 @@ class CopiesOffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferCopies(Call[CopiesOffer]):
-    """Begins a round: keeps what is there for a kernel that takes parts of it to other processes.
+    """Call to begin a round: hold the arrays for a kernel that takes parts of them to other processes.
 
     Attributes:
-      token: Of the round's messages.
-      run: Names, on all processes alike, arrays that no program has computed.
-      processes: Those that take part: all that compute.
-      in_step: After which program the kernel knows all to be in step; see `CellLabel`.
+      token: The token of the round's messages.
+      run: A number that names, alike on all processes, the arrays that no program computed.
+      processes: The processes that take part: all that compute.
+      in_step: The program after which the kernel knows all processes to be in step; see `CellLabel`.
     """
 
     NAME: ClassVar[str] = "offer_copies"
@@ -46,7 +46,7 @@ class OfferCopies(Call[CopiesOffer]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiedPiece:
-    """A part of an array that is to be kept: which program computed the array, its dtype, and the part."""
+    """A part of an array that is to be kept: the program that computed the array, its dtype, and the part."""
 
     origin: Origin
     dtype: Any
@@ -55,12 +55,12 @@ class CopiedPiece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiveCopies(Call[Done]):
-    """Makes room for copies; the piece of number n comes into the memory of number n.
+    """Call to make room for copies; piece number n goes into memory number n.
 
     Attributes:
-      token: Of the round.
-      pieces: What comes.
-      left_out: Paths of arrays that are each process's own and not the same on all: they are no part of the round.
+      token: The token of the round.
+      pieces: The pieces that will arrive.
+      left_out: Paths of arrays that each process has for itself and that differ: they are no part of the round.
     """
 
     NAME: ClassVar[str] = "receive_copies"
@@ -78,7 +78,7 @@ class CopiesKept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepCopies(Call[CopiesKept]):
-    """All has come: keeps it under this number, beside what was kept before."""
+    """Call to keep what has arrived, which is complete, as the round of this number; earlier rounds stay."""
 
     NAME: ClassVar[str] = "keep_copies"
     token: str
@@ -87,7 +87,7 @@ class KeepCopies(Call[CopiesKept]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UseCopies(Call[CopiesKept]):
-    """All processes have the round of this number: keeps no other any longer."""
+    """Call to drop all rounds but the one of this number, which all processes have."""
 
     NAME: ClassVar[str] = "use_copies"
     number: int
@@ -95,12 +95,12 @@ class UseCopies(Call[CopiesKept]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundOffer:
-    """What a process keeps of a round.
+    """The copies of a round that a process keeps.
 
     Attributes:
-      arrays: As they were then, with the parts that are kept here.
-      now: Which program computed what is at their paths now, also where that has no values any more.
-      whole: The paths at which this process can make what was there then of what it keeps.
+      arrays: The arrays as they were then, with the parts that are kept here.
+      now: By path, the program that computed the array there now, even if that array has no values any more.
+      whole: The paths whose arrays this process can restore from its own copies alone.
     """
 
     arrays: tuple[NamespaceArray, ...]
@@ -110,7 +110,7 @@ class RoundOffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferRound(Call[RoundOffer]):
-    """Keeps the copies of a round for a kernel that takes parts of them to a new process."""
+    """Call to hold the copies of a round for a kernel that takes parts of them to a new process."""
 
     NAME: ClassVar[str] = "offer_round"
     token: str
@@ -119,12 +119,12 @@ class OfferRound(Call[RoundOffer]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiveRound(Call[Room]):
-    """Expects its parts of arrays of a round; those wanted come into memories of consecutive numbers.
+    """Call to prepare to receive parts of arrays of a round; wanted parts go into memories of consecutive numbers.
 
     Attributes:
       token: As for `OfferRound`.
-      number: Of the round.
-      arrays: As they were then.
+      number: The number of the round.
+      arrays: The arrays as they were then.
     """
 
     NAME: ClassVar[str] = "receive_round"
@@ -135,12 +135,12 @@ class ReceiveRound(Call[Room]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WentBack:
-    """What was made again.
+    """The arrays that were restored from a round.
 
     Attributes:
-      paths: All that lead to it, also those that were not asked for.
-      newer: What leads to arrays on several processes that are newer than the round: paths, and what holds those
-        that no path leads to.
+      paths: All paths that lead to restored arrays, including paths that were not asked for.
+      newer: Arrays on several processes that are newer than the round: their paths, or the objects that hold them
+        where no path leads to them.
     """
 
     paths: tuple[str, ...]
@@ -149,7 +149,7 @@ class WentBack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoBack(Call[WentBack]):
-    """Makes what was at these paths in a round, and has every reference to what is there now lead to it."""
+    """Call to restore the arrays at these paths from a round, and to redirect all references to them."""
 
     NAME: ClassVar[str] = "go_back"
     token: str

@@ -1,4 +1,4 @@
-"""Calls about the engine itself: who it is, what it has imported, how its cells ended, what completes a name."""
+"""Calls about an engine itself: its identity, its imports, how its cells ended, completions of names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nbdist.contract.wire import Plain, decode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherNbdist:
-    """What is read of an engine with another version of nbdist: that, and where it runs."""
+    """Answer of an engine with another version of nbdist; only its version and where it runs are read."""
 
     nbdist: str
     host: str
@@ -23,7 +23,7 @@ class OtherNbdist:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """The number of a process in a cluster of its framework, and how many there are."""
+    """The number of a process in its framework's cluster, and how many processes the cluster has."""
 
     process_id: int
     count: int
@@ -31,7 +31,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsedDevices:
-    """How many devices a framework has, here (`local`) and in its cluster (`everywhere`), and their platform."""
+    """A framework's devices: how many here (`local`) and in its cluster (`everywhere`), and of which platform."""
 
     local: int
     everywhere: int
@@ -40,23 +40,23 @@ class UsedDevices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """Who an engine is that somebody else has started, and how far its framework is.
+    """Description of an engine that somebody else has started, and of the state of its framework.
 
     Attributes:
       protocol: See `PROTOCOL`.
       nbdist: Its version of nbdist.
       python: Its version of Python.
       host: The name of its host.
-      pid: Of its process there.
+      pid: The number of its process on that host.
       ident: Its routing name.
-      settled: The process id a kernel has given it before; None where none has.
-      numbers: What its environment says of its number, by variable.
-      joined: Its place in a cluster of the framework; None where it is in none.
-      up: Whether a back end is.
-      devices: Of that; None while none is up.
-      version: Of the framework; None where it is not installed.
-      address: At which other hosts reach it; None where that is not known.
-      port: Reserved there, for what it may have to serve.
+      settled: The process id that a kernel gave it earlier; None if no kernel has.
+      numbers: Numbers of the process in its environment, by variable.
+      joined: Its place in a cluster of the framework; None if it is in no cluster.
+      up: Whether a back end is up.
+      devices: The devices of that back end; None while no back end is up.
+      version: The framework's version; None if it is not installed.
+      address: The address at which other hosts reach it; None if it is not known.
+      port: A port reserved at that address, for services of this process.
     """
 
     protocol: int
@@ -77,10 +77,10 @@ class Described:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Who(Call[Described | OtherNbdist]):
-    """Who an engine is that nbdist has not started; changes nothing.
+    """Call to describe an engine that nbdist has not started; changes nothing.
 
     Attributes:
-      framework: What the session is to compute with.
+      framework: The framework of the session.
       controller: The address at which its host reaches ipyparallel's controller.
     """
 
@@ -90,20 +90,20 @@ class Who(Call[Described | OtherNbdist]):
 
     @classmethod
     def answer_from(cls, data: Plain) -> Described | OtherNbdist:
-        """As of any call; of another protocol only who answers."""
+        """Read an answer, as for any call; of another protocol, read only the identity of the engine."""
         return _other(data) or decode(Described, data)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Late:
-    """The names of variables that came too late."""
+    """The names of variables that came too late to have an effect."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepare(Call[Late]):
-    """Puts variables in place that a process of our own has from its first moment."""
+    """Call to set variables that a process of our own has from its first moment."""
 
     NAME: ClassVar[str] = "prepare"
     environment: Mapping[str, str]
@@ -112,7 +112,7 @@ class Prepare(Call[Late]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Greeted:
-    """Who an engine is: versions, its number in the plan, where it runs, and its routing name."""
+    """Identity of an engine: versions, process id, where it runs, and its routing name."""
 
     protocol: int
     nbdist: str
@@ -125,7 +125,7 @@ class Greeted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello(Call[Greeted | OtherNbdist]):
-    """The first message: makes the engine ready; `process_id` None where its environment has it."""
+    """The first message: makes the engine ready. `process_id` is None if the engine's environment has it."""
 
     NAME: ClassVar[str] = "hello"
     process_id: int | None
@@ -133,12 +133,12 @@ class Hello(Call[Greeted | OtherNbdist]):
 
     @classmethod
     def answer_from(cls, data: Plain) -> Greeted | OtherNbdist:
-        """As of any call; of another protocol only who answers."""
+        """Read an answer, as for any call; of another protocol, read only the identity of the engine."""
         return _other(data) or decode(Greeted, data)
 
 
 def _other(data: Plain) -> OtherNbdist | None:
-    """Who answers in another protocol; None for this one."""
+    """Return the identity of an engine that uses another protocol; None for this protocol."""
     if not isinstance(data, dict) or data.get("protocol") == PROTOCOL:
         return None
     known = ("nbdist", "host", "process_id")
@@ -147,17 +147,17 @@ def _other(data: Plain) -> OtherNbdist | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Initialized:
-    """What a process knows once it has joined the framework's cluster; None where it does not, or has none.
+    """Facts about a process that has joined the framework's cluster; None for facts that do not apply.
 
     Attributes:
-      version: Of the framework.
-      process_id: Its number there.
-      platform: Of its devices.
+      version: The framework's version.
+      process_id: The number of the process in the cluster.
+      platform: The platform of its devices.
       local: How many devices it has.
-      everywhere: How many all have together.
-      ports: On which others connect to it for collectives, where it counts and proves what it sends them.
-      strategy: The class of what divides the work, where there is such a thing.
-      replicas: How many compute in step under that.
+      everywhere: How many devices all processes have together.
+      ports: Ports at which other processes connect to it for collectives, if it counts and proves what it sends.
+      strategy: The class of the strategy that divides the work, if there is one.
+      replicas: How many replicas compute in step under that strategy.
       said: A sentence that a person must read.
     """
 
@@ -172,17 +172,17 @@ class Initialized:
     said: str | None = None
 
     def after(self, earlier: Initialized) -> Initialized:
-        """This answer, and what an earlier one says beside it."""
+        """Return this answer, completed by the fields of an earlier answer."""
         known = {one.name: getattr(self, one.name) for one in fields(self)}
         return replace(earlier, **{name: it for name, it in known.items() if it is not None})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Initialize(Call[Initialized]):
-    """Joins the framework's cluster; blocks until all processes have.
+    """Call to join the framework's cluster; blocks until all processes have joined.
 
     Attributes:
-      stage: One entry of what the launch side's `stages` gives, encoded: see `nbdist.contract.stages`.
+      stage: One entry of the launch side's `stages`, encoded: see `nbdist.contract.stages`.
     """
 
     NAME: ClassVar[str] = "initialize"
@@ -191,7 +191,7 @@ class Initialize(Call[Initialized]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completions:
-    """What stands before the cursor now, and what may take its place."""
+    """The text before the cursor that is replaced, and the texts that may replace it."""
 
     text: str
     matches: tuple[str, ...]
@@ -199,7 +199,7 @@ class Completions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Complete(Call[Completions]):
-    """Completions of `code` at `cursor`, a position in characters."""
+    """Call to complete `code` at `cursor`, a position in characters."""
 
     NAME: ClassVar[str] = "complete"
     code: str
@@ -208,14 +208,14 @@ class Complete(Call[Completions]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspected:
-    """What IPython shows for a name, by mime type; texts only."""
+    """IPython's help for a name, by MIME type; texts only."""
 
     data: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspect(Call[Inspected]):
-    """What IPython shows for `symbol?` (detail 0) or `symbol??` (detail 1)."""
+    """Call to return IPython's help for `symbol?` (detail 0) or `symbol??` (detail 1)."""
 
     NAME: ClassVar[str] = "inspect"
     symbol: str
@@ -224,14 +224,14 @@ class Inspect(Call[Inspected]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """The number of the newest report; 0 where nothing reports."""
+    """The number of the newest report; 0 if nothing reports."""
 
     sequence: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look(Call[Looked]):
-    """Has the probe report what there is now; with `again` also what it has reported before."""
+    """Call to have the probe report changes now; with `again`, also what it has reported before."""
 
     NAME: ClassVar[str] = "look"
     timeout_s: float
@@ -240,7 +240,7 @@ class Look(Call[Looked]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellEnd:
-    """How the cell of a request ended: what it raised (None: it went through), and when, in Unix seconds."""
+    """How the cell of a request ended: its exception (None if it succeeded), and when, in Unix seconds."""
 
     request: str
     error: str | None
@@ -249,7 +249,7 @@ class CellEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recalled:
-    """What is known of a cell: its end, None where nothing is, and what is kept of its output."""
+    """How a cell ended, None if that is not known, and the part of its output that is kept."""
 
     end: CellEnd | None
     kept: Kept
@@ -257,9 +257,9 @@ class Recalled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recall(Call[Recalled]):
-    """How the cell of a request ended.
+    """Call to find out how the cell of a request ended.
 
-    It is asked for behind the cell itself, in the engine's queue, so that the answer comes when it has ended.
+    The call waits behind that cell in the engine's queue, so the answer comes when the cell has ended.
     """
 
     NAME: ClassVar[str] = "recall"
@@ -268,14 +268,14 @@ class Recall(Call[Recalled]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastFailure:
-    """What the last cell that failed has raised; None where none has."""
+    """The exception of the last cell that failed; None if no cell failed."""
 
     error: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskLastFailure(Call[LastFailure]):
-    """What the last cell that failed here has raised."""
+    """Call to return the exception of the last cell that failed here."""
 
     NAME: ClassVar[str] = "failure"
 
@@ -289,7 +289,7 @@ class ImportedModules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskImported(Call[ImportedModules]):
-    """Which modules of the process come from these files."""
+    """Call to find the modules of the process that come from these files."""
 
     NAME: ClassVar[str] = "imported"
     paths: tuple[str, ...]
@@ -297,7 +297,7 @@ class AskImported(Call[ImportedModules]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """What must be equal on all processes before they run a cell: digests by topic, or facts by topic."""
+    """Digests or facts, by topic, that must be equal on all processes before they run a cell."""
 
     digests: Mapping[str, str] | None = None
     facts: Facts | None = None
@@ -305,11 +305,11 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskAgreement(Call[Agreement]):
-    """What must be equal before the cell `code`, of which nothing is run.
+    """Call to compute digests or facts that must be equal before the cell `code`; runs nothing of the cell.
 
     Attributes:
       code: The cell.
-      topics: Those whose facts are wanted; None: the digests of all.
+      topics: The topics whose facts are wanted; None: the digests of all topics.
     """
 
     NAME: ClassVar[str] = "agreement"

@@ -1,4 +1,4 @@
-"""Calls that run what a person wrote, where all processes may have to do it at the same time."""
+"""Calls that run code a person wrote; all processes may have to run it at the same time."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ A = TypeVar("A", covariant=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluating(Call[A]):
-    """A call that may compute on the devices of others.
+    """A call that may compute on the devices of other processes.
 
     Attributes:
-      number: Of the proof that follows where all processes take part at the same time; None for what computes
-        nothing, such as a name.
+      number: The number of the proof that follows, if all processes take part at the same time; None for a call
+        that computes nothing, such as a name.
     """
 
     number: int | None = None
 
     def unwanted(self) -> Self:
-        """The same for a process that only takes part, and whose answer nobody wants."""
+        """Return this call for a process that only takes part, and whose answer nobody wants."""
         return self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluatingExpression(Evaluating[A]):
-    """A call that evaluates an expression in the user's namespace: a name, and whatever names allow."""
+    """A call that evaluates an expression in the user's namespace."""
 
     expression: str

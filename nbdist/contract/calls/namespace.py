@@ -1,4 +1,4 @@
-"""Calls by which a new process gets the namespace of one that has lived on, and its arrays."""
+"""Calls by which a new process gets the namespace, and the arrays, of a process that has lived on."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class NamespaceArray:
     """An array that a namespace leads to, and the parts of it that its process has.
 
     Attributes:
-      key: By which other processes find theirs; see `nbdist.engine.namespace.keys`.
+      key: The key by which other processes find their parts of it; see `nbdist.engine.namespace.keys`.
       dtype: The name of its NumPy dtype, or the fields of a structured one.
-      shape: Of the whole array.
+      shape: The shape of the whole array.
       spans: Whether parts of it lie on other processes.
-      origin: Which program computed it; None where that is not known yet.
-      pieces: The parts that this process has, each once; none of an array that has no values any more.
-      kept: The parts of which it keeps copies beside those.
+      origin: The program that computed it; None if that is not known yet.
+      pieces: The parts that this process has, each once; empty for an array that has no values any more.
+      kept: Further parts of which this process keeps copies.
     """
 
     key: str
@@ -53,7 +53,7 @@ class Things:
     """Settings, modules and registered functions of a process, each under the name that a person reads.
 
     Attributes:
-      digests: A short text for each thing, equal where it is; it says nothing of a secret.
+      digests: A short text for each thing, equal if the things are equal; it reveals nothing of a secret.
       failed: Why a thing could not be set, by name.
     """
 
@@ -63,10 +63,10 @@ class Things:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferThings(Call[Things]):
-    """Describe what the process is beside the user's names; one buffer has what can be set on another.
+    """Call to describe a process's things, beside the user's names; one buffer holds those that another can take.
 
     Attributes:
-      key: Of the digests.
+      key: The key of the digests.
       described: Whether only the digests are wanted.
     """
 
@@ -77,11 +77,11 @@ class OfferThings(Call[Things]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeThings(Call[Things]):
-    """Set what the buffer has, and import the modules that are imported there.
+    """Call to set the things in the buffer, and to import the modules that the other process has imported.
 
     Attributes:
-      key: Of the digests.
-      own: Things that are not the same on all processes, and are left as they are.
+      key: The key of the digests.
+      own: Things that differ between processes and are left as they are.
     """
 
     NAME: ClassVar[str] = "take_things"
@@ -91,17 +91,17 @@ class TakeThings(Call[Things]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceOffer:
-    """What a process offers.
+    """The namespace that a process offers.
 
     Attributes:
       arrays: In the order of their numbers in the pickles.
-      names: All that goes along; in an answer to `OfferArrays`, all that there are.
-      left_out: Names that do not.
-      digests: A short text for each name, as `nbdist.engine.probe.samples` makes them; of arrays that are divided
-        over several processes only the kind counts.
+      names: All names that are transferred; in an answer to `OfferArrays`, all names of the process.
+      left_out: Names that are not transferred.
+      digests: A short text for each name, as `nbdist.engine.probe.samples` makes them; for arrays that are divided
+        over several processes, only the kind counts.
       own: Names with data that each process can have for itself.
-      run: Of the newest cell of the process; None before the first.
-      changes: What will not be as here, where the devices are others; a sentence each.
+      run: The run of the newest cell of the process; None before the first.
+      changes: Differences after the transfer, if the devices there are others; a sentence each.
     """
 
     arrays: tuple[NamespaceArray, ...]
@@ -115,15 +115,15 @@ class NamespaceOffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferNamespace(Call[NamespaceOffer]):
-    """Keeps what the user's names lead to for a kernel that takes it to a new process.
+    """Call to hold the user's namespace for a kernel that takes it to a new process.
 
     Two buffers come with the answer: how the arrays lie, and the namespace without them.
 
     Attributes:
-      token: Under which it is kept.
-      processes: How many there are where it goes, if they are another number: meshes over all devices are then
-        made anew.
-      things: Things of modules that are not on the new process as here, and go along.
+      token: The token under which the namespace is held.
+      processes: The number of processes at the destination, if it differs: meshes over all devices are then made
+        anew.
+      things: Things of modules that the new process has in another form, and that are transferred too.
     """
 
     NAME: ClassVar[str] = "offer_namespace"
@@ -137,7 +137,7 @@ class NamespacePacked:
     """A namespace that was packed again.
 
     Attributes:
-      left_out: What is not in it, beside what was left out when it was offered.
+      left_out: Names missing from it, beside those left out when it was offered.
     """
 
     left_out: tuple[LeftOut, ...]
@@ -145,12 +145,12 @@ class NamespacePacked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackAgain(Call[NamespacePacked]):
-    """Pack an offered namespace again, since something of it could not be made; one buffer has it.
+    """Call to pack an offered namespace again, since an entry could not be made; one buffer holds it.
 
     Attributes:
-      token: Under which it is kept.
-      without: Why an entry could not be made, by its number: these are left out.
-      late: Numbers of entries that come after all others, in this order, since they may need those.
+      token: The token under which the namespace is held.
+      without: Why an entry could not be made, by its number: these entries are left out.
+      late: Numbers of entries that come after all others, in this order, since they may need the others.
     """
 
     NAME: ClassVar[str] = "pack_again"
@@ -161,11 +161,11 @@ class PackAgain(Call[NamespacePacked]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferArrays(Call[NamespaceOffer]):
-    """Keeps those arrays that another process has offered, as far as this process has parts of them.
+    """Call to hold the arrays that another process has offered, as far as this process has parts of them.
 
     Attributes:
-      token: Under which they are kept.
-      keys: Those of the arrays.
+      token: The token under which the arrays are held.
+      keys: The keys of the arrays.
       processes: As in `OfferNamespace`.
     """
 
@@ -177,12 +177,12 @@ class OfferArrays(Call[NamespaceOffer]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiveNamespace(Call[Room]):
-    """Expects a namespace; the one buffer says how its arrays lie.
+    """Call to prepare to receive a namespace; the one buffer says how its arrays lie.
 
     Attributes:
-      token: Under which it comes.
-      arrays: As they were offered.
-      generation: The number of the back end, as the other processes have it.
+      token: The token under which the namespace arrives.
+      arrays: The arrays as they were offered.
+      generation: The number of the back end on the other processes.
     """
 
     NAME: ClassVar[str] = "receive_namespace"
@@ -193,11 +193,11 @@ class ReceiveNamespace(Call[Room]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverNamespace(Call[Room]):
-    """Has the parts of arrays that are wanted come in parts as others have them.
+    """Call to receive each wanted part of an array in the pieces that other processes have.
 
     Attributes:
-      token: Under which the namespace comes.
-      covers: Of each array, for each part that is wanted, those parts of which it is put together.
+      token: The token under which the namespace arrives.
+      covers: For each array, for each wanted part, the pieces of which it is put together.
     """
 
     NAME: ClassVar[str] = "cover_namespace"
@@ -215,15 +215,15 @@ class NotMade:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceMade:
-    """What has been made.
+    """The namespace that has been made.
 
     Attributes:
-      not_made: What has raised; the process then has none of the names, and nothing else is said.
-      names: All that the process has now.
-      hooks: What functions of the user's have raised that were to be called then, each as a few words.
+      not_made: The entry that raised; the process then has none of the names, and all other fields are empty.
+      names: All names that the process has now.
+      hooks: Exceptions of the user's functions that were called then, each as a few words.
       set_again: Names that these functions have set.
       things: Digests of things, as in `Things`, before these functions were called.
-      things_set_again: Things that they have set.
+      things_set_again: Things that these functions have set.
     """
 
     names: tuple[str, ...] = ()
@@ -236,14 +236,14 @@ class NamespaceMade:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MakeNamespace(Call[NamespaceMade]):
-    """Makes the namespace of what has come; the one buffer of the call has it without its arrays.
+    """Call to make the namespace that has arrived; the one buffer of the call holds it without its arrays.
 
     Attributes:
-      token: Under which it came.
+      token: The token under which it arrived.
       lost: The numbers of arrays of which nobody had all parts: using them is an error.
-      numbered: Names that have, on each process, the number of that process.
-      run: Of the newest cell of the process from which it comes: what both report after it can be compared.
-      key: Of the digests of things.
+      numbered: Names whose value, on each process, is the number of that process.
+      run: The run of the newest cell on the source process, so that later reports of both can be compared.
+      key: The key of the digests of things.
     """
 
     NAME: ClassVar[str] = "make_namespace"
@@ -256,14 +256,14 @@ class MakeNamespace(Call[NamespaceMade]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsedNames:
-    """Names that a cell may read, also through functions of earlier cells; None where that cannot be known."""
+    """Names that a cell may read, also through functions of earlier cells; None if that cannot be known."""
 
     names: tuple[str, ...] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskUsed(Call[UsedNames]):
-    """Which of the user's names a cell would use; nothing of it is run."""
+    """Call to find the user's names that a cell would use; runs nothing of the cell."""
 
     NAME: ClassVar[str] = "used"
     code: str

@@ -1,4 +1,4 @@
-"""Calls by which all workers together write variables by shard, and read them again."""
+"""Calls by which all workers together save variables shard by shard, and restore them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class SavedName:
     Attributes:
       name: Its name.
       arrays: How many arrays it has.
-      nbytes: Their bytes in whole.
+      nbytes: The bytes of these arrays as wholes.
       how: How it lies after a restore, in words; empty after a save.
     """
 
@@ -29,7 +29,7 @@ class SavedName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """What has been saved, or has been read and has no names yet.
+    """Variables that were saved, or that were read and have no names yet.
 
     Attributes:
       path: The folder, as the processes have it.
@@ -44,12 +44,12 @@ class Saving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveArrays(Evaluating[Saving]):
-    """Writes variables into a folder, together with all other workers.
+    """Call to write variables into a folder, together with all other workers.
 
     Attributes:
       path: The folder, as the person has written it.
-      names: The variables; none: all that hold arrays on several processes.
-      token: Of this save: in the names of its folders and of what the processes exchange.
+      names: The variables; empty: all that hold arrays on several processes.
+      token: The token of this save, part of the names of its folders and of the processes' messages.
       timeout_s: How many seconds it may take.
     """
 
@@ -62,12 +62,12 @@ class SaveArrays(Evaluating[Saving]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadArrays(Evaluating[Saving]):
-    """Reads variables of a save, together with all other workers, and sets no name yet.
+    """Call to read variables of a save, together with all other workers; sets no name yet.
 
     Attributes:
       path: The folder, as the person has written it.
-      names: The variables; none: all of the save.
-      token: Of this restore; `SetRestored` has it too.
+      names: The variables; empty: all of the save.
+      token: The token of this restore; `SetRestored` has it too.
       timeout_s: How many seconds it may take.
     """
 
@@ -80,7 +80,7 @@ class ReadArrays(Evaluating[Saving]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetRestored(Call[Named]):
-    """Gives what has been read its names."""
+    """Call to set the names of the variables that were read."""
 
     NAME: ClassVar[str] = "set_restored"
     token: str

@@ -1,4 +1,4 @@
-"""Calls by which processes are kept in step: what they have sent, proofs, and the parts of a repair."""
+"""Calls that keep processes in step: counts of sent programs, proofs, and the parts of a repair."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from nbdist.contract.sent import Sent
 
 Origin = tuple[int, int, str]
 """Which program computed an array: the back end (how many came before it), the serial of the program, and which of
-its outputs. Of an array that no program computed the serial is 0, and the last says in which cell it was first
-seen, and under which path."""
+its outputs. If no program computed the array, the serial is 0, and the last entry names the cell in which the
+array was first seen, and its path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meet(Call[Done]):
-    """Learns on which ports the others take the connections of collectives."""
+    """Call to learn the ports at which the other processes accept connections for collectives."""
 
     NAME: ClassVar[str] = "meet"
     ports: tuple[int, ...]
@@ -25,15 +25,15 @@ class Meet(Call[Done]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trail:
-    """What was sent, and which programs these were.
+    """Counts of the programs that were sent, and which programs these were.
 
     Attributes:
       sent: The counts.
-      trail: The newest programs by their checksums.
-      earliest: The serial of the first program that is not computed yet; None where all are.
-      parts: Of programs of the newest cell that ran on some devices alone: by these and their processes, as
-        `0,2/0,1`, how many, and a checksum over their names in order.
-      run: The number of that cell.
+      trail: The checksums of the newest programs.
+      earliest: The serial of the first program that is not computed yet; None if all are.
+      parts: Programs of the newest cell that ran on some devices only. The key names these devices and their
+        processes, as `0,2/0,1`; the value is how many, and a checksum over their names in order.
+      run: The number of the newest cell.
     """
 
     sent: Sent
@@ -45,14 +45,14 @@ class Trail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskSent(Call[Trail]):
-    """What was sent to devices of other processes since all were last in step, and which programs these were."""
+    """Call to report the programs sent to devices of other processes since all processes were last in step."""
 
     NAME: ClassVar[str] = "step"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefuseEarlier(Call[Done]):
-    """Refuses cells and expressions with a lower number from now on: another kernel has the turn."""
+    """Call to refuse cells and expressions with a lower number from now on: another kernel has the turn."""
 
     NAME: ClassVar[str] = "refuse_earlier"
     number: int
@@ -60,13 +60,13 @@ class RefuseEarlier(Call[Done]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    """The newest programs since all were in step, in order.
+    """The newest programs since all processes were in step, in order.
 
     Attributes:
-      labels: What they are called.
-      kinds: The collectives of those that ran for the first time; None for others.
-      given: Of the arrays that a cell has made without a program, those that each was the first to get, such as
-        `RUN: 10 float32[16]`: the cell, the numbers of the arrays in it, their shapes; empty for none.
+      labels: The names of the programs.
+      kinds: The collectives of a program that ran for the first time; None for others.
+      given: For each program, arrays that a cell made without a program and that this program was the first to
+        get, such as `RUN: 10 float32[16]`: the cell, the arrays' numbers in it, their shapes; empty for none.
     """
 
     labels: tuple[str, ...]
@@ -76,17 +76,17 @@ class Labels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskLabels(Call[Labels]):
-    """What the programs that were sent since all were last in step are called, and their collectives."""
+    """Call to name the programs sent since all processes were last in step, and their collectives."""
 
     NAME: ClassVar[str] = "labels"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnderWay:
-    """What is being computed.
+    """Progress of the programs that are being computed.
 
     Attributes:
-      arrays: How many are not there yet.
+      arrays: How many arrays are not computed yet.
       progress: Stays the same while nothing is computed or moved: tens of milliseconds of XLA's threads, and
         bytes of collectives.
     """
@@ -97,7 +97,7 @@ class UnderWay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskUnderWay(Call[UnderWay]):
-    """What is not computed yet of the programs up to the serial `common`, which all processes have sent."""
+    """Call to report what is not computed yet, up to the program of serial `common`, which all have sent."""
 
     NAME: ClassVar[str] = "under_way"
     common: int
@@ -108,9 +108,9 @@ class Proven:
     """How a proof ended.
 
     Attributes:
-      passed: None where it was not there in time.
-      alike: Whether all had sent the same programs before.
-      error: What it raised.
+      passed: None if the proof did not end in time.
+      alike: Whether all processes had sent the same programs before.
+      error: The exception that the proof raised.
     """
 
     passed: bool | None
@@ -120,12 +120,12 @@ class Proven:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prove(Call[Proven]):
-    """Takes part in the proof that all processes are in step.
+    """Call to take part in the proof that all processes are in step.
 
     Attributes:
-      number: The same on all.
-      timeout_s: How long is waited for the others.
-      compared: Whether the kernel has compared by their names what the processes have sent.
+      number: The number of the proof, the same on all processes.
+      timeout_s: How long to wait for the others.
+      compared: Whether the kernel has compared, by their names, the programs that the processes have sent.
     """
 
     NAME: ClassVar[str] = "prove"
@@ -135,17 +135,17 @@ class Prove(Call[Proven]):
 
 
 NOT_SENT = "it waits for what other processes have not sent"
-"""Why most arrays that are lost have no values."""
+"""The reason why most lost arrays have no values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
-    """Where the arrays come from that lie on several processes.
+    """The origins of arrays that lie on several processes.
 
     Attributes:
       versions: Origins by path; None for an array whose values could not be read.
-      reasons: Why not, by path.
-      unnamed: How many arrays there are of an origin that no path leads to.
+      reasons: Why the values could not be read, by path.
+      unnamed: For each origin, how many of its arrays no path leads to.
       generation: The number of the back end.
     """
 
@@ -157,27 +157,27 @@ class Versions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskVersions(Call[Versions]):
-    """Which program computed each array on several processes."""
+    """Call to find the program that computed each array on several processes."""
 
     NAME: ClassVar[str] = "versions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten:
-    """The paths of other arrays that could not be kept; and what holds arrays that no path leads to."""
+    """Paths of other arrays that could not be kept, and the objects that hold arrays no path leads to."""
 
     lost: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forget(Call[Forgotten]):
-    """Takes arrays whose pieces do not belong together.
+    """Call to drop arrays whose pieces do not belong together.
 
     Attributes:
-      paths: What these lead to.
-      unnamed: The origins of those that no path leads to.
-      whole: Whether no process has all of them any more: then no other path leads to them either. Else an array
-        that another path leads to as well, which is right, stays there.
+      paths: The paths of the arrays.
+      unnamed: The origins of the arrays that no path leads to.
+      whole: Whether no process has all of them any more: then other paths to them are cleared too. If False, an
+        array that another path also leads to, and rightly, stays at that path.
     """
 
     NAME: ClassVar[str] = "forget"
@@ -188,14 +188,14 @@ class Forget(Call[Forgotten]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """What was copied.
+    """Copies made by the first part of a repair.
 
     Attributes:
-      arrays: How many.
-      nbytes: Of them.
+      arrays: How many arrays were copied.
+      nbytes: Their bytes.
       on_disk: How many of these bytes found no room in memory.
-      free: Bytes of memory before.
-      versions: Where they come from.
+      free: Free bytes of memory before.
+      versions: The origins of the arrays.
     """
 
     arrays: int
@@ -207,7 +207,7 @@ class Saved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Save(Call[Saved]):
-    """The first part of a repair: copies what the back end holds; changes nothing."""
+    """Call for the first part of a repair: copy all that the back end holds; changes nothing."""
 
     NAME: ClassVar[str] = "save"
     common: int
@@ -215,14 +215,14 @@ class Save(Call[Saved]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leave(Call[Done]):
-    """The second part of a repair: takes the back end down."""
+    """Call for the second part of a repair: take the back end down."""
 
     NAME: ClassVar[str] = "leave"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejoin(Call[Done]):
-    """The third part of a repair: joins the others at a new service, with these arguments of the framework's."""
+    """Call for the third part of a repair: join the others at a new service, with the framework's `arguments`."""
 
     NAME: ClassVar[str] = "rejoin"
     arguments: Mapping[str, Any]
@@ -230,15 +230,15 @@ class Rejoin(Call[Done]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """What was made anew.
+    """Objects made anew by the last part of a repair.
 
     Attributes:
-      references: How many were re-pointed.
-      arrays: How many were made.
-      lost: Paths of those that have no values any more; of one that no path leads to what holds it.
-      stale: What still refers to an old object, each by a name.
-      seconds: How long it took.
-      ports: On which the process takes the connections of collectives now.
+      references: How many references were re-pointed.
+      arrays: How many arrays were made.
+      lost: Paths of arrays that have no values any more; for one that no path leads to, the object that holds it.
+      stale: Objects that still refer to an old object, each by a name.
+      seconds: How long the restore took.
+      ports: Ports at which the process accepts connections for collectives now.
     """
 
     references: int
@@ -251,7 +251,7 @@ class Restored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restore(Call[Restored]):
-    """The last part of a repair: all is made anew, but for what is lost; see `Forget`."""
+    """Call for the last part of a repair: make everything anew, except lost arrays; see `Forget`."""
 
     NAME: ClassVar[str] = "restore"
     lost: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Calls that move values: what a process offers of one, and what it takes. The values themselves are buffers."""
+"""Calls that move values: a process offers one, others take it. The values themselves travel as buffers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Spot = tuple[int, int]
 
 
 def box(bounds: Iterable[Iterable[int]]) -> Box:
-    """A part of an array as it is sent: `[[0, 2], [4, 8]]` → `((0, 2), (4, 8))`."""
+    """Return a part of an array as it is sent: `[[0, 2], [4, 8]]` becomes `((0, 2), (4, 8))`."""
     return tuple((start, stop) for start, stop in bounds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayType:
-    """What an array is: the name of its NumPy dtype, or the fields of a structured one; and its shape."""
+    """The dtype of an array (the name of its NumPy dtype, or the fields of a structured one) and its shape."""
 
     dtype: Any
     shape: tuple[int, ...]
@@ -37,10 +37,10 @@ class ArrayOffer:
 
     Attributes:
       dtype: As in `ArrayType`.
-      shape: Of the whole array.
-      nbytes: Of the whole array.
-      whole: Whether it lies on the process whole.
-      pieces: The parts that do, each once.
+      shape: The shape of the whole array.
+      nbytes: The bytes of the whole array.
+      whole: Whether the whole array lies on the process.
+      pieces: The parts on the process, each once.
     """
 
     dtype: Any
@@ -52,7 +52,7 @@ class ArrayOffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueOffer:
-    """The arrays of a value, by their paths in it, and a digest of all else; neither where no offer was wanted."""
+    """The arrays of a value, by their paths in it, and a digest of the rest; both empty if no offer was wanted."""
 
     arrays: Mapping[str, ArrayOffer] = field(default_factory=dict)
     digest: str = ""
@@ -60,20 +60,20 @@ class ValueOffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer(EvaluatingExpression[ValueOffer]):
-    """Holds the value of an expression for a kernel, and describes it; does neither where it is not `wanted`."""
+    """Call to hold the value of an expression for a kernel, and to describe it; neither if not `wanted`."""
 
     NAME: ClassVar[str] = "offer"
     token: str
     wanted: bool = True
 
     def unwanted(self) -> Self:
-        """Holds and describes nothing."""
+        """Return this call with `wanted=False`, for a process that holds and describes nothing."""
         return replace(self, wanted=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskStructure(Call[Done]):
-    """An offered value, pickled without its arrays: the one buffer of the answer."""
+    """Call to pickle an offered value without its arrays: the one buffer of the answer."""
 
     NAME: ClassVar[str] = "structure"
     token: str
@@ -81,14 +81,14 @@ class AskStructure(Call[Done]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PieceDigests:
-    """One digest a piece, in the order in which they were asked for."""
+    """One digest for each piece, in the order in which they were asked for."""
 
     digests: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskDigests(Call[PieceDigests]):
-    """Digests of pieces of arrays that are offered, each given by the array's path and its number there."""
+    """Call to compute digests of pieces of offered arrays, each given by the array's path and its number there."""
 
     NAME: ClassVar[str] = "digests"
     token: str
@@ -97,14 +97,14 @@ class AskDigests(Call[PieceDigests]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nodes:
-    """All that a value holds: path, digest and text of each."""
+    """All parts of a value: path, digest and text of each."""
 
     nodes: tuple[tuple[str, str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskNodes(Call[Nodes]):
-    """All that an offered value holds."""
+    """Call to list all parts of an offered value."""
 
     NAME: ClassVar[str] = "nodes"
     token: str
@@ -112,14 +112,14 @@ class AskNodes(Call[Nodes]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """The first elements of something, as text."""
+    """The first elements of a piece, as text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskPreview(Call[Preview]):
-    """The first elements of a piece of an array."""
+    """Call to show the first elements of a piece of an array."""
 
     NAME: ClassVar[str] = "preview"
     token: str
@@ -136,7 +136,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenMemories(Call[Opened]):
-    """Opens memories of the kernel, where the process can."""
+    """Call to open memories of the kernel, if the process can."""
 
     NAME: ClassVar[str] = "open_memories"
     token: str
@@ -154,7 +154,7 @@ class OfferedBox:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Take(Call[Done]):
-    """Parts of arrays that are offered, one behind the other: the one buffer of the answer."""
+    """Call to return parts of offered arrays, one after the other: the one buffer of the answer."""
 
     NAME: ClassVar[str] = "take"
     token: str
@@ -163,7 +163,7 @@ class Take(Call[Done]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write(Call[Done]):
-    """Writes parts of arrays that are offered into memories of the kernel; `spots` of their whole arrays."""
+    """Call to write parts of offered arrays into memories of the kernel; `spots` locate their whole arrays."""
 
     NAME: ClassVar[str] = "write"
     token: str
@@ -173,12 +173,12 @@ class Write(Call[Done]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """What a process wants of arrays that come, and how much memory it has for them.
+    """The parts of arriving arrays that a process wants, and its memory for them.
 
     Attributes:
-      wanted: Of each array which parts.
-      available: Bytes of memory; None where that is not known.
-      group: What has one limit of memory in common, by name.
+      wanted: For each array, the wanted parts.
+      available: Bytes of memory; None if that is not known.
+      group: The control groups of the process, as text; processes of a host with equal texts share their limit.
     """
 
     wanted: tuple[tuple[Box, ...], ...]
@@ -188,12 +188,12 @@ class Room:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receive(Evaluating[Room]):
-    """Expects what a kernel is about to send.
+    """Call to prepare for values that a kernel is about to send.
 
     Attributes:
-      token: Under which it comes.
-      arrays: That come apart from the values that hold them.
-      sharding: An expression that divides them over the processes; None: each gets them whole.
+      token: The token under which the values arrive.
+      arrays: Arrays that arrive apart from the values that hold them.
+      sharding: An expression that divides the arrays over the processes; None: each process gets them whole.
     """
 
     NAME: ClassVar[str] = "receive"
@@ -204,16 +204,16 @@ class Receive(Evaluating[Room]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """Where memories are found; none where this system has no memory that processes share."""
+    """Addresses of memories; empty if this system has no memory that processes share."""
 
     addresses: tuple[MemoryAddress, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share(Call[Shared]):
-    """Makes memories of these sizes for what is to come in messages, for the process and others of its machine.
+    """Call to make memories of these sizes for arriving messages, for the process and others of its machine.
 
-    `spots` are those of each piece of each array that it wants itself.
+    `spots` says where each piece of each array that the process itself wants lies.
     """
 
     NAME: ClassVar[str] = "share"
@@ -231,7 +231,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join(Call[Joined]):
-    """Takes memories of another process, where this one can; `spots` as in `Share`."""
+    """Call to take memories of another process, if this process can; `spots` as in `Share`."""
 
     NAME: ClassVar[str] = "join"
     token: str
@@ -241,7 +241,7 @@ class Join(Call[Joined]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """Bytes for a memory: which one, how many bytes from its start, and how many."""
+    """A range of bytes in a memory: the memory's number, the offset from its start, and the length."""
 
     memory: int
     at: int
@@ -250,7 +250,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Put(Call[Done]):
-    """Takes bytes into memories made on the process: the one buffer of the call, stretch by stretch."""
+    """Call to write bytes into memories made on the process: the one buffer of the call, stretch by stretch."""
 
     NAME: ClassVar[str] = "put"
     token: str
@@ -259,7 +259,7 @@ class Put(Call[Done]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready(Call[Done]):
-    """Makes the values of what has come, with the pickle in the one buffer of the call; they have no names yet."""
+    """Call to make the values from what has arrived, with the pickle in the one buffer; no names are set yet."""
 
     NAME: ClassVar[str] = "ready"
     token: str
@@ -274,7 +274,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetNames(Call[Named]):
-    """Puts the values into the user's namespace."""
+    """Call to put the values into the user's namespace."""
 
     NAME: ClassVar[str] = "set_names"
     token: str
@@ -282,7 +282,7 @@ class SetNames(Call[Named]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetGo(Call[Done]):
-    """Keeps nothing of what was on its way."""
+    """Call to drop everything that was in transfer."""
 
     NAME: ClassVar[str] = "let_go"
     token: str

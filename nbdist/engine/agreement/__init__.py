@@ -1,1 +1,1 @@
-"""What all processes of a cell must have alike before it runs; imports no framework."""
+"""Facts that must be equal on all processes before they run a cell; imports no framework."""

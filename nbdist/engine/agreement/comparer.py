@@ -1,4 +1,4 @@
-"""What an agreement asks of a framework: what of its arrays and settings must be equal on all processes."""
+"""Interface of an agreement to a framework: its arrays and settings that must be equal on all processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nbdist.contract.snapshot import Array, Mesh
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Arrays that were met; each part as in `nbdist.contract.agreement.NamesFacts`."""
+    """Arrays that one framework has found; fields as in `nbdist.contract.agreement.NamesFacts`."""
 
     arrays: Mapping[str, Array] = field(default_factory=dict)
     meshes: Mapping[str, Mesh] = field(default_factory=dict)
@@ -21,38 +21,38 @@ class Found:
 
 
 class Comparer:
-    """Answers for one framework, on the main thread, between cells; this one has nothing to compare."""
+    """Answers of one framework, given on the main thread between cells; this base class has nothing to compare."""
 
     def begin(self) -> None:
-        """Starts to look at the names that a cell reads."""
+        """Start to look at the names that a cell reads."""
 
     def array_classes(self) -> tuple[type, ...]:
-        """What counts as an array: these classes and those derived from them."""
+        """Return the classes of arrays; instances of their subclasses are arrays, too."""
         return ()
 
     def mesh_classes(self) -> tuple[type, ...]:
-        """What counts as a mesh; `add_mesh` gets those."""
+        """Return the classes of meshes; `add_mesh` gets their instances."""
         return ()
 
     def add(self, path: str, array: Any) -> bool:
-        """Notes an array under a path; False for one that is not to be counted (deleted)."""
+        """Note an array under a path; return False where the array does not count, such as a deleted one."""
         return False
 
     def add_mesh(self, mesh: Any) -> None:
-        """Notes a mesh that was met by itself."""
+        """Note a mesh that was met outside an array."""
 
     def found(self) -> Found:
-        """What was met since `begin`."""
+        """Return all that was noted since `begin`."""
         return Found()
 
     def settings(self) -> dict[str, str] | None:
-        """Settings that change what a program computes, as text by name; None where there are none."""
+        """Return settings that change what a program computes, as text by name; None where there are none."""
         return None
 
     def mesh(self) -> Mesh | None:
-        """The mesh in context; None where there is none."""
+        """Return the mesh in context; None where there is none."""
         return None
 
     def distribution(self) -> DistributionFacts | None:
-        """What is set to spread arrays; None for nothing."""
+        """Return the distribution or strategy that is set; None where none is."""
         return None

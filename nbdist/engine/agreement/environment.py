@@ -1,4 +1,4 @@
-"""Versions and variables of a process, as far as they change what a program does."""
+"""Package versions and compiler flags of a process, as far as they change what a program computes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ LIBRARIES = ("numpy", "flax", "optax", "equinox")
 """Packages, beside those of frameworks, that decide what a program computes."""
 
 FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
-"""Variables that hold flags of the compiler."""
+"""Environment variables that hold flags of the compiler."""
 
 OWN_FLAGS = ("--xla_dump_", "--xla_force_host_platform_device_count")
-"""Beginnings of flags that each process may have of its own: where it writes, how many devices it has."""
+"""Beginnings of flags that may differ between processes: where the compiler writes, how many devices there are."""
 
 
 def software(frameworks: Iterable[str]) -> dict[str, str]:
-    """Version by name: of Python, nbdist, and those packages of frameworks and `LIBRARIES` that are imported."""
+    """Return versions by name: Python, nbdist, and the imported packages of frameworks and `LIBRARIES`."""
     found = {"Python": ".".join(map(str, sys.version_info[:3])), "nbdist": __version__}
     for name in (*frameworks, *LIBRARIES):
         version = getattr(sys.modules.get(name), "__version__", None)
@@ -30,9 +30,9 @@ def software(frameworks: Iterable[str]) -> dict[str, str]:
 
 
 def variables(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The compiler's flags, such as `{"XLA_FLAGS --xla_cpu_enable_fast_math": "false"}`.
+    """Return the compiler's flags, such as `{"XLA_FLAGS --xla_cpu_enable_fast_math": "false"}`.
 
-    Of a flag that is there twice the last counts.
+    Where a flag occurs twice, the last one counts.
     """
     environ = os.environ if environ is None else environ
     found = {}

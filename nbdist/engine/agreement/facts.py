@@ -1,4 +1,4 @@
-"""What a process has to compare before a cell, and short digests of it."""
+"""Facts of a process that are compared before a cell, and short digests of them."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ class Compared(Protocol):
     packages: tuple[str, ...]
 
     def is_imported(self) -> bool:
-        """Whether this process has imported it; until then nothing else is asked."""
+        """Return whether this process has imported the framework; until then nothing else is asked."""
         ...
 
     def comparer(self) -> Comparer | None:
-        """What compares its arrays and settings; None where it has nothing to compare."""
+        """Return the comparer of the framework's arrays and settings; None where it has nothing to compare."""
         ...
 
     def library(self) -> Library | None:
-        """Its containers, modules and models; None where it has none."""
+        """Return the framework's containers, modules and models; None where it has none."""
         ...
 
 
 class Agreement:
-    """One for each process; used on the main thread, between cells.
+    """Source of one process's facts; used on the main thread, between cells.
 
     Args:
-      shell: IPython's, which rewrites cells and has the namespace.
-      frameworks: All there are, those that others build on first.
+      shell: IPython's shell, which rewrites cells and holds the namespace.
+      frameworks: All frameworks, each after those it builds on.
     """
 
     def __init__(self, shell: Any, frameworks: Sequence[Compared]) -> None:
@@ -54,11 +54,11 @@ class Agreement:
         self._texts: dict[str, tuple[Array, str]] = {}
 
     def facts(self, code: str, topics: Collection[str] | None = None) -> Facts:
-        """What is to be equal on all processes that run a cell; of these topics only.
+        """Return the facts that must be equal on all processes that run a cell.
 
         Args:
           code: The cell.
-          topics: Names of fields of `Facts`; None: all.
+          topics: Names of the fields of `Facts` to fill; None for all.
         """
         source, comparers = self._rewritten(code), self._imported()
         answers: dict[str, Callable[[], Any]] = {
@@ -77,21 +77,21 @@ class Agreement:
         return Facts(**asked)
 
     def digests(self, code: str) -> dict[str, str]:
-        """A short text by topic that is equal where the facts are."""
+        """Return a short text for each topic, equal where the facts are equal."""
         facts = self.facts(code)
         compared = {topic.name: getattr(facts, topic.name) for topic in fields(facts)}
         if facts.names is not None:
-            # The rest only says more of what differs. Containers may have been filled in another order.
+            # The other parts only detail differences. Sorted, since containers may be filled in another order.
             parts = (facts.names.names, self._array_texts(facts.names.arrays), facts.names.keys)
             compared["names"] = [[(key, part[key]) for key in sorted(part)] for part in parts]
-        # Facts, whose text has no addresses; JSON takes several times as long.
+        # The `repr` of facts has no addresses; JSON takes several times as long.
         return {
             topic: hashlib.sha256(repr(fact).encode()).hexdigest()[:12]
             for topic, fact in compared.items()
         }
 
     def _imported(self) -> list[Comparer]:
-        """The comparers of the frameworks that have been imported, kept from one check to the next."""
+        """Return the comparers of the imported frameworks, kept from one check to the next."""
         for number, framework in enumerate(self._frameworks):
             if number not in self._comparers and framework.is_imported():
                 self._comparers[number] = framework.comparer() or Comparer()
@@ -102,7 +102,7 @@ class Agreement:
         return [library for library in found if library is not None]
 
     def _array_texts(self, arrays: Mapping[str, Array]) -> dict[str, str]:
-        """The descriptions of arrays as text; of one that is the same object as in the last check, that text."""
+        """Return descriptions of arrays as text; for the same object as in the last check, that check's text."""
         before, self._texts = self._texts, {}
         for path, described in arrays.items():
             known = before.get(path)
@@ -111,7 +111,7 @@ class Agreement:
         return {path: text for path, (_, text) in self._texts.items()}
 
     def _rewritten(self, code: str) -> str:
-        """What IPython compiles for a cell; the text itself where it refuses to."""
+        """Return the source that IPython compiles for a cell; the cell's own text where IPython refuses it."""
         try:
             return str(self._shell.transform_cell(code))
         except SyntaxError:

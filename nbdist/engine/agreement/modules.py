@@ -15,7 +15,7 @@ from nbdist.engine.probe.code import NOTEBOOK, code_digest
 
 @functools.cache
 def _libraries() -> tuple[str, ...]:
-    """The folders of the standard library and of installed packages."""
+    """Return the folders of the standard library and of installed packages."""
     import site
     import sysconfig
 
@@ -24,20 +24,20 @@ def _libraries() -> tuple[str, ...]:
         *(sysconfig.get_path(name) for name in kinds),
         *site.getsitepackages(),
         site.getusersitepackages(),
-        # Those of the interpreter that a virtual environment was made of.
+        # The folder of the interpreter from which a virtual environment was made.
         str(Path(os.__file__).parent),
     }
     return tuple(os.path.realpath(folder) + os.sep for folder in found)
 
 
 class UsersModules:
-    """Finds the user's modules; looks at each name of `sys.modules` once."""
+    """Finder of the user's modules; tests each other module of `sys.modules` once."""
 
     def __init__(self) -> None:
         self._others: set[str] = {"__main__", "__mp_main__"}
 
     def find(self) -> dict[str, types.ModuleType]:
-        """Imported modules with Python source outside the folders of installed packages, by name."""
+        """Return imported modules with Python source outside the folders of installed packages, by name."""
         found = {}
         for name in sorted(sys.modules.keys() - self._others):
             module = sys.modules.get(name)
@@ -49,13 +49,13 @@ class UsersModules:
         return found
 
     def versions(self) -> dict[str, str]:
-        """A digest of the functions and classes of each, equal where their code is."""
+        """Return a digest of each module's functions and classes, equal where their code is equal."""
         modules = self.find()
         return {name: version(one, {NOTEBOOK, *modules}) for name, one in modules.items()}
 
 
 def is_users(name: str, module: Any) -> bool:
-    """Whether a module comes from a Python file that was not installed."""
+    """Return whether a module comes from a Python file that was not installed."""
     file = getattr(module, "__dict__", {}).get("__file__")
     return (
         isinstance(module, types.ModuleType)
@@ -68,12 +68,12 @@ def is_users(name: str, module: Any) -> bool:
 
 @functools.cache
 def _folder(path: str) -> str:
-    """Where a folder really is; modules by the hundred share one."""
+    """Return the real path of a folder; hundreds of modules share one."""
     return os.path.realpath(path) + os.sep
 
 
 def version(module: types.ModuleType, modules: Any) -> str:
-    """A digest of the functions and classes that a module has, as they are now; edits of its file do not count."""
+    """Return a digest of a module's functions and classes as they are now; edits of its file do not count."""
     parts = []
     for name, value in sorted(vars(module).items()):
         digest = None if name.startswith("__") else code_digest(value, modules)

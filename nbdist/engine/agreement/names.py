@@ -1,4 +1,4 @@
-"""What the names that a cell reads stand for on this process: types, global arrays, keys, code."""
+"""Values of the names that a cell reads, described on one process: types, global arrays, keys, code."""
 
 from __future__ import annotations
 
@@ -20,11 +20,7 @@ _MISSING = object()
 
 
 class Names:
-    """Describes names again and again, on the main thread; keeps no array alive.
-
-    Args:
-      packages: Of all frameworks.
-    """
+    """Describer of names, used again and again on the main thread; keeps no array alive."""
 
     def __init__(self, packages: frozenset[str]) -> None:
         self._packages = packages
@@ -36,13 +32,13 @@ class Names:
         comparers: Sequence[Comparer],
         libraries: Sequence[Library],
     ) -> NamesFacts:
-        """What is to be compared.
+        """Describe names and their arrays for the comparison.
 
         Args:
           reads: The names.
-          namespace: What they stand for.
-          comparers: Of the frameworks that have been imported.
-          libraries: Of the same, those that build on others first.
+          namespace: The values by name.
+          comparers: Comparers of the imported frameworks.
+          libraries: Libraries of the same frameworks; those that build on others come first.
         """
         found: dict[str, Any] = {}
         names: dict[str, NameFacts] = {}
@@ -67,7 +63,7 @@ class Names:
         comparers: Sequence[Comparer],
         libraries: Sequence[Library],
     ) -> NamesFacts:
-        """The arrays of a namespace, as yet without the names."""
+        """Return the facts of the arrays in a namespace, without the names."""
         for comparer in comparers:
             comparer.begin()
         takers = [(comparer, comparer.array_classes()) for comparer in comparers]
@@ -106,7 +102,7 @@ class Names:
 
 
 def steps(path: str, namespace: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """A dotted path as far as it leads through modules, and what each step stands for; runs nobody's code."""
+    """Return each step of a dotted path through modules, with its value; run no code of anybody."""
     name, *rest = path.split(".")
     value = namespace.get(name, getattr(builtins, name, _MISSING))
     found = [(name, value)]

@@ -1,4 +1,4 @@
-"""The names that a cell reads from the namespace before it binds them itself, from its text alone."""
+"""Names that a cell reads from the namespace before it binds them, found from its text alone."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 CELL_MAGICS = frozenset({"capture", "prun", "time", "timeit"})
-"""IPython's magics that run the text they are given as Python."""
+"""IPython's magics that run their text as Python."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """Dotted paths, such as `w` or `model.params`, as the text has them.
+    """Dotted paths, such as `w` or `model.params`, as written in the text.
 
-    `certain` are read whatever happens, `possible` perhaps: in a branch, a loop or a function's body.
+    `certain` paths are read whatever happens. `possible` paths stand in a branch, a loop or a function's body.
     """
 
     certain: frozenset[str]
@@ -22,10 +22,10 @@ class Reads:
 
 
 def reads(source: str, expand: Callable[[str], str]) -> Reads:
-    """What Python text reads before it binds it; nothing where it is no Python.
+    """Return the paths that Python text reads before it binds them; none where the text is no Python.
 
     Args:
-      source: What IPython compiles, magics already rewritten to calls.
+      source: The text that IPython compiles, with magics rewritten to calls.
       expand: Rewrites the text inside a magic such as `%%time` in the same manner.
     """
     reader = _Reader(expand)
@@ -39,11 +39,11 @@ def _root(path: str) -> str:
 
 
 class _Reader(ast.NodeVisitor):
-    """Follows a text in the order in which it is evaluated.
+    """Visitor of a text in the order in which it is evaluated.
 
     Attributes:
-      bound: Names that the text has bound up to here.
-      later: What bodies of functions read; they run when more has been bound.
+      bound: Names that the text has bound so far.
+      later: Paths that functions' bodies read; a body runs when more names have been bound.
     """
 
     def __init__(self, expand: Callable[[str], str]) -> None:
@@ -58,7 +58,7 @@ class _Reader(ast.NodeVisitor):
         try:
             tree = ast.parse(source)
         except (SyntaxError, ValueError):
-            return  # it fails on every process alike
+            return  # the cell fails on every process alike
         self.visit(tree)
 
     def _read(self, path: str) -> None:
@@ -71,7 +71,7 @@ class _Reader(ast.NodeVisitor):
                 self.visit(node)
 
     def _perhaps(self, *branches: Iterable[ast.AST]) -> None:
-        """Branches of which none need run; what one binds is not bound in the others."""
+        """Visit branches of which none need run; names that one branch binds are not bound in the others."""
         before, after = self.bound, set(self.bound)
         self._branches += 1
         for branch in branches:
@@ -102,7 +102,7 @@ class _Reader(ast.NodeVisitor):
             self._binds_anything()
 
     def _binds_anything(self) -> None:
-        """From here on the text may have bound any name: what is read next is read perhaps."""
+        """Treat all later reads as possible only: from here on the text may have bound any name."""
         self._branches += 1
 
     def visit_MatchAs(self, node: ast.MatchAs) -> None:
@@ -242,7 +242,7 @@ class _Reader(ast.NodeVisitor):
 
 
 def _dotted(node: ast.AST) -> str | None:
-    """`"a.b.c"` for a name with attributes; None for anything else."""
+    """Return `"a.b.c"` for a name with attributes; None for anything else."""
     names: list[str] = []
     while isinstance(node, ast.Attribute):
         names.append(node.attr)
@@ -251,7 +251,7 @@ def _dotted(node: ast.AST) -> str | None:
 
 
 def _loaded(node: ast.AST) -> set[str]:
-    """All paths read anywhere below a node, whatever the scope; the longest of each."""
+    """Return all paths read anywhere below a node, whatever the scope; the longest of each."""
     path = _dotted(node)
     if path is not None:
         reads = not isinstance(node, ast.Name) or isinstance(node.ctx, ast.Load)
@@ -260,7 +260,7 @@ def _loaded(node: ast.AST) -> set[str]:
 
 
 def _stored(node: ast.AST) -> set[str]:
-    """All names bound anywhere below a node, whatever the scope, but those declared global."""
+    """Return all names bound anywhere below a node, whatever the scope, except those declared global."""
     found: set[str] = set()
     outer: set[str] = set()
     for one in ast.walk(node):

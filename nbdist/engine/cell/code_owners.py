@@ -1,4 +1,4 @@
-"""Whose code a stack passes through: the framework's, the standard library's or IPython's, or the user's."""
+"""Owners of the code on a stack: the framework, the standard library or IPython, or the user."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import NamedTuple, Protocol
 from nbdist.engine.cell.packages import packages_of
 
 CELL_FILE = re.compile(r"[/\\]ipykernel_\d+[/\\][^/\\]+\.py$|^<ipython-input-|^<nbdist cell ")
-"""Names that ipykernel, IPython and nbdist give to the code of a cell."""
+"""File names that ipykernel, IPython and nbdist give to the code of a cell."""
 
 STANDARD_LIBRARY = os.__file__.rpartition(os.sep)[0] + os.sep
 
 
 class Line(NamedTuple):
-    """One entry of a stack; `line` is 1-based, None where no line belongs to the instruction."""
+    """One entry of a stack; `line` is 1-based, None where the instruction belongs to no line."""
 
     filename: str
     function: str
@@ -27,33 +27,33 @@ class Line(NamedTuple):
 
 
 Stack = tuple[Line, ...]
-"""Innermost first."""
+"""Entries, innermost first."""
 
 
 class Owner(Protocol):
-    """A framework, as far as its code is concerned.
+    """A framework, as the owner of code.
 
     `packages`: the first parts of the names of its modules.
 
-    `waits`: functions of nbdist, by file name and name, in which it waits before the framework would ("framework")
-    or for other processes ("agreement"): they look again and again, so that the innermost frame may be anybody's.
+    `waits`: functions of nbdist that poll, by file name and name: "framework" where the framework would wait,
+    "agreement" for other processes. Since they poll, the innermost frame may be anybody's.
     """
 
     packages: tuple[str, ...]
     waits: Mapping[tuple[str, str], str]
 
     def is_compiling(self, path: str, function: str) -> bool:
-        """Whether a function belongs to tracing, lowering or compilation.
+        """Return whether a function belongs to tracing, lowering or compilation.
 
         Args:
-          path: Of its file, within the folder of the first of `packages`, with slashes.
+          path: Of the function's file, within the folder of the first of `packages`, with slashes.
           function: Its name.
         """
         ...
 
 
 class CodeOwners:
-    """Knows the code of these frameworks."""
+    """Test of whose code a file or stack is, given these frameworks."""
 
     def __init__(self, frameworks: Iterable[Owner]) -> None:
         self._frameworks = tuple(frameworks)
@@ -61,7 +61,7 @@ class CodeOwners:
         self._waits = {at: kind for one in self._frameworks for at, kind in one.waits.items()}
 
     def side(self, filename: str) -> str:
-        """Whom code of this file belongs to: "framework", "library" or "user"."""
+        """Return the owner of a file's code: "framework", "library" or "user"."""
         if is_cell_file(filename):
             return "user"
         if filename.startswith(folders(*self._packages)):
@@ -72,12 +72,12 @@ class CodeOwners:
         return "library" if standard else "user"
 
     def wait(self, stack: Stack) -> str | None:
-        """What a stack counts as that passes through one of nbdist's own waits; None where it does not."""
+        """Return the kind of nbdist's own wait that a stack passes through; None where it passes through none."""
         found = (self._waits.get((filename, function)) for filename, function, _ in stack)
         return next(filter(None, found), None)
 
     def is_compiling(self, stack: Stack) -> bool:
-        """Whether a stack passes through a framework's tracing, lowering or compilation."""
+        """Return whether a stack passes through a framework's tracing, lowering or compilation."""
         for framework in self._frameworks:
             for folder in folders(framework.packages[0]):
                 for filename, function, _ in stack:
@@ -89,13 +89,13 @@ class CodeOwners:
 
 
 def folders(*packages: str) -> tuple[str, ...]:
-    """Folders, each ending in a separator, of those packages that have been imported."""
+    """Return the folders, each ending in a separator, of those packages that have been imported."""
     files = (getattr(sys.modules.get(name), "__file__", None) for name in packages)
     return tuple(file.rpartition(os.sep)[0] + os.sep for file in files if file)
 
 
 def outside(*packages: str) -> int:
-    """Return the `stacklevel` of a warning, for whoever calls this: of the first frame outside these packages."""
+    """Return the `stacklevel` at which the caller's warning names the first frame outside these packages."""
     own = folders(*packages)
     frame: FrameType | None = sys._getframe(1)
     level = 1
@@ -105,7 +105,7 @@ def outside(*packages: str) -> int:
 
 
 def is_cell_file(filename: str) -> bool:
-    """Whether code of this file name was compiled from a cell."""
+    """Return whether code of this file name was compiled from a cell."""
     return CELL_FILE.search(filename) is not None
 
 

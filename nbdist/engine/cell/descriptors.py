@@ -1,7 +1,7 @@
-"""What libraries write to the file descriptors themselves, passed on as output of the cell.
+"""Output that libraries write to the file descriptors themselves, passed on as output of the cell.
 
-XLA and TensorFlow write warnings and last words from C++, past `sys.stderr`. The engine's descriptors 1
-and 2 lead to a private file, so that the words outlive the process; this reads along.
+XLA and TensorFlow write warnings and last words from C++, past `sys.stderr`. The engine's descriptors 1 and 2 lead
+to a private file, so that the text outlives the process; this module reads that file.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ PERIOD_SECONDS = 0.2
 LARGEST_READ = 1 << 18
 
 MOST_BEHIND = 16 << 20
-"""Bytes that are still passed on where a program writes faster than they are read; of more, the last."""
+"""Most unread bytes that are passed on where a program writes faster than the reader; older ones are skipped."""
 
 
 class Descriptors:
-    """Follows the file named in `NBDIST_LOG`; does nothing where it is not set.
+    """Reader of the file named in `NBDIST_LOG`; does nothing where the variable is not set.
 
     Args:
-      publish: Called with new text; from a thread of this object, or from `flush`'s caller.
+      publish: Called with new text, on a thread of this object or on the thread that calls `flush`.
     """
 
     def __init__(self, publish: Callable[[str], None]) -> None:
@@ -48,7 +48,7 @@ class Descriptors:
         self._guard = MessageGuard("Text of the file descriptors", logger)
 
     def start(self) -> None:
-        """Begins at the present end of the file."""
+        """Start to read at the present end of the file."""
         self._path = os.environ.get("NBDIST_LOG", "")
         if not self._path or not Path(self._path).exists():
             return
@@ -57,11 +57,11 @@ class Descriptors:
         threading.Thread(target=self._follow, name="nbdist-descriptors", daemon=True).start()
 
     def leave_out(self, known: Callable[[bytes], bytes]) -> None:
-        """Has a framework's own chatter taken out as well; `known` answers what is left of new bytes."""
+        """Remove a framework's own chatter as well; `known` returns the rest of new bytes."""
         self._leave_out = (*self._leave_out, known)
 
     def flush(self) -> None:
-        """Publishes all that has been written so far; costs one `fstat` when that is nothing. Raises nothing."""
+        """Publish all that has been written so far; with nothing new this costs one `fstat`. Raise nothing."""
         if self._file is not None:
             with self._guard, self._lock:
                 self._publish_until(self._file, os.fstat(self._file).st_size)

@@ -1,6 +1,6 @@
-"""What a process has shown lately, kept so that a kernel that attaches later sees it, too.
+"""Output that a process has shown lately, kept for a kernel that attaches later.
 
-Output goes to whoever listens at that moment. Between the end of one kernel and the next nobody does.
+Output reaches only those who listen when it is sent. Between the end of one kernel and the next, nobody listens.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ logger = logging.getLogger(__name__)
 
 MOST_BYTES = 2 << 20
 MOST_MESSAGES = 4000
-"""Of each process; older output is dropped first, and counted."""
+"""Limits for each process; the oldest output is dropped first, and counted."""
 
 MOST_REQUESTS = 100
-"""Of which it is known how much was dropped."""
+"""Most requests for which the number of dropped messages is known."""
 
 STDOUT = b".stdout"
-"""The end of the topic of what Python prints."""
+"""End of the topic of text that Python prints."""
 
 DELIMITER = b"<IDS|MSG>"
-"""Before it stand topics, after it signature, header, parent, metadata, content (the Jupyter wire protocol)."""
+"""Stands between topics and signature, header, parent, metadata, content (the Jupyter wire protocol)."""
 
 KINDS = (
     *("stream", "display_data", "execute_result"),
@@ -39,12 +39,12 @@ KINDS = (
 
 
 class KeptOutput:
-    """Keeps the newest messages that this engine has published.
+    """The newest messages that this engine has published.
 
     Args:
-      publisher: ipykernel's IOPubThread, or the socket that stands for it: all that is shown goes through its
-        public `send_multipart`.
-      before_stdout: Called before text that Python has printed, with which what a program wrote before it is sent.
+      publisher: ipykernel's IOPubThread, or the socket that stands for it: all output goes through its public
+        `send_multipart`.
+      before_stdout: Called before text that Python has printed is sent, to send what a program wrote before it.
     """
 
     def __init__(self, publisher: Any, before_stdout: Callable[[], None] = lambda: None) -> None:
@@ -58,9 +58,9 @@ class KeptOutput:
         self._guard = MessageGuard("Output to be kept", logger)
 
     def install(self) -> None:
-        """Begins to keep."""
+        """Start to keep messages."""
         self._publisher.send_multipart = self._send_and_keep
-        # A fork of the user's that prints must not wait for a thread that is not there.
+        # A fork of the user's that prints must not wait for a thread that the fork does not have.
         os.register_at_fork(after_in_child=self._unlock)
 
     def _unlock(self) -> None:
@@ -70,7 +70,7 @@ class KeptOutput:
         if frames[0][-len(STDOUT) :] == STDOUT:
             self._before_stdout()
         self._send(frames, *args, **options)
-        # It has been shown; that it cannot be kept is no error of whoever has printed it.
+        # The message has been shown. A failure to keep it must not raise in the code that has printed it.
         with self._guard:
             topic = bytes(frames[0])
             if topic.startswith(b"engine.") and not topic.endswith((b".status", b".execute_input")):
@@ -90,7 +90,7 @@ class KeptOutput:
                     del self._lost[next(iter(self._lost))]
 
     def of(self, request: str | None = None) -> Kept:
-        """What is kept, of one request or of all."""
+        """Return the kept messages of one request, or of all."""
         with self._lock:
             kept = [frames for frames, _ in self._kept]
             lost = dict(self._lost)
@@ -112,7 +112,7 @@ def _request(frames: Sequence[bytes]) -> str:
 
 
 def read(frames: Sequence[bytes]) -> KeptMessage | None:
-    """A message that is kept; None for one that shows nothing."""
+    """Return a published message in the form that is kept; None for one that shows nothing."""
     if DELIMITER not in frames:
         return None
     _, header, _, _, content, *_ = frames[frames.index(DELIMITER) + 1 :]

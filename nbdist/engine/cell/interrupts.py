@@ -1,15 +1,16 @@
-"""SIGINT ends what a person has sent, and never what answers for it.
+"""Handling of SIGINT: it ends the code that a person has sent, never the code that replies for it.
 
-ipykernel has Python's own handler installed from the moment it takes a request until it has sent the reply. A
-`KeyboardInterrupt` raised outside the request's code (a second interrupt while the reply to the first is on its
-way, or one that comes before the code has begun) ends the request without a reply: whoever waits for it waits
-for ever. And one raised in a destructor or a weak reference's callback, wherever the signal happens to find the
-main thread, is printed and lost, and the code goes on.
+ipykernel installs Python's own handler from the moment it takes a request until it has sent the reply. A
+`KeyboardInterrupt` raised outside the request's code ends the request without a reply, and the sender waits for
+ever. This may be a second interrupt while the reply to the first is on its way, or one that comes before the code
+has begun. An interrupt raised in a destructor or a weak reference's callback, wherever the signal happens to find
+the main thread, is printed and lost, and the code goes on.
 
-So the handler raises inside windows only. What comes before one, in the same request, is raised when it opens.
-Nor does it raise while the lock of a `threading.Condition` is taken or given back: it would stay locked, or be
-given back twice. Events and queues are made of it, also the event with which ipykernel waits until output is
-sent: no output of that process would come again. What must be done whole (`put_off`) is interrupted after it.
+So the handler raises inside windows only. An interrupt that comes before a window, in the same request, is raised
+when the window opens. Nor does the handler raise while the lock of a `threading.Condition` is taken or released:
+the lock would stay locked, or be released twice. Events and queues use such a lock, also the event with which
+ipykernel waits until output is sent: that process would show no output any more. Code that must be done whole
+(`put_off`) is interrupted after it.
 """
 
 from __future__ import annotations
@@ -25,28 +26,29 @@ from types import FrameType, FunctionType, TracebackType
 from typing import Any, NoReturn
 
 AGAIN_SECONDS = 0.02
-"""After so long an interrupt that was lost, or came at the edge of a window, is repeated."""
+"""Time after which an interrupt that was lost, or came at the edge of a window, is repeated."""
 
 MOST_FRAMES = 20
-"""Lines of the traceback of an interrupt, the innermost."""
+"""Most lines of the traceback of an interrupt, the innermost ones."""
 
 DELAY_SECONDS = 1.0
-"""So long an interrupt is put off; then it is raised. Who waits for a lock is there for long, and so may be what
-is to be done whole. Repetitions do not measure it: while JAX waits for a value, five a second reach Python."""
+"""Longest time that an interrupt is put off; then it is raised. Code that waits for a lock may take long, and so
+may code that is to be done whole. Counting repetitions does not measure this time: while JAX waits for a value,
+five a second reach Python."""
 
 LEAVING_SECONDS = 1.0
-"""So long after an interrupt was raised code is taken to be on its way out."""
+"""Time after an interrupt was raised in which its code is taken to be on its way out."""
 
 
 class Interrupt(KeyboardInterrupt):
     """A `KeyboardInterrupt` that IPython shows in few lines.
 
-    Where a process was is said elsewhere. IPython's own traceback, made twice, costs a tenth of a second of every
-    process, before a session that is broken can be repaired.
+    Other messages say where a process was. IPython's own traceback, made twice, costs every process a tenth of a
+    second before a broken session can be repaired.
     """
 
     def _render_traceback_(self) -> list[str]:
-        """Called by IPython, which shows what it gives."""
+        """Return the lines that IPython, which calls this, shows."""
         frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(self.__traceback__)]
         shown = [
             f"   {code.co_filename}, line {line}, in {code.co_name}"
@@ -56,7 +58,7 @@ class Interrupt(KeyboardInterrupt):
         return [f"KeyboardInterrupt{why}", *shown]
 
 
-# It is named in replies, and in what is shown, as what it stands for.
+# Replies and tracebacks show the class under the name of the error that it stands for.
 Interrupt.__name__ = Interrupt.__qualname__ = "KeyboardInterrupt"
 Interrupt.__module__ = "builtins"
 
@@ -65,11 +67,11 @@ LOCKING = frozenset(
     for name, method in vars(threading.Condition).items()
     if isinstance(method, FunctionType) and name not in {"wait", "wait_for"}
 )
-"""Code in which a lock was just taken, or is about to be given back; all but what waits."""
+"""Code in which a lock was just taken or is about to be released; all methods but those that wait."""
 
 
 class InterruptHandler:
-    """The handler of SIGINT of one engine. All but `leaving` is for the main thread."""
+    """SIGINT handler of one engine; all but `leaving` is for the main thread."""
 
     def __init__(self) -> None:
         self._window: Window | None = None
@@ -85,29 +87,28 @@ class InterruptHandler:
     def install(
         self, kernel: Any, shell: Any, *, interruptible: Callable[[str | None], bool]
     ) -> None:
-        """Takes effect with the kernel's next request; call once.
+        """Install the handler, with effect from the kernel's next request; call once.
+
+        This replaces public methods on the objects: ipykernel's `pre_handler_hook` and `post_handler_hook`, where
+        it installs Python's handler and removes it, IPython's `run_code`, and ipyparallel's `do_apply`. Between
+        requests this handler stays: ipyparallel's logs each signal, and raises where another comes meanwhile.
 
         Args:
           kernel: ipyparallel's.
           shell: Its IPython shell.
-          interruptible: Whether a function call may be interrupted; gets its label.
-
-        All of these are public methods, put in place on the objects: ipykernel's `pre_handler_hook` and
-        `post_handler_hook`, where it installs Python's handler and takes it away, IPython's `run_code`, and
-        ipyparallel's `do_apply`. Between requests this handler stays: ipyparallel's logs each signal, and raises
-        where one comes while it does.
+          interruptible: Returns whether a function call may be interrupted; gets its label.
         """
         run_code, do_apply = shell.run_code, kernel.do_apply
 
         async def run_interruptible_code(*args: Any, **options: Any) -> Any:
-            # What is raised here and not in the code itself is shown by IPython as an error of the cell.
+            # An error raised here, outside the code itself, is shown by IPython as an error of the cell.
             with self.window():
                 return await run_code(*args, **options)
 
         def do_interruptible_apply(content: Any, buffers: Any, number: Any, metadata: Any) -> Any:
             if not interruptible(metadata.get("label")):
                 return do_apply(content, buffers, number, metadata)
-            # A second one would meet ipyparallel while it makes the reply to the first.
+            # A second interrupt would hit ipyparallel while it makes the reply to the first.
             with self.window(once=True):
                 return do_apply(content, buffers, number, metadata)
 
@@ -118,7 +119,7 @@ class InterruptHandler:
         self._repeat_what_is_lost()
 
     def between_requests(self) -> None:
-        """A request is taken, or has ended: an interrupt of an earlier one does not concern the next."""
+        """Drop interrupts of an earlier request, since one has ended or another is taken."""
         if self._repeated is not None:
             self._repeated.cancel()
         self._window, self._pending, self._repeated = None, False, None
@@ -127,16 +128,16 @@ class InterruptHandler:
         signal.signal(signal.SIGINT, self._handle)
 
     def window(self, *, once: bool = False) -> Window:
-        """What runs in it may be interrupted.
+        """Return a context in which code may be interrupted.
 
         Args:
-          once: Only the first time.
+          once: Whether only the first interrupt is raised.
         """
         return Window(self, once=once)
 
     @contextlib.contextmanager
     def stepping(self) -> Iterator[None]:
-        """What runs in it has steps that `put_off` does whole; an interrupt between two waits for the next."""
+        """Run code whose steps `put_off` does whole; an interrupt between two steps waits for the next step."""
         before, self._stepping = self._stepping, True
         try:
             yield
@@ -144,10 +145,10 @@ class InterruptHandler:
             self._stepping = before
 
     def step(self, leave: Callable[[], bool]) -> None:
-        """A step begins that an interrupt may find anywhere; from now on one waits for the next, a second at most.
+        """Begin a step that an interrupt may find anywhere; later ones wait for the next step, a second at most.
 
         Args:
-          leave: Asked where an interrupt waits: whether it is raised now.
+          leave: Asked where an interrupt waits: returns whether it is raised now.
         """
         if threading.current_thread() is threading.main_thread():
             self._raise_what_waits(leave)
@@ -161,13 +162,13 @@ class InterruptHandler:
 
     @contextlib.contextmanager
     def put_off(self, leave: Callable[[], bool] = lambda: True) -> Iterator[None]:
-        """What runs in it is done whole, unless it takes longer than a second after an interrupt.
+        """Run code whole, unless it takes longer than a second after an interrupt.
 
-        An interrupt that was put off is raised soon afterwards, and before the next begins. On other threads than
-        the main thread nothing is interrupted anyway.
+        An interrupt that was put off is raised soon after this code, and before the next such code begins. On
+        other threads than the main thread nothing is interrupted anyway.
 
         Args:
-          leave: Asked before one begins while an interrupt is put off: whether it is raised now.
+          leave: Asked before the code begins while an interrupt is put off: returns whether it is raised now.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -181,13 +182,13 @@ class InterruptHandler:
 
     @property
     def leaving(self) -> bool:
-        """Whether an interrupt was raised in this request just now: nothing keeps its code from ending."""
+        """Return whether an interrupt was raised in this request just now, so that its code is ending."""
         raised_at = self._raised_at
         return raised_at is not None and time.monotonic() - raised_at < LEAVING_SECONDS
 
     def swap(self, window: Window | None) -> Window | None:
-        """Makes another window the one that is open, None for none; answers which was."""
-        # What is raised while a window opens would leave it open; what is noted before it is there would be lost.
+        """Open another window in place of the open one, None for none; return the one that was open."""
+        # An interrupt raised while a window opens would leave it open; one noted before it is set would be lost.
         self._swapping = True
         before = self._window
         try:
@@ -203,8 +204,8 @@ class InterruptHandler:
         return before
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        # One that comes meanwhile must not be raised in here: that would be at the edge which the first has met.
-        # It may be the very one that the first has put off, so that no other follows: it is taken after the first.
+        # A second interrupt must not be raised in here: that would be at the edge which the first has met.
+        # It may be the repetition of the first, and no other follows, so it is handled after the first.
         if self._handling:
             self._came_meanwhile = True
             return
@@ -242,7 +243,7 @@ class InterruptHandler:
         raise Interrupt
 
     def again(self) -> None:
-        """Repeats an interrupt soon, which was lost or came at the wrong moment."""
+        """Repeat an interrupt soon, since it was lost or came at the wrong moment."""
         if self._repeated is not None:
             self._repeated.cancel()
         main = threading.main_thread().ident
@@ -266,7 +267,7 @@ class InterruptHandler:
 
 
 class Window:
-    """While it is open, SIGINT raises `KeyboardInterrupt`; see `InterruptHandler.window`."""
+    """Context in which SIGINT raises `KeyboardInterrupt`; see `InterruptHandler.window`."""
 
     def __init__(self, interrupts: InterruptHandler, *, once: bool) -> None:
         self._interrupts = interrupts

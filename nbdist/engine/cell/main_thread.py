@@ -1,4 +1,4 @@
-"""One thread, seen from others: its stack, its processor time, and what it is blocked in."""
+"""One thread, seen from others: its stack, its processor time, and the call that it is blocked in."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ FUTEX = {"x86_64": 202, "aarch64": 98}
 """Number of the `futex` system call, in which C++ code waits for another thread (Linux headers)."""
 
 LOOKS, LOOK_SECONDS = 3, 0.001
-"""So often it is made sure, so long after each other, that a thread is still blocked in the same call, and has not
-run in between."""
+"""Checks, and seconds between two of them, that a thread is still blocked in one call and has not run since."""
 
 FRAME_OBJECTS_SINCE = (3, 11, 5)
-"""Before, a frame object made for a running function may be read after it was freed, which ends the process
-(https://github.com/python/cpython/issues/106092). Python code runs without frame objects until somebody
-asks for them, so looking at another thread is what brings the fault into the user's code."""
+"""First version in which other threads may read frame objects safely. Before, a frame object made for a running
+function may be read after it was freed, which ends the process (https://github.com/python/cpython/issues/106092).
+Python code runs without frame objects until somebody asks for them, so looking at another thread is what brings
+the fault into the user's code."""
 
 COLLECTIONS_WAIT_SINCE = (3, 12)
-"""From then on the garbage collector starts between two instructions only. Before, it starts wherever an object
-is made, and `sys._current_frames` makes frame objects while it holds the lock of the interpreter's threads.
+"""First version in which the garbage collector starts between two instructions only. Before, it starts wherever an
+object is made, and `sys._current_frames` makes frame objects while it holds the lock of the interpreter's threads.
 Garbage with a `threading.local` in it takes that lock once more, and the whole process stands still
-(https://github.com/python/cpython/issues/106883). TensorFlow's graphs have one each."""
+(https://github.com/python/cpython/issues/106883). Each graph of TensorFlow has a `threading.local`."""
 
 DUMPED_LINE = re.compile(r'^  File (?:"(.*)"|\?\?\?), line (\d+|\?\?\?) in (.*)$', re.MULTILINE)
 DUMPED_CHARACTER = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
-"""What `faulthandler` writes. Source: `dump_frame` and `_Py_DumpASCII` in CPython's traceback.c."""
+"""Both match text of `faulthandler`. Source: `dump_frame` and `_Py_DumpASCII` in CPython's traceback.c."""
 
 
 class MainThread:
@@ -59,11 +59,11 @@ class MainThread:
         self._read_stack = stack_reader(sys.version_info[:3])
 
     def stack(self) -> Stack:
-        """Its Python stack, innermost first; empty where it is not known. From one thread at a time."""
+        """Return its Python stack, innermost first; empty where not known. Call from one thread at a time."""
         return self._read_stack(self.ident)
 
     def busy_share(self) -> float | None:
-        """Processor time over wall time since the last call; None where the system does not say."""
+        """Return processor time over wall time since the last call; None where the system does not say."""
         if self._clock is None:
             return None
         processor, wall = time.clock_gettime(self._clock), time.monotonic()
@@ -71,7 +71,7 @@ class MainThread:
         return (processor - before[0]) / max(wall - before[1], 1e-6)
 
     def waits_for_a_thread(self) -> bool | None:
-        """Whether it is blocked until another thread goes on, not in a sleep or on a socket.
+        """Return whether the thread is blocked until another thread goes on, not in a sleep or on a socket.
 
         None where the system does not say (not Linux, or forbidden there).
         """
@@ -82,8 +82,8 @@ class MainThread:
             blocked_in = self._system_call.read_text()
             if blocked_in.split(maxsplit=1)[0] != str(number):
                 return False
-            # It may wait for the lock of the interpreter, which this thread has now and gives away in a sleep.
-            # Afterwards it may be in the very same call again, but has used the processor.
+            # It may wait for the lock of the interpreter, which this thread has now and releases in a sleep.
+            # After that it may be in the very same call again, but has used the processor.
             used = self._processor_time()
             for _ in range(LOOKS):
                 time.sleep(LOOK_SECONDS)
@@ -94,22 +94,22 @@ class MainThread:
         return True
 
     def waits_in_threading(self) -> bool:
-        """Whether its innermost Python code is that of `threading`, as for an event: a signal ends that wait."""
+        """Return whether the innermost Python code is `threading`'s, as for an event: a signal ends that wait."""
         stack = self.stack()
         return bool(stack) and stack[0].filename == threading.__file__
 
     def _processor_time(self) -> int | None:
-        """In nanoseconds; None where the system does not say."""
+        """Return the processor time in nanoseconds; None where the system does not say."""
         return None if self._clock is None else time.clock_gettime_ns(self._clock)
 
 
 def stack_reader(version: tuple[int, ...]) -> Callable[[int], Stack]:
-    """What reads the stack of a thread, by its ident, without harm in this version of Python."""
+    """Return a function that reads a thread's stack, given its ident, safely in this version of Python."""
     return stack_of_frames if version >= FRAME_OBJECTS_SINCE else StackDump().read
 
 
 def stack_of_frames(ident: int) -> Stack:
-    """The stack of a thread from its frame objects, whole; none is kept. Empty when there is no such thread."""
+    """Return a thread's whole stack from its frame objects, keeping none; empty where there is no such thread."""
     lines = []
     frame: FrameType | None = current_frames().get(ident)
     while frame is not None:
@@ -120,10 +120,10 @@ def stack_of_frames(ident: int) -> Stack:
 
 
 def current_frames() -> dict[int, FrameType]:
-    """The innermost frame of each thread, by its ident; no garbage is collected meanwhile."""
+    """Return the innermost frame of each thread, by its ident; collect no garbage meanwhile."""
     if sys.version_info >= COLLECTIONS_WAIT_SINCE or not gc.isenabled():
         return sys._current_frames()
-    # From C to C: no other thread runs in between, and none finds collections switched off.
+    # All three run in one call of C: no other thread runs in between, or finds collections switched off.
     calls = (gc.disable, sys._current_frames, gc.enable)
     try:
         answers: tuple[Any, ...] = tuple(map(operator.call, calls))
@@ -137,19 +137,19 @@ def current_frames() -> dict[int, FrameType]:
 class StackDump:
     """Stacks as `faulthandler` writes them, which makes no frame objects.
 
-    Its limits: the innermost 100 entries of a stack, 500 characters of a name, and the 100 threads that were
-    started last. A cell that is further out than 100 entries is not found. A name with a backslash before
-    what looks like an escape reads as the character it would stand for.
+    Limits: the innermost 100 entries of a stack, 500 characters of a name, and the 100 threads that were started
+    last. A cell that is further out than 100 entries is not found. Where a name has a backslash before text that
+    looks like an escape, this reads the character that the escape would stand for.
     """
 
     def __init__(self) -> None:
         self._file = _private_file()
-        # Not at exit: a probe may still look, and the number may be another file's by then.
+        # Not at exit: a probe may still look, and the number may belong to another file by then.
         weakref.finalize(self, os.close, self._file).atexit = False
 
     def read(self, ident: int) -> Stack:
-        """The stack of a thread; empty when there is no such thread, or it is not among those written."""
-        # What a longer dump has left behind the end of this one is not read.
+        """Return a thread's stack; empty where there is no such thread, or the dump leaves it out."""
+        # Text of an earlier, longer dump may follow this one; it is not read.
         os.lseek(self._file, 0, os.SEEK_SET)
         faulthandler.dump_traceback(self._file, all_threads=True)
         size = os.lseek(self._file, 0, os.SEEK_CUR)
@@ -158,7 +158,7 @@ class StackDump:
 
 
 def dumped_stack(dump: str, ident: int) -> Stack:
-    """The stack of one thread out of what `faulthandler` wrote; empty where it is not in there."""
+    """Return one thread's stack from text of `faulthandler`; empty where the text leaves it out."""
     header = rf"^(?:Current thread|Thread) 0x0*{ident:x} .*\n((?:  .*\n)*)"
     section = re.search(header, dump, re.MULTILINE)
     if section is None:

@@ -1,4 +1,4 @@
-"""The stacks of this process down into C and C++, as py-spy reads them."""
+"""Stacks of this process down into C and C++, as py-spy reads them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from nbdist.contract.questions import NativeStacks
 
 LIMIT_SECONDS = 20.0
-"""How long py-spy may take; it stops the process meanwhile."""
+"""Longest run of py-spy, which stops this process meanwhile."""
 
 
 def native_stacks() -> NativeStacks:
-    """All threads of this process with native frames; call it on a thread of its own."""
+    """Return the stacks of all threads of this process with native frames; call on a thread of its own."""
     places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     program = shutil.which("py-spy", path=places)
     if program is None:

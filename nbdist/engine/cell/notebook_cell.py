@@ -1,6 +1,6 @@
-"""Cells of the notebook on the engine: its numbers, its lines, and when they begin and end.
+"""Cells of the notebook on the engine: their numbers, their lines, and when they begin and end.
 
-A cell travels as ipyparallel's own execute request. What that has no place for goes in its label; see
+A cell travels as ipyparallel's own execute request. Data that the request has no place for goes in its label; see
 `nbdist.contract.cell_label`.
 """
 
@@ -24,11 +24,11 @@ class NotebookCells:
 
     Args:
       shell: The engine's IPython shell.
-      cell: Called when a cell starts and ends.
+      cell: Told when a cell starts and ends.
       before: Called on the main thread when a cell of the notebook starts, with the request and its label.
       after: Called on the main thread when a cell's code has ended, before its reply.
-      admit: Called with its label before a cell runs; raises where it must not.
-      ended: Called after that with its label, None for a cell that is not of the notebook, and whether it failed.
+      admit: Called with the label before a cell runs; raises where the cell must not run.
+      ended: Called after `after` with the label, None for a cell of others, and whether the cell failed.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class NotebookCells:
         self._admit = admit
 
     def install(self) -> None:
-        """Registers the hooks; call once for each shell."""
+        """Register the hooks; call once for each shell."""
         show_any_error(self._shell)
         hide_own_frames(self._shell)
         self._shell.input_transformers_post.append(self._number_as_the_notebook)
@@ -57,10 +57,10 @@ class NotebookCells:
         self._shell.events.register("post_run_cell", self._finished)
 
     def _request(self) -> tuple[dict[str, Any], CellLabel | None]:
-        """The request that runs now, and what its label says; None for one that is not ours.
+        """Return the request that runs now, and its label; None as the label where it is not nbdist's.
 
         Raises:
-          WireError: It is ours, and cannot be read.
+          WireError: The label is nbdist's, and cannot be read.
         """
         request = self._shell.kernel.get_parent("shell") or {}
         return request, label_from((request.get("metadata") or {}).get("label") or "")
@@ -88,18 +88,18 @@ class NotebookCells:
 
     def _finished(self, result: Any) -> None:
         self._after()
-        # Not by `or`: what is true of an error is up to its class.
+        # Not by `or`: the class of an error decides whether it is true.
         kind = "error_in_exec" if result.error_before_exec is None else "error_before_exec"
         error = getattr(result, kind)
         if error is None and getattr(self._shell, "_last_traceback_during_displayhook", False):
-            # A `__repr__` has raised: ipykernel replies with a failure, and takes no error for its cause.
+            # A `__repr__` has raised: ipykernel replies with a failure, but the result has no error.
             kind, error = "error_in_exec", sys.last_value
         keep_failure(self._shell, error)
         if error is not None:
             error = showable(error)
             setattr(result, kind, error)  # ipykernel's reply takes its text from there
         ours = None
-        with contextlib.suppress(WireError):  # as has been said when it was to start
+        with contextlib.suppress(WireError):  # raised already when the cell was to start
             _, ours = self._request()
         self._ended(ours, error is not None)
         self._cell.finished(f"{type(error).__name__}: {error}" if error is not None else None)

@@ -1,4 +1,4 @@
-"""The packages of the frameworks: whose code a file is, and whose classes are arrays and containers."""
+"""Packages of the frameworks: they tell whose code a file is, and whose classes are arrays and containers."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ class Packaged(Protocol):
 
 
 def packages_of(frameworks: Iterable[Packaged]) -> frozenset[str]:
-    """The packages of all of these."""
+    """Return the packages of all these frameworks."""
     return frozenset(name for one in frameworks for name in one.packages)

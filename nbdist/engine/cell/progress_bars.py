@@ -1,4 +1,4 @@
-"""`tqdm.auto` and `tqdm.notebook` on an engine: widgets where the notebook shows them, else bars of text."""
+"""`tqdm.auto` and `tqdm.notebook` on an engine: widgets where the notebook shows them, bars of text elsewhere."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ NOTEBOOK = "tqdm.notebook"
 NAMES = frozenset({"tqdm.autonotebook", NOTEBOOK})
 
 EITHER = ("display", "__iter__", "update", "close", "clear", "reset")
-"""What a bar of widgets does otherwise than one of text (tqdm 4.67)."""
+"""Methods in which a bar of widgets differs from one of text (tqdm 4.67)."""
 
 
 def choose_progress_bars(widgets: Callable[[], bool]) -> None:
-    """Makes each new bar of `tqdm.auto` and `tqdm.notebook` a widget or a line of text.
+    """Make each new bar of `tqdm.auto` and `tqdm.notebook` a widget or a line of text.
 
     tqdm takes an engine for a notebook (`tqdm.autonotebook` looks for `ipykernel.zmqshell`), also where a terminal
-    or a script shows what it displays.
+    or a script shows the output.
 
     Args:
-      widgets: Answers whether widgets are shown, when a bar is made.
+      widgets: Called when a bar is made; returns whether widgets are shown.
     """
     if not any(isinstance(finder, _Bars) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Bars(widgets))
 
 
 class _Bars(MetaPathFinder, Loader):
-    """Gives both modules bars that are either."""
+    """Import hook that gives both modules bars of either kind."""
 
     def __init__(self, widgets: Callable[[], bool]) -> None:
         self._widgets = widgets
@@ -55,7 +55,7 @@ class _Bars(MetaPathFinder, Loader):
         module.__dict__.update(tqdm=bar, trange=trange, tqdm_notebook=bar, tnrange=trange)
 
     def _notebook_bar(self, module: ModuleType) -> type[Any] | None:
-        """tqdm's own class of widgets; None where there is no ipywidgets."""
+        """Return tqdm's own class of widgets; None where ipywidgets is not there."""
         for finder in sys.meta_path:
             spec = None if finder is self else finder.find_spec(module.__name__, _path(), None)
             if spec is not None and spec.loader is not None:
@@ -70,12 +70,12 @@ def _path() -> list[str]:
 
 
 def either(text: type[Any], widget: type[Any] | None, widgets: Callable[[], bool]) -> type[Any]:
-    """A class of bars, which people may derive their own from, each of which is of one kind from its beginning on.
+    """Return a class of bars, which users may derive from; each bar keeps the kind it is made with.
 
     Args:
       text: `tqdm.std.tqdm`.
-      widget: `tqdm.notebook.tqdm_notebook`, a subclass of it; None where there is none.
-      widgets: Answers which kind is wanted.
+      widget: `tqdm.notebook.tqdm_notebook`, a subclass of `text`; None where there is none.
+      widgets: Returns whether a new bar is one of widgets.
     """
 
     class Bar(widget or text):  # type: ignore[misc]

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 class RunningCell:
     """One cell in progress.
 
-    `number` is the notebook's execution count, `started` a `time.monotonic()` in seconds. Line n of the
-    notebook's cell is `lines[n - 1]`. `loop` is the event loop it was started in, if any: where the cell
-    is found while it awaits. `run` is the number of this sending of it, the same on all processes and
-    rising within a session, and `targets` are the processes it was sent to; None and empty where the
-    request does not say.
+    `number` is the notebook's execution count, `started` a `time.monotonic()` in seconds. Line n of the notebook's
+    cell is `lines[n - 1]`. `loop` is the event loop in which the cell was started, if any: a cell that awaits is
+    found there. `run` is the number of this sending of the cell, the same on all processes and rising within a
+    session. `targets` are the processes that the cell was sent to. Where the request says neither, `run` is None
+    and `targets` is empty.
     """
 
     number: int
@@ -28,14 +28,14 @@ class RunningCell:
 
 
 class CurrentCell:
-    """What the main thread is at.
+    """State of the main thread: the cell that it runs, and how the last one ended.
 
-    Written on the main thread only. Each change replaces one attribute by a frozen value, so readers on
-    other threads need no lock and never make the main thread wait.
+    Written on the main thread only. Each change replaces one attribute by a frozen value, so readers on other
+    threads need no lock and never make the main thread wait.
 
     Attributes:
       running: The cell in progress; None between cells.
-      error: What the last finished cell raised, as text; None when it did not.
+      error: The error of the last finished cell, as text; None where it raised none.
       newest_run: The `run` of the newest cell that has begun; None before the first.
     """
 
@@ -47,24 +47,17 @@ class CurrentCell:
         self._after_each: tuple[Callable[[], None], ...] = ()
 
     def at_edges(self, call: Callable[[], None]) -> None:
-        """Has `call` called on the main thread at each start and each end; it must not raise."""
+        """Register a call for each start and each end of a cell, on the main thread; it must not raise."""
         self._at_edges = (*self._at_edges, call)
 
     def after_each(self, call: Callable[[], None]) -> None:
-        """Has `call` called on the main thread when a cell has ended; it must not raise."""
+        """Register a call for when a cell has ended, on the main thread; it must not raise."""
         self._after_each = (*self._after_each, call)
 
     def started(
         self, number: int, source: str, *, run: int | None = None, targets: tuple[int, ...] = ()
     ) -> None:
-        """A cell begins.
-
-        Args:
-          number: The notebook's execution count.
-          source: Its text, counted from the first line of the notebook's cell.
-          run: The number of this sending of it.
-          targets: The processes it was sent to.
-        """
+        """Note that a cell begins; `source` counts from the first line of the notebook's cell."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -76,7 +69,7 @@ class CurrentCell:
             call()
 
     def finished(self, error: str | None = None) -> None:
-        """The cell has ended; `error` is what it raised, such as `"ValueError: empty batch"`."""
+        """Note that the cell has ended; `error` is its error, such as `"ValueError: empty batch"`."""
         self.error = error
         for call in self._at_edges:
             call()

@@ -1,4 +1,4 @@
-"""Errors as a person is to see them: also those whose own text raises, and nbdist's without its own frames."""
+"""Errors made fit to be shown: also those whose own text raises, and nbdist's without its own frames."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nbdist.errors import NbdistError
 
 
 def showable(error: BaseException) -> BaseException:
-    """The error; for one whose `__str__` raises another of the same name, with a text that says so."""
+    """Return the error; where its `__str__` raises, one of the same name with a text that says so."""
     try:
         str(error)
     except Exception as why:  # noqa: BLE001 - whatever a user's class raises
@@ -22,7 +22,7 @@ def showable(error: BaseException) -> BaseException:
 
 
 def error_text(error: BaseException) -> str:
-    """`ValueError: no data`; also of an error whose text raises."""
+    """Return class and text, such as `ValueError: no data`, also of an error whose text raises."""
     return f"{type(error).__name__}: {showable(error)}"
 
 
@@ -30,14 +30,14 @@ PRIVATE = ("_showtraceback", "_format_exception_for_storage")
 
 
 def show_any_error(shell: Any) -> list[str]:
-    """Has a shell publish errors whose text raises under their own name, with their own traceback.
+    """Make a shell publish errors whose text raises under their own name, with their own traceback.
 
-    Private API: ipykernel's `ZMQInteractiveShell._showtraceback` and, since IPython 9, `InteractiveShell.
-    _format_exception_for_storage` take `str` of the error unguarded; what that raises then stands for the error.
-    What is not there is left out.
+    Private API: ipykernel's `ZMQInteractiveShell._showtraceback` and, since IPython 9,
+    `InteractiveShell._format_exception_for_storage` take `str` of the error unguarded; an error that this raises
+    would then stand for the original. A method that the shell lacks is left out.
 
     Returns:
-      Which of them there are.
+      The names of the methods that the shell has.
     """
     there = [name for name in PRIVATE if hasattr(shell, name)]
     for name in there:
@@ -55,7 +55,7 @@ def _given_showable(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def hide_own_frames(shell: Any) -> None:
-    """Has a shell show the errors that nbdist raises at the user's line that they are about.
+    """Make a shell show the errors that nbdist raises at the user's line that they are about.
 
     IPython leaves out frames with `__tracebackhide__`, but never the innermost.
     """
@@ -67,7 +67,7 @@ def hide_own_frames(shell: Any) -> None:
 
 
 def _without_own_end(at: TracebackType) -> TracebackType:
-    """A traceback that ends where nbdist was called; the whole where nbdist has called itself."""
+    """Return a traceback that ends where nbdist was called; the outermost entry always stays."""
     entries = [at]
     while entries[-1].tb_next is not None:
         entries.append(entries[-1].tb_next)

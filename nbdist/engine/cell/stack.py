@@ -1,7 +1,7 @@
-"""Where the main thread stands: the line of the user's cell, and what it does there.
+"""Position of the main thread: the line of the user's cell, and what the thread does there.
 
-A stack is plain data here. A frame object keeps its local variables alive, so nothing here keeps one, and
-none is asked for its `f_locals`, which would copy references to the user's arrays.
+A stack is plain data here. A frame object keeps its local variables alive, so this module keeps none. Nor does it
+read `f_locals`, which would copy references to the user's arrays.
 """
 
 from __future__ import annotations
@@ -20,20 +20,19 @@ SUSPENDED = {
     kind: attrgetter(f"{kind}_code.co_filename", f"{kind}_code.co_name", f"{kind}_frame.f_lineno")
     for kind in ("cr", "gi", "ag")
 }
-"""File name, function and line of what is suspended, by the prefix of its attributes.
+"""File name, function and line of a suspended coroutine or generator, by the prefix of its attributes.
 
-Read in one call in C: no other thread runs meanwhile, so no frame object outlives its coroutine here.
-"""
+All are read in one call in C: no other thread runs meanwhile, so no frame object outlives its coroutine here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the main thread stands; holds no frame.
+    """Position of the main thread; holds no frame.
 
-    `line` is 1-based in the notebook's cell; both are None where no frame of the cell is found.
-    `inside` says what the innermost Python frame belongs to: the framework, the standard library or
-    IPython ("library"), or anything else, from where C++ may have been called directly ("user").
-    "agreement" is where nbdist waits for other processes, whatever it calls there.
+    `line` is 1-based in the notebook's cell. `line` and `source` are None where no frame of the cell is found.
+    `inside` is the owner of the innermost Python frame: the framework ("framework"), the standard library or
+    IPython ("library"), or any other code, from where C++ may have been called directly ("user"). "agreement"
+    means that nbdist waits for other processes, whatever it calls there.
     """
 
     line: int | None
@@ -43,12 +42,12 @@ class Place:
 
 
 def place(stack: Stack, cell: RunningCell, owners: CodeOwners) -> Place:
-    """Where a thread stands.
+    """Return the position of a thread.
 
     Args:
-      stack: Its stack, as `MainThread.stack` gives it; empty where it is not known.
-      cell: The cell it runs.
-      owners: Whose code what is.
+      stack: The thread's stack, as `MainThread.stack` returns it; empty where it is not known.
+      cell: The cell that the thread runs.
+      owners: Tells whose code a file is.
     """
     inside = owners.wait(stack) or (owners.side(stack[0].filename) if stack else "library")
     compiling = owners.is_compiling(stack)
@@ -60,10 +59,10 @@ def place(stack: Stack, cell: RunningCell, owners: CodeOwners) -> Place:
 
 
 def line_of_cell(stack: Iterable[Line]) -> tuple[str, int] | None:
-    """File name and line of the cell that runs.
+    """Return file name and line of the cell that runs.
 
-    The outermost entry that was compiled from a cell is the cell that runs; functions of earlier cells,
-    called from it, have files of their own. Of its entries the innermost gives the line.
+    The outermost entry that was compiled from a cell is the cell that runs; functions of earlier cells, called
+    from it, have files of their own. The innermost entry of that cell gives the line.
     """
     innermost: dict[str, int] = {}
     outermost = None
@@ -76,10 +75,10 @@ def line_of_cell(stack: Iterable[Line]) -> tuple[str, int] | None:
 
 
 def awaiting_lines(loop: asyncio.AbstractEventLoop | None) -> Iterator[Line]:
-    """Entries of the coroutines that wait in a loop, innermost first.
+    """Yield entries of the coroutines that wait in a loop, innermost first.
 
-    A cell that awaits is on no thread's stack. Another thread may change the loop's tasks meanwhile;
-    then nothing is found this time.
+    A cell that awaits is on no thread's stack. Another thread may change the loop's tasks meanwhile; then nothing
+    is found this time.
     """
     if loop is None:
         return
@@ -92,7 +91,7 @@ def awaiting_lines(loop: asyncio.AbstractEventLoop | None) -> Iterator[Line]:
 
 
 def coroutine_lines(waiting: Any) -> Iterator[Line]:
-    """Entries of a chain of awaits, outermost first."""
+    """Yield entries of a chain of awaits, outermost first."""
     while waiting is not None:
         kind = next((kind for kind in SUSPENDED if hasattr(waiting, f"{kind}_code")), None)
         if kind is None:
@@ -100,13 +99,13 @@ def coroutine_lines(waiting: Any) -> Iterator[Line]:
         try:
             yield Line(*SUSPENDED[kind](waiting))
         except AttributeError:
-            # It has ended, and has no frame any more.
+            # The coroutine has ended, and has no frame any more.
             return
         waiting = getattr(waiting, "gi_yieldfrom" if kind == "gi" else f"{kind}_await")
 
 
 def source_line(filename: str, line: int, cell: RunningCell) -> str | None:
-    """The text of a line, stripped; None where it is not known."""
+    """Return the text of a line, stripped; None where it is not known."""
     if 0 < line <= len(cell.lines):
         return cell.lines[line - 1].strip()
     return linecache.getline(filename, line).strip() or None

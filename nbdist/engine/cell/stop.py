@@ -1,12 +1,13 @@
-"""Before which step all processes leave a cell that was stopped, so that all have done equally many.
+"""Agreement on the step before which all processes leave a stopped cell, so that all have done equally many.
 
 A step begins where a person calls `nbdist.checkpoint()`, and where Keras begins a batch. Where one process has
-done a step more than another, the others' parts of that step never come, and what the step has taken is lost. An
-interrupt finds each process in another place. So each that has one says before which step it stands, in the
-store of JAX's coordinator, and waits a moment. Where all stand before the same step they leave. One that stands
-before an earlier step goes on to the next; and so does one for which the others do not come, since they may be
-in a step that needs it. What happens before a step is decided once for all, by whoever writes it first: the
-store does not overwrite.
+done a step more than another, the other processes' parts of that step never come, and the data that the step has
+taken is lost. An interrupt finds each process in another place.
+
+So each interrupted process writes to the store of JAX's coordinator before which step it stands, and waits a
+moment. Where all stand before the same step, they leave. A process before an earlier step goes on to the next. So
+does one for which the others do not come, since they may be in a step that needs it. The first process to write
+decides once for all what happens before a step: the store does not overwrite.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ FOLDER = "nbdist/stops"
 LEAVE, GO_ON = "leave", "go on"
 
 PATIENCE_SECONDS, MOST_PATIENCE_SECONDS = 0.05, 5.0
-"""How long is waited for others at first and at most; twice as long each time, so that a slower one catches up."""
+"""Wait for other processes at first and at most; twice as long each time, so that a slower one catches up."""
 
 LOOK_SECONDS = 0.002
-"""Between two looks at the board."""
+"""Time between two reads of the store."""
 
 
 class AgreedStop:
-    """One process's part in it; used on the main thread.
+    """One process's part in an agreed stop; all but `ask` is for the main thread.
 
     Args:
-      client: Answers JAX's connection to its coordinator; see `nbdist.engine.frameworks.jax.store`.
+      client: Returns JAX's connection to its coordinator; see `nbdist.engine.frameworks.jax.store`.
       cell: The cell that runs.
-      process_id: Answers the number of this process.
+      process_id: Returns the number of this process.
 
     Attributes:
       begun: How many steps of the cell have begun here, or are about to.
@@ -53,7 +54,7 @@ class AgreedStop:
         self._patience = PATIENCE_SECONDS
 
     def ask(self, run: int) -> int | None:
-        """Asks for a stop of the cell with this number, from any thread.
+        """Ask for a stop of the cell with this run number, from any thread.
 
         Returns:
           How many steps have begun here; None where that cell does not run.
@@ -65,10 +66,10 @@ class AgreedStop:
         return self.begun if self._run == run else 0
 
     def step(self, group: Sequence[int]) -> None:
-        """A step is about to begin; `group` are the processes that take part in it.
+        """Count a step that is about to begin; `group` are the processes that take part in it.
 
         Raises:
-          Interrupt: A stop was asked for, and all leave before this step.
+          Interrupt: A stop was asked for, and all processes leave before this step.
         """
         running = self._cell.running
         run = None if running is None else running.run
@@ -80,9 +81,9 @@ class AgreedStop:
             raise Interrupt(f"stopped before step {self.begun}")
 
     def leave(self) -> bool:
-        """Whether to leave before the step that was counted last; called where an interrupt waits.
+        """Return whether to leave before the step that was counted last; called where an interrupt waits.
 
-        Where nothing can be agreed on, the answer is yes: no other process takes part, the cell is not one of the
+        The answer is yes where nothing can be agreed on: no other process takes part, the cell is not one of the
         notebook, or the coordinator does not answer.
         """
         client = self._client()
@@ -108,7 +109,7 @@ class AgreedStop:
             return True
 
     def _decide(self, client: Any, folder: str, wanted: str) -> bool:
-        """Writes what happens before this step, unless another process has; answers whether all leave."""
+        """Write what happens before this step, unless another process has; return whether all leave."""
         try:
             client.key_value_set(f"{folder}/do/{self.begun}", wanted, allow_overwrite=False)
         except RuntimeError:
@@ -118,7 +119,7 @@ class AgreedStop:
 
 
 def _read(client: Any, folder: str) -> tuple[dict[int, int], dict[int, str]]:
-    """Before which step each process stands, and what was decided for each step."""
+    """Return before which step each process stands, and the decision for each step."""
     at, decided = {}, {}
     for key, text in client.key_value_dir_get(folder):
         _, kind, number = key.rsplit("/", 2)

@@ -1,4 +1,4 @@
-"""The stacks of all threads of this process, as text, read from any of them."""
+"""Stacks of all threads of this process, as text, read from any of them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from nbdist.engine.cell.code_owners import Line
 from nbdist.engine.cell.main_thread import stack_reader
 
 MOST_LINES = 200
-"""Of one stack, the innermost."""
+"""Most lines of one stack, the innermost ones."""
 
 CodeName = Callable[[str], "tuple[str, str] | None"]
-"""What IPython calls code of this file name, such as `("Cell", "In[3]")`; None where it is a file."""
+"""Returns IPython's name for code of this file name, such as `("Cell", "In[3]")`; None for a real file."""
 
 
 def stacks(code_name: CodeName) -> tuple[ThreadStack, ...]:
-    """What all threads are in the middle of; the main thread first. The one that reads is left out."""
+    """Return the stacks of the main thread, which comes first, and of all others but the one that calls."""
     read = stack_reader(sys.version_info[:3])
     main, here = threading.main_thread(), threading.get_ident()
     others = [t for t in threading.enumerate() if t is not main and t.ident != here]
@@ -36,7 +36,7 @@ def stacks(code_name: CodeName) -> tuple[ThreadStack, ...]:
 
 
 def _text(line: Line, code_name: CodeName) -> str:
-    """`Cell In[3], line 4, in step: y = f(x)`."""
+    """Return an entry as a line of text, such as `Cell In[3], line 4, in step: y = f(x)`."""
     name = code_name(line.filename)
     where = line.filename if name is None else " ".join(name)
     source = linecache.getline(line.filename, line.line or 0).strip()

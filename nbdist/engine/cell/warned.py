@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 
 def name_cells(cell_of: Callable[[str], int | None]) -> None:
-    """Has warnings say `cell 12, line 3` in place of the file that a cell was compiled under.
+    """Make warnings say `cell 12, line 3` in place of the file that a cell was compiled under.
 
     That file's name has the id of the process in it, so equal warnings would differ between processes.
 
     Args:
-      cell_of: The notebook's number of the cell with code of this file; None where it is no cell's.
+      cell_of: Returns the notebook's number of the cell with code of this file; None for any other file.
     """
     original = warnings.formatwarning
 

@@ -1,4 +1,4 @@
-"""How an engine names processes in what people read."""
+"""Names of processes in text that people read."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from nbdist.quantities import processes_text
 
 ONE_HOST = "NBDIST_ONE_HOST"
-"""Set where all processes of the session are on one host, which need not be said."""
+"""Environment variable, set where all processes of the session are on one host: text then names no host."""
 
 
 def where(process_ids: Iterable[int], host: str) -> str:
-    """`process 1 (host h1)`, all of them on one host; `process 1` where the session has no other host."""
+    """Return `process 1 (host h1)` for processes of one host; `process 1` where the session has no other host."""
     processes = processes_text(sorted(process_ids))
     return processes if ONE_HOST in os.environ else f"{processes} (host {host})"

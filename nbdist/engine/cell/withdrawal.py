@@ -1,7 +1,7 @@
-"""Requests that wait behind others can be taken back, and it is known for certain whether that came in time.
+"""Withdrawal of requests that wait behind others: the reply says for certain whether it came in time.
 
-ipyparallel's engine drops a request that was aborted while it waited (`Client.abort`), and its reply to the abort
-says nothing of one that was being run already. With what is put in place here the reply names those.
+ipyparallel's engine drops a request that was aborted while it waited (`Client.abort`). Its reply to the abort does
+not name requests that were running already; with this module it does.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from collections import deque
 from typing import Any
 
 REMEMBERED = 10_000
-"""Requests that are known to have been taken, the newest ones. More do not wait behind one that runs."""
+"""Most requests that are known to have been taken, the newest ones. More do not wait behind one that runs."""
 
 ABORT = "abort_request"
 
 
 class Withdrawal:
-    """What one engine has taken from its queue; put in place on the kernel by `install`."""
+    """Requests that one engine has taken from its queue; `install` has the kernel note them."""
 
     def __init__(self) -> None:
         self._taken: deque[str] = deque(maxlen=REMEMBERED)
 
     def install(self, kernel: Any) -> None:
-        """Takes effect with the kernel's next request; call once.
+        """Put the two hooks in place, with effect from the kernel's next request; call once.
 
-        `should_handle` and `control_handlers` are what ipykernel offers to subclasses. Requests are taken on the
-        main thread, and taken back on the thread of the control channel: the one notes first and looks then, the
-        other marks first and looks then, so that at least one of them sees the other.
+        `should_handle` and `control_handlers` are what ipykernel offers to subclasses. The main thread takes
+        requests: it notes one, then looks whether it is withdrawn. The thread of the control channel withdraws
+        requests: it marks one, then looks whether it is noted. So at least one thread sees the other.
         """
         should_handle, abort = kernel.should_handle, kernel.control_handlers[ABORT]
 

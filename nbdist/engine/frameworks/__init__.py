@@ -1,7 +1,7 @@
-"""What each framework does on an engine: a folder each, found by its name.
+"""The frameworks on an engine: one folder for each, found by its name.
 
-Nothing outside this room imports a framework's folder: it asks `framework_named(name)`, or all of `frameworks()`,
-the questions of `nbdist.engine.frameworks.framework.Framework`.
+No module outside this package imports a framework's folder. Other modules call `framework_named(name)` or
+`frameworks()`, and the methods of `nbdist.engine.frameworks.framework.Framework`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 def names() -> list[str]:
-    """The names of all frameworks, in alphabetical order: each folder of this one is a framework."""
+    """Return the names of all frameworks, in alphabetical order: each folder in this package is a framework."""
     return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)
 
 
 @functools.cache
 def framework_named(name: str) -> Framework:
-    """The framework of this name; imports nothing outside the standard library.
+    """Return the framework of this name; import nothing outside the standard library.
 
     Raises:
-      ImportError: There is none.
+      ImportError: No framework has this name.
     """
     found: Framework = importlib.import_module(f"{__name__}.{name}.framework").FRAMEWORK
     return found
@@ -35,22 +35,22 @@ def framework_named(name: str) -> Framework:
 
 @functools.cache
 def frameworks() -> tuple[Framework, ...]:
-    """All of them; those that others build on come before these."""
+    """Return all frameworks; each comes after the framework that it builds on."""
     return tuple(sorted(map(framework_named, names()), key=lambda one: one.builds_on is not None))
 
 
 def imported() -> list[Framework]:
-    """Those that this process has imported; those that build on others come before these."""
+    """Return the frameworks that this process has imported; each comes before the framework that it builds on."""
     return [one for one in reversed(frameworks()) if one.is_imported()]
 
 
 def unwrapped(value: Any) -> Any:
-    """The array that a variable by itself stands for; anything else as it is."""
+    """Return the array for a variable that is named by itself; anything else as it is."""
     for one in imported():
         value = one.unwrapped(value)
     return value
 
 
 def array_of(value: Any) -> Any:
-    """The array that a variable stands for wherever it is met; anything else as it is."""
+    """Return the array for a variable wherever it is met; anything else as it is."""
     return parts.array_of(imported(), value)

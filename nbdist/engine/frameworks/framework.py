@@ -1,4 +1,4 @@
-"""What nbdist asks of a framework on an engine; each answer here is that of one that has no such thing."""
+"""The interface of nbdist to a framework on an engine; methods here answer for a framework without the feature."""
 
 from __future__ import annotations
 
@@ -31,82 +31,82 @@ if TYPE_CHECKING:
 
 
 class Framework:
-    """One framework; a folder of `nbdist.engine.frameworks` has one as `FRAMEWORK`, in its module `framework`.
+    """One framework; the module `framework` in each folder of `nbdist.engine.frameworks` has one as `FRAMEWORK`.
 
-    Making it, and asking whether it is imported, imports nothing outside the standard library. No question starts
-    a back end, except `initialize` and `Repairs.rejoin`.
+    The constructor and `is_imported` import nothing outside the standard library. No method starts a back end,
+    except `initialize` and `Repairs.rejoin`.
     """
 
     name: str = ""
-    """As `%dist_init --framework` has it."""
+    """The name, as `%dist_init --framework` takes it."""
 
     title: str = ""
-    """As people write it."""
+    """The name, as people write it."""
 
     packages: tuple[str, ...] = ()
-    """The first parts of the names of its modules, the one that is imported by `import …` first."""
+    """The first parts of the names of its modules; the first entry is the package that users import."""
 
     builds_on: str | None = None
-    """The name of the framework whose arrays it uses; None where it has its own."""
+    """The name of the framework whose arrays this one uses; None where it has its own."""
 
     waits: Mapping[tuple[str, str], str] = {}
-    """See `nbdist.engine.cell.code_owners.Owner`."""
+    """Functions of nbdist that poll, as `nbdist.engine.cell.code_owners.Owner` describes them."""
 
     def is_imported(self) -> bool:
-        """Whether this process has imported it."""
+        """Return whether this process has imported the framework."""
         return any(name in sys.modules for name in self.packages)
 
     def version(self) -> str | None:
-        """Its version, as text; None where it is not installed."""
+        """Return the framework's version, as text; None where it is not installed."""
         found = getattr(sys.modules.get(self.packages[0]), "__version__", None)
         return str(found) if found is not None else checkup.version(self.packages[0])
 
     def is_compiling(self, path: str, function: str) -> bool:
-        """See `nbdist.engine.cell.code_owners.Owner`."""
+        """Return whether a function of the framework traces, lowers or compiles; arguments as `Owner` has them."""
         return False
 
-    # -- of the framework that the session computes with -----------------------------------------
+    # Of the framework that the session computes with.
 
     stage: Any = EmptyStage
-    """What its `initialize` takes: a dataclass of `nbdist.contract.stages`, or a union of some."""
+    """The type of the `stage` of `initialize`: a dataclass of `nbdist.contract.stages`, or a union of some."""
 
     def initialize(self, process: Process, stage: Any) -> Initialized:
-        """Joins the cluster; blocks until all processes have.
+        """Join the cluster; block until all processes have joined.
 
         Args:
-          process: This one.
-          stage: One entry of what the launch side's `stages` gives.
+          process: This process.
+          stage: One entry of the `stages` that the launch side makes.
 
         Returns:
-          What the launch side's `check`, `summary` and `remarks` read, with the `ports` on which others connect
-          where `process.step` has been set.
+          Facts for the launch side's `check`, `summary` and `remarks`. Where this method has set `process.step`,
+          they include the `ports` at which other processes connect.
 
         Raises:
-          SessionError: It cannot; says why, and what to type.
+          SessionError: The process cannot join; the text says why, and what to type.
         """
         raise NotImplementedError
 
     def explain(self, process: Process, value: Any, expression: str) -> ArraysFound:
-        """Where the pieces of an array lie, or of all arrays of a tree.
+        """Return where the pieces of an array lie, or of all arrays of a tree.
 
         Raises:
-          ArrayError: It holds no arrays.
+          ArrayError: The value holds no arrays.
         """
         raise ArrayError(f"{expression!r}: nbdist does not know arrays of {self.title}.")
 
     def offer_array(self, value: Any, expression: str) -> OfferedArray | None:
-        """This process's pieces of an array of its own; None for anything else.
+        """Return the offer of this process's pieces of an array of the framework; None for anything else.
 
         Raises:
-          ArrayError: It has no values.
+          ArrayError: The array has no values.
         """
         return None
 
     def placed(self, sharding: Any, expression: str) -> Place:
-        """How arrays are made of pieces, on this process its own, under a sharding.
+        """Return how to make arrays under a sharding; each process makes them of its own pieces.
 
         Raises:
-          ArrayError: It is none, or the framework has no such arrays.
+          ArrayError: `sharding` is no sharding, or the framework has no such arrays.
         """
         raise ArrayError(
             f"{option('sharding', expression)}: {self.title} has no arrays in pieces on several processes "
@@ -114,17 +114,17 @@ class Framework:
         )
 
     def nan(self, value: object, expression: str) -> NanCounts:
-        """NaN and infinite values in this process's pieces of a tree.
+        """Count NaN and infinite values in this process's pieces of a tree.
 
         Raises:
-          ArrayError: They are not counted in arrays of this framework.
+          ArrayError: NaN are not counted in arrays of this framework.
         """
         raise ArrayError(f"NaN are not counted in arrays of {self.title}.")
 
     def program(
         self, function: Any, arguments: Sequence[Any], named: Mapping[str, Any], expression: str
     ) -> ProgramFound:
-        """What a call would run, compiled and not run.
+        """Compile the program that a call would run, and return its description; do not run the program.
 
         Raises:
           ArrayError: There is no such program.
@@ -132,39 +132,35 @@ class Framework:
         raise ArrayError(f"Programs of {self.title} are not explained; those of jax.jit are.")
 
     def rescue(self, namespace: dict[str, object], process_id: int) -> Rescued | None:
-        """Writes what this process has to a file, from a thread of it; None where it cannot."""
+        """Write this process's arrays to a file, not on the main thread; return None where this is impossible."""
         return None
 
     def store(self) -> Any | None:
-        """A key-value store all processes share, with `key_value_set` and `key_value_dir_get`; None for none."""
+        """Return the store of all processes (`key_value_set`, `key_value_dir_get`); None if there is none."""
         return None
 
     def refuse_saving(self) -> None:
-        """Lets pass where variables are saved by shard.
+        """Return if variables can be saved by shard, and raise otherwise.
 
         Raises:
-          SessionError: They are not; says what to use.
+          SessionError: They cannot; the text says what to use.
         """
         raise SessionError(f"Variables of {self.title} are not saved by shard.")
 
     def keeps_its_own(self, value: Any) -> bool:
-        """Whether this is an object of the framework, and not a container of arrays such as a list."""
+        """Return whether this is an object of the framework, and not a container of arrays such as a list."""
         return False
 
     def state(self, value: Any) -> Any | None:
-        """The arrays of an object that keeps its own, as a pytree, the same on all processes.
-
-        Returns:
-          None: nobody saves objects of this kind.
-        """
+        """Return an object's own arrays, as the same pytree on all processes; None: this kind is not saved."""
         return None
 
     def set_state(self, value: Any, state: Any) -> None:
-        """Has an object keep arrays of the same shapes and dtypes, and of the structure of its `state`."""
+        """Put arrays into an object; structure, shapes and dtypes must be those of its own `state`."""
         raise NotImplementedError
 
     def versions(self, process: Process) -> Versions:
-        """Which program computed each array on several processes."""
+        """Return which program computed each array that lies on several processes."""
         raise SessionError(f"The programs of {self.title} are not counted.")
 
     def forget(
@@ -175,109 +171,109 @@ class Framework:
         *,
         whole: bool = False,
     ) -> list[str]:
-        """Takes arrays whose pieces do not belong together; answers which other paths led to them.
+        """Drop arrays whose pieces do not belong together; return the other paths that led to them.
 
         Args:
-          process: This one.
-          paths: Of the arrays.
-          unnamed: The origins of those that no path leads to.
-          whole: See `nbdist.contract.calls.stepping.Forget`.
+          process: This process.
+          paths: The paths of the arrays.
+          unnamed: The origins of the arrays that no path leads to.
+          whole: As `nbdist.contract.calls.stepping.Forget` has it.
         """
         raise SessionError(f"The programs of {self.title} are not counted.")
 
     def repair(self, process: Process) -> Repairs:
-        """A repair of this process in place that has just begun."""
+        """Return a new repair of this process in place."""
         raise SessionError(f"{self.title} cannot be repaired in place.")
 
     def placements(self, process: Process, *, processes: int | None = None) -> Placements:
-        """What its arrays and devices are to another process.
+        """Return how another process makes objects of its own like the framework's arrays and devices here.
 
         Args:
-          process: This one.
-          processes: How many there are where they go; None: as many as here.
+          process: This process.
+          processes: The number of processes at the destination; None: as many as here.
         """
         raise SessionError(f"Arrays of {self.title} cannot be taken to a new process.")
 
     def objects(self, process_id: int) -> Objects | None:
-        """What its objects and settings are to a new process; None: all is pickled as it says."""
+        """Return how objects and settings go to a new process; None: all objects are pickled in their own way."""
         return None
 
-    # -- of a process that is not to compute -----------------------------------------------------
+    # Of a process that is not to compute.
 
     def holds(self) -> str | None:
-        """The platform whose devices it holds in this process; empty where it does not say which, None: none."""
+        """Return the platform of the devices held in this process; empty if not known, None if none are held."""
         return None
 
-    # -- of the framework of engines that somebody else has started ------------------------------
+    # Of the framework of engines that somebody else has started.
 
     def joined(self) -> Membership | None:
-        """The place of this process in a cluster of the framework; None while it is in none."""
+        """Return the place of this process in a cluster of the framework; None while it is in no cluster."""
         return None
 
     def devices(self) -> UsedDevices | None:
-        """The devices of its back end; None while none is up."""
+        """Return the devices of the back end; None while no back end is up."""
         return None
 
     def is_up(self) -> bool:
-        """Whether a back end is up, so that the process can join no cluster any more."""
+        """Return whether a back end is up; then the process can no longer join a cluster."""
         return False
 
     def configure(self, environment: Mapping[str, str]) -> list[str]:
-        """Takes variables that came after its import; answers the names of those that come too late."""
+        """Apply variables that were set after the import; return the names of those that come too late."""
         return list(environment) if self.is_imported() else []
 
-    # -- of all that are there --------------------------------------------------------------------
+    # Of all frameworks.
 
     def install(self, shell: Any) -> None:
-        """Has IPython show its arrays; called when an engine is made ready, before anything is imported."""
+        """Make IPython show the framework's arrays; called while an engine is made ready, before any import."""
 
     def library(self) -> Library | None:
-        """See `nbdist.engine.probe.observer.Observed`."""
+        """Return the library of the framework, one for each observer or walk; None if it has none."""
         return None
 
     def observer(self, main_thread: int, process_id: int) -> Observer | None:
-        """See `nbdist.engine.probe.observer.Observed`."""
+        """Return an observer of the framework's arrays; None if it has none of its own."""
         return None
 
     def model_observer(self, main_thread: int, library: Library) -> ModelObserver | None:
-        """See `nbdist.engine.probe.observer.Observed`."""
+        """Return an observer of the framework's models, found through `library`; None if it has none."""
         return None
 
     def tree(self, value: object, expression: str) -> ArraysFound | None:
-        """As `explain`, of a tree that holds arrays of this framework; None for any other."""
+        """Return the same as `explain` for a tree with arrays of this framework; None for any other value."""
         return None
 
     def summary(self, namespace: dict[str, object], path: str) -> Summary | None:
-        """What this process has of the array under a path; None where none of this framework is there."""
+        """Return a summary of this process's part of the array at a path; None for no array of this framework."""
         return None
 
     def comparer(self) -> Comparer | None:
-        """What compares its arrays and settings between processes before a cell; one a process."""
+        """Return this process's comparer of arrays and settings before a cell; None if nothing is compared."""
         return None
 
     def unwrapped(self, value: Any) -> Any:
-        """The array that a variable stands for when it is named by itself; anything else as it is."""
+        """Return the array for a variable that is named by itself; anything else as it is."""
         return value
 
     def array_of(self, value: Any) -> Any:
-        """The array that a variable stands for wherever it is met; anything else as it is."""
+        """Return the array for a variable wherever it is met; anything else as it is."""
         return value
 
     def stand_in(self, value: object) -> object | None:
-        """What is sent in place of an object whose class the notebook need not have; None: the object itself."""
+        """Return what is sent in place of an object whose class the notebook may lack; None: the object itself."""
         return None
 
     def children(self, value: object) -> Children | None:
-        """What one of its containers holds; None for any other object."""
+        """Return what a container of the framework holds; None for any other object."""
         return None
 
     def model_digest(self, value: object, path: str, offer_array: Any) -> str | None:
-        """Equal for models of the same variables with equal values; None for what is no model of it.
+        """Return a digest, equal for models of the same variables with equal values; None for anything else.
 
         Args:
           value: Any object.
-          path: How it is reached, for error texts.
-          offer_array: That of the session's framework.
+          path: The expression that reaches the value, for error texts.
+          offer_array: The `offer_array` of the session's framework.
 
         Raises:
           ArrayError: A variable holds no values.
@@ -285,34 +281,34 @@ class Framework:
         return None
 
     def model_glance(self, value: object) -> Seen | None:
-        """See `nbdist.engine.probe.observer.Observed`."""
+        """Return the description of a model by its variables, without their values; None for anything else."""
         return None
 
-    # -- of values that are planned, in any process -----------------------------------------------
+    # Of values that are planned, in any process.
 
     def shapes(self, value: Any) -> Sequence[ArrayShape] | None:
-        """The arrays of a value by their shapes, in its order; None for what is not of this framework.
+        """Return the shapes of a value's arrays, in its order; None for a value that is not of this framework.
 
         Raises:
-          ArrayError: It is, and has none yet.
+          ArrayError: The value is of this framework, and has no arrays yet.
         """
         return None
 
     def mesh_axes(self, value: Any) -> Mapping[str, int] | None:
-        """The size of each axis of a mesh of its own, in order; None for anything else."""
+        """Return the size of each axis of a mesh of the framework, in order; None for anything else."""
         return None
 
     def spec(self, value: Any) -> AskedSpec | None:
-        """A spec, layout or sharding of its own; None for anything else."""
+        """Return what a spec, layout or sharding of the framework asks; None for anything else."""
         return None
 
     def layout(self, specs: Any, arrays: Sequence[ArrayShape], value: Any) -> AskedLayout | None:
-        """What a tree of specs, or a map of layouts, asks for the arrays of a value.
+        """Return what a tree of specs, or a map of layouts, asks for the arrays of a value.
 
         Args:
           specs: Any object.
-          arrays: Those of the value.
-          value: None where it is in another process.
+          arrays: The shapes of the value's arrays.
+          value: The value; None where it is in another process.
 
         Returns:
           None for specs that are not of this framework.
@@ -320,13 +316,13 @@ class Framework:
         return None
 
     def mesh_over(self, sizes: Sequence[int], devices: Sequence[Any]) -> tuple[Any, bool] | None:
-        """The devices of a slice as an array in the shape of a mesh, and whether a dimension had to be split.
+        """Return a slice's devices as an array in the shape of a mesh, and whether a dimension had to be split.
 
         Args:
-          sizes: Of the axes of the mesh.
-          devices: They need not be there: stand-ins have their place and kind.
+          sizes: The sizes of the mesh's axes.
+          devices: The devices, or stand-ins with their place and kind.
 
         Returns:
-          None where it does not lay meshes over a network, or cannot lay this one.
+          None where the framework does not lay meshes over a network, or cannot lay this one.
         """
         return None

@@ -1,4 +1,4 @@
-"""What goes along with a framework's own `initialize`, which may be called once."""
+"""Wrappers of a framework's own functions: notes for its errors, and a callback after its `initialize`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from nbdist.spelling import Placeholder, command, option, start_with
 
 
 def explain_second_call(module: ModuleType) -> None:
-    """Has the error of a further `module.initialize(…)` say that the start has already made the call.
+    """Wrap `module.initialize`: the error of a second call says that the start has already made the call.
 
     Args:
-      module: Has an `initialize` that raises when it is called again.
+      module: A module whose `initialize` raises when it is called again.
     """
     original = module.initialize
 
@@ -37,7 +37,7 @@ NUMBER_OF_DEVICES = "jax_num_cpu_devices"
 
 
 def explain_late_devices(config: Any) -> None:
-    """Has the error of `jax.config.update` for another number of devices say what to type.
+    """Wrap `jax.config.update`: the error for another number of devices says what to type.
 
     Args:
       config: `jax.config`; its `update` refuses the number once a back end is up.
@@ -63,7 +63,7 @@ def explain_late_devices(config: Any) -> None:
 
 
 def after_users_call(module: ModuleType, then: Callable[[], object]) -> None:
-    """Has `then` called when a user has called `module.initialize(…)` with success."""
+    """Wrap `module.initialize`: call `then` after each call that succeeds."""
     original = module.initialize
 
     @functools.wraps(original)

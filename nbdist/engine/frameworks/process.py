@@ -1,4 +1,4 @@
-"""What a framework may use of the engine it runs on."""
+"""The interface through which a framework uses the engine it runs on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nbdist.engine.frameworks.stepping import Steps
 
 
 class Process(Protocol):
-    """This process: `process_id` is that of the launch plan, `shell` IPython's; `step` is set by the framework."""
+    """This process: `process_id` is that of the launch plan, `shell` IPython's. The framework sets `step`."""
 
     shell: Any
     host: str
@@ -27,7 +27,7 @@ class Process(Protocol):
 
     @property
     def folder(self) -> Path:
-        """Private to the session on this host."""
+        """The folder on this host that is private to the session."""
 
     def publish_step(self, step: CellStep) -> None:
-        """Says how a cell that has ended stands to the others."""
+        """Publish whether this process is in step with the others at the end of a cell."""

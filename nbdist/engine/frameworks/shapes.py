@@ -1,6 +1,6 @@
-"""Arrays by their shapes, and the specs that are asked for them: what a framework says of a value that is planned.
+"""Shapes of the arrays of a planned value, and the specs that are asked for them, as a framework returns them.
 
-Source: imports nothing outside the standard library.
+Imports nothing outside the standard library.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Entries = tuple[tuple[str, ...], ...]
-"""The mesh axes that split each dimension, in order; what is left out at the end is whole."""
+"""The mesh axes that split each dimension, in order; dimensions left out at the end are not split."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,10 +18,10 @@ class AskedSpec:
     """A spec as somebody has written it.
 
     Attributes:
-      entries: One for each dimension it speaks of.
+      entries: One for each dimension that the spec names.
       axes: The sizes of the axes of the mesh it was made for; None where it names no mesh.
-      rule: The pattern that gave it; None where none did.
-      problem: Why it cannot be used; None where it can.
+      rule: The pattern that gave the spec; None where no pattern did.
+      problem: Why the spec cannot be used; None where it can.
     """
 
     entries: Entries
@@ -37,11 +37,11 @@ class ArrayShape:
     Attributes:
       path: The rest of the Python expression that reaches it, such as `['dense'].kernel`; for frameworks whose
         arrays have names of their own, that name with a `/` before it.
-      name: What rules are matched against, such as `dense/kernel`.
-      shape: Of the whole array.
-      dtype: Its name, such as `bfloat16`.
-      nbytes: Of one whole copy.
-      own: The spec that it carries itself; None for none.
+      name: The name that rules are matched against, such as `dense/kernel`.
+      shape: The shape of the whole array.
+      dtype: The name of the dtype, such as `bfloat16`.
+      nbytes: The bytes of one whole copy.
+      own: The spec that the array carries itself; None if it carries none.
     """
 
     path: str
@@ -54,13 +54,13 @@ class ArrayShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedLayout:
-    """What a tree of specs or a map of layouts asks for the arrays of a value.
+    """Specs that a tree of specs or a map of layouts asks for the arrays of a value.
 
     Attributes:
-      specs: One for each array, in order; None where it says nothing of it.
-      unmatched: What it says of things that are not there: patterns, or paths of specs.
-      axes: Of the mesh it was made for; None where it names none.
-      noun: What its parts are called.
+      specs: One for each array, in order; None for an array without a spec.
+      unmatched: Patterns, or paths of specs, that match no array.
+      axes: The sizes of the axes of the mesh it was made for; None where it names no mesh.
+      noun: The word for one of its parts.
     """
 
     specs: Sequence[AskedSpec | None]
@@ -70,7 +70,7 @@ class AskedLayout:
 
 
 def array_bytes(shape: Sequence[int], itemsize: int) -> int:
-    """Of one whole copy."""
+    """Return the bytes of one whole copy."""
     count = itemsize
     for size in shape:
         count *= size
@@ -78,7 +78,7 @@ def array_bytes(shape: Sequence[int], itemsize: int) -> int:
 
 
 def entry(part: Any) -> tuple[str, ...] | None:
-    """The axes of one entry of a spec: None, a name, or several; None for what leaves it to the compiler."""
+    """Return the axes of one entry of a spec (None, a name, or several); None if the compiler is to decide."""
     if part is None:
         return ()
     if isinstance(part, str):

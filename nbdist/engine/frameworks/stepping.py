@@ -1,4 +1,4 @@
-"""What a framework offers where its processes can be kept in step, and repaired in place."""
+"""Interfaces to a framework whose processes can be kept in step and repaired in place."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ class Steps(Protocol):
 
     @property
     def ports(self) -> frozenset[int]:
-        """The ports on which this process takes the connections of collectives."""
+        """The ports at which this process accepts connections for collectives."""
 
     def meet(self, others: Collection[int]) -> None:
-        """Learns the ports of the other processes."""
+        """Take the ports at which the other processes accept connections for collectives."""
 
     def sent(self) -> Sent:
-        """What was sent to devices of other processes since all were last in step."""
+        """Return counts of the programs sent to devices of other processes since all were last in step."""
 
     def sent_so_far(self, main: MainThread) -> Sent:
-        """As `sent`, in the middle of a cell, past the main thread."""
+        """Return the same as `sent` in the middle of a cell, without the main thread's help."""
 
     def labels(self) -> Labels:
-        """What these programs are called, and which collectives they have."""
+        """Return the names of the programs sent since all were last in step, and their collectives."""
 
     def trail(self) -> Trail:
-        """What was sent, and which programs these were."""
+        """Return the counts of `sent`, and which programs these were."""
 
     def under_way(self, common: int) -> UnderWay:
-        """What is computed of the programs up to the serial `common`, and how far that is."""
+        """Return how many arrays of the programs up to serial `common` are not computed yet, and the progress."""
 
     def begin_cell(
         self,
@@ -57,40 +57,40 @@ class Steps(Protocol):
         in_step: Sequence[int] | None,
         code: bool = True,
     ) -> None:
-        """Called on the main thread when a cell begins, or a round of copies."""
+        """Begin a cell, or a round of copies; called on the main thread."""
 
     def end_cell(self, number: int, *, failed: bool, compared: bool) -> None:
-        """Called on the main thread when the code of a cell, or an expression, has ended."""
+        """End a cell or an expression whose code has ended; called on the main thread."""
 
     def prove(self, number: int, *, timeout_s: float, compared: bool) -> Proven:
-        """Takes part in a proof."""
+        """Take part in a proof that all processes are in step."""
 
     def abandon(self) -> None:
-        """Ends the wait of the main thread for a proof, from any thread."""
+        """End the wait of the main thread for a proof, from any thread."""
 
     def cut(self) -> int:
-        """Ends all collectives that wait, from any thread; a repair must follow."""
+        """End all collectives that wait, from any thread; return how many. A repair must follow."""
 
 
 class Repairs(Protocol):
     """One repair of this process, in parts that all processes take together.
 
-    `begun` says whether the back end has been taken down; `saved` is what `save` answered, None before.
+    `begun` says whether the back end has been taken down; `saved` is the result of `save`, None before.
     """
 
     begun: bool
     saved: Saved | None
 
     def save(self, common: int) -> Saved:
-        """Copies what the back end holds; changes nothing."""
+        """Copy all that the back end holds; change nothing."""
 
     def leave(self) -> None:
-        """Takes the back end down."""
+        """Take the back end down."""
 
     def rejoin(self, arguments: Mapping[str, Any]) -> None:
-        """Joins the others anew."""
+        """Join the other processes again, and start the back end."""
 
     def restore(
         self, lost: Collection[str], unnamed: Collection[Origin], generation: int
     ) -> Restored:
-        """Makes everything anew on the new back end."""
+        """Make everything again on the new back end, except the lost arrays."""

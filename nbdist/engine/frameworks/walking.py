@@ -1,4 +1,4 @@
-"""What a walk over objects must know of all frameworks."""
+"""Packages and libraries of all frameworks, for a walk over objects."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from nbdist.engine.probe.library import Library
 
 
 def packages() -> frozenset[str]:
-    """The packages of all frameworks."""
+    """Return the packages of all frameworks."""
     return packages_of(frameworks())
 
 
 def libraries() -> list[Library]:
-    """Those of the frameworks that have been imported, those that build on others first."""
+    """Return the libraries of all imported frameworks; each comes before that of the framework it builds on."""
     found = (one.library() for one in imported())
     return [library for library in found if library is not None]

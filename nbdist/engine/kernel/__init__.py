@@ -1,1 +1,1 @@
-"""The calls that a kernel makes on an engine, and what an engine keeps for them."""
+"""Handlers of the calls that a kernel makes on an engine, and the state that an engine keeps for them."""

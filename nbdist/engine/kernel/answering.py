@@ -1,4 +1,4 @@
-"""What is asked of this process past its main thread, which may be in the middle of a cell."""
+"""A thread that answers a kernel's questions while the main thread may be in the middle of a cell."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ logger = logging.getLogger(__name__)
 
 
 def answer_questions(resident: Resident) -> None:
-    """Begins to answer what kernels ask past the main thread; called on that. A second call changes nothing.
+    """Begin to answer questions that kernels ask past the main thread; call this on the main thread.
 
-    They ask through the agent of this host, from which the process has a descriptor; it has none where somebody
-    else has started it.
+    Questions come through the agent of this host, over a descriptor that it gave the process (`NBDIST_ASKED`).
+    A process that somebody else has started has none. A second call changes nothing.
     """
     asked = os.environ.pop("NBDIST_ASKED", None)
     if asked is not None:
@@ -52,11 +52,11 @@ def answer_questions(resident: Resident) -> None:
 
 
 class Answering:
-    """Does what is asked, on a thread of its own.
+    """A thread that does what kernels ask.
 
     Args:
-      resident: What nbdist keeps on this engine.
-      loop: That of the main thread, in which each request is handled; None: there is none.
+      resident: The state that nbdist keeps on this engine.
+      loop: The event loop in which the main thread handles requests; None if there is none.
     """
 
     def __init__(self, resident: Resident, loop: asyncio.AbstractEventLoop | None) -> None:
@@ -65,20 +65,20 @@ class Answering:
         self._main_thread = MainThread(threading.main_thread().ident or 0)
 
     def start(self, asked: int) -> None:
-        """Begins to read questions from a descriptor."""
+        """Start the thread that reads questions from the descriptor `asked`."""
         threading.Thread(
             target=self.until_end, args=(asked,), name="nbdist-asked", daemon=True
         ).start()
 
     def until_end(self, asked: int) -> None:
-        """Answers until nobody can ask any more; one that could not be answered is not the last."""
+        """Answer questions until nobody can ask any more; a question that fails does not end the loop."""
         guard = MessageGuard("A question of a kernel", logger)
         while letters := os.read(asked, 4096):
             with guard:
                 self.do(set(map(Aside, letters.decode())))
 
     def do(self, asked: set[Aside]) -> None:
-        """Does all that was asked at once."""
+        """Do everything that was asked at once."""
         resident, publisher = self._resident, self._resident.publisher
         if resident.step is not None:
             if Aside.ABANDON in asked:
@@ -93,12 +93,12 @@ class Answering:
             rescued = resident.framework.rescue(resident.shell.user_ns, resident.process_id)
             if rescued is not None:
                 publisher.publish(rescued)
-        # The last: one that cannot be read ends nothing else that was asked at once.
+        # Last: a question that cannot be read must not stop anything else that was asked at once.
         if not asked.isdisjoint(LETTERS.values()):
             self._read_question(asked)
 
     def _read_question(self, asked: set[Aside]) -> None:
-        """Answers what is in the file, where its letter has come; the file may be of a later question."""
+        """Answer the question in the file if its letter is in `asked`; the file may hold a later question."""
         resident = self._resident
         found = read_whole(resident.folder / QUESTION)
         if found is None:
@@ -117,7 +117,7 @@ class Answering:
             case ReadStacks(native=False):
                 self._answer_to(question, Threads(threads=stacks(resident.code_name)))
             case ReadStacks():
-                # It takes seconds, in which somebody may have to be freed.
+                # Native stacks take seconds; meanwhile this thread may have to cut collectives.
                 threading.Thread(
                     target=lambda: self._answer_to(question, native_stacks()),
                     name="nbdist-native",
@@ -125,23 +125,23 @@ class Answering:
                 ).start()
 
     def _compare(self, question: Question, code: str) -> None:
-        """Answers with digests of what must be equal before a cell, on the main thread."""
+        """Answer with digests of what must be equal before a cell; runs on the main thread."""
         if self._resident.cell.running:
-            return  # it waits in a cell; what it would say is of the middle of it
+            return  # a cell runs: digests taken now would describe its middle
         self._answer_to(question, Digests(digests=self._resident.agreement().digests(code)))
 
     def _answer_to(self, question: Question, answer: Answer) -> None:
-        """Answers what `nbdist.session.asking` asks."""
+        """Send the answer to a question of `nbdist.session.asking`."""
         resident = self._resident
         resident.publisher.broadcast(
             AsideAnswer(process_id=resident.process_id, number=question.number, answer=answer)
         )
 
     def _is_out_of_reach(self) -> bool:
-        """Whether the main thread is blocked where no signal reaches it, as in a collective, or nobody knows.
+        """Return whether the main thread is blocked where no signal reaches it, as in a collective, or may be.
 
-        What computes, sleeps, waits for an event or a queue (as `print(…, flush=True)` does), or is on its way out
-        after an interrupt, comes back by itself; a cut costs a repair.
+        A main thread that computes, sleeps, waits for an event or a queue (as `print(…, flush=True)` does), or is
+        on its way out after an interrupt, comes back by itself; a cut costs a repair.
         """
         thread = self._main_thread
         if self._resident.interrupts.leaving or thread.waits_for_a_thread() is False:
@@ -156,7 +156,7 @@ class Answering:
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """That of the engine's main thread, in which each request is handled; None outside of one."""
+    """Return the event loop in which the engine's main thread handles requests; None outside of one."""
     with contextlib.suppress(RuntimeError):
         return asyncio.get_running_loop()
     return None

@@ -1,8 +1,8 @@
-"""The one entry point through which a kernel asks something of an engine.
+"""The one entry point through which a kernel calls an engine.
 
-What travels is a name, JSON and raw buffers; what comes back is JSON and raw buffers. Never a closure:
-ipyparallel would send its byte code and run it against the engine's copy of the module. What the JSON says is
-typed in `nbdist.contract.calls`.
+A call is sent as a name, JSON and raw buffers; its reply is JSON and raw buffers. A closure is never sent:
+ipyparallel would send its byte code and run it against the engine's copy of the module. The types of the JSON
+are in `nbdist.contract.calls`.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ if TYPE_CHECKING:
 
 Buffers = Sequence[bytes | memoryview]
 Handler = Callable[..., tuple[Any, list[Any]]]
-"""Takes the engine's `Resident`, the buffers and the call; gives the answer and its buffers."""
+"""A function of the engine's `Resident`, the buffers and the call; returns the answer and its buffers."""
 
 
 class Call:
-    """A request on its way; pickled as this class and three strings.
+    """A request to an engine; pickled as this class and a few strings.
 
     Args:
-      name: That of a call in `nbdist.contract.calls`.
+      name: The name of a call in `nbdist.contract.calls`.
       arguments: The call, as JSON.
 
     Attributes:
-      label: Of its request, by which an engine knows it before it has unpickled it.
-      door: Through which the person came whom the kernel asks for: an error speaks their language.
+      label: The label of its request, by which an engine knows the call before it unpickles it.
+      door: How the person whose work this is reached nbdist; error texts name what to type there.
     """
 
-    door = Door.PYTHON.value  # of a kernel that sends none
+    door = Door.PYTHON.value  # for a kernel that sends none
 
     def __init__(self, name: str, arguments: str) -> None:
         self.name = name
@@ -61,13 +61,13 @@ class Call:
         self.door = door().value
 
     def __call__(self, *buffers: bytes) -> Any:
-        """Runs on the engine.
+        """Run the call on the engine.
 
         Returns:
-          What ipyparallel sends as it is, without a pickle: `buffers` of `[json, *buffers]`, where the JSON is a
-          `nbdist.contract.calls.call.Reply`. `nbdist.launch.start.reply` reads it.
+          An object that ipyparallel sends without a pickle: its `buffers` are `[json, *buffers]`, where the JSON
+          is a `nbdist.contract.calls.call.Reply`. `nbdist.launch.start.reply` reads it.
         """
-        # Imported here: the kernel, which makes these, has no use for it; nor for what lives on an engine.
+        # Imported here: a kernel makes calls too, and needs neither this nor the engine's modules.
         from ipyparallel.serialize import PrePickled
 
         reply = PrePickled(None)
@@ -100,12 +100,12 @@ class Call:
 
 @cache
 def by_name() -> Mapping[str, tuple[type[contract.Call[Any]], Handler]]:
-    """Each call and what answers it, by the name under which it comes."""
+    """Return each call and its handler, by the name of the call."""
     return {call.NAME: (call, handler) for call, handler in calls().items()}
 
 
 def calls() -> Mapping[type[contract.Call[Any]], Handler]:
-    """What answers each call."""
+    """Return the handler of each call."""
     from nbdist.engine.kernel import copies_calls as copies
     from nbdist.engine.kernel import namespace_calls as namespace
     from nbdist.engine.kernel import saving_calls as saving
@@ -181,7 +181,7 @@ def calls() -> Mapping[type[contract.Call[Any]], Handler]:
 def who(
     resident: Resident, buffers: Buffers, call: engine.Who
 ) -> tuple[engine.Described | engine.OtherNbdist, list[Any]]:
-    """See `Who`, and `nbdist.engine.kernel.foreign_engine`."""
+    """Return who this engine is, which somebody else has started, and how far its framework is."""
     from nbdist.engine.kernel.foreign_engine import describe
 
     framework = frameworks.framework_named(call.framework)
@@ -191,7 +191,7 @@ def who(
 def prepare(
     resident: Resident, buffers: Buffers, call: engine.Prepare
 ) -> tuple[engine.Late, list[Any]]:
-    """See `Prepare`."""
+    """Set environment variables that nobody has set yet; return those that come too late."""
     from nbdist.engine.kernel.foreign_engine import prepare as put
 
     late = put(call.environment, frameworks.framework_named(call.framework))
@@ -201,7 +201,7 @@ def prepare(
 def hello(
     resident: Resident, buffers: Buffers, call: engine.Hello
 ) -> tuple[engine.Greeted | engine.OtherNbdist, list[Any]]:
-    """See `Hello`."""
+    """Make this engine ready for cells; return its versions, its process id and where it runs."""
     resident.settle(process_id=call.process_id, framework_name=call.framework)
     answer_questions(resident)
     greeted = engine.Greeted(
@@ -219,7 +219,7 @@ def hello(
 def initialize(
     resident: Resident, buffers: Buffers, call: engine.Initialize
 ) -> tuple[engine.Initialized, list[Any]]:
-    """See `Initialize`."""
+    """Join the framework's cluster; block until all processes have joined."""
     framework = resident.framework
     answer = framework.initialize(resident, decode(framework.stage, call.stage))
     if resident.state is not None:
@@ -230,7 +230,7 @@ def initialize(
 def complete(
     resident: Resident, buffers: Buffers, call: engine.Complete
 ) -> tuple[engine.Completions, list[Any]]:
-    """See `Complete`."""
+    """Return completions of the code at the cursor."""
     from IPython.core.completer import provisionalcompleter
 
     code, cursor = call.code, call.cursor
@@ -247,7 +247,7 @@ def complete(
 def inspect(
     resident: Resident, buffers: Buffers, call: engine.Inspect
 ) -> tuple[engine.Inspected, list[Any]]:
-    """See `Inspect`."""
+    """Return what IPython shows for `symbol?` or `symbol??`."""
     data = resident.shell.object_inspect_mime(call.symbol, detail_level=call.detail)
     texts = {mime: value for mime, value in data.items() if isinstance(value, str)}
     return engine.Inspected(data=texts), []
@@ -256,7 +256,7 @@ def inspect(
 def look(
     resident: Resident, buffers: Buffers, call: engine.Look
 ) -> tuple[engine.Looked, list[Any]]:
-    """See `Look`."""
+    """Have the probe report now; return the number of the newest report."""
     probe = resident.probe
     if probe and call.again:
         probe.say_again()
@@ -266,7 +266,7 @@ def look(
 def recall(
     resident: Resident, buffers: Buffers, call: engine.Recall
 ) -> tuple[engine.Recalled, list[Any]]:
-    """See `Recall`."""
+    """Return how the cell of a request ended, and what is kept of its output."""
     end = next((end for end in resident.ends if end.request == call.request), None)
     return engine.Recalled(end=end, kept=resident.echo.of(call.request)), []
 
@@ -274,8 +274,8 @@ def recall(
 def failure(
     resident: Resident, buffers: Buffers, call: engine.AskLastFailure
 ) -> tuple[engine.LastFailure, list[Any]]:
-    """See `AskLastFailure`."""
-    # As IPython keeps it for %debug; what runs beside cells never gets there.
+    """Return the error of the last cell that failed here."""
+    # IPython sets `sys.last_value` for %debug; failures outside of cells never get there.
     error = getattr(sys, "last_value", None)
     text = None if error is None else error_text(error).rstrip(": ")
     return engine.LastFailure(error=text), []
@@ -284,7 +284,7 @@ def failure(
 def imported(
     resident: Resident, buffers: Buffers, call: engine.AskImported
 ) -> tuple[engine.ImportedModules, list[Any]]:
-    """See `AskImported`."""
+    """Return the modules of this process that come from these files."""
     from nbdist.engine.kernel.imported_files import imported
 
     return engine.ImportedModules(modules=tuple(imported(call.paths))), []
@@ -293,7 +293,7 @@ def imported(
 def agreement(
     resident: Resident, buffers: Buffers, call: engine.AskAgreement
 ) -> tuple[engine.Agreement, list[Any]]:
-    """See `AskAgreement`, and `nbdist.engine.agreement.facts`."""
+    """Return what must be equal on all processes before a cell: all digests, or the facts of some topics."""
     if call.topics is None:
         return engine.Agreement(digests=resident.agreement().digests(call.code)), []
     return engine.Agreement(facts=resident.agreement().facts(call.code, call.topics)), []
@@ -302,7 +302,7 @@ def agreement(
 def shards(
     resident: Resident, buffers: Buffers, call: arrays.FindShards
 ) -> tuple[arrays.ArraysFound, list[Any]]:
-    """See `FindShards`."""
+    """Return where the shards of an array lie, or of all arrays of a tree."""
     value = evaluate(resident, call.expression, number=call.number)
     return resident.framework.explain(resident, value, call.expression), []
 
@@ -310,7 +310,7 @@ def shards(
 def nan(
     resident: Resident, buffers: Buffers, call: arrays.CountNan
 ) -> tuple[arrays.NanCounts, list[Any]]:
-    """See `CountNan`."""
+    """Return counts of NaN and infinite values in this process's shards of a tree."""
     value = evaluate(resident, call.expression, number=call.number)
     return resident.framework.nan(value, call.expression), []
 
@@ -318,7 +318,7 @@ def nan(
 def program(
     resident: Resident, buffers: Buffers, call: arrays.CompileCall
 ) -> tuple[arrays.ProgramFound, list[Any]]:
-    """See `CompileCall`."""
+    """Return the program that a call would run; compile it and do not run it."""
     from nbdist.engine.kernel.explaining import called
 
     function, arguments, named = called(resident, call.expression, number=call.number)
@@ -328,13 +328,13 @@ def program(
 def summary(
     resident: Resident, buffers: Buffers, call: arrays.Summarize
 ) -> tuple[arrays.Summary, list[Any]]:
-    """See `Summarize`; `state` is `missing` where there is no such array."""
+    """Return a summary of the array at a path; its `state` is `missing` if there is no such array."""
     found = (one.summary(resident.shell.user_ns, call.path) for one in frameworks.imported())
     return next((one for one in found if one is not None), arrays.Summary(state="missing")), []
 
 
 def widget(resident: Resident, buffers: Buffers, call: arrays.UseWidget) -> tuple[Done, list[Any]]:
-    """See `UseWidget`."""
+    """Have a widget do what a person has asked of it."""
     message = {"data": call.data, "buffers": [base64.b64decode(one) for one in call.binary]}
     model = call.models.get(str(resident.process_id))
     widget_event(resident, model, message, number=call.number)
@@ -344,7 +344,7 @@ def widget(resident: Resident, buffers: Buffers, call: arrays.UseWidget) -> tupl
 def layout(
     resident: Resident, buffers: Buffers, call: arrays.FindLayout
 ) -> tuple[arrays.ModelFound | arrays.ArraysFound, list[Any]]:
-    """See `FindLayout`."""
+    """Return the layout of a model or layer; of any other value, where its arrays lie."""
     from nbdist.engine.probe.layout import layout_of
     from nbdist.engine.probe.look import Look
     from nbdist.engine.probe.walk import Bounds
@@ -366,7 +366,7 @@ def layout(
 
 
 def meet(resident: Resident, buffers: Buffers, call: stepping.Meet) -> tuple[Done, list[Any]]:
-    """See `Meet`."""
+    """Learn on which ports the other processes take connections of collectives."""
     if resident.step is not None:
         resident.step.meet(call.ports)
     return Done(), []
@@ -375,14 +375,14 @@ def meet(resident: Resident, buffers: Buffers, call: stepping.Meet) -> tuple[Don
 def step(
     resident: Resident, buffers: Buffers, call: stepping.AskSent
 ) -> tuple[stepping.Trail, list[Any]]:
-    """See `AskSent`."""
+    """Return what was sent to devices of other processes since all were last in step."""
     return _step(resident).trail(), []
 
 
 def refuse_earlier(
     resident: Resident, buffers: Buffers, call: stepping.RefuseEarlier
 ) -> tuple[Done, list[Any]]:
-    """See `RefuseEarlier`."""
+    """Refuse cells and expressions with a lower number from now on."""
     resident.refuse_below(call.number)
     return Done(), []
 
@@ -390,21 +390,21 @@ def refuse_earlier(
 def labels(
     resident: Resident, buffers: Buffers, call: stepping.AskLabels
 ) -> tuple[stepping.Labels, list[Any]]:
-    """See `AskLabels`."""
+    """Return the names and the collectives of the programs sent since all were last in step."""
     return _step(resident).labels(), []
 
 
 def under_way(
     resident: Resident, buffers: Buffers, call: stepping.AskUnderWay
 ) -> tuple[stepping.UnderWay, list[Any]]:
-    """See `AskUnderWay`."""
+    """Return what is not computed yet of the programs that all processes have sent."""
     return _step(resident).under_way(call.common), []
 
 
 def prove(
     resident: Resident, buffers: Buffers, call: stepping.Prove
 ) -> tuple[stepping.Proven, list[Any]]:
-    """See `Prove`."""
+    """Take part in the proof that all processes are in step."""
     proven = _step(resident).prove(call.number, timeout_s=call.timeout_s, compared=call.compared)
     return proven, []
 
@@ -412,14 +412,14 @@ def prove(
 def versions(
     resident: Resident, buffers: Buffers, call: stepping.AskVersions
 ) -> tuple[stepping.Versions, list[Any]]:
-    """See `AskVersions`."""
+    """Return which program computed each array that lies on several processes."""
     return resident.framework.versions(resident), []
 
 
 def forget(
     resident: Resident, buffers: Buffers, call: stepping.Forget
 ) -> tuple[stepping.Forgotten, list[Any]]:
-    """See `Forget`."""
+    """Remove arrays whose shards do not belong together; return the other paths that are lost."""
     lost = resident.framework.forget(resident, call.paths, call.unnamed, whole=call.whole)
     return stepping.Forgotten(lost=tuple(lost)), []
 
@@ -427,9 +427,9 @@ def forget(
 def save(
     resident: Resident, buffers: Buffers, call: stepping.Save
 ) -> tuple[stepping.Saved, list[Any]]:
-    """See `Save`, and `nbdist.engine.frameworks.stepping.Repairs`."""
-    resident.moving.end()  # it would keep arrays of the old back end
-    # One that got further, and failed, has what there was before.
+    """Begin a repair: copy what the back end holds."""
+    resident.moving.end()  # a value on its way would keep arrays of the old back end
+    # A repair that went further and then failed still has the copies from before.
     if resident.repair is None or resident.repair.saved is None or not resident.repair.begun:
         resident.repair = resident.framework.repair(resident)
         return resident.repair.save(call.common), []
@@ -437,13 +437,13 @@ def save(
 
 
 def leave(resident: Resident, buffers: Buffers, call: stepping.Leave) -> tuple[Done, list[Any]]:
-    """See `Leave`."""
+    """Continue a repair: take the back end down."""
     _repair(resident).leave()
     return Done(), []
 
 
 def rejoin(resident: Resident, buffers: Buffers, call: stepping.Rejoin) -> tuple[Done, list[Any]]:
-    """See `Rejoin`."""
+    """Continue a repair: join the other processes anew."""
     _repair(resident).rejoin(call.arguments)
     return Done(), []
 
@@ -451,14 +451,14 @@ def rejoin(resident: Resident, buffers: Buffers, call: stepping.Rejoin) -> tuple
 def restore(
     resident: Resident, buffers: Buffers, call: stepping.Restore
 ) -> tuple[stepping.Restored, list[Any]]:
-    """See `Restore`."""
+    """End a repair: make all arrays anew, except lost ones."""
     restored = _repair(resident).restore(call.lost, call.unnamed, call.generation)
     resident.repair = None
     return restored, []
 
 
 def _sent(resident: Resident) -> tuple[int, ...] | None:
-    """How many programs were sent to devices of other processes."""
+    """Return counts of the programs sent to devices of other processes; None if nothing counts them."""
     if resident.step is None:
         return None
     sent = resident.step.sent()

@@ -1,4 +1,4 @@
-"""What a kernel asks of engines that keep copies for each other."""
+"""Handlers of the calls by which engines keep copies for each other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def offer_copies(
     resident: Resident, buffers: Buffers, call: contract.OfferCopies
 ) -> tuple[contract.CopiesOffer, list[Any]]:
-    """See `OfferCopies`."""
+    """Begin a round of copies; return which arrays this process has, and which copies it keeps."""
     if resident.step is not None:
         resident.step.begin_cell(
             call.run, call.processes, resident.shell.user_ns, in_step=call.in_step, code=False
@@ -33,7 +33,7 @@ def offer_copies(
 def receive_copies(
     resident: Resident, buffers: Buffers, call: contract.ReceiveCopies
 ) -> tuple[Done, list[Any]]:
-    """See `ReceiveCopies`."""
+    """Make room for the copies that come."""
     held = resident.moving.held(call.token, Copying)
     held.receive(call.pieces, left_out=call.left_out)
     return Done(), []
@@ -42,7 +42,7 @@ def receive_copies(
 def keep_copies(
     resident: Resident, buffers: Buffers, call: contract.KeepCopies
 ) -> tuple[contract.CopiesKept, list[Any]]:
-    """See `KeepCopies`."""
+    """Keep the copies that have come, under the number of their round."""
     resident.moving.held(call.token, Copying).keep(call.number)
     resident.moving.end(call.token)
     return contract.CopiesKept(nbytes=resident.copies.nbytes), []
@@ -51,7 +51,7 @@ def keep_copies(
 def use_copies(
     resident: Resident, buffers: Buffers, call: contract.UseCopies
 ) -> tuple[contract.CopiesKept, list[Any]]:
-    """See `UseCopies`."""
+    """Keep the copies of this round alone."""
     resident.copies.only(call.number)
     return contract.CopiesKept(nbytes=resident.copies.nbytes), []
 
@@ -59,7 +59,7 @@ def use_copies(
 def offer_round(
     resident: Resident, buffers: Buffers, call: contract.OfferRound
 ) -> tuple[contract.RoundOffer, list[Any]]:
-    """See `OfferRound`."""
+    """Offer what this process keeps of a round to a kernel that takes it to a new process."""
     arrays, now, whole = _returning(resident, call.token, call.number).offer()
     return contract.RoundOffer(arrays=tuple(arrays), now=now, whole=tuple(whole)), []
 
@@ -67,7 +67,7 @@ def offer_round(
 def receive_round(
     resident: Resident, buffers: Buffers, call: contract.ReceiveRound
 ) -> tuple[Room, list[Any]]:
-    """See `ReceiveRound`."""
+    """Return which parts of the arrays of a round this process wants, and how much memory it has."""
     wanted = _returning(resident, call.token, call.number).receive(call.arrays)
     room = Room(
         wanted=tuple(map(tuple, wanted)),
@@ -80,7 +80,7 @@ def receive_round(
 def go_back(
     resident: Resident, buffers: Buffers, call: contract.GoBack
 ) -> tuple[contract.WentBack, list[Any]]:
-    """See `GoBack`."""
+    """Make arrays again as they were in a round, and have every reference lead to them."""
     held = resident.moving.held(call.token, Returning)
     made = held.round()
     resident.copies.add(call.number, made)

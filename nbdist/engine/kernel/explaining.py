@@ -1,4 +1,4 @@
-"""A call that a person wrote, taken apart: its function and its arguments are evaluated, and it is not run."""
+"""The parts of a call that a person wrote: its function and arguments are evaluated, the call is not run."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 def called(
     resident: Resident, expression: str, *, number: int | None
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """The function and the arguments of a call such as `step(params, batch)`.
+    """Return the function and the arguments of a call such as `step(params, batch)`.
 
     Args:
-      resident: What nbdist keeps on this engine.
+      resident: The state of this engine.
       expression: The call; its function and arguments may be any expressions.
       number: As for `evaluate`.
 
     Raises:
-      ArrayError: It is no call, or a part of it raised.
+      ArrayError: The expression is no call, or a part of it raised.
     """
     function, arguments, named = evaluate(resident, parts(expression), number=number)
     return function, arguments, named
 
 
 def parts(expression: str) -> str:
-    """`step(x, *more, a=1, **rest)` → `(step, (x, *more), dict(a=1, **rest))`.
+    """Rewrite `step(x, *more, a=1, **rest)` as `(step, (x, *more), {'a': 1, **rest})`.
 
     Raises:
-      ArrayError: It is no call.
+      ArrayError: The expression is no call.
     """
     try:
         tree = ast.parse(expression.strip(), mode="eval").body
@@ -44,7 +44,7 @@ def parts(expression: str) -> str:
             f"{expression!r} is no call. Allowed: a function made by jax.jit with its arguments, such as "
             "step(params, batch). Nothing of it is run."
         )
-    # A name of their own may stand for `dict`.
+    # No call of `dict`: the user may have set that name.
     named = ast.Dict(
         keys=[None if each.arg is None else ast.Constant(each.arg) for each in tree.keywords],
         values=[each.value for each in tree.keywords],

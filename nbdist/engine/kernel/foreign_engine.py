@@ -1,4 +1,4 @@
-"""What an engine says of itself that somebody else has started: asked without starting or changing anything."""
+"""An engine that somebody else has started: its description, and the variables that it gets."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from nbdist.engine.kernel.resident import Resident
 
 NUMBERS = ("NBDIST_PROCESS_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-"""Variables in which a launcher gives a process its number, in the order in which they count."""
+"""Variables in which a launcher gives a process its number, in order of precedence."""
 
 
 def describe(resident: Resident, framework: Framework, controller: str) -> Described:
-    """Who this engine is, and how far its framework is.
+    """Return who this engine is, and how far its framework is; change nothing and start no back end.
 
     Args:
-      resident: This engine.
-      framework: What the session is to compute with.
+      resident: The state of this engine.
+      framework: The framework that the session is to use.
       controller: The address at which this host reaches ipyparallel's controller.
     """
-    # Of a kernel that has asked before, and has gone no further.
+    # Free the port of an earlier kernel that asked and went no further.
     resident.reserved.close()
     (port,) = resident.reserved.reserve(1)
     return Described(
@@ -50,13 +50,13 @@ def describe(resident: Resident, framework: Framework, controller: str) -> Descr
 
 
 def prepare(environment: Mapping[str, str], framework: Framework) -> list[str]:
-    """Puts variables in place that nobody has set yet.
+    """Set variables that nobody has set yet.
 
-    A framework reads its own when it is imported. Where that is past, its configuration is changed in their stead;
-    the others come too late.
+    A framework reads its own variables when it is imported. If it is imported already, its configuration is
+    changed instead; variables without such a configuration come too late.
 
     Returns:
-      The names of those that came too late.
+      The names of the variables that come too late.
     """
     new = {name: value for name, value in environment.items() if name not in os.environ}
     os.environ.update(new)

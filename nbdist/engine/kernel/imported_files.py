@@ -1,4 +1,4 @@
-"""Which modules of this process come from certain files."""
+"""The modules of this process that come from certain files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 
 def imported(paths: Sequence[str]) -> list[str]:
-    """The modules of this process that come from one of these files."""
+    """Return the names of the modules of this process that come from one of these files."""
     importlib.invalidate_caches()
     wanted = {os.path.realpath(path) for path in paths}
     found = []

@@ -1,4 +1,4 @@
-"""What ipykernel leaves open when it runs inside an ipyparallel engine; one function each."""
+"""Gaps of ipykernel inside an ipyparallel engine; one function closes each."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from nbdist.spelling import command
 
 
 def allow_await(kernel: Any) -> bool:
-    """Makes cells with a top-level `await` run, and be interrupted, on an engine.
+    """Make cells with a top-level `await` run on an engine, and make them interruptible.
 
     Private API: ipykernel 7 asks `kernel.shell_channel_thread.parent_thread` before it awaits a cell; an
     engine has no such thread, and the cell would end without a reply (ipykernel 7.4,
-    `IPythonKernel.do_execute`). A stand-in answers that question. Whether there are subshells ipykernel
-    decides by the same attribute (`_supports_kernel_subshells`), so the kernel says no to that by itself.
+    `IPythonKernel.do_execute`). A stand-in answers that question. By the same attribute ipykernel decides whether
+    there are subshells (`_supports_kernel_subshells`), so the kernel's class says no to that by itself.
 
     Returns:
       Whether anything had to be done.
@@ -33,7 +33,7 @@ def allow_await(kernel: Any) -> bool:
 
 
 class _NoShellThread:
-    """False, as the missing thread was, and able to say where cells run."""
+    """A stand-in for the missing thread: false, as that was, and able to say where cells run."""
 
     parent_thread = threading.main_thread()
 
@@ -42,10 +42,10 @@ class _NoShellThread:
 
 
 def threads_speak_for_cells(shell: Any) -> None:
-    """Makes what threads show appear as output of the newest cell, also when a call has come after it.
+    """Make output of threads appear as output of the newest cell, also when a call has come after it.
 
     ipykernel takes what a thread without a context of its own shows (a thread of Python before 3.14, a callback of
-    XLA) for output of the newest request. Between cells nbdist asks for other things, and nobody would see it.
+    XLA) for output of the newest request. Between cells nbdist sends other requests, and nobody would see it.
     """
     set_parent = shell.set_parent
     newest: list[Any] = []
@@ -55,21 +55,21 @@ def threads_speak_for_cells(shell: Any) -> None:
         if (parent or {}).get("header", {}).get("msg_type") == "execute_request":
             newest[:] = [parent]
         elif newest:
-            # In a context of its own it changes only what threads fall back on.
+            # In a context of its own this changes only the parent that threads fall back on.
             contextvars.Context().run(set_parent, newest[0])
 
     shell.set_parent = set_parent_of_cells
 
 
 def refuse_input(kernel: Any, *, wanted: Callable[[], bool], ask: Callable[[str], str]) -> None:
-    """Makes `input()` and `getpass()` fail with a text that helps, but for a debugger's.
+    """Make `input()` and `getpass()` fail with a text that helps, except in a debugger.
 
     ipykernel binds both to these public methods of the kernel for each cell.
 
     Args:
-      kernel: ipyparallel's.
-      wanted: Answers whether a debugger reads commands.
-      ask: Gets one, at a prompt.
+      kernel: The kernel of ipyparallel's engine.
+      wanted: Returns whether a debugger reads commands.
+      ask: Takes a prompt and returns the command that a person types.
     """
 
     def refuse(prompt: object = "", *_: object, **__: object) -> str:
@@ -85,10 +85,10 @@ def refuse_input(kernel: Any, *, wanted: Callable[[], bool], ask: Callable[[str]
 
 
 def refuse_exit(shell: Any) -> None:
-    """Makes `exit` and `quit` of a cell fail with a text that helps, where they would end the process.
+    """Make `exit` and `quit` in a cell fail with a text that helps; they would end the process.
 
-    IPython's `exit` calls this public method of its shell. After a `sys.exit()` IPython warns that one should use
-    `exit` instead, which is wrong here.
+    IPython's `exit` calls the public method `ask_exit` of its shell. After a `sys.exit()` IPython warns that one
+    should use `exit` instead, which is wrong here.
     """
 
     def refuse() -> None:
@@ -102,7 +102,7 @@ def refuse_exit(shell: Any) -> None:
 
 
 def explain_incomplete(shell: Any) -> None:
-    """Makes a cell with an open bracket fail with Python's own `'(' was never closed`.
+    """Make a cell with an open bracket fail with Python's own `'(' was never closed`.
 
     IPython compiles cells as if more lines could follow, and Python 3.13 then says `_IncompleteInputError`.
     """
@@ -110,9 +110,9 @@ def explain_incomplete(shell: Any) -> None:
 
 
 def name_cells_alike(shell: Any) -> None:
-    """Compiles a cell under the same file name on all processes, so that the tracebacks they print are equal.
+    """Compile a cell under the same file name on all processes, so that the tracebacks they print are equal.
 
-    ipykernel's name, `/tmp/ipykernel_4711/123.py`, has the id of the process in it. The method is public.
+    ipykernel's name, `/tmp/ipykernel_4711/123.py`, contains the id of the process. The method is public.
     """
     get_code_name = shell.compile.get_code_name
 
@@ -123,9 +123,9 @@ def name_cells_alike(shell: Any) -> None:
 
 
 def show_help(shell: Any) -> None:
-    """Makes `name?` in a cell show its text as output of the cell.
+    """Make `name?` in a cell show its text as output of the cell.
 
-    ipykernel sends it as a payload of the reply, for a pager of the front end; ipyparallel drops payloads.
+    ipykernel sends the text as a payload of the reply, for a pager of the front end; ipyparallel drops payloads.
     """
 
     def show(_: Any, data: Any, start: int = 0, screen_lines: int = 0) -> None:
@@ -137,7 +137,7 @@ def show_help(shell: Any) -> None:
 
 
 def allow_shell_commands() -> None:
-    """Keeps JAX's warning about forks away from `!command` alone.
+    """Hide JAX's warning about forks for `!command` alone.
 
     IPython runs a command by fork and exec at once, which is safe beside JAX's threads; the warning, on every
     process and every command, would hide the command's own output.

@@ -1,9 +1,9 @@
-"""The labels of requests, by which an engine knows what is asked before it has unpickled it."""
+"""The labels of requests, by which an engine knows a call before it unpickles it."""
 
 from __future__ import annotations
 
 LOOKS = frozenset({"complete", "inspect", "layout"})
-"""Calls that one process alone gets, and in which an attribute of a user's object may compute."""
+"""Calls that go to one process alone, and in which an attribute of a user's object may compute."""
 
 INTERRUPTIBLE = LOOKS | {
     *(
@@ -21,13 +21,13 @@ INTERRUPTIBLE = LOOKS | {
         "read_arrays",
     )
 }
-"""Calls that run what a person wrote, or wait for others; the rest would be left half done by an interrupt."""
+"""Calls that run user code, or wait for others; an interrupt would leave other calls half done."""
 
 PREFIX = "nbdist."
 
 
 def interruptible(label: str | None) -> bool:
-    """Whether what a request with this label calls may be interrupted; what is not ours may be."""
+    """Return whether the call of a request with this label may be interrupted; a call of others may be."""
     if label is None or not label.startswith(PREFIX):
         return True
     return label.removeprefix(PREFIX) in INTERRUPTIBLE

@@ -1,4 +1,4 @@
-"""What a kernel asks of engines where one of them takes the place of a process that has ended."""
+"""Handlers of the calls by which a process that takes the place of an ended one gets a namespace."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MISSING = object()
 def offer_things(
     resident: Resident, buffers: Buffers, call: contract.OfferThings
 ) -> tuple[contract.Things, list[Any]]:
-    """See `OfferThings`."""
+    """Return digests of settings, modules and functions, and unless `described` a pickle to set them from."""
     frameworks = _objects(resident).values()
     read = _state(resident).read(frameworks)
     things = contract.Things(digests=_digests(resident, call.key, read))
@@ -44,10 +44,10 @@ def offer_things(
 def take_things(
     resident: Resident, buffers: Buffers, call: contract.TakeThings
 ) -> tuple[contract.Things, list[Any]]:
-    """See `TakeThings`."""
+    """Set the settings, modules and functions of the buffer; return their digests and what failed."""
     referent = resident.framework.placements(resident).referent
     failed = _state(resident).take(buffers[0], call.own, _objects(resident).values(), referent)
-    # Whether it has the same patches is only asked when it has the names as well.
+    # Patches are compared later, when this process has the names as well.
     read = _state(resident).read(_objects(resident).values(), patches=False)
     return contract.Things(digests=_digests(resident, call.key, read), failed=failed), []
 
@@ -55,7 +55,7 @@ def take_things(
 def offer_namespace(
     resident: Resident, buffers: Buffers, call: contract.OfferNamespace
 ) -> tuple[contract.NamespaceOffer, list[Any]]:
-    """See `OfferNamespace`."""
+    """Hold the user's names for a kernel; return how their arrays lie, and pickles without arrays."""
     held = _outgoing(resident, call.token, processes=call.processes)
     offer, pickles = held.offer(_names(resident), resident.hooks, call.things)
     return replace(offer, run=resident.cell.newest_run), list(pickles)
@@ -64,7 +64,7 @@ def offer_namespace(
 def pack_again(
     resident: Resident, buffers: Buffers, call: contract.PackAgain
 ) -> tuple[contract.NamespacePacked, list[Any]]:
-    """See `PackAgain`."""
+    """Pack an offered namespace again, without the entries that could not be made."""
     held = resident.moving.held(call.token, OutgoingNamespace)
     structure, left_out = held.again(without=call.without, late=call.late)
     return contract.NamespacePacked(left_out=left_out), [structure]
@@ -73,7 +73,7 @@ def pack_again(
 def used_names(
     resident: Resident, buffers: Buffers, call: contract.AskUsed
 ) -> tuple[contract.UsedNames, list[Any]]:
-    """See `AskUsed`."""
+    """Return which of the user's names a cell may read; None if that cannot be known."""
     try:
         code = str(resident.shell.transform_cell(call.code))
     except SyntaxError:
@@ -85,7 +85,7 @@ def used_names(
 def offer_arrays(
     resident: Resident, buffers: Buffers, call: contract.OfferArrays
 ) -> tuple[contract.NamespaceOffer, list[Any]]:
-    """See `OfferArrays`."""
+    """Hold this process's parts of arrays that another process has offered."""
     held = _outgoing(resident, call.token, processes=call.processes)
     return held.offer_arrays(call.keys, _names(resident)), []
 
@@ -93,7 +93,7 @@ def offer_arrays(
 def receive_namespace(
     resident: Resident, buffers: Buffers, call: contract.ReceiveNamespace
 ) -> tuple[Room, list[Any]]:
-    """See `ReceiveNamespace`."""
+    """Expect a namespace; return which parts of its arrays are wanted."""
     placements = resident.framework.placements(resident)
     placements.begin(call.generation)
     held = IncomingNamespace(resident.shell.user_ns, placements, call.arrays, buffers[0])
@@ -104,14 +104,14 @@ def receive_namespace(
 def cover_namespace(
     resident: Resident, buffers: Buffers, call: contract.CoverNamespace
 ) -> tuple[Room, list[Any]]:
-    """See `CoverNamespace`."""
+    """Divide the wanted parts of arrays into parts that other processes have."""
     return resident.moving.held(call.token, IncomingNamespace).cover(call.covers), []
 
 
 def make_namespace(
     resident: Resident, buffers: Buffers, call: contract.MakeNamespace
 ) -> tuple[contract.NamespaceMade, list[Any]]:
-    """See `MakeNamespace`."""
+    """Set the names of the namespace that has come, and call the user's hooks."""
     with contextlib.ExitStack() as stack:
         for one in _objects(resident).values():
             stack.enter_context(one.unpickling())
@@ -170,7 +170,7 @@ def _outgoing(resident: Resident, token: str, *, processes: int | None = None) -
 
 
 def _look(resident: Resident) -> Callable[[Mapping[str, Any]], Mapping[str, Sample]]:
-    """What is compared of values between processes."""
+    """Return a function that samples values by name, to compare them between processes."""
     return functools.partial(
         digests,
         offer_array=resident.framework.offer_array,

@@ -1,4 +1,4 @@
-"""ipyparallel's nanny of an engine, in a fork of it: passes signals on, and reports the engine's end."""
+"""ipyparallel's nanny, in a fork of its engine: relays signals, and reports the engine's end."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from urllib.parse import urlsplit
 from nbdist.machine.parent_death import die_with, signal_at_end_of
 
 ANSWER_SECONDS = 3.0
-"""A controller that has not answered for so long is asked again."""
+"""How long an answer of the controller is waited for, before it is asked again."""
 
 OUT_OF_REACH_SECONDS = 60.0
-"""For so long the end of an engine is reported to a controller that is stopped, starved or cut off."""
+"""How long the end of an engine is reported to a controller that is stopped, starved or cut off."""
 
 
 class ForkedNanny:
     """ipyparallel's nanny in a process forked before any socket or thread exists.
 
     The nanny relays signals and reports to the hub at once when its engine ends. ipyparallel starts an
-    interpreter for each (about 0.5 s of processor time); this waits on a pipe until it is needed.
+    interpreter for each (about 0.5 s of processor time); this process waits on a pipe until it is needed.
     """
 
     def __init__(self) -> None:
@@ -41,10 +41,10 @@ class ForkedNanny:
         os.close(ready)
 
     def start(self, engine: Any, control_url: str) -> tuple[str, Any]:
-        """Hands the nanny what it needs.
+        """Send the nanny its arguments.
 
         Returns:
-          The address the engine's control socket connects to, and what must be kept open for
+          The address to which the engine's control socket connects, and an object that must stay open for
           the nanny to stay.
 
         Private API: the arguments of `ipyparallel.engine.nanny.KernelNanny` are those that
@@ -85,7 +85,7 @@ def _be_nanny(wanted: int, ready: int, engine: int) -> None:
     from ipyparallel.util import connect
 
     class Nanny(KernelNanny):
-        """Reports its engine's end until the hub knows it, and ends at once where no controller is.
+        """A nanny that reports its engine's end until the hub knows it, and ends at once where no controller is.
 
         ipyparallel's own sends one report and ends, and on a busy machine the hub often does not get it. Private
         API: `finish`, `notify_exit` and attributes of ipyparallel 9.2; the messages are those of its documentation
@@ -106,7 +106,7 @@ def _be_nanny(wanted: int, ready: int, engine: int) -> None:
             os._exit(0)
 
         def _hub_knows(self) -> bool:
-            """Reports the end, and asks which engines there are: the hub answers that alone."""
+            """Report the end; return whether the hub, which answers only a request for its engines, knows it."""
             with self.context.socket(zmq.DEALER) as hub:
                 hub.LINGER = 0
                 connect(
@@ -129,7 +129,7 @@ def _be_nanny(wanted: int, ready: int, engine: int) -> None:
 
 
 def is_refused(url: str) -> bool:
-    """Whether nobody listens at a `tcp://host:port`; not where the host cannot be reached for now."""
+    """Return whether nobody listens at a `tcp://host:port`; False if the host cannot be reached for now."""
     address = urlsplit(url)
     try:
         socket.create_connection((address.hostname, address.port), timeout=1.0).close()

@@ -12,17 +12,17 @@ from typing import Any
 from nbdist.engine.kernel.nanny import ForkedNanny
 
 MOST_HEARTBEATS_MISSED = 6000
-"""An engine looks for the hub's heartbeats every 0.6 s or less often: for an hour and more a controller may be
-stopped, starved or out of reach. One that ends takes its engines with it at once, through their parents.
+"""An engine looks for the hub's heartbeats every 0.6 s or less often: for an hour or more a controller may be
+stopped, starved or out of reach. When a controller ends, its engines end with it at once, through their parents.
 """
 
 
 def run_engine(folder: str, cluster_id: str, *, fork_nanny: bool) -> None:
-    """Runs an ipyparallel engine in this process until it is stopped.
+    """Run an ipyparallel engine in this process until it is stopped.
 
     Args:
       folder: The session's private folder; ipyparallel's profile folder as well.
-      cluster_id: Names the connection files in it.
+      cluster_id: Names the connection files in the folder.
       fork_nanny: Fork ipyparallel's nanny from here instead of starting an interpreter for it.
     """
     nanny = ForkedNanny() if fork_nanny else None
@@ -33,7 +33,7 @@ def run_engine(folder: str, cluster_id: str, *, fork_nanny: bool) -> None:
     from traitlets import Type
 
     class OwnDescriptors(OutStream):
-        """Leaves the file descriptors alone.
+        """An output stream that leaves the file descriptors alone.
 
         ipykernel would lead them into a pipe that this same process reads, and the last words of a process
         that aborts would be lost in it. They go to the process's log, which `Descriptors` follows.
@@ -54,7 +54,7 @@ def run_engine(folder: str, cluster_id: str, *, fork_nanny: bool) -> None:
 
         def init_signal(self) -> None:
             super().init_signal()
-            # Held back for as long as the child still has the handler of this process, which would drop it.
+            # Block SIGTERM while the child still has this process's handler, which would drop it.
             os.register_at_fork(
                 before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]),
                 after_in_parent=lambda: signal.pthread_sigmask(
@@ -76,7 +76,7 @@ def run_engine(folder: str, cluster_id: str, *, fork_nanny: bool) -> None:
 
 
 def end_by_sigterm() -> None:
-    """Has a child that user code has forked end when it is told to, as `multiprocessing.Pool` does.
+    """Make SIGTERM end a child that user code has forked; `multiprocessing.Pool` ends its workers so.
 
     The engine's own handler would stop an event loop that the child does not run.
     """
@@ -87,7 +87,7 @@ def end_by_sigterm() -> None:
 
 
 def _new_randomness() -> None:
-    """Seeds the global generators anew: forks would all draw the same numbers."""
+    """Seed the global generators anew: otherwise all forks would draw the same numbers."""
     random.seed()
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:

@@ -1,4 +1,4 @@
-"""Messages of ours on the engine's own channel of output."""
+"""nbdist's messages on the engine's own output channel."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from nbdist.contract.snapshot import Report
 
 
 class Publisher:
-    """Sends as output of a cell, or to every kernel that takes part.
+    """A sender of messages: as output of a cell, or to every kernel that takes part.
 
     Attributes:
-      request: That of the cell that runs or ran last; None before the first. ipykernel keeps it in a context
-        variable, which other threads do not see.
+      request: The request of the cell that runs or ran last; None before the first. ipykernel keeps it in a
+        context variable, which other threads do not see.
 
     Args:
-      kernel: ipyparallel's, of this engine.
-      process_id: Answers the number of this process in the launch plan.
+      kernel: The kernel of this ipyparallel engine.
+      process_id: Returns the number of this process in the launch plan.
     """
 
     def __init__(self, kernel: Any, process_id: Callable[[], int]) -> None:
@@ -30,29 +30,29 @@ class Publisher:
         self._reports = Encoder()
 
     def publish(self, message: object) -> None:
-        """Sends a message of `nbdist.contract.iopub` as output of the cell that runs or ran last."""
+        """Send a message of `nbdist.contract.iopub` as output of the cell that runs or ran last."""
         ident = f"engine.{self._kernel.engine_id}.step"
         self._send(*content_of(message), parent=self.request, ident=ident)
 
     def report(self, report: Report) -> None:
-        """Sends what the probe has seen."""
+        """Send a report of the probe to every kernel that takes part."""
         self._to_all(TYPES[Report], self._reports.encode(report))
 
     def broadcast(self, message: object) -> None:
-        """Sends a message of ours to every kernel that takes part, whatever it has asked for."""
+        """Send a message of `nbdist.contract.iopub` to every kernel that takes part, whatever it has asked for."""
         self._to_all(*content_of(message))
 
     def _to_all(self, kind: str, facts: dict[str, Any]) -> None:
         self._send(kind, facts, parent=None, ident=f"nbdist.{self._process_id()}")
 
     def echo(self, kept: Kept) -> None:
-        """Sends what is kept of the output of cells, to kernels that were not there."""
+        """Send what is kept of the output of cells, for kernels that were not there."""
         process_id = self._process_id()
         echo = content_of(Echo(process_id=process_id, kept=kept))
         self._send(*echo, parent=None, ident=f"echo.{process_id}")
 
     def text(self, text: str) -> None:
-        """Shows what was written past Python, to the process's own descriptors."""
+        """Show text that was written past Python to the process's own descriptors."""
         if self.request is None:
             return  # written while the process started: it is in its log, and shown if it ends
         ident = f"engine.{self._kernel.engine_id}.stderr"

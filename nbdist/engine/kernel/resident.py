@@ -1,4 +1,4 @@
-"""What nbdist keeps on an engine: the cell that runs, the probe, the framework."""
+"""The state that nbdist keeps on an engine: the cell that runs, the probe, the framework."""
 
 from __future__ import annotations
 
@@ -66,15 +66,11 @@ if TYPE_CHECKING:
     from nbdist.engine.frameworks.stepping import Repairs, Steps
 
 PAST_CELLS = 200
-"""Of so many it is known how they ended."""
+"""How many cells are kept with how they ended."""
 
 
 class Resident:
-    """One for each engine; it lives as an attribute of the engine's kernel.
-
-    Args:
-      shell: The engine's IPython shell.
-    """
+    """The state of one engine, kept as an attribute of the engine's kernel."""
 
     ATTRIBUTE = "nbdist_resident"
 
@@ -111,7 +107,7 @@ class Resident:
 
     @classmethod
     def of(cls) -> Resident:
-        """This engine's, made on first use.
+        """Return the state of this engine; make it on first use.
 
         Raises:
           SessionError: This process is not an IPython engine.
@@ -128,24 +124,24 @@ class Resident:
 
     @classmethod
     def there(cls) -> Resident | None:
-        """This engine's; None where this process is none, or does nothing for nbdist."""
+        """Return the state of this engine; None if this process is none, or does nothing for nbdist."""
         ipython = sys.modules.get("IPython")
         shell = ipython.get_ipython() if ipython else None
         return getattr(getattr(shell, "kernel", None), cls.ATTRIBUTE, None)
 
     def checkpoint(self) -> None:
-        """See `nbdist.checkpoint`."""
+        """Leave the cell here if all processes leave it before this step (`nbdist.checkpoint`)."""
         running = self.cell.running
         if threading.current_thread() is threading.main_thread() and running is not None:
             self.stop.step(running.targets)
             self.interrupts.step(self.stop.leave)
 
     def settle(self, *, process_id: int | None, framework_name: str) -> None:
-        """Makes the engine ready for cells; a second call changes nothing.
+        """Make the engine ready for cells; a second call changes nothing.
 
         Args:
           process_id: The number in the launch plan; None to take it from `NBDIST_PROCESS_ID`.
-          framework_name: What the session computes with.
+          framework_name: The framework that the session computes with.
         """
         if self.probe is not None:
             return
@@ -199,16 +195,16 @@ class Resident:
 
     @property
     def where(self) -> str:
-        """Names this process in what people read."""
+        """The name of this process in texts for people."""
         return where([self.process_id or 0], self.host)
 
     @property
     def folder(self) -> Path:
-        """Private to the session on this host."""
+        """The session's private folder on this host; the temporary folder if there is none."""
         return of_this_process() or Path(tempfile.gettempdir())
 
     def call_hooks(self) -> list[str]:
-        """Calls what is to be called on a process that has taken another's place; answers what failed."""
+        """Call the user's hooks on a process that has taken another's place; return a text for each failure."""
         failed = []
         for name, hook in self.hooks.items():
             try:
@@ -226,19 +222,19 @@ class Resident:
             self.step.end_cell(label.run, failed=failed, compared=label.compared)
 
     def refuse_below(self, number: int) -> None:
-        """What is sent with a lower number is refused from now on: another kernel has the turn."""
+        """Refuse requests with a lower number from now on: another kernel has the turn."""
         self._lowest = max(self._lowest, number)
 
     def admit(self, number: int, *, computes: bool = True) -> None:
-        """Lets nothing compute before what comes after a failed cell has been seen to, nor out of order.
+        """Refuse a request out of order, and one that computes before an earlier failure is settled.
 
         Args:
-          number: Of what was sent; it rises from one to the next, in whichever kernel.
-          computes: Whether it may use a device.
+          number: The number of the request; it rises from one to the next, in whichever kernel.
+          computes: Whether the request may use a device.
 
         Raises:
-          SessionError: A cell that was sent before has failed here, and its kernel has not yet made sure that the
-            processes are in step; or one that was sent later was here first.
+          SessionError: A later request was here first; or an earlier cell has failed here, and its kernel has not
+            yet made sure that the processes are in step.
         """
         if number < self._lowest:
             raise SessionError(
@@ -253,7 +249,7 @@ class Resident:
             )
 
     def agreement(self) -> Agreement:
-        """Describes what must be equal on all processes; made when it is asked for first."""
+        """Return the description of what must be equal on all processes; make it on first use."""
         if self._agreement is None:
             from nbdist.engine.agreement.facts import Agreement
 
@@ -261,11 +257,11 @@ class Resident:
         return self._agreement
 
     def publish_step(self, step: CellStep) -> None:
-        """Says how a cell that has ended stands to the others."""
+        """Publish how this process stands to the others at the end of a cell."""
         self.publisher.publish(step)
 
     def _publish_prompt(self, prompt: Prompt | None) -> None:
-        """Shows what a debugger asks for, behind what it has shown; None: nothing any more."""
+        """Show a debugger's prompt behind all output so far; None: there is no prompt any more."""
         self.descriptors.flush()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -280,17 +276,17 @@ class Resident:
         return Where(running.number, at.line, at.source)
 
     def code_name(self, filename: str) -> tuple[str, str] | None:
-        """What tracebacks call a file of a cell, as IPython has it; None for any other."""
+        """Return what tracebacks call the file of a cell, as IPython does; None for any other file."""
         named: tuple[str, str] | None = self.shell.compile.format_code_name(filename)
         return named
 
     def _cell_of(self, filename: str) -> int | None:
-        """The number of the cell that was compiled under this name."""
+        """Return the number of the cell that was compiled under this file name; None for any other file."""
         found = re.fullmatch(r"In\[(\d+)\]", (self.code_name(filename) or ("", ""))[1])
         return int(found[1]) if found else None
 
     def _note_end(self) -> None:
-        """Called at both edges of a cell; at the first its request has no end yet."""
+        """Note the request when a cell begins, and how the cell went when it ends."""
         request = (self.publisher.request or {}).get("header", {}).get("msg_id")
         if request is None or self._began != request:
             self._began = request
@@ -299,7 +295,7 @@ class Resident:
         self._began = None
 
     def _remember(self, request: dict[str, Any], label: CellLabel) -> None:
-        self.descriptors.flush()  # what was written since is output of the cell before
+        self.descriptors.flush()  # text written until now is output of the cell before
         self.publisher.request = request
         self._shows_widgets = label.widgets
         if self.step is not None:

@@ -1,4 +1,4 @@
-"""What a kernel asks of engines to save variables and to restore them."""
+"""Handlers of the calls that save variables and restore them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def save_arrays(
     resident: Resident, buffers: Buffers, call: contract.SaveArrays
 ) -> tuple[contract.Saving, list[Any]]:
-    """See `SaveArrays`."""
+    """Write variables into a folder, together with all other processes."""
     resident.framework.refuse_saving()
     # Imported here: it imports JAX.
     from nbdist.engine.saving.save import save
@@ -38,7 +38,7 @@ def save_arrays(
 def read_arrays(
     resident: Resident, buffers: Buffers, call: contract.ReadArrays
 ) -> tuple[contract.Saving, list[Any]]:
-    """See `ReadArrays`."""
+    """Read saved variables, together with all other processes, and set no name yet."""
     resident.framework.refuse_saving()
     from nbdist.engine.saving.restore import restore
 
@@ -54,7 +54,7 @@ def read_arrays(
 def set_restored(
     resident: Resident, buffers: Buffers, call: contract.SetRestored
 ) -> tuple[Named, list[Any]]:
-    """See `SetRestored`."""
+    """Give the variables that were read their names."""
     from nbdist.engine.saving.restore import Restored
 
     values = resident.moving.held(call.token, Restored).give(_names(resident))

@@ -1,4 +1,4 @@
-"""What all processes run at the same time beside cells: an expression, or what a person does to a widget."""
+"""Work that all processes do at the same time outside cells: an expression, or what a person does to a widget."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ if TYPE_CHECKING:
 
 
 def evaluate(resident: Resident, expression: str, *, number: int | None = None) -> Any:
-    """The value of a user's expression.
+    """Return the value of a user's expression.
 
     Args:
-      resident: What nbdist keeps on this engine.
-      expression: Names and whatever they allow.
-      number: Of the proof that follows where all processes evaluate it at the same time; None for a name,
+      resident: The state of this engine.
+      expression: A Python expression in the user's namespace.
+      number: The number of the proof that follows if all processes evaluate it at the same time; None for a name,
         which computes nothing.
 
     Raises:
-      ArrayError: It raised, or names nothing; the text says which.
+      ArrayError: The expression is none, raised, or was not computed alike on all processes; the text says which.
+      SessionError: A cell that was sent before has failed, and is not settled yet.
     """
     try:
         code = compile(expression, "<expression>", "eval")
@@ -45,11 +46,11 @@ def widget_event(
     *,
     number: int | None = None,
 ) -> None:
-    """Has a widget do what a person has asked of it; what it shows is output of the newest cell.
+    """Have a widget do what a person has asked of it; its output is output of the newest cell.
 
     Args:
-      resident: What nbdist keeps on this engine.
-      model: Its id here; None where only others are asked.
+      resident: The state of this engine.
+      model: The widget's id on this process; None if only other processes are asked.
       message: `data` and `buffers`, as the front end has sent them.
       number: As for `evaluate`.
 
@@ -74,11 +75,11 @@ def widget_event(
 
 @contextlib.contextmanager
 def together(resident: Resident, number: int | None, what: str) -> Iterator[None]:
-    """Around what all processes run at the same time, and a proof of that number after it; None: neither.
+    """Run a block that all processes run at the same time, and a proof of this number after it; None: no proof.
 
     Raises:
-      SessionError: A cell that was sent before has failed, and has not been seen to.
-      ArrayError: It went through, and was not computed alike on all.
+      SessionError: A cell that was sent before has failed, and is not settled yet.
+      ArrayError: The block ended well here, and was not computed alike on all processes.
     """
     if number is None:
         yield

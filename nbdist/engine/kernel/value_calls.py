@@ -1,4 +1,4 @@
-"""What a kernel asks of an engine to move values."""
+"""Handlers of the calls that move values between a kernel and an engine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def offer(
     resident: Resident, buffers: Buffers, call: contract.Offer
 ) -> tuple[contract.ValueOffer, list[Any]]:
-    """See `Offer`."""
+    """Hold the value of an expression and describe it; if no offer is wanted, only evaluate it."""
     value = evaluate(resident, call.expression, number=call.number)
     if not call.wanted:
         return contract.ValueOffer(), []
@@ -37,14 +37,14 @@ def offer(
 def structure(
     resident: Resident, buffers: Buffers, call: contract.AskStructure
 ) -> tuple[Done, list[Any]]:
-    """See `AskStructure`."""
+    """Return the offered value, pickled without its arrays."""
     return Done(), [resident.moving.held(call.token, Outgoing).structure()]
 
 
 def digests(
     resident: Resident, buffers: Buffers, call: contract.AskDigests
 ) -> tuple[contract.PieceDigests, list[Any]]:
-    """See `AskDigests`."""
+    """Return digests of pieces of offered arrays."""
     found = resident.moving.held(call.token, Outgoing).digests(call.pieces)
     return contract.PieceDigests(digests=tuple(found)), []
 
@@ -52,14 +52,14 @@ def digests(
 def nodes(
     resident: Resident, buffers: Buffers, call: contract.AskNodes
 ) -> tuple[contract.Nodes, list[Any]]:
-    """See `AskNodes`."""
+    """Return path, digest and text of all that an offered value holds."""
     return contract.Nodes(nodes=tuple(resident.moving.held(call.token, Outgoing).nodes())), []
 
 
 def preview(
     resident: Resident, buffers: Buffers, call: contract.AskPreview
 ) -> tuple[contract.Preview, list[Any]]:
-    """See `AskPreview`."""
+    """Return the first elements of a piece of an array, as text."""
     text = resident.moving.held(call.token, Outgoing).preview(call.path, call.piece)
     return contract.Preview(text=text), []
 
@@ -67,18 +67,18 @@ def preview(
 def open_memories(
     resident: Resident, buffers: Buffers, call: contract.OpenMemories
 ) -> tuple[contract.Opened, list[Any]]:
-    """See `OpenMemories`."""
+    """Open memories of the kernel; return whether this process can."""
     opened = resident.moving.held(call.token, Outgoing).open(call.addresses)
     return contract.Opened(opened=opened), []
 
 
 def take(resident: Resident, buffers: Buffers, call: contract.Take) -> tuple[Done, list[Any]]:
-    """See `Take`."""
+    """Return the bytes of parts of offered arrays."""
     return Done(), [resident.moving.held(call.token, Source).take(call.boxes)]
 
 
 def write(resident: Resident, buffers: Buffers, call: contract.Write) -> tuple[Done, list[Any]]:
-    """See `Write`."""
+    """Write parts of offered arrays into memories of the kernel."""
     resident.moving.held(call.token, Outgoing).write(call.boxes, call.spots)
     return Done(), []
 
@@ -86,7 +86,7 @@ def write(resident: Resident, buffers: Buffers, call: contract.Write) -> tuple[D
 def receive(
     resident: Resident, buffers: Buffers, call: contract.Receive
 ) -> tuple[contract.Room, list[Any]]:
-    """See `Receive`."""
+    """Expect values; return which parts of their arrays are wanted."""
     place = None
     if call.sharding is not None:
         value = evaluate(resident, call.sharding, number=call.number)
@@ -100,7 +100,7 @@ def receive(
 def share(
     resident: Resident, buffers: Buffers, call: contract.Share
 ) -> tuple[contract.Shared, list[Any]]:
-    """See `Share`."""
+    """Make memories that messages are to fill; return their addresses."""
     addresses = resident.moving.held(call.token, Sink).share(call.sizes, call.spots)
     return contract.Shared(addresses=tuple(addresses)), []
 
@@ -108,13 +108,13 @@ def share(
 def join(
     resident: Resident, buffers: Buffers, call: contract.Join
 ) -> tuple[contract.Joined, list[Any]]:
-    """See `Join`."""
+    """Take memories of another process; return whether this process can."""
     joined = resident.moving.held(call.token, Incoming).join(call.addresses, call.spots)
     return contract.Joined(joined=joined), []
 
 
 def put(resident: Resident, buffers: Buffers, call: contract.Put) -> tuple[Done, list[Any]]:
-    """See `Put`."""
+    """Copy the bytes of the buffer into memories made here."""
     sink, data, begin = resident.moving.held(call.token, Sink), memoryview(buffers[0]), 0
     for one in call.stretches:
         sink.put(one.memory, one.at, data[begin : begin + one.nbytes])
@@ -123,7 +123,7 @@ def put(resident: Resident, buffers: Buffers, call: contract.Put) -> tuple[Done,
 
 
 def ready(resident: Resident, buffers: Buffers, call: contract.Ready) -> tuple[Done, list[Any]]:
-    """See `Ready`; the values get their names when they are made on all processes."""
+    """Make the values that have come; they get their names when they are made on all processes."""
     incoming = resident.moving.held(call.token, Incoming)
     try:
         incoming.make(buffers[0])
@@ -138,7 +138,7 @@ def ready(resident: Resident, buffers: Buffers, call: contract.Ready) -> tuple[D
 def set_names(
     resident: Resident, buffers: Buffers, call: contract.SetNames
 ) -> tuple[contract.Named, list[Any]]:
-    """See `SetNames`."""
+    """Put the values into the user's namespace."""
     values = resident.moving.held(call.token, Incoming).values()
     resident.shell.user_ns.update(values)
     resident.moving.end(call.token)
@@ -146,6 +146,6 @@ def set_names(
 
 
 def let_go(resident: Resident, buffers: Buffers, call: contract.LetGo) -> tuple[Done, list[Any]]:
-    """See `LetGo`."""
+    """Drop what was on its way."""
     resident.moving.end(call.token)
     return Done(), []

@@ -1,1 +1,1 @@
-"""All that the user's names lead to, on its way from a process that lives to one that takes another's place."""
+"""Transfer of all that the user's names lead to, from a process that lives to one that replaces another."""

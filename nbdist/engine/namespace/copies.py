@@ -1,4 +1,4 @@
-"""Copies of parts of arrays in the memory of this process, as they were after some cell."""
+"""Copies of parts of arrays, kept in the memory of this process as they were after some cell."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from nbdist.contract.calls.values import Box
 from nbdist.engine.values.arrays import Piece, digest
 
 Parts = Mapping[Box, Any]
-"""NumPy arrays, by which part of an array each is."""
+"""NumPy arrays, each by the part of an array that it holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """What was copied at one moment.
+    """Copies made at one moment.
 
     Attributes:
-      arrays: What lay on several processes, or was the same on all, by path; `pieces` and `kept` mean nothing.
-      parts: What this process keeps of them, by the program that computed the array.
-      there: The origins of all arrays that there were, also of those that no path led to; None where not known.
+      arrays: Arrays that lay on several processes or were alike on all, by path; `pieces` and `kept` mean nothing.
+      parts: The parts of these arrays that this process keeps, by origin.
+      there: The origins of all arrays that existed, also of those that no path led to; None where not known.
     """
 
     arrays: Mapping[str, NamespaceArray]
@@ -36,14 +36,14 @@ NOTHING = Round(arrays={}, parts={})
 
 
 class CopyStore:
-    """The rounds that are kept: the last one, and while another is made that one as well."""
+    """Rounds that are kept: the last one, and with it the next one while that is made."""
 
     def __init__(self) -> None:
         self._rounds: dict[int, Round] = {}
         self._own: dict[int, tuple[weakref.ref[Any], Origin]] = {}
 
     def origin_of(self, array: Any, whole: Piece) -> Origin:
-        """What stands for the program that computed an array of this process's own: equal where the values are."""
+        """Return a stand-in for the origin of this process's own array, equal where its values are."""
         known = self._own.get(id(array))
         if known is None or known[0]() is not array:
             values = digest(whole.read())
@@ -52,38 +52,38 @@ class CopyStore:
         return known[1]
 
     def forget_origins(self, there: Collection[Any]) -> None:
-        """But of these arrays."""
+        """Forget the origins of this process's own arrays, except these."""
         left = set(map(id, there))
         self._own = {number: known for number, known in self._own.items() if number in left}
 
     def add(self, number: int, made: Round) -> None:
-        """Keeps one more."""
+        """Keep one more round."""
         self._rounds[number] = made
 
     def only(self, number: int) -> None:
-        """Keeps no others than this."""
+        """Drop all rounds but the one with this number."""
         self._rounds = {n: made for n, made in self._rounds.items() if n == number}
 
     def round(self, number: int) -> Round:
-        """The one of this number; an empty one where it is not kept."""
+        """Return the round with this number; an empty one where it is not kept."""
         return self._rounds.get(number, NOTHING)
 
     def of(self, origin: Origin) -> dict[Box, Any]:
-        """All that is kept of an array."""
+        """Return all parts that are kept of the array with this origin."""
         found: dict[Box, Any] = {}
         for made in self._rounds.values():
             found.update(made.parts.get(origin, {}))
         return found
 
     def beside(self, array: NamespaceArray) -> list[Piece]:
-        """What is kept of an array beside the parts that lie on this process."""
+        """Return the parts that are kept of an array beside those that lie on this process."""
         if array.origin is None:
             return []
         return as_pieces({b: a for b, a in self.of(array.origin).items() if b not in array.pieces})
 
     @property
     def nbytes(self) -> int:
-        """Of all that is kept, each once."""
+        """Bytes of all that is kept, each part once."""
         every = [
             part
             for made in self._rounds.values()
@@ -94,7 +94,7 @@ class CopyStore:
 
 
 def within(parts: Parts, part: Box) -> Any | None:
-    """A part of an array, of those that are kept or of a larger one; None where it is in none."""
+    """Return a kept part of an array, or the same part of a larger kept one; None where neither is kept."""
     if part in parts:
         return parts[part]
     larger = next((one for one in parts if contains(one, part)), None)
@@ -102,7 +102,7 @@ def within(parts: Parts, part: Box) -> Any | None:
 
 
 def as_pieces(parts: Parts) -> list[Piece]:
-    """Copies as pieces that can be read."""
+    """Return copies as pieces that can be read."""
     return [
         Piece(bounds=[[*one] for one in part], read=lambda array=array: array)  # type: ignore[misc]
         for part, array in parts.items()
@@ -110,6 +110,6 @@ def as_pieces(parts: Parts) -> list[Piece]:
 
 
 def with_copies(array: NamespaceArray, kept: list[Piece]) -> NamespaceArray:
-    """The description of an array, with the parts that are kept of it beside its own."""
+    """Return the description of an array, with the kept parts beside its own."""
     boxes = tuple(tuple((start, stop) for start, stop in one.bounds) for one in kept)
     return replace(array, kept=boxes)

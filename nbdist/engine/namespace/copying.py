@@ -1,4 +1,4 @@
-"""One round of copies on this process: what it gives to others, and what it keeps."""
+"""One round of copies on this process: parts that it gives to others, and parts that it keeps."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from nbdist.machine import checkup
 from nbdist.quantities import bytes_text
 
 MOST_OWN_BYTES = 64 << 20
-"""Larger arrays of one process alone, such as its data, are no part of a round: each would be read once more."""
+"""Largest array of one process alone in a round. Larger ones, such as its data, would each be read once more."""
 
 MOST_OF_FREE = 0.5
-"""Copies take at most so much of the memory that is free before they are made."""
+"""Largest share of the free memory, as it is before copies are made, that copies take."""
 
 
 class Copying(Source, Sink):
-    """Held from the first message of a round to its last.
+    """State of a round, held from its first message to its last.
 
     Args:
       placements: Of the framework that the session computes with.
-      store: What this process keeps.
-      where: Names this process in what people read.
+      store: Copies that this process keeps.
+      where: The name of this process in text that people read.
     """
 
     def __init__(self, placements: Placements, store: CopyStore, where: str) -> None:
@@ -64,22 +64,22 @@ class Copying(Source, Sink):
         self._memories: list[Any] = []
 
     def offer(self) -> CopiesOffer:
-        """What is here, for the kernel."""
+        """Return the arrays of this process, for the kernel."""
         return CopiesOffer(arrays=tuple(self._described.values()))
 
     def take(self, boxes: Sequence[OfferedBox]) -> bytes:
-        """See `OfferedPieces`."""
+        """Return the bytes of parts of arrays, one behind the other."""
         return self._offered.take(boxes)
 
     def receive(self, pieces: Sequence[CopiedPiece], *, left_out: Collection[str]) -> None:
-        """Makes room.
+        """Make room for copies.
 
         Args:
-          pieces: What comes.
+          pieces: The pieces that come.
           left_out: Paths that are no part of the round.
 
         Raises:
-          SessionError: The copies would take more memory than is reasonable; nothing is kept of them.
+          SessionError: The copies would take more than `MOST_OF_FREE` of the free memory; none of them is kept.
         """
         for path in left_out:
             self._described.pop(path, None)
@@ -101,11 +101,11 @@ class Copying(Source, Sink):
         self._memories = [numpy.empty(size, numpy.uint8) for size in sizes]
 
     def put(self, memory: int, at: int, data: Any) -> None:
-        """Takes bytes of the piece of this number."""
+        """Take bytes of the piece with the number `memory`."""
         self._memories[memory][at : at + len(data)] = memoryview(data)
 
     def keep(self, number: int) -> None:
-        """Keeps all that has come, and what was kept of arrays that are still there."""
+        """Keep all pieces that have come, and earlier copies of arrays that are still there."""
         import numpy
 
         parts: dict[Origin, dict[Box, Any]] = {}
@@ -129,13 +129,13 @@ class Copying(Source, Sink):
         return {} if array.origin is None else self._store.of(array.origin)
 
     def close(self) -> None:
-        """Lets go of the arrays."""
+        """Let go of the arrays."""
         self._offered.clear()
         self._described, self._own, self._memories = {}, {}, []
 
 
 def array_of(memory: Any, dtype: Any, part: Box) -> Any:
-    """The bytes of a part as an array."""
+    """Return the bytes of a part as an array."""
     import numpy
 
     shape = shape_of(_bounds(part))
@@ -148,11 +148,11 @@ def _bounds(part: Box) -> list[list[int]]:
 
 
 class Returning(Source, Sink):
-    """The copies of a round, for this process and for new ones that need parts of them.
+    """Copies of a round, for this process and for new ones that need parts of them.
 
     Args:
       placements: As for `Copying`.
-      made: The round, as this process has it; a new one has nothing.
+      made: The round, as this process has it; a new process has nothing.
     """
 
     def __init__(self, placements: Placements, made: Round) -> None:
@@ -165,7 +165,7 @@ class Returning(Source, Sink):
         self._memories: list[Any] = []
 
     def offer(self) -> tuple[list[NamespaceArray], Mapping[str, Origin], list[str]]:
-        """The arrays of the round, what is there now, and the paths that this process can make whole."""
+        """Return the round's arrays, the origins now at their paths, and the paths this process can make whole."""
         found = []
         for path, array in self._arrays.items():
             parts = self._kept(array)
@@ -190,11 +190,11 @@ class Returning(Source, Sink):
         return found, now, whole
 
     def take(self, boxes: Sequence[OfferedBox]) -> bytes:
-        """See `OfferedPieces`."""
+        """Return the bytes of parts of arrays, one behind the other."""
         return self._offered.take(boxes)
 
     def receive(self, arrays: Sequence[NamespaceArray]) -> list[list[Box]]:
-        """Which parts of these arrays are wanted here; makes room for them, in this order."""
+        """Make room for the parts of these arrays that are wanted here; return them, array by array."""
         import numpy
 
         self._arrays = {array.key: array for array in arrays}
@@ -207,11 +207,11 @@ class Returning(Source, Sink):
         return [list(boxes.get(array.key, ())) for array in arrays]
 
     def put(self, memory: int, at: int, data: Any) -> None:
-        """Takes bytes of the part of this number."""
+        """Take bytes of the wanted part with the number `memory`."""
         self._memories[memory][at : at + len(data)] = memoryview(data)
 
     def round(self) -> Round:
-        """What is here now, with what has come."""
+        """Return the round with the parts that have come."""
         for (array, one), memory in zip(self._wanted, self._memories, strict=True):
             assert array.origin is not None
             parts = self._parts.setdefault(array.origin, {})
@@ -219,10 +219,10 @@ class Returning(Source, Sink):
         return Round(arrays=self._arrays, parts=self._parts, there=self._there)
 
     def go_back(self, made: Round, paths: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Makes what was at these paths, and re-points what is there.
+        """Make the arrays that were at these paths, and re-point references to the present ones at them.
 
         Returns:
-          All paths that lead to it now, and what leads to arrays that are newer than the round.
+          All paths that lead to the made arrays, and what leads to arrays that are newer than the round.
         """
         wanted = {path: made.arrays[path] for path in paths}
         parts = {path: made.parts[a.origin] for path, a in wanted.items() if a.origin is not None}
@@ -230,7 +230,7 @@ class Returning(Source, Sink):
         return back, [] if made.there is None else self._placements.newer(made.there)
 
     def close(self) -> None:
-        """Lets go of the copies."""
+        """Let go of the copies."""
         self._offered.clear()
         self._arrays, self._parts, self._wanted, self._memories = {}, {}, [], []
 

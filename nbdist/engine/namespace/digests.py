@@ -1,4 +1,4 @@
-"""What the user's names hold, as `nbdist.engine.probe.samples` has it, with the values of arrays."""
+"""Samples of the user's names, as in `nbdist.engine.probe.samples`, that cover the values of arrays."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _NEVER_ARRAYS = (*PLAIN, list, tuple, dict, set)
 def digests(
     names: Mapping[str, Any], *, offer_array: OfferArray, frameworks: Sequence[Parts]
 ) -> dict[str, Sample]:
-    """Reads what lies on this process in whole, and of arrays that are divided over several the kind.
+    """Return a sample of each value; of an array divided over several processes it covers only the kind.
 
     Args:
-      names: With their values.
-      offer_array: That of the session's framework.
-      frameworks: All that have been imported, those that build on others first.
+      names: The values by name.
+      offer_array: `offer_array` of the session's framework.
+      frameworks: All imported frameworks; those that build on others come first.
     """
 
     def seen(value: Any) -> Seen | None:
@@ -46,14 +46,14 @@ def _seen(array: Any, offered: OfferedArray) -> Seen:
     kind = f"array {offered.dtype} {offered.shape} {offered.sharding}"
     alone = offered.sharding is None
     if alone or _is_whole_everywhere(array):
-        # Copies that are to be equal are not where each process has computed its own.
+        # Copies that are meant to be equal are not, where each process has computed its own.
         pieces = sorted(offered.pieces, key=lambda piece: piece.bounds)
         kind += " ".join(digest(piece.read()) for piece in pieces)
     return Seen(kind, whole=True, own=alone or is_key(array))
 
 
 def _is_whole_everywhere(array: Any) -> bool:
-    """Whether each process has all of an array on its devices."""
+    """Return whether each process has all of an array on its devices."""
     jax: Any = sys.modules.get("jax")
     if jax is None or not isinstance(array, jax.Array):
         return False

@@ -1,4 +1,4 @@
-"""Entries as which a namespace is sent: each may fail by itself."""
+"""Entries of a namespace that is sent to another process; each may fail by itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nbdist.engine.namespace.placements import Placements
 
 
 class Kind(Enum):
-    """The kinds of entries, in the order in which they come; the value is what a person reads."""
+    """Kinds of entries, in the order in which they come; the value is the text that a person reads."""
 
     PLACEMENTS = "a setting"
     MODULE = "values of a module"
@@ -24,7 +24,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One of them, by its number where it was first packed."""
+    """One entry, with the number it had when it was first packed."""
 
     number: int
     kind: Kind
@@ -33,12 +33,12 @@ class Entry:
 
 @dataclass(slots=True)
 class Setting:
-    """Entries that have come, each set as soon as it is made: the next ones may need it.
+    """Setter of entries that have come, each as soon as it is made: later ones may need it.
 
     Args:
       namespace: The user's dictionary on this process.
       placements: Of the framework that the session computes with.
-      objects: Answers for a framework, by name.
+      objects: Returns the `Objects` of a framework, by name.
     """
 
     namespace: dict[str, Any]
@@ -48,10 +48,10 @@ class Setting:
     hooks: dict[str, Any] = field(default_factory=dict)
 
     def set(self, entry: Entry, value: Any) -> None:
-        """Sets one.
+        """Set one entry.
 
         Raises:
-          Exception: What a framework or a module raises.
+          Exception: Whatever a framework or a module raises.
         """
         match entry.kind:
             case Kind.PLACEMENTS:

@@ -1,4 +1,4 @@
-"""A namespace that comes from a process that has lived on."""
+"""A namespace that comes to this process from one that has lived on."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from nbdist.machine import checkup
 
 
 class IncomingNamespace(Sink):
-    """Held from the first message of a kernel until the namespace is made, or the kernel has given up.
+    """State of a transfer, held from the kernel's first message until all is made or the kernel has given up.
 
     Args:
       namespace: The user's dictionary on this process.
       placements: Of the framework that the session computes with.
-      arrays: What comes apart from the values that hold it.
-      placements_pickle: How these arrays lie.
+      arrays: Arrays that come apart from the values that hold them.
+      placements_pickle: How these arrays lie on devices.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class IncomingNamespace(Sink):
         self._made: dict[int, Any] = {}
 
     def describe(self) -> Room:
-        """Which parts of each array are wanted."""
+        """Return the wanted parts of each array, and the memory that is available for them."""
         return Room(
             wanted=tuple(tuple(map(box, bounds)) for bounds, _ in self._places),
             available=checkup.memory()["available"],
@@ -54,7 +54,7 @@ class IncomingNamespace(Sink):
         )
 
     def cover(self, covers: Sequence[Sequence[Sequence[Box]]]) -> Room:
-        """Has the parts that are wanted come in parts; see `CoverNamespace`."""
+        """Take the wanted parts of arrays in the parts that other processes have; see `CoverNamespace`."""
         self._places = [
             _covered(bounds, finish, its, dtype_named(array.dtype))
             for array, (bounds, finish), its in zip(self._arrays, self._places, covers, strict=True)
@@ -62,11 +62,11 @@ class IncomingNamespace(Sink):
         return self.describe()
 
     def share(self, sizes: Sequence[int], spots: Sequence[Sequence[Spot]]) -> list[Any]:
-        """Makes room for all that is to come in messages; shares it with nobody.
+        """Make room for all that comes in messages, in one memory; share it with nobody.
 
         Args:
-          sizes: Of one memory, in bytes.
-          spots: Where each part that is wanted will lie in it.
+          sizes: In bytes; their sum is the size of the memory.
+          spots: Where each wanted part will lie in the memory.
         """
         import numpy
 
@@ -74,21 +74,21 @@ class IncomingNamespace(Sink):
         return []
 
     def put(self, memory: int, at: int, data: Any) -> None:
-        """Takes bytes, `at` bytes from the start."""
+        """Take bytes, `at` bytes from the start of the memory."""
         self._memory[at : at + len(data)] = memoryview(data)
 
     def make(
         self, structure: Any, lost: Collection[int], objects: Callable[[str], Objects | None]
     ) -> Setting | NotMade:
-        """Makes all, and gives everything its name.
+        """Make all values, and give each its name.
 
         Args:
-          structure: The pickle.
-          lost: The numbers of arrays of which parts are missing.
-          objects: Answers for a framework, by name, once all is there.
+          structure: The pickle of the values, without arrays.
+          lost: Numbers of arrays of which parts are missing.
+          objects: Returns the `Objects` of a framework by name, once all values are there.
 
         Returns:
-          What has been set; or the first entry that raised: then no name is set, and it may be tried again.
+          What has been set; or the first entry that raised: then no name is set, and the call may be repeated.
 
         Raises:
           Exception: Whatever making arrays raises.
@@ -116,7 +116,7 @@ class IncomingNamespace(Sink):
         return setting
 
     def close(self) -> None:
-        """Lets go of all it holds."""
+        """Let go of all that is held."""
         self._made, self._memory, self._spots = {}, b"", []
 
     def _referent(self, reference: Any) -> Any:
@@ -138,7 +138,7 @@ class IncomingNamespace(Sink):
 
 
 def whole(array: NamespaceArray) -> tuple[list[list[list[int]]], Any]:
-    """An array of NumPy comes whole."""
+    """Return the wanted part of a NumPy array, which is all of it, and a function that makes the array."""
 
     def finish(parts: Parts) -> Any:
         assert parts is not None
@@ -153,7 +153,7 @@ def _covered(
     covers: Sequence[Sequence[Box]],
     dtype: Any,
 ) -> tuple[list[list[list[int]]], Callable[[Parts], Any]]:
-    """Where other parts come than those of which the array is made: these, and how it is made of them."""
+    """Return the parts that come in place of the wanted ones, and a function that makes the array of them."""
 
     def whole_parts(parts: Parts) -> Any:
         if parts is None:

@@ -1,8 +1,8 @@
-"""The user's modules on their way to a process that takes another's place, and what cells have patched in others.
+"""The user's modules on their way to a process that replaces another, and what cells have patched in others.
 
-The new process imports them; what they then are there is compared with what they are on the one that has lived on,
-function by function and value by value, since their files may have changed, and cells may have set something in
-them. A module whose code differs goes along by value, of others the values that differ.
+The new process imports the user's modules. Their functions and values there are then compared, one by one, with
+those on the process that has lived on: files may have changed, and cells may have set something in a module. A
+module whose code differs is sent by value; of other modules the values that differ are sent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nbdist.engine.namespace.things import PLAIN, Carried, Fixed, Mine, name_of
 from nbdist.engine.probe.code import code_digest
 
 CODE = "code of "
-"""Begins the name of what a module's functions and classes do."""
+"""Begins the name of the thing that stands for the code of a module's functions and classes."""
 
 SAID = frozenset(
     {
@@ -36,14 +36,14 @@ SAID = frozenset(
         "ipyparallel",
     }
 )
-"""Packages that nbdist itself computes with: what was patched in them is named, and not set elsewhere."""
+"""Packages that nbdist itself computes with: patches in them are named, and not set elsewhere."""
 
 HIDDEN = frozenset({"__builtins__", "__cached__", "__loader__", "__spec__", "__file__", "__path__"})
-"""What Python keeps in a module for itself, different in each process."""
+"""Names that Python keeps in a module for itself, different in each process."""
 
 
 def values_of(module: types.ModuleType, mine: Mine) -> dict[str, Any]:
-    """What a module holds beside functions, classes and other modules."""
+    """Return the values of a module that are no functions, classes or modules."""
     return {
         name: value
         for name, value in vars(module).items()
@@ -59,12 +59,12 @@ def described(
     mine: Mine,
     look: Callable[[Mapping[str, Any]], Mapping[str, str]],
 ) -> dict[str, str]:
-    """Texts by the name of each thing in these modules.
+    """Return a text for each thing in these modules, by name.
 
     Args:
       modules: The user's, by name.
       mine: Tells what the user has written.
-      look: Gives digests of values by name; none of what cannot be looked at.
+      look: Returns digests of values by name; none for a value that cannot be looked at.
     """
     found = {}
     for name, module in modules.items():
@@ -78,7 +78,7 @@ def described(
 
 
 def _code(module: types.ModuleType, mine: Mine) -> str:
-    """What its functions do, with their defaults, and which plain values its classes have."""
+    """Return a text of what a module's functions do, of their defaults, and of plain values in its classes."""
     classes = [
         value
         for value in vars(module).values()
@@ -99,7 +99,7 @@ def _code(module: types.ModuleType, mine: Mine) -> str:
 
 
 def places_of(module: types.ModuleType) -> dict[str, Any]:
-    """Return where a module comes from, as its own names say it."""
+    """Return the names of a module that say where it comes from: `__file__` and `__path__`."""
     return {
         name: list(value) if name == "__path__" else value
         for name, value in vars(module).items()
@@ -108,10 +108,10 @@ def places_of(module: types.ModuleType) -> dict[str, Any]:
 
 
 def imported(places: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Imports modules; those that cannot be imported are made, empty, for what comes by value.
+    """Import modules; make an empty one in place of one that cannot be imported, for values that are sent.
 
     Args:
-      places: By the names of the modules, as `places_of` gives them.
+      places: By the names of the modules, as `places_of` returns them.
 
     Returns:
       Why a module could not be imported, by name.
@@ -133,7 +133,7 @@ def imported(places: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 
 @contextlib.contextmanager
 def by_value(names: Collection[str]) -> Iterator[None]:
-    """While it is open, functions and classes of these modules are pickled as they are, not by their names."""
+    """Pickle functions and classes of these modules by value, not by name, while the context is open."""
     import cloudpickle
 
     new = [
@@ -151,20 +151,20 @@ def by_value(names: Collection[str]) -> Iterator[None]:
 
 
 Taken = Mapping[str, tuple[bool, Mapping[str, Any]]]
-"""By module whether all of it goes along, and the values."""
+"""For each module, whether all of it is sent, and the values."""
 
 
 def whole(things: Collection[str]) -> list[str]:
-    """The modules whose code is among these things."""
+    """Return the modules whose code is among these things."""
     return [thing.removeprefix(CODE) for thing in things if thing.startswith(CODE)]
 
 
 def taken_along(things: Collection[str], goes: Callable[[Any], bool]) -> Taken:
-    """What of modules goes along, of these things: of a module whose code does, everything it holds.
+    """Return the module values to send: all of a module whose code is among the things, of others these things.
 
     Args:
-      things: By their names.
-      goes: Whether a value can be pickled.
+      things: Names of the things.
+      goes: Returns whether a value can be pickled.
     """
     found: dict[str, tuple[bool, dict[str, Any]]] = {}
     every = set(whole(things))
@@ -180,7 +180,7 @@ def taken_along(things: Collection[str], goes: Callable[[Any], bool]) -> Taken:
 
 
 def put(taken: Taken) -> None:
-    """Sets what has come in modules that have been imported."""
+    """Set values in imported modules; where all of a module was sent, remove its other names."""
     for name, (everything, values) in taken.items():
         its = vars(sys.modules[name])
         if everything:
@@ -194,7 +194,7 @@ Constants = Mapping[str, Mapping[str, Any]]
 
 
 def unlike(constants: Constants) -> dict[str, Any]:
-    """Return those that this process has otherwise; a module that it has not imported has none."""
+    """Return constants that this process has with other values, without those of modules it has not imported."""
     return {
         f"{name}.{key}": its.get(key)
         for name, values in constants.items()
@@ -205,13 +205,10 @@ def unlike(constants: Constants) -> dict[str, Any]:
 
 
 class Patches:
-    """Functions, classes and objects of the user's that stand in modules and classes of libraries.
-
-    Args:
-      mine: Tells what the user has written.
+    """Functions, classes and objects of the user's that were put into modules and classes of libraries.
 
     Attributes:
-      constants: Those of libraries, once it has been read.
+      constants: Constants of libraries; `read` sets them.
     """
 
     PREFIX = "patched "
@@ -221,12 +218,12 @@ class Patches:
         self.constants: dict[str, dict[str, Any]] = {}
 
     def read(self) -> Mapping[str, Any]:
-        """See `Things`."""
+        """Return the patches by place and name; set `constants`."""
         self.constants = {}
         found = {}
         for path, owner, name, value in self._every():
             if path == "sys" and name.startswith("last_"):
-                continue  # the error of the cell that has failed last
+                continue  # the error of the last cell that failed
             package = path.partition(".")[0]
             text = self._mine.text(value)
             sent = Fixed(text) if package in SAID else Carried(text, (owner, name, value))
@@ -234,7 +231,7 @@ class Patches:
         return found
 
     def write(self, name: str, value: Any) -> None:
-        """See `Things`."""
+        """Set a patch."""
         (module, *path), attribute, patched = value
         owner = importlib.import_module(module)
         for one in path:
@@ -242,7 +239,7 @@ class Patches:
         setattr(owner, attribute, patched)
 
     def _every(self) -> Iterator[tuple[str, tuple[str, ...], str, Any]]:
-        """Where it stands, as text and as path, under which name, and what it is."""
+        """Yield each patch: where it stands, as text and as path, its name, and its value."""
         # There are 130,000 values, nearly all of a few types.
         can_be, is_mine, constants = _CanBeMine(self._mine), self._is_mine, self.constants
         for name, module in list(sys.modules.items()):
@@ -266,7 +263,7 @@ class Patches:
             value = value.__func__
             kind = type(value)
         if kind is types.FunctionType:
-            # ipyparallel makes functions of its own into some of `__main__`.
+            # ipyparallel gives functions of its own the module `__main__`.
             return (
                 value.__module__ in self._mine.modules
                 and "ipyparallel" not in Path(value.__code__.co_filename).parts
@@ -275,7 +272,7 @@ class Patches:
             return vars_of(value).get("__module__") in self._mine.modules
         if vars_of(kind).get("__module__") in self._mine.modules:
             return True
-        # What a decorator such as `jax.jit` has made of one.
+        # A decorator such as `jax.jit` may have wrapped a function of the user's.
         inner = getattr(value, "__dict__", None) if kind.__module__ == "jaxlib._jax" else None
         return (
             isinstance(inner, dict)
@@ -284,11 +281,7 @@ class Patches:
 
 
 class _CanBeMine(dict[type, bool | None]):
-    """Whether a value of a type can be the user's, or what decorators make of that; None of numbers.
-
-    Args:
-      mine: Tells what the user has written.
-    """
+    """By type, whether a value can be the user's, or made of it by a decorator; None for numbers."""
 
     def __init__(self, mine: Mine) -> None:
         self._mine = mine

@@ -1,4 +1,4 @@
-"""Which names of a namespace are the user's."""
+"""The user's names, told apart from the others in a namespace."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from nbdist.engine.probe.walk import IPYTHON_NAMES
 _HISTORY = re.compile(
     r"_+|_i+|_i?\d+|_[iod]h|_exit_code|__\w+__|_[0-9a-f]{8}_\w+_(f|args|kwargs|result)"
 )
-"""What IPython keeps of cells, Python of a module, and ipyparallel of the call that is asking."""
+"""Names that IPython keeps of cells, Python of a module, and ipyparallel of the call that is asking."""
 
 
 def users(namespace: Mapping[str, Any], hidden: Mapping[str, Any]) -> dict[str, Any]:
-    """The user's names, in the order in which they were set first.
+    """Return the user's names with their values, in the order in which they were first set.
 
     Args:
-      namespace: All that cells see.
-      hidden: What IPython has put there itself, as `%who` knows it.
+      namespace: All names that cells see.
+      hidden: Names that IPython has set itself, as `%who` knows them.
     """
     missing = object()
     return {

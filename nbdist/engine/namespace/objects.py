@@ -1,4 +1,4 @@
-"""What a framework says of objects that are not to be pickled as they say, and of its settings."""
+"""Interface to a framework's objects that are not pickled in their own way, and to its settings."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from nbdist.engine.namespace.things import Mine, Things
 
 
 class Objects(Protocol):
-    """One framework's, on one process, for as long as a namespace is on its way.
+    """Answers of one framework on one process, for as long as a namespace is on its way.
 
     Attributes:
-      modules: Those of libraries that a new process imports first, where the other one has.
+      modules: Library modules that a new process imports first, where the other process has imported them.
     """
 
     modules: tuple[str, ...]
 
     def reduce(self, value: Any) -> Any | None:
-        """How an object is pickled, as `object.__reduce_ex__` says it; None: as the object itself says."""
+        """Return how to pickle an object, as `object.__reduce_ex__` does; None for the object's own way."""
 
     def settings(self) -> Any:
-        """What the framework keeps for the process beside objects with names; pickled as they are."""
+        """Return what the framework keeps for the process beside objects with names; pickled as it is."""
 
     def set(self, settings: Any) -> None:
-        """Takes over what `settings` has given on another process, once all objects have come from there."""
+        """Set what `settings` has returned on another process, once all objects have come from there."""
 
     def things(self, mine: Mine) -> Sequence[Things]:
-        """What users have registered with the framework, and set in it, where each is compared by itself."""
+        """Return the user's registrations and settings in the framework that are compared one by one."""
 
     def unpickling(self) -> AbstractContextManager[object]:
-        """Open while classes of the user's come from another process."""
+        """Return a context that is open while classes of the user's come from another process."""

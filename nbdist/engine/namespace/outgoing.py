@@ -1,4 +1,4 @@
-"""What the user's names lead to on this process, kept for a kernel that takes it to a new process."""
+"""All that the user's names lead to on this process, kept for a kernel that takes it to a new process."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from nbdist.engine.values.moving import Source
 from nbdist.errors import ArrayError
 
 APART_BYTES = 1 << 16
-"""Arrays of NumPy from this size on travel beside the pickle of what holds them."""
+"""Smallest array of NumPy, in bytes, that is sent beside the pickle of the object that holds it."""
 
 
 class OutgoingNamespace(Source):
-    """Held until the kernel has it, or has given up.
+    """State of a transfer, held until the kernel has the namespace, or has given up.
 
     Args:
       namespace: The user's dictionary.
       placements: Of the framework that the session computes with.
       objects: Those of the frameworks that have been imported, by name.
-      look: Answers what is compared of names between processes.
-      copies: What this process keeps of arrays of others.
+      look: Returns samples of values by name, for comparison between processes.
+      copies: Copies that this process keeps of parts of arrays.
     """
 
     def __init__(
@@ -60,15 +60,15 @@ class OutgoingNamespace(Source):
     def offer(
         self, names: Mapping[str, Any], hooks: Mapping[str, Any], things: Collection[str] = ()
     ) -> tuple[NamespaceOffer, list[bytes]]:
-        """Describes it; with the pickle of how the arrays lie, and that of all else.
+        """Return a description of the namespace, and two pickles: how the arrays lie, and all else.
 
         Args:
           names: The user's names.
           hooks: Functions that are to be called on the new process, by name.
-          things: Things of modules that go along; see `nbdist.engine.namespace.modules`.
+          things: Things of modules that are sent; see `nbdist.engine.namespace.modules`.
 
         Raises:
-          ArrayError: Something cannot be where the devices are others; says what, by its name.
+          ArrayError: A value cannot be where the devices are others; the error has its name.
         """
         self._modules = whole(things)
         with by_value(self._modules):
@@ -118,7 +118,7 @@ class OutgoingNamespace(Source):
         return structure, (*left_out, *more)
 
     def _structure(self) -> tuple[bytes, tuple[LeftOut, ...]]:
-        """The pickle of all entries; those that cannot be pickled are taken out, and answered."""
+        """Return the pickle of all entries, and the entries left out since they cannot be pickled."""
         try:
             return self._entries_packed(), ()
         except Exception:  # noqa: BLE001 - any object's own
@@ -138,7 +138,7 @@ class OutgoingNamespace(Source):
         )
 
     def offer_arrays(self, keys: Collection[str], names: Mapping[str, Any]) -> NamespaceOffer:
-        """Describes arrays that have these keys here."""
+        """Return a description of the arrays that have these keys here, and of all names."""
         for array in self._placements.find(keys).values():
             self._number(array)
         return NamespaceOffer(
@@ -146,11 +146,11 @@ class OutgoingNamespace(Source):
         )
 
     def take(self, boxes: Iterable[OfferedBox]) -> bytes:
-        """See `OfferedPieces`."""
+        """Return the bytes of parts of arrays, one behind the other."""
         return self._pieces.take(boxes)
 
     def close(self) -> None:
-        """Lets go of all it holds."""
+        """Let go of all that is held."""
         self._arrays, self._numbers, self._entries = [], {}, {}
         self._pieces.clear()
 
@@ -172,7 +172,7 @@ class OutgoingNamespace(Source):
         apart = self._placements.is_array(value) or (
             is_numpy_array(value) and value.nbytes >= APART_BYTES and not is_view(value)
         )
-        # What an object makes anew each time it is pickled is not among what was offered.
+        # An object may make an array anew each time it is pickled: such an array was not offered.
         if apart and not (self._offered_already and id(value) not in self._numbers):
             return self._number(value)
         return self._placements.reference(value)

@@ -1,4 +1,4 @@
-"""Pickles of a whole namespace: functions of cells keep it as their globals, arrays are numbers."""
+"""Pickles of a whole namespace: functions of cells keep it as their globals, numbers stand for arrays."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ NAMESPACE = "namespace"
 """Stands for the dictionary of the namespace itself."""
 
 MODULE, MODULE_NAMES = "a module", "the names of a module"
-"""Stand for one of the user's modules, before its name, and for its dictionary."""
+"""Stand for one of the user's modules, and for its dictionary; the name of the module follows."""
 
 Reference = Callable[[Any], Any]
-"""Answers what stands for an object in the pickle; None: the object is pickled."""
+"""Returns the stand-in for an object in the pickle; None where the object itself is pickled."""
 
 
 def packed(
@@ -27,14 +27,14 @@ def packed(
     reduce: Reference,
     modules: Collection[str] = (),
 ) -> bytes:
-    """Pickles what lies in a namespace.
+    """Pickle a value of a namespace.
 
     Args:
       value: Any object.
-      namespace: The user's: the globals of functions defined in cells, which go along without it.
-      reference: What stands for arrays, devices and their like.
-      reduce: How an object is pickled (as `object.__reduce_ex__`), where its own way is not to be gone; None: so.
-      modules: Modules whose functions and classes go along as they are; see `nbdist.engine.namespace.modules`.
+      namespace: The user's, which functions defined in cells have as globals; these are sent without it.
+      reference: Returns the stand-ins for arrays, devices and their like.
+      reduce: Returns how to pickle an object (as `object.__reduce_ex__`); None for the object's own way.
+      modules: Modules whose functions and classes are sent by value; see `nbdist.engine.namespace.modules`.
 
     Raises:
       Exception: Whatever pickling raises.
@@ -49,7 +49,7 @@ def packed_each(
     reduce: Reference,
     modules: Collection[str] = (),
 ) -> bytes:
-    """Pickle several values, one behind the other; what they share stays shared. See `packed`."""
+    """Pickle several values, one behind the other; objects that they share stay shared. See `packed`."""
     stream = io.BytesIO()
     packer = _packer()(stream, protocol=5)
     packer.begin(namespace, reference, reduce, modules)
@@ -64,13 +64,13 @@ def _packer() -> Any:
     import cloudpickle
 
     class Packer(cloudpickle.Pickler):
-        """Of a function it takes the code; the globals of functions from cells stay one namespace.
+        """Pickler that takes the code of functions; functions from cells keep one namespace as their globals.
 
-        Private API: `globals_ref` of cloudpickle 3.1's `Pickler` has what stands for the globals of functions, and
-        the state that it gives of one ends with those that it uses. Where either is gone, functions have a
-        namespace of their own on the other side, which `nbdist.engine.namespace.incoming` refuses.
+        Private API: `globals_ref` of cloudpickle 3.1's `Pickler` has the stand-in for the globals of functions.
+        The state that this pickler returns of a function ends with the globals that the function uses. Where
+        either is gone, functions have a namespace of their own on the other side.
 
-        What several functions share stays shared: variables that they have captured, and memory of arrays.
+        Functions that share captured variables, or the memory of arrays, still share them on the other side.
         """
 
         def begin(
@@ -89,7 +89,7 @@ def _packer() -> Any:
             self._stand_ins = []
             self._globals = {id(its) for its, _ in names}
             for its, stands_for in names:
-                # Not empty: cloudpickle would fill it.
+                # Not empty: cloudpickle would fill an empty one.
                 stand_in = {"__name__": its.get("__name__", "__main__")}
                 self._stand_ins.append(stand_in)
                 self._ids |= {id(its): stands_for, id(stand_in): stands_for}
@@ -102,7 +102,7 @@ def _packer() -> Any:
 
         def reducer_override(self, obj: Any) -> Any:
             if isinstance(obj, io.IOBase):
-                # cloudpickle would read a file, and have its text in the place of it.
+                # cloudpickle would read the file, and pickle its text in its place.
                 raise pickle.PicklingError("it belongs to this process")
             reduced = self._reduce(obj)
             if reduced is not None:
@@ -120,10 +120,11 @@ def _packer() -> Any:
             return reduced
 
         def _with_cells(self, reduced: Any, closure: tuple[CellType, ...]) -> Any:
-            """Has functions that share a variable get one cell: each would get cells of its own.
+            """Give functions that share a variable one cell; by default each would get cells of its own.
 
-            Private API: what cloudpickle 3.1 makes of a function ends with as many empty cells as it has captured,
-            which are filled when all is there. Where that is otherwise, functions share nothing any more.
+            Private API: the arguments with which cloudpickle 3.1 makes a function end with an empty cell for each
+            captured variable; cells are filled when all objects are there. Where this is otherwise, functions
+            share nothing.
             """
             if not (isinstance(reduced, tuple) and isinstance(reduced[1], tuple) and closure):
                 return reduced
@@ -137,18 +138,18 @@ def _packer() -> Any:
 
 
 ALONE = 3
-"""References to memory that one array alone uses, where two more are those of who counts them."""
+"""References to memory that one array alone uses; two of them are those of the code that counts."""
 
 
 class _Captured:
-    """In place of a variable that functions have captured, so that it is made once; keeps it alive."""
+    """Stand-in for a variable that functions have captured, so that it is made once; keeps its cell alive."""
 
     def __init__(self, cell: CellType) -> None:
         self.cell = cell
 
 
 def is_view(value: Any) -> bool:
-    """Whether it is an array of NumPy in memory of another one that others use as well."""
+    """Return whether a value is a NumPy array in memory of another one that others use as well."""
     numpy: Any = sys.modules.get("numpy")
     if numpy is None or type(value) is not numpy.ndarray or value.dtype.hasobject:
         return False
@@ -163,7 +164,7 @@ def is_view(value: Any) -> bool:
 
 
 def _view(value: Any) -> Any | None:
-    """How such an array is made again."""
+    """Return how to make an array again for which `is_view` is true; None for any other value."""
     if not is_view(value):
         return None
     base = value.base
@@ -181,7 +182,7 @@ def view_of(base: Any, shape: Any, dtype: Any, at: int, strides: Any, writeable:
 
 
 def _without_globals(reduced: Any) -> None:
-    """What a function uses of the namespace is there by its name."""
+    """Remove the globals from a function's state: they are in the namespace by name."""
     if isinstance(reduced, tuple) and len(reduced) > 2:
         state = reduced[2]
         if isinstance(state, tuple) and len(state) == 2 and "__globals__" in state[1]:
@@ -189,7 +190,7 @@ def _without_globals(reduced: Any) -> None:
 
 
 def unpacked(data: Any, namespace: dict[str, Any], referent: Reference) -> Any:
-    """The value; `referent` answers for what stands in place of arrays, devices and their like.
+    """Return the value of a pickle; `referent` returns the array, device or the like for a stand-in.
 
     Raises:
       Exception: Whatever unpickling raises.
@@ -198,7 +199,7 @@ def unpacked(data: Any, namespace: dict[str, Any], referent: Reference) -> Any:
 
 
 def unpacked_each(data: Any, namespace: dict[str, Any], referent: Reference) -> Iterator[Any]:
-    """Yield the values of `packed_each`; behind one that raises, none can be made. See `unpacked`."""
+    """Yield the values of `packed_each`; after one that raises, no other can be made. See `unpacked`."""
 
     class Unpacker(pickle.Unpickler):
         def persistent_load(self, pid: Any) -> Any:
@@ -211,7 +212,7 @@ def unpacked_each(data: Any, namespace: dict[str, Any], referent: Reference) -> 
                     return vars(sys.modules[name])
             return referent(pid)
 
-    # Only ever from an engine of this session, which has its key.
+    # The pickle only ever comes from an engine of this session, which has its key.
     stream = io.BytesIO(data)
     unpacker = Unpacker(stream)
     while stream.tell() < len(data):

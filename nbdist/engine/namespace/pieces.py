@@ -12,22 +12,22 @@ from nbdist.engine.values.arrays import Piece
 
 
 class OfferedPieces:
-    """Arrays by number, each with its pieces; a piece is read once, when a part of it is taken first."""
+    """Arrays by number, each with its pieces; a piece is read once, when its first part is taken."""
 
     def __init__(self) -> None:
         self._pieces: list[tuple[Any, Sequence[Piece]]] = []
         self._read: dict[tuple[int, int], Any] = {}
 
     def add(self, dtype: Any, pieces: Sequence[Piece]) -> None:
-        """Adds the array of the next number."""
+        """Add the array of the next number."""
         self._pieces.append((dtype_named(dtype), pieces))
 
     def take(self, boxes: Iterable[OfferedBox]) -> bytes:
-        """The bytes of parts of arrays, one behind the other; the path of each is the number of its array."""
+        """Return the bytes of parts of arrays, one behind the other; the path of each is its array's number."""
         return b"".join(self._box(one).tobytes() for one in boxes)
 
     def clear(self) -> None:
-        """Lets go of all."""
+        """Let go of all pieces."""
         self._pieces = []
         self._read.clear()
 

@@ -1,4 +1,4 @@
-"""What a framework says of objects that belong to devices, so that another process can make its own."""
+"""Interface to a framework's arrays and devices: how another process can make objects of its own like them."""
 
 from __future__ import annotations
 
@@ -11,79 +11,79 @@ from nbdist.contract.calls.values import Box
 from nbdist.engine.values.arrays import Piece
 
 Parts = list[Any] | None
-"""The pieces of an array, in the order in which they were wanted; None: it has no values any more."""
+"""Pieces of an array, in the order in which they were wanted; None where it has no values any more."""
 
 
 class Placements(Protocol):
-    """One framework's, on one process, for as long as a namespace is on its way."""
+    """Answers of one framework on one process, for as long as a namespace is on its way."""
 
     def is_array(self, value: Any) -> bool:
-        """Whether this is an array of the framework, which travels apart from what holds it."""
+        """Return whether a value is an array of the framework, which is sent apart from its holder."""
 
     def describe(self, array: Any, number: int) -> NamespaceArray:
-        """What others are to know of it; `number` is its own in the pickles."""
+        """Return a description of an array for other processes; `number` is its number in the pickles."""
 
     def placement(self, array: Any) -> Any:
-        """How it lies, as what can be pickled with `reference`."""
+        """Return how an array lies on devices, in a form that can be pickled with `reference`."""
 
     def pieces(self, array: Any) -> Sequence[Piece]:
-        """The parts that this process has, in the order of the description; none where it has no values."""
+        """Return the parts that this process has, in the description's order; none of an array without values."""
 
     def find(self, keys: Collection[str]) -> Mapping[str, Any]:
-        """The arrays of this process that have these keys."""
+        """Return the arrays of this process that have these keys."""
 
     def spanning(self) -> Mapping[str, Any]:
-        """Arrays on several processes that have values and a known origin, by the path that leads to them."""
+        """Return arrays on several processes that have values and a known origin, by path."""
 
     def own(self) -> Mapping[str, Any]:
-        """Arrays of this process alone that have values, by the path that leads to them."""
+        """Return arrays of this process alone that have values, by path."""
 
     def whole(self, array: Any) -> Piece:
-        """All of an array of this process alone."""
+        """Return all of an array of this process alone."""
 
     def now(self, arrays: Mapping[str, NamespaceArray]) -> Mapping[str, Origin]:
-        """Which program computed what is at these paths now, if of the same type; also where it has no values."""
+        """Return the origins of arrays now at these paths, if of the same type; also of those without values."""
 
     def wanted(self, arrays: Mapping[str, NamespaceArray]) -> Mapping[str, Sequence[Box]]:
-        """Which parts of what is now at these paths belong here; of what is of the same type alone."""
+        """Return the parts that belong here of the arrays now at these paths, if of the same type."""
 
     def go_back(
         self, arrays: Mapping[str, NamespaceArray], parts: Mapping[str, Mapping[Box, Any]]
     ) -> list[str]:
-        """Makes arrays of these parts, laid out as what is at their paths now, and re-points references to that.
+        """Make arrays of these parts, laid out as those now at their paths; re-point references to the new arrays.
 
         Returns:
-          All paths that lead to them.
+          All paths that lead to the new arrays.
         """
 
     def origins(self) -> frozenset[Origin]:
-        """Those of all arrays on several processes that have values, also where no path leads to them."""
+        """Return the origins of all arrays on several processes that have values, also of those without a path."""
 
     def newer(self, there: Collection[Origin]) -> list[str]:
-        """What leads to arrays on several processes of other origins: paths, and what holds the rest."""
+        """Return what leads to arrays on several processes of other origins: paths, or objects that hold them."""
 
     def reference(self, value: Any) -> Any | None:
-        """What stands for a device, a mesh or a sharding in a pickle; None for anything else."""
+        """Return the stand-in for a device, a mesh or a sharding in a pickle; None for anything else."""
 
     def referent(self, reference: Any) -> Any:
-        """This process's own object for what `reference` has given on another."""
+        """Return this process's own object for a stand-in that `reference` has returned on another."""
 
     def place(
         self, described: NamespaceArray, placement: Any
     ) -> tuple[list[list[list[int]]], Callable[[Parts], Any]]:
-        """Which parts of an array belong here, and how to make it of them."""
+        """Return the parts of an array that belong here, and a function that makes the array of them."""
 
     def changes(self) -> Sequence[str]:
-        """What of all that was described will not be as here, a sentence each."""
+        """Return a sentence for each object described that will be different on the other process."""
 
     def settings(self) -> Any:
-        """What the framework keeps for the process beside objects with names; pickled with `reference`."""
+        """Return what the framework keeps for the process beside objects with names; pickled with `reference`."""
 
     def set(self, settings: Any) -> None:
-        """Takes over what `settings` has given on another process."""
+        """Set what `settings` has returned on another process."""
 
     def begin(self, generation: int) -> None:
-        """This process is new, and the back end of all has this number."""
+        """Note that this process is new, and that the back end of all processes has this number."""
 
     def came_from(self, array: Any, origin: Origin) -> None:
-        """Which program, on the processes that have lived on, computed an array that was made here."""
+        """Note the origin that an array made here has on the processes that have lived on."""

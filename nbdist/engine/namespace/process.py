@@ -1,4 +1,4 @@
-"""Everything that a process is beside the user's names: read where it lives on, set where it is replaced."""
+"""State of a process beside the user's names: read on one that lives on, set on one that replaces another."""
 
 from __future__ import annotations
 
@@ -26,18 +26,14 @@ from nbdist.engine.namespace.shell import Autoreload, of_shell
 from nbdist.engine.namespace.things import Carried, Fixed, Mine, Setting, Things, digest
 
 Read = Sequence[tuple[Things, Mapping[str, Any]]]
-"""Each kind of things, with those of this process by name."""
+"""Each kind of things, with the things of this process by name."""
 
 Look = Callable[[Mapping[str, Any]], Mapping[str, str]]
-"""Gives digests of values by name; none of what cannot be looked at."""
+"""Returns digests of values by name; none for a value that cannot be looked at."""
 
 
 class ProcessState:
-    """One for each process, from the moment at which it is ready for cells.
-
-    Args:
-      shell: IPython's.
-    """
+    """State of one process, from the moment at which it is ready for cells."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -51,7 +47,7 @@ class ProcessState:
         self.begin()
 
     def begin(self) -> None:
-        """Take what the process is now for what every such process is at its start."""
+        """Take the present state of the process as the one that every such process has at its start."""
         self._baseline = Baseline.now()
 
     @property
@@ -60,32 +56,32 @@ class ProcessState:
         return self._modules
 
     def read(self, frameworks: Collection[Objects], *, patches: bool = True) -> Read:
-        """Return everything by its kind and name.
+        """Return all things by kind and name.
 
         Args:
-          frameworks: What frameworks keep.
-          patches: Whether patches of libraries are looked for, which takes 0.1 s in a new process.
+          frameworks: Objects of the imported frameworks.
+          patches: Whether to look for patches of libraries, which takes 0.1 s in a new process.
         """
         _, mine = self._users()
         kinds = (*self._early(mine), *self._late(mine, frameworks))
         return [(kind, _read(kind)) for kind in kinds if patches or not isinstance(kind, Patches)]
 
     def streams(self) -> Mapping[str, Any]:
-        """Return where Python's and NumPy's random numbers are, if anybody has seeded or drawn any."""
+        """Return the states of Python's and NumPy's random numbers, where somebody has seeded or drawn any."""
         return self._baseline.streams(self._shell.user_ns).read()
 
     @property
     def is_patched(self) -> bool:
-        """Whether there can be patches of libraries: some were sent here, or modules of the user's."""
+        """Return whether libraries can be patched: patches were sent here, or the user has modules."""
         sent, _ = self._taken
         return bool(sent.get(Patches.__name__)) or len(self._users()[0]) > 0
 
     def digests(self, read: Read, look: Look, key: str) -> dict[str, str]:
-        """Return a digest of each thing by its name, equal where the thing is.
+        """Return a digest of each thing by name, equal where the thing is equal.
 
         Args:
-          read: As `read` has it.
-          look: For values in modules.
+          read: As `read` returns it.
+          look: Looks at values in modules.
           key: Of the digests.
         """
         users, mine = self._users()
@@ -95,20 +91,16 @@ class ProcessState:
         return {name: digest(text, key) for name, text in texts.items()}
 
     def constants(self, key: str) -> dict[str, str]:
-        """Return digests of constants of libraries that the process whose things were taken has otherwise.
-
-        Args:
-          key: Of the digests.
-        """
+        """Return digests of library constants that differ from those of the process whose things were taken."""
         return {name: digest(repr(one), key) for name, one in unlike(self._constants).items()}
 
     def packed(self, read: Read, frameworks: Collection[Objects], reference: Reference) -> bytes:
         """Return a pickle of everything that can be set elsewhere, each thing in a pickle of its own.
 
         Args:
-          read: As `read` has it.
+          read: As `read` returns it.
           frameworks: As for `read`.
-          reference: What stands for devices, meshes and shardings.
+          reference: Returns the stand-in for a device, a mesh or a sharding.
         """
         users, _ = self._users()
         sent: dict[str, dict[str, bytes | str]] = {}
@@ -125,7 +117,7 @@ class ProcessState:
         return pickle.dumps((libraries, places, sent, *constants))
 
     def _pickled(self, value: Any, reference: Reference) -> bytes | str:
-        """The pickle, or why there is none."""
+        """Return the pickle, or the reason why there is none."""
         value = value.value if type(value) is Carried else value
         try:
             return packed(value, self._shell.user_ns, reference, lambda _: None)
@@ -135,24 +127,24 @@ class ProcessState:
     def take(
         self, state: Any, own: Collection[str], frameworks: Collection[Objects], referent: Reference
     ) -> dict[str, str]:
-        """Set what another process has.
+        """Set the things of another process.
 
         Args:
           state: As `packed` has made it there.
           own: Names of things that each process has of its own; these are left as they are.
           frameworks: As for `read`.
-          referent: Answers for what stands in place of devices, meshes and shardings.
+          referent: Returns the device, mesh or sharding for a stand-in.
 
         Returns:
           Why a thing could not be set, by name.
         """
-        # Only ever from an engine of this session, which has its key.
+        # The pickle only ever comes from an engine of this session, which has its key.
         libraries, users, sent, self._constants = pickle.loads(bytes(state))
         mine = Mine(users)
         self._taken = sent, frozenset(own)
         failed = self._set_all(self._early(mine), mine, referent)
         for name in libraries:
-            with contextlib.suppress(ImportError):  # what needs it is named
+            with contextlib.suppress(ImportError):  # things that need the library are reported
                 importlib.import_module(name)
         with contextlib.ExitStack() as stack:
             for one in frameworks:
@@ -162,17 +154,17 @@ class ProcessState:
         return failed
 
     def settle(self, referent: Reference) -> None:
-        """Set again what libraries have changed that the user's names have had imported, and random numbers."""
+        """Set early things again, such as random numbers: libraries imported since may have changed them."""
         mine = self._users()[1]
         self._set_all(self._early(mine), mine, referent)
 
     def _set_all(self, kinds: Iterable[Things], mine: Mine, referent: Reference) -> dict[str, str]:
-        """Sets what differs; answers why a thing could not be, by name."""
+        """Set the things that differ; return why a thing could not be set, by name."""
         sent, own = self._taken
         failed = {}
         for kind in kinds:
             its = sent.get(_key(kind), {})
-            there = _read(kind) if its else {}  # patches of libraries take a while to be looked for
+            there = _read(kind) if its else {}  # to look for patches takes a while
             for name in (name for name in its if name not in own):
                 why = self._set(kind, name, its[name], there, mine, referent)
                 if why is not None:
@@ -188,7 +180,7 @@ class ProcessState:
         mine: Mine,
         referent: Reference,
     ) -> str | None:
-        """Sets one thing where it differs; answers why it could not be, if so."""
+        """Set one thing where it differs; return why it could not be set, None if nothing failed."""
         if isinstance(data, str):
             return data
         try:
@@ -205,12 +197,12 @@ class ProcessState:
         return users, Mine(users)
 
     def _early(self, mine: Mine) -> Iterable[Things]:
-        """What is set before the user's modules are imported: where they are found, and what they then see."""
+        """Return things set before the user's modules are imported: their search path, and what they then see."""
         self._at_exit.mine = mine
         return settings(self._baseline, mine, self._at_exit, self._names(mine))
 
     def _names(self, mine: Mine) -> dict[str, Any]:
-        """Those of the namespace, and of all modules of the user's."""
+        """Return the names of the namespace and of all modules of the user's, with their values."""
         found = dict(self._shell.user_ns)
         for name in mine.modules - {"__main__"}:
             its = getattr(sys.modules.get(name), "__dict__", {})
@@ -227,7 +219,7 @@ class ProcessState:
 
 
 def _read(kind: Things) -> Mapping[str, Any]:
-    """The things of a kind on this process; where reading them raises, the kind as one thing, with the reason."""
+    """Return the things of a kind on this process; where reading them raises, one thing with the reason."""
     try:
         return kind.read()
     except Exception as error:  # noqa: BLE001 - the user's own
@@ -236,7 +228,7 @@ def _read(kind: Things) -> Mapping[str, Any]:
 
 
 def _why(kind: Things, error: BaseException) -> str:
-    # The value of a variable is a secret.
+    # The value of an environment variable is a secret.
     return type(error).__name__ if isinstance(kind, Environment) else error_text(error)
 
 

@@ -30,15 +30,15 @@ OWN_VARIABLES = (
     *("NBDIST_", "JAX_", "XLA_", "LIBTPU_", "TPU_", "KERAS_DISTRIBUTION_", "TF_CONFIG", "IPP_"),
     *("CUDA_VISIBLE_DEVICES", "SLURM_", "OMPI_", "PMI_", "JPY_", "COLUMNS", "LINES"),
 )
-"""Beginnings of variables that a start sets for each process."""
+"""Beginnings of environment variables that a start sets for each process."""
 
 LIBRARY_THREADS = ("threading",)
-"""Modules of the standard library whose functions a user gives to a thread."""
+"""Modules of the standard library; a thread that runs a function of one counts as the user's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """What a process was when it was ready for cells; the same kind of process is that everywhere."""
+    """State of a process when it was ready for cells, the same on every process of its kind."""
 
     environ: Mapping[str, str] = field(repr=False)
     path: tuple[str, ...]
@@ -49,7 +49,7 @@ class Baseline:
 
     @classmethod
     def now(cls) -> Baseline:
-        """Of this process as it is."""
+        """Return the baseline of this process as it is now."""
         return cls(
             environ=dict(os.environ),
             path=tuple(sys.path),
@@ -60,20 +60,20 @@ class Baseline:
         )
 
     def streams(self, names: Mapping[str, Any]) -> Streams:
-        """Return the random numbers that somebody has seeded or drawn since; `names` are the user's."""
+        """Return the states of random numbers that somebody has seeded or drawn since; `names` are the user's."""
         return Streams(self.drawn, names)
 
 
 def settings(
     baseline: Baseline, mine: Mine, at_exit: AtExit, names: Mapping[str, Any]
 ) -> tuple[Things, ...]:
-    """Everything of this room, in the order in which it is set.
+    """Return all kinds of this module, in the order in which they are set.
 
     Args:
-      baseline: What the process was at its start.
+      baseline: The state of the process at its start.
       mine: Tells what the user has written.
-      at_exit: Has noted functions for the end of the process.
-      names: The user's, by which is known what they use.
+      at_exit: Functions noted for the end of the process.
+      names: The user's names, which show what the user uses.
     """
     return (
         Environment(baseline.environ),
@@ -107,7 +107,7 @@ def _moved(before: str) -> Any:
 
 
 def _entries(before: tuple[str, ...]) -> list[str | int]:
-    """`sys.path`, those of the start by their place: folders of one host are others on another."""
+    """Return `sys.path`; an entry of the start as its index, since folders differ between hosts."""
     return [before.index(one) if one in before else one for one in sys.path]
 
 
@@ -117,11 +117,7 @@ def _set_path(entries: list[str | int], before: tuple[str, ...]) -> None:
 
 
 class Environment:
-    """Environment variables that were set, changed or deleted since the start; values are secrets.
-
-    Args:
-      before: Those of the start.
-    """
+    """Environment variables that were set, changed or deleted since the start; values are secrets."""
 
     PREFIX = "environment variable "
 
@@ -129,13 +125,13 @@ class Environment:
         self._before = before
 
     def read(self) -> Mapping[str, Any]:
-        """See `Things`."""
+        """Return the changed variables by name; None for a deleted one."""
         now = dict(os.environ)
         changed = [n for n in {**self._before, **now} if now.get(n) != self._before.get(n)]
         return {self.PREFIX + n: now.get(n) for n in changed if not n.startswith(OWN_VARIABLES)}
 
     def write(self, name: str, value: Any) -> None:
-        """See `Things`."""
+        """Set a variable; delete it where the value is None."""
         name = name.removeprefix(self.PREFIX)
         if value is None:
             os.environ.pop(name, None)
@@ -187,7 +183,7 @@ def _set_collection(value: tuple[Any, bool, int]) -> None:
 
 
 def _set_filters(filters: list[Any]) -> None:
-    with warnings.catch_warnings():  # its end has Python look at the filters anew
+    with warnings.catch_warnings():  # its end makes Python read the filters again
         pass
     warnings.filters[:] = filters  # type: ignore[index]
     with warnings.catch_warnings():
@@ -208,7 +204,7 @@ def _set_decimal(value: tuple[Any, ...]) -> None:
 
 
 def _umask() -> int:
-    """From the kernel's own account: to ask the system is to set it, for a moment, for all threads."""
+    """Return the umask from `/proc/self/status`: `os.umask` would change it for a moment, for all threads."""
     try:
         with pathlib.Path("/proc/self/status").open(encoding="ascii", errors="replace") as status:
             return next(int(line.split()[1], 8) for line in status if line.startswith("Umask:"))
@@ -268,18 +264,18 @@ class Options:
     PREFIX = "pandas' option "
 
     def read(self) -> Mapping[str, Any]:
-        """See `Things`."""
+        """Return the options by name; none where pandas is not imported."""
         options = getattr(sys.modules.get("pandas"), "options", None)
         every = () if options is None else self._under(options, "")
         return {self.PREFIX + name: value for name, value in every}
 
     def write(self, name: str, value: Any) -> None:
-        """See `Things`."""
+        """Set an option."""
         importlib.import_module("pandas").set_option(name.removeprefix(self.PREFIX), value)
 
     def _under(self, options: Any, above: str) -> Iterator[tuple[str, Any]]:
         for name in dir(options):
-            with warnings.catch_warnings(action="ignore"):  # of options that will go
+            with warnings.catch_warnings(action="ignore"):  # of deprecated options
                 value = getattr(options, name)
             if type(value) is type(options):
                 yield from self._under(value, f"{above}{name}.")
@@ -293,21 +289,21 @@ class Parameters:
     PREFIX = "matplotlib's "
 
     def read(self) -> Mapping[str, Any]:
-        """See `Things`."""
-        # As a plain dictionary: what chooses a back end is not asked.
+        """Return the parameters but the back end; none where matplotlib is not imported."""
+        # As a plain dictionary: matplotlib's own access would choose a back end.
         found = dict.items(getattr(sys.modules.get("matplotlib"), "rcParams", {}))
         return {self.PREFIX + n: v for n, v in found if n not in ("backend", "backend_fallback")}
 
     def write(self, name: str, value: Any) -> None:
-        """See `Things`."""
+        """Set a parameter."""
         importlib.import_module("matplotlib").rcParams[name.removeprefix(self.PREFIX)] = value
 
 
 class Signals:
-    """Handlers of signals, but that of interrupts, which is nbdist's.
+    """Handlers of all signals but SIGINT, whose handler is nbdist's.
 
     Args:
-      mine: Whose functions are sent; those of others are compared.
+      mine: Tells whose functions are sent; other handlers are only compared.
     """
 
     PREFIX = "handler of "
@@ -316,7 +312,7 @@ class Signals:
         self._mine = mine
 
     def read(self) -> Mapping[str, Any]:
-        """See `Things`."""
+        """Return the handlers by signal."""
         found = {}
         for number in signal.valid_signals() - {signal.SIGINT}:
             handler = signal.getsignal(number)
@@ -328,17 +324,17 @@ class Signals:
         return found
 
     def write(self, name: str, value: Any) -> None:
-        """See `Things`."""
+        """Set a handler."""
         signal.signal(getattr(signal, name.removeprefix(self.PREFIX)), value)
 
 
 class Loggers:
-    """Levels of loggers, whether they pass on, and handlers of the kinds that `logging` itself has."""
+    """Levels and flags of loggers, and handlers of the kinds that `logging` itself has."""
 
     LEVEL, HANDLERS, ROOT = "level of logger ", "handlers of logger ", "root"
 
     def read(self) -> Mapping[str, Any]:
-        """See `Things`."""
+        """Return what is disabled, and the states and handlers of loggers where these are not the defaults."""
         manager = logging.root.manager
         there = {n: one for n, one in manager.loggerDict.items() if isinstance(one, logging.Logger)}
         found: dict[str, Any] = {"logging that is disabled": manager.disable}
@@ -346,7 +342,7 @@ class Loggers:
             state = (one.level, one.propagate, one.disabled, len(one.filters))
             if state != (0, True, False, 0):
                 found[self.LEVEL + name] = state
-            # One that does nothing is what a library has been given when it was imported.
+            # Libraries give their loggers a handler that does nothing when they are imported.
             used = [h for h in one.handlers if not isinstance(h, logging.NullHandler)]
             if used:
                 handlers = [_handler(handler) for handler in used]
@@ -355,7 +351,7 @@ class Loggers:
         return found
 
     def write(self, name: str, value: Any) -> None:
-        """See `Things`."""
+        """Disable logging up to a level, set a logger's level and flags, or add the handlers that it lacks."""
         if name.startswith("logging"):
             logging.disable(value)
         elif name.startswith(self.LEVEL):
@@ -374,7 +370,7 @@ class Loggers:
 
 
 def _handler(handler: logging.Handler) -> Any:
-    """A handler of `logging` by what it is made of; of any other its type."""
+    """Return the parts of a handler of `logging`; for any other handler a `Fixed` with its type."""
     try:
         return _parts(handler)
     except Exception:  # noqa: BLE001 - any handler's own, such as one that has never been initialized
@@ -406,7 +402,7 @@ def _parts(handler: logging.Handler) -> Any:
 def _made(described: Any) -> logging.Handler:
     kind, level, said, target = described
     if kind == "FileHandler":
-        # Behind what is there: the process before has written to it.
+        # Appends: the process before has written to the file.
         handler: logging.Handler = logging.FileHandler(target[0], "a", target[1], delay=True)
     else:
         handler = logging.StreamHandler(getattr(sys, target))
@@ -438,18 +434,18 @@ def _streams() -> list[tuple[str, Callable[[], Any], Callable[[Any], object]]]:
 class Streams:
     """Random numbers of Python and NumPy, where somebody has seeded or drawn any.
 
-    Libraries draw some of Python's for names of files: these count where the user's names lead to `random`.
+    Libraries draw Python's for names of files, so Python's count only where the user's names lead to `random`.
 
     Args:
-      before: Where they were at the start, in each process elsewhere.
-      names: The user's.
+      before: The states at the start, the same in every process.
+      names: The user's names.
     """
 
     def __init__(self, before: Mapping[str, str], names: Mapping[str, Any]) -> None:
         self._before, self._names = before, names
 
     def read(self) -> Mapping[str, Any]:
-        """See `Things`."""
+        """Return the states that are not those of the start."""
         owner = getattr(random.seed, "__self__", None)
         used = any(
             one is random or (owner is not None and got(one, "__self__") is owner)
@@ -462,16 +458,12 @@ class Streams:
         }
 
     def write(self, name: str, value: Any) -> None:
-        """See `Things`."""
+        """Set a state."""
         next(put for one, _, put in _streams() if one == name)(value)
 
 
 class Builtins:
-    """Names that were put into `builtins`.
-
-    Args:
-      before: Those of the start.
-    """
+    """Names that were put into `builtins` since the start."""
 
     PREFIX = "builtins."
     OF_IPYTHON = frozenset({"_", "get_ipython", "display"})
@@ -480,18 +472,18 @@ class Builtins:
         self._before = before
 
     def read(self) -> Mapping[str, Any]:
-        """See `Things`."""
+        """Return the new names with their values."""
         now = vars(sys.modules["builtins"])
         new = now.keys() - self._before - self.OF_IPYTHON
         return {self.PREFIX + name: now[name] for name in sorted(new)}
 
     def write(self, name: str, value: Any) -> None:
-        """See `Things`."""
+        """Set a name."""
         setattr(sys.modules["builtins"], name.removeprefix(self.PREFIX), value)
 
 
 class Copyreg:
-    """Functions of the user's that say how objects are pickled."""
+    """Functions that say how objects are pickled, where the function or the class is the user's."""
 
     PREFIX = "pickling of "
 
@@ -499,7 +491,7 @@ class Copyreg:
         self._mine = mine
 
     def read(self) -> Mapping[str, Any]:
-        """See `Things`."""
+        """Return the class and the function by the name of the class."""
         every = copyreg.dispatch_table.items()
         return {
             self.PREFIX + name_of(kind): (kind, reduce)
@@ -508,14 +500,14 @@ class Copyreg:
         }
 
     def write(self, name: str, value: Any) -> None:
-        """See `Things`."""
+        """Register a function."""
         copyreg.pickle(*value)
 
 
 class AtExit:
     """Functions of the user's that are called at the end of the process.
 
-    Python says of none of them what it is, so `atexit.register` notes those that come from now on.
+    Python tells nobody which functions are registered, so `atexit.register` notes those that come from now on.
     """
 
     PREFIX = "atexit function "
@@ -536,28 +528,28 @@ class AtExit:
         atexit.register, atexit.unregister = note, forget  # type: ignore[assignment]
 
     def read(self) -> Mapping[str, Any]:
-        """See `Things`."""
+        """Return the noted functions that are the user's, with their arguments."""
         return {f"{self.PREFIX}{name_of(one[0])}": one for one in self.noted if one[0] in self.mine}
 
     def write(self, name: str, value: Any) -> None:
-        """See `Things`."""
+        """Register a function with its arguments."""
         function, args, options = value
         atexit.register(function, *args, **options)
 
 
 class Running:
-    """Threads, children and timers of the user's; none of them can go to another process.
+    """Threads, child processes and timers of the user's; none of them can go to another process.
 
     Args:
-      before: Threads of the start.
-      mine: Whose threads count.
+      before: Idents of the threads at the start.
+      mine: Tells whose threads count.
     """
 
     def __init__(self, before: frozenset[int], mine: Mine) -> None:
         self._before, self._mine = before, mine
 
     def read(self) -> Mapping[str, Any]:
-        """See `Things`."""
+        """Return all that runs or waits, as things that cannot be set."""
         found = {}
         for thread in threading.enumerate():
             does = getattr(thread, "function", None) or getattr(thread, "_target", None)
@@ -574,4 +566,4 @@ class Running:
         return found
 
     def write(self, name: str, value: Any) -> None:
-        """See `Things`."""
+        """Do nothing: nothing of this can be set."""

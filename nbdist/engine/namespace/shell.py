@@ -1,4 +1,4 @@
-"""What cells have made of IPython: extensions, magics, hooks, and how things are shown."""
+"""State of IPython that cells have changed: extensions, magics, hooks, and how things are shown."""
 
 from __future__ import annotations
 
@@ -17,16 +17,11 @@ OWN_TRAITS = (
     "logappend",
     "logstart",
 )
-"""Options of the shell that belong to one process."""
+"""Options of the shell that each process has for itself."""
 
 
 def of_shell(shell: Any, mine: Mine) -> tuple[Things, ...]:
-    """Everything of this room, in the order in which it is set.
-
-    Args:
-      shell: IPython's.
-      mine: Tells what the user has written.
-    """
+    """Return all kinds of this module, in the order in which they are set."""
     formatter = shell.display_formatter.formatters["text/plain"]
     return (
         Extensions(shell),
@@ -58,7 +53,7 @@ def _define(shell: Any, aliases: list[tuple[str, str]]) -> None:
 
 
 class Extensions:
-    """Extensions that are loaded."""
+    """Loaded extensions."""
 
     PREFIX = "extension "
 
@@ -66,24 +61,20 @@ class Extensions:
         self._manager = shell.extension_manager
 
     def read(self) -> Mapping[str, Any]:
-        """See `Things`."""
+        """Return the names of the loaded extensions."""
         return {self.PREFIX + name: name for name in self._manager.loaded}
 
     def write(self, name: str, value: Any) -> None:
-        """See `Things`."""
+        """Load an extension."""
         if self._manager.load_extension(value) == "no load function":
             raise ImportError(f"{value} is no extension of IPython")
 
 
 class Autoreload:
-    """The mode of `%autoreload`, and which version of each module it has seen.
+    """The mode of `%autoreload`, and which version of each of the user's modules it has seen.
 
     Private API: `AutoreloadMagics._reloader` has both, with the times of the files that were read and, from
-    IPython 9.1 on, their text in `deduper_reloader.source_by_modname`. Without it `%autoreload` is not brought.
-
-    Args:
-      shell: IPython's.
-      modules: Names of the user's modules.
+    IPython 9.1 on, their text in `deduper_reloader.source_by_modname`. Without it `%autoreload` is not sent.
     """
 
     MODE = ("enabled", "check_all", "autoload_obj", "hide_errors", "modules", "skip_modules")
@@ -92,7 +83,7 @@ class Autoreload:
         self._registry, self._modules = shell.magics_manager.registry, modules
 
     def read(self) -> Mapping[str, Any]:
-        """See `Things`."""
+        """Return the mode and the versions of the user's modules; nothing where `%autoreload` is not loaded."""
         its = self._reloader()
         if its is None:
             return {}
@@ -101,7 +92,7 @@ class Autoreload:
         return {"%autoreload": Carried(repr(mode), (mode, seen))}
 
     def write(self, name: str, value: Any) -> None:
-        """See `Things`."""
+        """Set the mode and the versions."""
         its = self._reloader()
         mode, seen = value
         for option, one in mode.items():
@@ -129,7 +120,7 @@ class Traits:
         self._shell = shell
 
     def read(self) -> Mapping[str, Any]:
-        """See `Things`."""
+        """Return the options that are plain values or simple containers."""
         found = {
             self.PREFIX + name: getattr(self._shell, name)
             for name in self._shell.trait_names(config=True)
@@ -138,18 +129,18 @@ class Traits:
         return {n: value for n, value in found.items() if type(value) in (*PLAIN, list, tuple, set)}
 
     def write(self, name: str, value: Any) -> None:
-        """See `Things`."""
+        """Set an option."""
         setattr(self._shell, name.removeprefix(self.PREFIX), value)
 
 
 class MagicFunctions:
-    """Magics that cells have defined, and classes of them."""
+    """Magics that cells have defined, as functions or as classes."""
 
     def __init__(self, shell: Any, mine: Mine) -> None:
         self._shell, self._mine = shell, mine
 
     def read(self) -> Mapping[str, Any]:
-        """See `Things`."""
+        """Return the kind, the name, and the function or class of each magic."""
         found = {}
         for kind, sign in (("line", "%"), ("cell", "%%")):
             for name, function in self._shell.magics_manager.magics[kind].items():
@@ -163,7 +154,7 @@ class MagicFunctions:
         return found
 
     def write(self, name: str, value: Any) -> None:
-        """See `Things`."""
+        """Register a function, or a class that is not registered yet."""
         kind, name, function = value
         if not isinstance(function, type):
             self._shell.register_magic_function(function, kind, name)
@@ -172,13 +163,13 @@ class MagicFunctions:
 
 
 class Printers:
-    """Functions of the user's that show objects, or what shows objects of their classes."""
+    """Functions that show objects, where the function or the objects' class is the user's."""
 
     def __init__(self, shell: Any, mine: Mine) -> None:
         self._formatters, self._mine = shell.display_formatter.formatters, mine
 
     def read(self) -> Mapping[str, Any]:
-        """See `Things`."""
+        """Return the functions by class and MIME type."""
         return {
             f"printer of {name_of(kind)} as {mime}": (mime, kind, function)
             for mime, formatter in self._formatters.items()
@@ -187,13 +178,13 @@ class Printers:
         }
 
     def write(self, name: str, value: Any) -> None:
-        """See `Things`."""
+        """Register a function."""
         mime, kind, function = value
         self._formatters[mime].for_type(kind, function)
 
 
 class Functions:
-    """Functions of the user's that IPython calls around cells, or gives their text to."""
+    """Functions of the user's that IPython calls around cells, or to transform cells."""
 
     TRANSFORMERS = ("input_transformers_cleanup", "input_transformers_post", "ast_transformers")
 
@@ -201,7 +192,7 @@ class Functions:
         self._shell, self._mine = shell, mine
 
     def read(self) -> Mapping[str, Any]:
-        """See `Things`."""
+        """Return the functions by their event or list of transformers."""
         places = {
             **{event: list(called) for event, called in self._shell.events.callbacks.items()},
             **{name: list(getattr(self._shell, name)) for name in self.TRANSFORMERS},
@@ -214,7 +205,7 @@ class Functions:
         }
 
     def write(self, name: str, value: Any) -> None:
-        """See `Things`."""
+        """Add a function to a list of transformers, or register it for an event."""
         place, function = value
         if place in self.TRANSFORMERS:
             getattr(self._shell, place).append(function)
@@ -223,13 +214,13 @@ class Functions:
 
 
 class CustomErrors:
-    """Exceptions for which the user has set a function of their own."""
+    """Exceptions for which somebody has set a function with IPython's `set_custom_exc`."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
 
     def read(self) -> Mapping[str, Any]:
-        """See `Things`."""
+        """Return the names of the exceptions, as a thing that cannot be set."""
         with contextlib.suppress(TypeError):
             return {
                 "custom exceptions": Fixed(", ".join(map(name_of, self._shell.custom_exceptions)))
@@ -237,4 +228,4 @@ class CustomErrors:
         return {}
 
     def write(self, name: str, value: Any) -> None:
-        """See `Things`."""
+        """Do nothing: the function cannot be read, nor set elsewhere."""

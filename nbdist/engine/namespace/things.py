@@ -1,4 +1,4 @@
-"""Things beside the user's names that make a process what it is: each can be read, compared and set."""
+"""Things that make a process what it is beside the user's names: each can be read and compared, most set."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from nbdist.engine.probe.code import NOTEBOOK, code_digest
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 LONG = 2000
-"""A digest stands for a text with more characters: one list in two, and these in two more, would fill memory."""
+"""Longest text in characters; a digest replaces a longer one: lists in lists in lists would fill memory."""
 
 RING = "the container"
-"""Stands for a list or its like inside itself, with how far in it is."""
+"""Stands for a container inside itself; its place among the containers around it follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A thing that cannot be set on another process; where its `text` differs, the thing is named.
+    """A thing that cannot be set on another process; a difference in `text` is only reported.
 
     Attributes:
-      text: Equal where the thing is.
-      why: What a person reads of why it cannot be set, where that is not plain.
+      text: Equal where the thing is equal.
+      why: For a person, why the thing cannot be set, where that is not plain.
     """
 
     text: str
@@ -39,7 +39,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """A thing of which `text` is compared, and `value` sent."""
+    """A thing whose `text` is compared and whose `value` is sent."""
 
     text: str
     value: Any
@@ -52,16 +52,16 @@ class Things(Protocol):
         """Return the things of this process by the names that a person reads."""
 
     def write(self, name: str, value: Any) -> object:
-        """Set one of them to what it is on another process."""
+        """Set one thing to the value that it has on another process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One thing that is always there.
+    """A kind with one thing only.
 
     Attributes:
       name: As a person reads it.
-      get: Returns its value; raises `LookupError` where this process has no such thing.
+      get: Returns the value; raises `LookupError` where this process has no such thing.
       set: Takes a value of another process.
     """
 
@@ -70,35 +70,31 @@ class Setting:
     set: Callable[[Any], object]
 
     def read(self) -> Mapping[str, Any]:
-        """See `Things`."""
+        """Return the value by name; nothing where this process has no such thing."""
         try:
             return {self.name: self.get()}
         except LookupError:
             return {}
 
     def write(self, name: str, value: Any) -> object:
-        """See `Things`."""
+        """Set the value."""
         return self.set(value)
 
 
 class Mine:
-    """Tells what the user has written from what libraries have.
-
-    Args:
-      modules: Names of the user's modules.
-    """
+    """Test that tells the user's own code from that of libraries, given the names of the user's modules."""
 
     def __init__(self, modules: Collection[str]) -> None:
         self.modules = frozenset({NOTEBOOK, *modules})
 
     def __contains__(self, value: Any) -> bool:
-        """Whether a function or class, or the class of an object, comes from a cell or a module of theirs."""
-        # Of the object's type alone: `__class__` is the object's own word, and may raise.
+        """Return whether a function or class, or an object's class, comes from a cell or module of the user's."""
+        # Only types are asked: the object itself decides what `__class__` says, and may raise.
         if type(value) is types.MethodType:
             value = value.__func__ if issubclass(type(value.__self__), type) else value.__self__
         while issubclass(type(value), functools.partial):
             value = value.func
-        # Without `__getattr__`: that of a magic that IPython has not loaded yet imports it.
+        # Without `__getattr__`, which would import a magic that IPython has not loaded yet.
         inner = inspect.getattr_static(value, "__wrapped__", None)
         found = (value, inner, type(value)) if inner is not None else (value, type(value))
         return any(self._is_one(got(one, "__module__")) for one in found)
@@ -109,14 +105,14 @@ class Mine:
     def text(self, value: Any) -> str:
         """Return a text without addresses, equal where two values are, or where code does the same.
 
-        What raises when it is read is in it with what it has raised.
+        Where reading a part raises, the text has the error.
         """
         return self._text(value, (), {})
 
     def _text(self, value: Any, above: tuple[int, ...], known: dict[int, tuple[Any, str]]) -> str:
-        """The text of what is in these containers, by their ids: one may be in itself.
+        """Return the text of a value. `above` are the ids of the containers around it, since one may be in itself.
 
-        `known` are others with their texts, by id: one may be in many, and each of these in more.
+        `known` are other values with their texts, by id: one may be in many containers, and each of these in more.
         """
         if id(value) in above:
             return f"{RING} {above.index(id(value))}"
@@ -159,7 +155,7 @@ class Mine:
 
 
 def got(value: Any, name: str) -> Any:
-    """An attribute; None where there is none, or where looking for it raises."""
+    """Return an attribute; None where there is none, or where looking for it raises."""
     try:
         return getattr(value, name, None)
     except Exception:  # noqa: BLE001 - any object's own
@@ -167,7 +163,7 @@ def got(value: Any, name: str) -> Any:
 
 
 def name_of(value: Any) -> str:
-    """`module.qualname` of a function or class; of an object its type's."""
+    """Return `module.qualname` of a function or class, or of the type of an object."""
     name = got(value, "__qualname__")
     if not isinstance(name, str):
         value, name = type(value), type(value).__qualname__
@@ -175,7 +171,7 @@ def name_of(value: Any) -> str:
 
 
 def digest(text: str, key: str) -> str:
-    """A few bytes of a text, which may be a secret: nobody finds the text who does not know the key."""
+    """Return 9 bytes, as hex, of a text that may be secret: nobody finds the text without the key."""
     return hashlib.blake2b(
         text.encode(errors="replace"), key=key.encode()[:64], digest_size=9
     ).hexdigest()

@@ -1,4 +1,4 @@
-"""Which of the user's names a cell uses, also through functions that earlier cells have defined."""
+"""Names of the user's that a cell uses, also through functions that earlier cells have defined."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 MOST_OBJECTS = 100_000
-"""Where a cell leads to more, nobody knows what it uses."""
+"""Most objects that a cell may lead to; with more, nobody knows which names it uses."""
 
 _LEAVES = (int, float, complex, bool, str, bytes, type(None), types.ModuleType)
 
 
 def used(code: str, namespace: Mapping[str, Any]) -> frozenset[str] | None:
-    """Names that a cell may read; None where that cannot be known.
+    """Return the names that a cell may read; None where that cannot be known.
 
     Functions of cells are followed wherever they are met: by their names, within objects and closures, and behind
-    `jax.jit` and its like. A name that is only made up while a cell runs (`eval`, `globals()[…]`) makes all
-    unknown.
+    `jax.jit` and its like. A name that is only made up while a cell runs (`eval`, `globals()[…]`) makes the answer
+    None.
 
     Args:
       code: Python, as IPython compiles it.
@@ -58,11 +58,11 @@ DYNAMIC = frozenset(
         *("query", "modules", "import_module", "__globals__", "f_globals", "user_ns", "_getframe"),
     }
 )
-"""What can reach any name, also as an attribute: `pd.eval("x + 1")`, `sys.modules["__main__"].x`."""
+"""Names that can reach any name, also as attributes: `pd.eval("x + 1")`, `sys.modules["__main__"].x`."""
 
 
 def _named(node: ast.AST) -> list[str]:
-    """Names that a part of a cell has: of attributes and imports those alone that reach others."""
+    """Return the names in a node of a cell; of attributes and imports only those in `DYNAMIC`."""
     if isinstance(node, ast.Name):
         return [node.id]
     found = []
@@ -78,7 +78,7 @@ def _named(node: ast.AST) -> list[str]:
 def _functions(
     value: Any, namespace: Mapping[str, Any], looked: dict[int, Any]
 ) -> Iterator[types.FunctionType]:
-    """Those of cells that a value leads to; `looked` has all that was met, so that nothing is met twice."""
+    """Yield the functions of cells that a value leads to; `looked` are all objects met, each met once."""
     left = [value]
 
     def reaches(names: dict[str, Any]) -> bool:
@@ -96,7 +96,7 @@ def _functions(
         looked[id(one)] = one
         if isinstance(one, types.FunctionType):
             if one.__globals__ is not namespace and not reaches(one.__globals__):
-                # A library's own; what it was given is in what it keeps.
+                # A library's own function. Functions of cells that it was given are in these.
                 left += [*(one.__closure__ or ()), *(one.__defaults__ or ()), one.__dict__]
                 continue
             yield one
@@ -109,19 +109,19 @@ def _functions(
 
 
 def _has_namespace(names: Mapping[str, Any], namespace: Mapping[str, Any]) -> bool:
-    """Whether a module, of which these are the names, is `__main__` or has imported it."""
+    """Return whether a module with these names is `__main__` or has imported it."""
     modules = (vars(one) for one in names.values() if type(one) is types.ModuleType)
     return names is namespace or any(one is namespace for one in modules)
 
 
 def _kept(one: Any) -> Collection[Any]:
-    """What an object of C keeps by name, such as a jitted function the one that it was made of."""
+    """Return the attributes that an object of C has, as a jitted function has the function it was made of."""
     found = getattr(type(one), "__dict__", {}).get("__dict__")
     return [found.__get__(one)] if isinstance(found, types.GetSetDescriptorType) else []
 
 
 def _names_of(code: types.CodeType) -> set[str]:
-    """Global names and attributes; the latter are names of others at worst."""
+    """Return global names and attributes; at worst an attribute is taken for a name that is not read."""
     found = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

@@ -1,1 +1,1 @@
-"""What is there on a process: devices, meshes, named arrays, models; and the thread that reports it."""
+"""The thread that reports the devices, meshes, named arrays and models of a process, and how it finds them."""

@@ -1,4 +1,4 @@
-"""What this process is doing: the section of a report that goes out most often."""
+"""The activity of this process: the section of a report that goes out most often."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ IDLE_SHARE = 0.05
 
 
 class Activity:
-    """Looks at the main thread again and again; used from one thread.
+    """Repeated looks at the main thread; used from one thread.
 
     Args:
       cell: The cell that runs.
-      main_thread: Where it runs.
-      owners: Whose code what is.
+      main_thread: The thread where it runs.
+      owners: Tells to whom code belongs.
     """
 
     def __init__(self, cell: CurrentCell, main_thread: MainThread, owners: CodeOwners) -> None:
@@ -34,8 +34,8 @@ class Activity:
         self._since = 0.0
 
     def look(self, context_mesh: str | None) -> snapshot.Activity:
-        """The section now."""
-        # In this order: a cell that begins in between is then said to run, or not to have begun.
+        """Return the section as of now."""
+        # In this order: a cell that begins in between is then reported as running, or as not begun.
         newest = self._cell.newest_run
         running = self._cell.running
         busy_share = self._main_thread.busy_share()
@@ -64,11 +64,11 @@ class Activity:
         return now - max(self._since, running.started)
 
     def _waits(self, stands: Place, busy_share: float | None) -> bool:
-        """Whether the main thread stands inside the framework and neither compiles nor computes.
+        """Return whether the main thread is inside the framework and neither compiles nor computes.
 
         C++ may be called straight from the user's line (a jitted function, `block_until_ready`), so that no
-        Python frame of the framework is there to see; it then waits for another thread. An agreement with other
-        processes is a wait by itself, though it takes some of the processor to look whether they have come.
+        Python frame of the framework is there to see; the main thread then waits for another thread. An agreement
+        with other processes is always a wait, though checking whether they have come takes some processor time.
         """
         if stands.inside == "agreement":
             return True

@@ -1,4 +1,4 @@
-"""What a function or class of the notebook does, as a digest that is the same wherever it was defined alike."""
+"""A digest of a function or class of the notebook, equal wherever the same code was defined."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 
 NOTEBOOK = "__main__"
 WRAPPERS = frozenset({"equinox", "flax", "functools", "jax", "jaxlib"})
-"""Packages whose wrappers, such as `jax.jit`, have the function in `__wrapped__` and run nothing to say so."""
+"""Packages whose wrappers, such as `jax.jit`, have the function in `__wrapped__`; reading that runs nothing."""
 
 DEEPEST = 8
 
 
 def code_digest(value: Any, modules: Collection[str] = (NOTEBOOK,)) -> str | None:
-    """A digest of the code of a function, a class or an instance that cells have defined; None for others.
-
-    Args:
-      value: Any.
-      modules: Whose functions and classes count.
+    """Return a digest of the code of a function, a class or an instance that cells have defined; None for others.
 
     Byte code, names and constants count, and those of functions inside; line numbers, files, default values
     and what a closure has captured do not.
+
+    Args:
+      value: Any object.
+      modules: The modules whose functions and classes count.
     """
     found = _parts(value, DEEPEST, modules)
     return hashlib.sha256(repr(found).encode()).hexdigest()[:12] if found else None
@@ -82,7 +82,7 @@ def _constant(constant: Any) -> Any:
         return _code(constant)
     if isinstance(constant, tuple):
         return tuple(map(_constant, constant))
-    if isinstance(constant, frozenset):  # in an order that each process has for itself
+    if isinstance(constant, frozenset):  # its order differs between processes
         return ("frozenset", *sorted(repr(_constant(one)) for one in constant))
     return repr(constant)
 

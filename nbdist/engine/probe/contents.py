@@ -1,4 +1,4 @@
-"""What one object of the user's namespace holds, and the expression that reaches it.
+"""The contents of one object of the user's namespace, and the expressions that reach them.
 
 No user code is run: no property, `__getattr__`, `__iter__` or `__len__` of a user's class is called.
 Instances are read through the descriptors of their classes, and classes through `type`'s own.
@@ -32,11 +32,11 @@ NOT_LOOKED_INTO = sys.stdlib_module_names | {
     *("matplotlib", "nbdist", "numpy", "orbax", "pandas", "pyarrow"),
     *("scipy", "sklearn", "torch", "tornado", "tqdm", "traitlets", "zmq"),
 }
-"""Packages, beside those of frameworks, whose plain objects hold no named arrays and can be large."""
+"""Packages, besides those of frameworks, whose plain objects hold no named arrays and can be large."""
 
 
 class Leaf(Enum):
-    """What is not looked into."""
+    """Kinds of objects that are not looked into."""
 
     ARRAY = "array"
     MESH = "mesh"
@@ -47,8 +47,8 @@ class Leaf(Enum):
 class Container:
     """How to look into the objects of one class.
 
-    `look` lists so many pairs of a key and a value at most; `step` makes the expression that reaches a value, or
-    None where there is none. `plain` marks objects of which nothing says that they hold arrays, `model` those
+    `look` lists pairs of a key and a value, up to a given number; `step` returns the expression that reaches a
+    value, or None if there is none. `plain` marks objects that are not known to hold arrays, `model` objects
     whose variables are shown together.
     """
 
@@ -63,10 +63,10 @@ Kind = Leaf | Container
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What recognises what is what, of the frameworks that have been imported.
+    """The arrays, meshes and containers of the frameworks that have been imported.
 
-    `packages` are theirs: their classes are arrays and meshes, where a user's class derived from one may run
-    anything; and other objects of theirs hold no named arrays.
+    `packages` are the frameworks' own: only their classes count as arrays and meshes, since a user's derived class
+    may run anything; and their other objects hold no named arrays.
     """
 
     arrays: tuple[type, ...]
@@ -76,7 +76,7 @@ class Known:
 
 
 def kind_of(cls: type, known: Known) -> Kind:
-    """How objects of exactly this class are treated."""
+    """Return how objects of exactly this class are treated."""
     bases = bases_of(cls)
     if package(cls) in known.packages:
         if _has_any(bases, known.arrays):
@@ -98,7 +98,7 @@ def kind_of(cls: type, known: Known) -> Kind:
 def _all(
     look: Callable[[Any], Iterable[tuple[Any, Any]]],
 ) -> Callable[[Any, int], Iterable[tuple[Any, Any]]]:
-    """What a framework keeps in one of its own containers is few."""
+    """Ignore the limit on pairs: a framework keeps few values in one of its own containers."""
     return lambda value, _: look(value)
 
 
@@ -115,7 +115,7 @@ def _item(path: str, key: Any) -> str | None:
 
 
 def _is_plain(key: Any) -> bool:
-    """Whether the `repr` of a key is an expression for it and runs nobody's code."""
+    """Return whether the `repr` of a key is an expression for it and runs nobody's code."""
     if type(key) is tuple:
         return all(map(_is_plain, key))
     if type(key) is float:
@@ -165,7 +165,7 @@ _BUILT_IN: dict[type, Callable[[type], Kind]] = {
 
 
 def _is_field(cls: type, name: object) -> bool:
-    # The C type that `collections.namedtuple` makes its fields of.
+    # The C type of the fields that `collections.namedtuple` makes.
     getter = lookup(cls, name) if type(name) is str else None
     return type(getter).__name__ == "_tuplegetter"
 
@@ -188,7 +188,7 @@ def _object(cls: type, bases: tuple[type, ...], known: Known) -> Kind:
 
 
 def _attributes(cls: type) -> Callable[[Any, int], Iterable[tuple[str, Any]]] | None:
-    """Lists the public attributes kept in instances of a class; None where they keep none."""
+    """Return a function that lists the public attributes kept in a class's instances; None if they keep none."""
     instance_dict = lookup(cls, "__dict__")
     keeps_dict = type(instance_dict) in (types.GetSetDescriptorType, types.MemberDescriptorType)
     slots = {

@@ -1,4 +1,4 @@
-"""Which devices hold how much of an array, from its description alone."""
+"""How many bytes of an array each device holds, computed from the array's description alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nbdist.contract.snapshot import (
 
 
 def piece_bytes(array: Array, meshes: Mapping[str, Mesh]) -> int:
-    """The bytes that the fullest of an array's devices holds.
+    """Return the bytes that the fullest of an array's devices holds.
 
     Args:
       array: As reported.
@@ -40,7 +40,7 @@ def piece_bytes(array: Array, meshes: Mapping[str, Mesh]) -> int:
 
 
 def holders(array: Array, meshes: Mapping[str, Mesh]) -> tuple[DeviceKey, ...]:
-    """The keys of the devices that hold some of an array; none where they are not known."""
+    """Return the keys of the devices that hold some of an array; none if they are not known."""
     sharding = array.sharding
     if isinstance(sharding, SingleDevice):
         return (sharding.device,)
@@ -53,7 +53,7 @@ def holders(array: Array, meshes: Mapping[str, Mesh]) -> tuple[DeviceKey, ...]:
 
 
 def is_whole_everywhere(array: Array, meshes: Mapping[str, Mesh]) -> bool:
-    """Whether each of two or more devices of a mesh holds all of an array."""
+    """Return whether each of two or more devices of a mesh holds all of an array."""
     sharding = array.sharding
     if not isinstance(sharding, NamedSharding) or any(sharding.spec) or sharding.unreduced:
         return False
@@ -61,8 +61,8 @@ def is_whole_everywhere(array: Array, meshes: Mapping[str, Mesh]) -> bool:
 
 
 def totals(arrays: Iterable[Array], meshes: Mapping[str, Mesh]) -> tuple[DeviceBytes, ...]:
-    """What each device holds of some arrays: the fullest first."""
-    # By kind of place rather than device by device: a mesh may have thousands.
+    """Return how many bytes of these arrays each device holds, the fullest first."""
+    # Summed by set of devices rather than device by device: a mesh may have thousands.
     by_place: dict[tuple[DeviceKey, ...], int] = {}
     for array in arrays:
         place = holders(array, meshes)

@@ -1,4 +1,4 @@
-"""One model's layout for who asks: every variable with its rule, axes, spec and bytes."""
+"""The layout of one model, on request: every variable with its rule, axes, spec and bytes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from nbdist.errors import ArrayError
 
 
 def layout_of(value: Any, expression: str, look: Look) -> ModelFound:
-    """A model, with what it refers to.
+    """Return the layout of a model, with the meshes and distributions that it refers to.
 
     Args:
       value: A Keras model or layer that has variables.
-      expression: How it was named.
+      expression: How the user named it.
       look: A look of its own, made and used on the main thread.
 
     Raises:
-      ArrayError: Something else, or one without variables yet.
+      ArrayError: The value is something else, or has no variables yet.
     """
     if not look.has_layout(value):
         raise ArrayError(

@@ -9,8 +9,8 @@ class Lent:
     """The value of a variable while a running `fit` has it; its memory may be given away already.
 
     Args:
-      array: The value as the last step gave it; None where it is out of reach.
-      shape: Of the variable.
+      array: The value as the last step returned it; None if it is out of reach.
+      shape: The variable's shape.
     """
 
     __slots__ = ("array", "shape")

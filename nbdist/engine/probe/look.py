@@ -28,13 +28,13 @@ class Seen:
 
 
 class Look:
-    """Looks at a namespace again and again; used from one thread, but for `note`.
+    """Repeated looks at a namespace; used from one thread, except `note`.
 
     Args:
       frameworks: All there are, those that others build on first.
       main_thread: `threading.Thread.ident` of the thread that runs cells.
-      process_id: Of this process, from the launch plan.
-      bounds: How far the walk over the namespace goes.
+      process_id: The number of this process in the launch plan.
+      bounds: The limits of the walk over the namespace.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class Look:
         self._come()
 
     def now(self, namespace: dict[str, object]) -> Seen:
-        """What there is now; holds no array afterwards."""
+        """Return the sections as of now; hold no array afterwards."""
         self.hook()
         return self._see(namespace)
 
     def at_model(self, path: str, model: Any) -> Seen:
-        """What there is of one model or layer; on the main thread, and without hooks."""
+        """Return the sections of one model or layer; call this on the main thread, without hooks."""
         self._come()
         for models in self._models:
             models.note_once()
@@ -69,7 +69,7 @@ class Look:
         return self._see({path: model})
 
     def has_layout(self, value: object) -> bool:
-        """Whether a value is a model or layer, to be given to `at_model`."""
+        """Return whether a value is a model or layer, to be given to `at_model`."""
         bases = bases_of(type(value))
         return any(library.has_layout(bases) for _, library in self._libraries)
 
@@ -88,7 +88,7 @@ class Look:
             array = value.array if lent else value
             if array is None:
                 return any(observer.keep(path, value.shape) for observer in active)
-            # The walk has looked at the class of everything but what is lent.
+            # The walk has checked the class of every array except a lent one.
             observer = active[0] if len(active) == 1 and not lent else taker(array)
             return observer is not None and observer.add(path, array, lent=lent)
 
@@ -135,12 +135,12 @@ class Look:
         )
 
     def context_mesh(self) -> str | None:
-        """The id of the mesh in context on the main thread; None where there is none."""
+        """Return the id of the mesh in context on the main thread; None if there is none."""
         found = (observer.context_mesh() for observer in self._observers)
         return next((one for one in found if one is not None), None)
 
     def note(self) -> None:
-        """Called on the main thread at each start and end of a cell."""
+        """Note what only the main thread knows; called there at each start and end of a cell."""
         self._come()
         for observer in self._observers:
             observer.note()
@@ -148,7 +148,7 @@ class Look:
             models.note()
 
     def hook(self) -> None:
-        """Hooks into what has been imported meanwhile, also in the middle of a cell."""
+        """Hook into frameworks that have been imported meanwhile, also in the middle of a cell."""
         self._come()
         for observer in self._observers:
             observer.hook()
@@ -156,7 +156,7 @@ class Look:
             models.hook()
 
     def unhook(self) -> None:
-        """Leaves the frameworks as they were."""
+        """Restore the frameworks to what they were without hooks."""
         for observer in self._observers:
             observer.unhook()
         for models in self._models:
@@ -167,9 +167,9 @@ class Look:
             models.add_model(path, model)
 
     def _come(self) -> None:
-        """Takes in the observers of frameworks that have been imported meanwhile."""
+        """Add the observers of frameworks that have been imported meanwhile."""
         for rank, one in list(self._waiting.items()):
-            # The main thread and the probe's may both be here: who takes it out has it.
+            # The main thread and the probe's may both be here: the one that pops a framework adds it.
             framework = self._waiting.pop(rank, None) if one.is_imported() else None
             if framework is None:
                 continue

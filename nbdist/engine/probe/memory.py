@@ -1,4 +1,4 @@
-"""How much of the machine's memory this process takes."""
+"""The memory that this process takes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def rss_bytes() -> int:
-    """Resident memory of this process, in bytes; its peak where the system gives no more."""
+    """Return the resident memory of this process, in bytes; its peak if the system gives no more."""
     with contextlib.suppress(OSError):
         pages = Path("/proc/self/statm").read_bytes().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")

@@ -1,4 +1,4 @@
-"""What the probe asks of each framework: observers of arrays and of models, which give the sections of a report.
+"""The interfaces between the probe and frameworks: observers of arrays and of models make a report's sections.
 
 Observers are called on the probe's thread, except `note`. None imports its framework, starts anything, calls
 a collective, reads device memory or runs what users wrote.
@@ -23,33 +23,33 @@ class Observed(Protocol):
     packages: tuple[str, ...]
 
     def is_imported(self) -> bool:
-        """Whether this process has imported it; until then nothing else is asked."""
+        """Return whether this process has imported the framework; until then nothing else is asked."""
         ...
 
     def library(self) -> Library | None:
-        """Its containers, modules and models, for one observer or walk; None where it has none."""
+        """Return the library of the framework, one for each observer or walk; None if it has none."""
         ...
 
     def observer(self, main_thread: int, process_id: int) -> Observer | None:
-        """What looks at its arrays; None where it has none of its own.
+        """Return an observer of the framework's arrays; None if it has none of its own.
 
         Args:
           main_thread: `threading.Thread.ident` of the thread that runs cells.
-          process_id: Of this process, from the launch plan.
+          process_id: The number of this process in the launch plan.
         """
         ...
 
     def model_observer(self, main_thread: int, library: Library) -> ModelObserver | None:
-        """What looks at its models, found through `library`; None where it has none."""
+        """Return an observer of the framework's models, found through `library`; None if it has none."""
         ...
 
     def model_glance(self, value: object) -> Seen | None:
-        """A model of its own by its variables, of which no values are read; None for anything else."""
+        """Return the description of a model by its variables, without their values; None for anything else."""
         ...
 
 
 class Observer(Protocol):
-    """Looks at the arrays, devices and meshes of one framework, again and again.
+    """An observer of the arrays, devices and meshes of one framework, for repeated looks.
 
     A look is `begin`, then `add` for each array that the walk over the namespace meets, then the sections.
     What has not changed should be the same object in the next look: it is then neither compared nor encoded
@@ -57,126 +57,126 @@ class Observer(Protocol):
     """
 
     def begin(self) -> bool:
-        """Starts a look; False while there is nothing to see, and then nothing else is asked.
+        """Start a look; return False if there is nothing to see, and then nothing else is asked.
 
-        Nothing is to see while the framework is not imported, has not started, or is there for
+        There is nothing to see while the framework is not imported, has not started, or is used for
         something else, as TensorFlow for `tf.data` beside JAX.
         """
         ...
 
     def array_classes(self) -> tuple[type, ...]:
-        """What counts as an array: these classes and those derived from them."""
+        """Return the classes whose instances, and those of derived classes, are arrays."""
         ...
 
     def mesh_classes(self) -> tuple[type, ...]:
-        """What counts as a mesh; `add_mesh` gets those."""
+        """Return the classes whose instances are meshes, to be given to `add_mesh`."""
         ...
 
     def add(self, path: str, array: Any, *, lent: bool = False) -> bool:
-        """Lists an array under a path; False for one that is not to be counted (deleted).
+        """List an array under a path; return False if it is not to be counted (deleted).
 
         Args:
           path: The expression that reaches it.
           array: An instance of one of `array_classes`.
-          lent: It belongs to a training step that may have given its memory away; its metadata holds.
+          lent: The array belongs to a training step that may have given its memory away; its metadata holds.
         """
         ...
 
     def keep(self, path: str, shape: tuple[int, ...]) -> bool:
-        """Lists again what the look before listed under a path with this shape; False where nothing was.
+        """List again what the last look listed under a path with this shape; return False if it listed nothing.
 
         For a variable whose value a running training step has taken out for its time.
         """
         ...
 
     def add_mesh(self, mesh: Any) -> None:
-        """Lists a mesh that was met by itself."""
+        """List a mesh that was met by itself."""
         ...
 
     def describe(self, array: Any) -> Array | None:
-        """One array with an empty path, without listing it; lists its mesh. None where it cannot be described."""
+        """Return one array with an empty path, not listed, though its mesh is; None if it cannot be described."""
         ...
 
     def devices(self) -> tuple[Device, ...]:
-        """This process's devices."""
+        """Return this process's devices."""
         ...
 
     def meshes(self) -> tuple[Mesh, ...]:
-        """The meshes of this look, by id."""
+        """Return the meshes of this look, by id."""
         ...
 
     def arrays(self) -> tuple[Array, ...]:
-        """The arrays of this look, in the order met."""
+        """Return the arrays of this look, in the order met."""
         ...
 
     def context_mesh(self) -> str | None:
-        """The id of the mesh in context on the main thread; None where there is none."""
+        """Return the id of the mesh in context on the main thread; None if there is none."""
         ...
 
     def distributions(self) -> tuple[Distribution, ...]:
-        """What is set now; its mesh must be in `meshes()`."""
+        """Return the distributions that are set now; their meshes must be in `meshes()`."""
         ...
 
     def note(self) -> None:
-        """Called on the main thread at each start and end of a cell: notes what only that thread knows."""
+        """Note what only the main thread knows; called there at each start and end of a cell."""
         ...
 
     def hook(self) -> None:
-        """Called before each look, also in the middle of a cell, when the framework may just have come."""
+        """Hook into the framework if it has just come; called before each look, also in the middle of a cell."""
         ...
 
     def unhook(self) -> None:
-        """Leaves the framework as it was."""
+        """Restore the framework to what it was without hooks."""
         ...
 
 
 class ModelObserver(Protocol):
-    """Looks at the models of one framework, and at the distribution that it sets, again and again."""
+    """An observer of the models of one framework, and of its distribution, for repeated looks."""
 
     def add_model(self, path: str, model: Any) -> None:
-        """Takes a model that the walk has met."""
+        """Take a model that the walk has met."""
         ...
 
     def look(self, describe: Describe, meshes: Callable[[], Mapping[str, Mesh]]) -> Models:
-        """What there is now; keeps no model afterwards.
+        """Return the sections as of now; keep no model afterwards.
 
         Args:
           describe: Describes the array that a variable holds.
-          meshes: Gives the meshes of the arrays described so far, by id.
+          meshes: Returns the meshes of the arrays described so far, by id.
         """
         ...
 
     def note(self) -> None:
-        """As `Observer.note`."""
+        """Note what only the main thread knows, as `Observer.note`."""
         ...
 
     def note_once(self) -> None:
-        """Notes what is set now, on the main thread, and leaves the framework as it is."""
+        """Note what is set now, on the main thread, and leave the framework as it is."""
         ...
 
     def hook(self) -> None:
-        """As `Observer.hook`."""
+        """Hook into the framework, as `Observer.hook`."""
         ...
 
     def unhook(self) -> None:
-        """As `Observer.unhook`."""
+        """Remove the hooks, as `Observer.unhook`."""
         ...
 
 
 class Models(Protocol):
-    """One look of a `ModelObserver`: sections of a report."""
+    """The result of one look of a `ModelObserver`: sections of a report."""
 
     @property
     def distributions(self) -> tuple[Distribution, ...]:
-        """As `Observer.distributions`."""
+        """The distributions that are set now."""
         ...
 
     @property
     def meshes(self) -> tuple[Mesh, ...]:
-        """The meshes that they refer to."""
+        """The meshes of the distributions and the variables."""
         ...
 
     @property
     def models(self) -> tuple[Model, ...]:
-        """Those that were added, once they have variables."""
+        """The models that were added and have variables."""
         ...

@@ -1,4 +1,4 @@
-"""How often something may run so that it takes no more than its share of the time."""
+"""The pace at which work may repeat so that it takes no more than its share of the time."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import time
 
 
 class Pace:
-    """Spaces work so that its processor time stays under a share of wall time.
+    """Spacing of work so that its processor time stays under a share of wall time.
 
-    Processor time of the calling thread is what counts: while it waits for the interpreter's lock it
+    Only the processor time of the calling thread counts: while that thread waits for the interpreter's lock it
     takes nothing from anyone.
 
     Args:
-      share: Of wall time, such as 0.005.
+      share: The share of wall time, such as 0.005.
       least_seconds: From the start of one turn to the next, however cheap it is.
-      most_seconds: From one turn to the next, however dear it was. Python may collect all garbage in the middle
-        of a turn, which says nothing of what a turn costs, and must not silence a process for a minute.
+      most_seconds: From one turn to the next, however expensive it was. Python may collect all garbage in the
+        middle of a turn, which says nothing of what a turn costs, and must not silence a process for a minute.
     """
 
     def __init__(self, *, share: float, least_seconds: float, most_seconds: float) -> None:
@@ -27,15 +27,15 @@ class Pace:
         self._began = threading.local()
 
     def due(self) -> bool:
-        """Whether the next turn may start now."""
+        """Return whether the next turn may start now."""
         return time.monotonic() >= self._next
 
     def hurry(self) -> None:
-        """Makes the next turn due now, as when a person asks."""
+        """Make the next turn due now, as when a person asks."""
         self._next = 0.0
 
     def __enter__(self) -> None:
-        """Starts the clock; what runs inside counts."""
+        """Start the clock; processor time inside the block counts."""
         self._began.at = time.thread_time()
         self._next = max(self._next, time.monotonic())
 
@@ -45,6 +45,6 @@ class Pace:
         self._next = min(self._next + cost / self._share, latest)
 
     def turn(self) -> Pace:
-        """For `with pace.turn():`, a turn of its own rather than more work for the last one."""
+        """Begin a new turn, for `with pace.turn():`; a plain `with pace:` adds work to the last turn."""
         self._next = time.monotonic() + self._least
         return self

@@ -1,6 +1,6 @@
-"""The thread on each engine that says what its process is doing.
+"""The thread on each engine that reports what its process is doing.
 
-It only observes: it imports no framework, starts no back end, calls no collective, and its thread
+The probe only observes: it imports no framework, starts no back end, calls no collective, and its thread
 reads no device memory. It holds no lock that the main thread could want, so whatever happens to it, cells go on.
 """
 
@@ -32,49 +32,49 @@ from nbdist.message_guard import MessageGuard
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.1
-"""Between two looks at the main thread: at most ten reports a second."""
+"""Seconds between two looks at the main thread: at most ten reports a second."""
 
 ACTIVITY_SHARE = 0.003
 ARRAYS_SHARE = 0.004
-"""Of wall time, for looking and publishing; together under one percent."""
+"""Shares of wall time for looking and publishing; together under one percent."""
 
 NAMES_SHARE = 0.02
-"""Of wall time between cells, in which alone names are looked at."""
+"""The share of wall time between cells; names are looked at only then."""
 
 MOST_SECONDS_BEFORE_REPLY = 0.02
-"""By how much the end of a cell is known later because names are looked at; what needs more is done after it."""
+"""How much a look at names may delay the reply of a cell; a look that needs more is done after the reply."""
 
 MOST_SECONDS_ON_MAIN = 0.25
-"""How long the next cell may wait then; of what needs more, no arrays are read."""
+"""How much a look after the reply may delay the next cell; a look that needs more reads no arrays."""
 
 READY_SECONDS = 0.01
-"""How long an array that somebody asks for has to be computed, before it is looked at once more."""
+"""How long to wait for an array that is being computed before looking at it once more, when somebody asks."""
 
 MOST_SECONDS_SILENT = 1.0
 MOST_SECONDS_OLD = 10.0
-"""However dear a look was, the next comes after so long: at the activity, and at the arrays."""
+"""However expensive a look was, the next comes after this time: at the activity, and at the arrays."""
 
 AFTER_FAILURE_SECONDS = 1.0
 
 
 class Probe:
-    """Publishes reports from a thread of its own until it is stopped.
+    """A publisher of reports, from a thread of its own until it is stopped.
 
     Args:
       publish: Called on the probe's thread with each report. It may block or raise: what could not be published is
         made again.
-      namespace: Gives the user's names.
-      process_id: Of this process, from the launch plan.
+      namespace: Returns the user's names.
+      process_id: The number of this process in the launch plan.
       host: This machine's name.
       main_thread: `threading.Thread.ident` of the thread that runs cells.
       cell: Where that thread notes the cell it runs; the probe learns of starts and ends through it.
       frameworks: All there are, those that others build on first.
-      owners: Whose code what is.
-      values: Reads small arrays, on the main thread alone: a repair has that to itself.
-      on_main: Has a function called there when it is idle.
-      resting: Asked there, whether nothing is under way between cells: a repair has no devices for a while.
-      beside: Gives what the process has beside its names and is reported as if it were some.
-      bounds: How far the walk over the namespace goes.
+      owners: Tells to whom code belongs.
+      values: Reads small arrays, on the main thread alone: a repair has the main thread to itself.
+      on_main: Has a function called on the main thread when that is idle.
+      resting: Asked on the main thread, whether no repair is under way: during one there may be no devices.
+      beside: Returns what the process has beside the user's names and reports as if it were under names.
+      bounds: The limits of the walk over the namespace.
     """
 
     def __init__(
@@ -136,14 +136,14 @@ class Probe:
         cell.after_each(self._after_cell)
 
     def start(self) -> None:
-        """Begins; a second call changes nothing."""
+        """Start the thread; a second call changes nothing."""
         if self._thread is None:
             self._look.hook()
             self._thread = threading.Thread(target=self._run, name="nbdist-probe", daemon=True)
             self._thread.start()
 
     def stop(self, *, timeout_s: float = 1.0) -> None:
-        """Ends the thread, waiting for it no longer than `timeout_s`, and leaves the frameworks as they were."""
+        """End the thread, waiting for it no longer than `timeout_s`, and leave the frameworks as they were."""
         self._stopping.set()
         self._asked.set()
         if self._thread is not None:
@@ -151,12 +151,12 @@ class Probe:
         self._look.unhook()
 
     def look_now(self, *, timeout_s: float) -> int:
-        """Has the thread look at everything and report; waits for that no longer than `timeout_s`.
+        """Have the thread look at everything and report; wait for that no longer than `timeout_s`.
 
-        It is called on the main thread, which looks at names itself, and waits for arrays as long at most.
+        This is called on the main thread, which looks at names itself, and waits for arrays as long at most.
 
         Returns:
-          The sequence number of the newest report: what it and earlier ones say is what there is now.
+          The sequence number of the newest report: this and earlier reports together say what is there now.
         """
         self._looked.clear()
         run, found = (self._ended_run() if self._resting() else None), None
@@ -176,7 +176,7 @@ class Probe:
         return self._sequence
 
     def say_again(self) -> None:
-        """Has the thread report all it has reported before, for a kernel that has just come."""
+        """Have the thread report all it has reported before, for a kernel that has just come."""
         self._sections.forget()
         self._asked.set()
 
@@ -197,8 +197,8 @@ class Probe:
                 self._looked.set()
 
     def _attempt(self, part: Callable[[], None]) -> bool:
-        """Runs one part of a look; a failure of one keeps the others going."""
-        # An observer's failure must not reach what it observes.
+        """Run one part of a look; return whether it succeeded. A failure does not stop the other parts."""
+        # An observer's failure must not reach the process that it observes.
         with self._guard:
             part()
             return True
@@ -220,7 +220,7 @@ class Probe:
                 self._content_run = before if before == self._ended_run() else None
 
     def _after_cell(self) -> None:
-        """Looks at names before the next cell can change them: a process that has ended cannot be asked."""
+        """Look at names before the next cell can change them: a process that has ended cannot be asked."""
         run = self._cell.newest_run
         if run is None or not self._names_quick or not self._names_pace.due():
             return
@@ -231,7 +231,7 @@ class Probe:
                 self._asked.set()
 
     def _look_at_names(self) -> None:
-        """Once after each cell, and when somebody asks."""
+        """Look at names once after each cell, and when somebody asks."""
         if self._taken is not None:
             self._sections.put("samples", self._taken)
         run, before = self._ended_run(), self._taken
@@ -249,7 +249,7 @@ class Probe:
             began = time.thread_time()
             found = self._samples()
             self._names_quick = time.thread_time() - began < MOST_SECONDS_BEFORE_REPLY
-        # What the main thread has taken meanwhile says more.
+        # Texts that the main thread has taken meanwhile say more.
         if found is not None and run == self._ended_run() and before is self._taken:
             self._taken = NameSamples(run=run, texts=found)
             self._sections.put("samples", self._taken)
@@ -267,7 +267,7 @@ class Probe:
             self._asked.set()
 
     def _read(self, run: int, *, within_s: float) -> NameSamples | None:
-        """Looks at names after a cell, on the main thread; None where it takes longer."""
+        """Look at names after a cell, on the main thread; return None if it takes longer than `within_s`."""
         self._unread = False
 
         def values(array: Any) -> str | None:
@@ -294,7 +294,7 @@ class Probe:
         return samples(names, seen=seen, values=values, within_s=within_s)
 
     def _ended_run(self) -> int | None:
-        """The newest cell, if it has ended; None in the middle of one."""
+        """Return the newest cell, if it has ended; None in the middle of one."""
         newest = self._cell.newest_run
         return newest if self._cell.running is None else None
 
@@ -323,7 +323,7 @@ class Probe:
         self._sections.sent(due, self._reported_at)
 
     def _paid_by(self, due: Mapping[str, object]) -> Pace:
-        """The look that a report is mostly about."""
+        """Return the pace of the look that a report is mostly about."""
         if "arrays" in due:
             return self._arrays_pace
         return self._names_pace if "samples" in due else self._activity_pace

@@ -1,4 +1,4 @@
-"""How far training or evaluation on this process is, as it was last noted."""
+"""The progress of training or evaluation on this process, as it was last noted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nbdist.contract.snapshot import Metric, Progress
 
 @dataclass(slots=True)
 class _Last:
-    """The newest of this process, replaced as a whole: readers on other threads need no lock."""
+    """The newest progress of this process, replaced as a whole: readers on other threads need no lock."""
 
     progress: Progress | None = None
     evaluation: str = "evaluate"
@@ -23,11 +23,11 @@ _last = _Last()
 
 
 def note(what: str, metrics: Mapping[str, Any]) -> None:
-    """Shows how far this process is, in the next report. For any thread.
+    """Show in the next report how far this process is; call this on any thread.
 
     Args:
       what: Such as `"fit, epoch 2 of 5"` or `"evaluate, checkpoint ckpt-3"`.
-      metrics: Numbers by name, such as a loss. What is no finite number is left out.
+      metrics: Numbers by name, such as a loss. A value that is no finite number is left out.
     """
     numbers = {str(name): _number(value) for name, value in metrics.items()}
     _last.progress = Progress(
@@ -40,7 +40,7 @@ def note(what: str, metrics: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def evaluating(what: str) -> Iterator[None]:
-    """Within it, an evaluation is noted under this name, such as `"evaluate, checkpoint ckpt-3"`."""
+    """Note evaluations within this block under a name, such as `"evaluate, checkpoint ckpt-3"`."""
     before, _last.evaluation = _last.evaluation, what
     try:
         yield
@@ -49,18 +49,18 @@ def evaluating(what: str) -> Iterator[None]:
 
 
 def evaluation() -> str:
-    """The name under which an evaluation is noted now."""
+    """Return the name under which an evaluation is noted now."""
     return _last.evaluation
 
 
 def newest() -> tuple[Progress, ...]:
-    """The last that was noted; nothing before the first."""
+    """Return the progress that was noted last; empty before the first."""
     progress = _last.progress
     return (progress,) if progress is not None else ()
 
 
 def _number(value: Any) -> float | None:
-    # Only what is a number already: asking an array for its value may wait for a device.
+    # Only Python numbers: asking an array for its value may wait for a device.
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if math.isfinite(value) else None

@@ -1,6 +1,7 @@
-"""What the user's names hold, in short texts: what is equal on two processes has equal texts.
+"""Short texts of what the user's names hold: values that are equal on two processes have equal texts.
 
-Nobody else can tell what a process that ends had. No code of the user's runs: objects are read past their classes.
+When a process has ended, these texts are the only record of its values. No user code runs: objects are read past
+their classes.
 """
 
 from __future__ import annotations
@@ -31,35 +32,35 @@ from nbdist.engine.probe.code import NOTEBOOK, WRAPPERS, code_digest
 from nbdist.engine.probe.walk import IPYTHON_NAMES
 
 OPEN = "?"
-"""Ends the text of what could not be looked at in whole: where such texts are equal, values may differ."""
+"""Ends the text of a value that was not read completely: where such texts are equal, the values may differ."""
 
 READ = "/"
-"""Before it a text is as if no array on devices had been read; behind it, as they were. Where they were not, what
-is before it can be compared alone."""
+"""Divides a text in two: the part before it is made without reading arrays on devices, the part behind it with
+their values. Where another process has not read its arrays, the parts before it can still be compared."""
 
 PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None), type(...)))
 ROWS = frozenset((list, tuple))
 
 MOST_NAMES = 1000
 MOST_INSIDE = 20_000
-"""How much is looked at of one name in passing."""
+"""How many objects of one name are read in passing."""
 
 MOST_BYTES = 8 << 20
-"""Of a larger array of NumPy some elements are looked at in passing."""
+"""Of a larger NumPy array only some elements are read in passing."""
 
 LOOKED_AT = 64
-"""Of what is too large: evenly spread, the first and the last among them."""
+"""How many elements of too large a value are read: evenly spread, with the first and the last."""
 
 DEEPEST = 60
 
 Values = Callable[[Any], str | None]
-"""Gives a digest of the values of an array on devices; an empty one of what is not read, None of what may be read
-later."""
+"""Returns a digest of the values of an array on devices; empty for an array that is not read, None for one that
+may be read later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """An array of a framework: its text, whether that says all, and whether it is its process's own."""
+    """A framework's array: its text, whether the text says all, and whether the array is its process's own."""
 
     text: str
     whole: bool
@@ -68,11 +69,11 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Content of one name.
+    """The content of one name.
 
     Attributes:
       text: Equal where the values are; see `OPEN`.
-      own: Whether there is data in it that each process can have for itself: none is in code, nor in arrays that
+      own: Whether the value holds data that each process can have for itself: code does not, nor do arrays that
         lie on several processes.
     """
 
@@ -81,7 +82,7 @@ class Sample:
 
 
 class _Parts(NamedTuple):
-    """A value as what is said of it by itself and other values, which may be in any order."""
+    """A value split into its own description and the values inside it, which may be in any order."""
 
     name: tuple[object, ...]
     inside: Sequence[Any] = ()
@@ -95,16 +96,16 @@ def samples(
     values: Values | None = None,
     within_s: float = math.inf,
 ) -> dict[str, str] | None:
-    """A short text for each name of the user's; nothing is read from a device but what `values` reads.
+    """Return a short text for each of the user's names; read nothing from a device except through `values`.
 
     Args:
       namespace: All that cells see; it may change meanwhile.
-      seen: Answers for arrays and models; by default for arrays of JAX.
+      seen: Describes arrays and models; by default arrays of JAX.
       values: Reads arrays of JAX.
-      within_s: After how much work it gives up, in seconds of this thread; looked at between names and arrays.
+      within_s: Seconds of this thread's processor time after which to give up; checked between names and arrays.
 
     Returns:
-      None where it takes longer.
+      None if this takes longer.
     """
     until = time.thread_time() + within_s
     names = [*namespace.items()]
@@ -120,7 +121,7 @@ def samples(
 def _text(
     value: Any, seen: Callable[[Any], Seen | None], values: Values | None, until: float
 ) -> str:
-    """The text of one name; with `READ` where values of arrays count, and none is left for later."""
+    """Return the text of one name; with `READ` if values of arrays count and none is left for later."""
     arrays: dict[int, tuple[Any, Seen]] = {}
 
     def noted(one: Any) -> Seen | None:
@@ -150,7 +151,7 @@ def _text(
 
 
 def glance(value: Any) -> Seen | None:
-    """An array of JAX, by all but its values; None for anything else."""
+    """Return the description of a JAX array without its values; None for anything else."""
     if _package(type(value)) not in ("jax", "jaxlib") or not hasattr(value, "dtype"):
         return None
     alone = getattr(value, "is_fully_addressable", None)
@@ -163,28 +164,28 @@ def glance(value: Any) -> Seen | None:
 
 
 def gone(array: Any) -> Seen:
-    """An array of JAX that has no values any more, as of one that was lost: there is nothing to be equal."""
+    """Return the description of a JAX array that has no values any more, as of a lost one."""
     return Seen(f"array {array.dtype} {array.shape} deleted", whole=True, own=False)
 
 
 def is_key(value: Any) -> bool:
-    """Whether an array may be a key of random numbers, of which processes have different ones on purpose."""
+    """Return whether an array may be a key of random numbers, which differ between processes on purpose."""
     name = str(value.dtype)
     return name.startswith("key<") or (name == "uint32" and value.shape[-1:] in ((2,), (4,)))
 
 
 def digest_of(value: object) -> str:
-    """The text of a plain value."""
+    """Return the text of a plain value."""
     return Sampler().of(value).text
 
 
 class Sampler:
-    """Looks at one value.
+    """A look at one value.
 
     Args:
-      seen: Answers for arrays of frameworks, and for what else they look at themselves.
-      passing: Whether little time may be taken, on any thread: what is large, or says nothing of itself but how it
-        is pickled, stays open.
+      seen: Describes arrays of frameworks, and other objects that frameworks look at themselves.
+      passing: Whether the look must be short, on any thread: then the text of a value stays open (`OPEN`) if the
+        value is large, or can only be read by pickling it.
     """
 
     def __init__(
@@ -194,11 +195,11 @@ class Sampler:
         self._passing = passing
         self._left = MOST_INSIDE if passing else sys.maxsize
         self._open = self._own = False
-        # With its object, so that no other gets its `id` meanwhile; None: it is being looked at.
+        # By `id`, with the object, so that no other gets its `id` meanwhile; None: it is being read.
         self._known: dict[int, tuple[Any, bytes | None]] = {}
 
     def of(self, value: Any) -> Sample:
-        """Looks at a value."""
+        """Return the sample of a value."""
         try:
             found = self._token(value, 0)
         except Exception:  # noqa: BLE001 - it may change while it is looked at
@@ -230,7 +231,7 @@ class Sampler:
             inside = [*inside[:: len(inside) // LOOKED_AT], inside[-1]]
         begin = _plain((parts.name, len(parts.inside)))
         if set(map(type, inside)) <= PLAIN and not parts.unordered:
-            # Much faster than one by one.
+            # Much faster than element by element.
             self._left -= len(inside) // LOOKED_AT
             self._own = self._own or bool(inside)
             return _hashed(begin, _plain([*inside]))
@@ -243,7 +244,7 @@ class Sampler:
         return _hashed(begin, *(sorted(tokens) if parts.unordered else tokens))
 
     def _are_rows(self, inside: Sequence[Any]) -> bool:
-        """Whether these are lists of plain data, which are read as fast as plain data, and not too many."""
+        """Return whether these are lists of plain data, not too many: they are read as fast as plain data."""
         if not set(map(type, inside)) <= ROWS:
             return False
         count = sum(map(len, inside))
@@ -278,7 +279,7 @@ class Sampler:
         return self._place(value, kind) or self._object(value, kind)
 
     def _numpy(self, numpy: Any, value: Any, kind: type) -> _Parts:
-        """An array or a scalar; what a class of its own adds counts as well."""
+        """Return the parts of an array or a scalar; attributes that a subclass adds count as well."""
         plain = (
             numpy.asarray(value) if issubclass(kind, numpy.generic) else value.view(numpy.ndarray)
         )
@@ -294,7 +295,7 @@ class Sampler:
         return _Parts((*name, _hashed(data)), more)
 
     def _place(self, value: Any, kind: type) -> _Parts | None:
-        """Devices of JAX and what is made of them: a new process has its own where this one has its own."""
+        """Return the parts of JAX devices, meshes and shardings; a process's own devices count by place."""
         if _package(kind) not in ("jax", "jaxlib"):
             return None
         if kind.__name__ == "Device":
@@ -314,7 +315,7 @@ class Sampler:
         return _Parts((_name(kind),)) if is_place else None
 
     def _object(self, value: Any, kind: type) -> _Parts:
-        """What an object holds by name, and as a container that its class is derived from."""
+        """Return an object's attributes, and its contents as a container that its class is derived from."""
         inside: list[Any] = [_attributes(value)]
         if kind.__module__ == NOTEBOOK:
             inside.append(kind)
@@ -329,7 +330,7 @@ class Sampler:
         )
 
     def _written_in_c(self, value: Any, kind: type, inside: list[Any]) -> _Parts:
-        """What says nothing of what it holds."""
+        """Return the parts of an object that does not list its contents."""
         known = _random_of_numpy(value)
         if known is not None:
             inside = known
@@ -350,7 +351,7 @@ class Sampler:
 
 
 def _code(value: Any, kind: type) -> _Parts | None:
-    """Of a function, a class, or what wraps them: what they do, and what they have captured."""
+    """Return code and captured values of a function, a class or a wrapper of them; None for anything else."""
     if issubclass(kind, type):
         return _class(value)
     if kind is types.FunctionType:
@@ -371,7 +372,7 @@ def _code(value: Any, kind: type) -> _Parts | None:
     if kind in (staticmethod, classmethod):
         return _Parts((_name(kind),), [value.__func__])
     wrapped = _attributes(value).get("__wrapped__") if _package(kind) in WRAPPERS else None
-    # What a wrapper keeps beside its function, such as what was compiled, is each process's own.
+    # A wrapper's other contents, such as compiled programs, are each process's own.
     return None if wrapped is None else _Parts((_name(kind),), [wrapped])
 
 
@@ -381,7 +382,7 @@ def _class(cls: type) -> _Parts:
     members = type.__dict__["__dict__"].__get__(cls)
     own = {n: v for n, v in members.items() if not (n.startswith("__") and n.endswith("__"))}
     described = {n: v for n, v in own.items() if type(v) not in _OF_CLASSES}
-    # One that came from another process has its members in another order.
+    # A class that came from another process has its members in another order.
     ordered = dict(sorted(described.items()))
     return _Parts(("class", cls.__name__, code_digest(cls)), [ordered, *cls.__bases__])
 
@@ -390,7 +391,7 @@ _OF_CLASSES = (
     *(types.MemberDescriptorType, types.GetSetDescriptorType),
     *(type(vars(_Parts)["inside"]), type(vars(Sequence)["_abc_impl"])),
 )
-"""What Python makes for a class: slots, fields of a named tuple, and whom an abstract class has asked."""
+"""Members that Python adds to a class: slots, fields of a named tuple, and the cache of an abstract class."""
 
 
 def _mapping(value: Any, kind: type) -> _Parts:
@@ -401,7 +402,7 @@ def _mapping(value: Any, kind: type) -> _Parts:
 
 
 def _attributes(value: Any) -> dict[str, Any]:
-    """What an object has by name, in its dictionary and in slots; asks nothing of its class."""
+    """Return an object's attributes, from its dictionary and slots, without calling code of its class."""
     found: dict[str, Any] = {}
     for cls in type(value).__mro__:
         members = type.__dict__["__dict__"].__get__(cls)
@@ -424,7 +425,7 @@ def _slots(cls: type) -> list[str]:
 
 
 def _has_more(kind: type, base: type) -> bool:
-    """Whether objects of a class have memory beside that of a base, their slots, dictionary and references."""
+    """Return whether objects of a class have memory beside that of a base, slots, dictionary and references."""
     slots = sum(len(_slots(cls)) for cls in kind.__mro__[: kind.__mro__.index(base)])
     known = slots + (kind.__dictoffset__ != 0) + (kind.__weakrefoffset__ > 0)
     # A tuple has no memory of a fixed size.
@@ -443,7 +444,7 @@ def _reduced(value: Any) -> list[Any]:
 
 
 def _random_of_numpy(value: Any) -> list[Any] | None:
-    """What a generator of random numbers of NumPy goes on from; None for anything else."""
+    """Return the state of a NumPy generator of random numbers; None for anything else."""
     if _package(type(value)) != "numpy":
         return None
     if hasattr(value, "get_state"):
@@ -453,7 +454,7 @@ def _random_of_numpy(value: Any) -> list[Any] | None:
 
 
 def _suspended(value: Any, kind: type) -> list[Any]:
-    """Where a generator is, and its variables; nothing says how far it is in what it goes through."""
+    """Return where a generator is, and its variables; its position in what it iterates over is unknown."""
     frame = value.gi_frame if kind is types.GeneratorType else None
     return [] if frame is None else [value.__qualname__, frame.f_lasti, dict(frame.f_locals)]
 
@@ -478,7 +479,7 @@ _BASES: Mapping[type, Callable[[Any], _Parts]] = {
     BaseException: lambda value: _Parts((), [_arguments(value)]),
     random.Random.__base__: lambda value: _Parts((), [random.Random.__base__.getstate(value)]),  # type: ignore
 }
-"""What a class of Python's holds that others are derived from."""
+"""How to read the contents of Python's own classes, also in objects of derived classes."""
 
 _READ: Mapping[type, Callable[[Any], list[Any]]] = {
     **dict.fromkeys(
@@ -498,7 +499,7 @@ _READ: Mapping[type, Callable[[Any], list[Any]]] = {
     types.SimpleNamespace: lambda value: [value.__dict__],
     array.array: lambda value: [value.typecode, value.tobytes()],
 }
-"""Of exactly these classes: what they hold."""
+"""How to read the contents of objects of exactly these classes."""
 
 
 def _package(kind: type) -> str:
@@ -507,13 +508,13 @@ def _package(kind: type) -> str:
 
 
 def _name(kind: type) -> str:
-    """Without the function in which a class was made: it is not known of one that came from another process."""
+    """Return a class's name without the function that made it: a class from another process does not know that."""
     read = type.__getattribute__
     return f"{read(kind, '__module__')}.{read(kind, '__name__')}"
 
 
 def _plain(value: Any) -> bytes:
-    """The bytes of plain data; the format of version 2 does not depend on who else refers to it."""
+    """Return the bytes of plain data; version 2 of the format does not depend on other references to the data."""
     return marshal.dumps(value, 2)
 
 
@@ -526,7 +527,7 @@ def _hashed(*parts: Any) -> bytes:
 
 
 def _are_devices_of_several(values: Sequence[Any]) -> bool:
-    """Whether these are devices of JAX, of more than one process: each is meant by its number among all."""
+    """Return whether these are JAX devices of several processes, each then meant by its global number."""
     kinds = set(map(type, values))
     return (
         len(kinds) == 1
@@ -537,6 +538,6 @@ def _are_devices_of_several(values: Sequence[Any]) -> bool:
 
 
 def _which(device: Any) -> str:
-    """A device by its place among those of this process, where it is one of them; else by its number among all."""
+    """Return a device of this process by its place among those; any other by its number among all."""
     own = sys.modules["jax"].local_devices(backend=device.platform)
     return f"own {own.index(device)}" if device in own else f"{device.platform} {device.id}"

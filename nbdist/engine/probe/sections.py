@@ -1,4 +1,4 @@
-"""Which sections of a report are due: those that changed, and each again after a while."""
+"""The sections of a report that are due: changed ones, and each one again after a while."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 from nbdist.contract.snapshot import Activity
 
 REPEAT_SECONDS = 1.8
-"""A kernel that attaches knows everything after two seconds; a look may come a little late."""
+"""A kernel that attaches must know everything after two seconds; a look may come a little late."""
 
 REPEAT_ACTIVITY_SECONDS = 0.9
 
 
 def without_measures(activity: Activity) -> Activity:
-    """An activity without the numbers that always change a little."""
+    """Return an activity without the numbers that always change a little."""
     return replace(activity, cell_seconds=None, line_seconds=None, rss_bytes=0)
 
 
 class Sections:
-    """The newest of each section, and when it was last published."""
+    """The newest version of each section, and when it was last published."""
 
     def __init__(self) -> None:
         self._newest: dict[str, Any] = {}
@@ -27,25 +27,25 @@ class Sections:
         self._published: dict[str, tuple[Any, float]] = {}
 
     def put(self, name: str, section: Any) -> None:
-        """Takes a section that is due whenever anything in it changes."""
+        """Take a section that is due whenever anything in it changes."""
         self._newest[name] = self._compared[name] = section
 
     def put_activity(self, activity: Activity) -> None:
-        """Takes the activity, which is not due for seconds or bytes alone."""
+        """Take the activity, which is not due for changed seconds or bytes alone."""
         self._newest["activity"] = activity
         self._compared["activity"] = without_measures(activity)
 
     def due(self, now: float) -> dict[str, Any]:
-        """The sections to publish now, by name."""
+        """Return the sections to publish now, by name."""
         return {name: section for name, section in self._newest.items() if self._is_due(name, now)}
 
     def sent(self, due: dict[str, Any], now: float) -> None:
-        """Notes that what was due has been published."""
+        """Note that the sections that were due have been published."""
         for name in due:
             self._published[name] = (self._compared[name], now)
 
     def forget(self) -> None:
-        """All sections are due again; safe from any thread."""
+        """Make all sections due again; safe from any thread."""
         self._published = {}
 
     def _is_due(self, name: str, now: float) -> bool:

@@ -22,11 +22,11 @@ _NOTHING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How far a walk goes.
+    """The limits of a walk.
 
-    `depth` counts steps of the expression; `plain_depth` those through objects of which nothing says that they
-    hold arrays (no dataclass, pytree or module of a framework). `containers` and `arrays` are totals,
-    `containers_in_one` keeps one long list from using them all. Of one container so many `items` are looked at:
+    `depth` counts steps of the expression; `plain_depth` counts steps through objects that are not known to hold
+    arrays (no dataclass, pytree or module of a framework). `containers` and `arrays` are totals;
+    `containers_in_one` keeps one long list from using them all. At most `items` are looked at in one container:
     a longer one is a data set rather than parameters.
     """
 
@@ -51,21 +51,21 @@ class _Place:
 
 
 def _nothing(path: str, model: Any) -> None:
-    """Takes no note of a model."""
+    """Ignore a model."""
 
 
 class Walk:
     """One pass over a namespace.
 
     Args:
-      found: Called with the path and the value of each array, up to the bound; returns False for one
+      found: Called with the path and the value of each array, up to the bound; returns False for an array
         that is not to be counted (deleted).
       mesh: Called with each mesh met.
-      arrays: What counts as an array: these classes and those derived from them.
-      meshes: What counts as a mesh.
-      bounds: How far to go.
+      arrays: The classes of arrays; derived classes count as well.
+      meshes: The classes of meshes.
+      bounds: The limits of the walk.
       packages: The packages of the frameworks that have been imported.
-      libraries: What their containers are, those that build on another framework before it.
+      libraries: Know the containers of these frameworks; a framework that builds on another comes before it.
       model: Called with the path of each model met, and the model.
 
     Attributes:
@@ -102,7 +102,7 @@ class Walk:
         self.closed = 0
 
     def run(self, namespace: dict[str, object]) -> int:
-        """Walks; returns the number of arrays met beyond the bound."""
+        """Walk over the namespace; return `omitted`."""
         roots = [
             (name, value)
             for name, value in _copy(namespace)

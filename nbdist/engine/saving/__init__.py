@@ -1,1 +1,1 @@
-"""Variables written by shard, by all processes together, and read again by as many or another number."""
+"""Variables written by shard, by all processes together, and read again by as many processes or another number."""

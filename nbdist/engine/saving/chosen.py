@@ -1,4 +1,4 @@
-"""Which variables are saved, and whether all processes have them alike."""
+"""The variables that are saved, and the check that all processes have them alike."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from nbdist.quantities import processes_text
 def chosen(
     names: Sequence[str], variables: Mapping[str, Any], objects: Objects
 ) -> tuple[dict[str, Parts], list[str]]:
-    """The variables to save, and in words what was not asked for by name and cannot be saved.
+    """Return the variables to save, and a text for each that cannot be saved and was not asked for by name.
 
     Args:
       names: As a person has written them; none: all that hold arrays on several processes.
       variables: The user's, by name.
-      objects: Models among them.
+      objects: Takes the arrays out of models.
 
     Raises:
       ArrayError: There is no such name, or its value cannot be saved.
@@ -46,7 +46,7 @@ def chosen(
 
 
 def refuse_nothing(found: Mapping[str, Parts], left_out: Sequence[str]) -> None:
-    """Lets pass what has something to save; asked when it is known that all processes have the same names.
+    """Raise an error if there is nothing to save; call this once all processes are known to have the same names.
 
     Raises:
       ArrayError: There is nothing.
@@ -62,15 +62,15 @@ def refuse_nothing(found: Mapping[str, Parts], left_out: Sequence[str]) -> None:
 def refuse_differing(
     found: Sequence[Mapping[str, str]], mine: Mapping[str, Parts], exchange: Exchange
 ) -> None:
-    """Lets pass variables that are alike on all processes.
+    """Raise an error unless variables are alike on all processes.
 
     Args:
       found: The digests of each process, by name.
-      mine: Those of this process.
-      exchange: Asked for more where they differ; all processes come here with the same `found`.
+      mine: The variables of this process.
+      exchange: Gets the digests of parts where variables differ; all processes call this with the same `found`.
 
     Raises:
-      ArrayError: They are not; names the first that is not, and in what.
+      ArrayError: A variable differs; names the first one, and the first difference in it.
     """
     for name in dict.fromkeys(name for one in found for name in one):
         lacking = [p for p, one in enumerate(found) if name not in one]

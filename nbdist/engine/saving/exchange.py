@@ -1,4 +1,4 @@
-"""Short texts between the processes of a save: what one finds out, all know before the next step."""
+"""Short texts between the processes of a save: all processes know what one finds before the next step."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ POLL_SECONDS = 0.01
 
 
 class Exchange:
-    """Through the store of the framework's coordinator, without any device.
+    """An exchange through the store of the framework's coordinator, without any device.
 
     Every wait can be interrupted and has a limit.
 
     Args:
       store: See `nbdist.engine.frameworks.framework.Framework.store`.
-      process_id: Of this process.
-      count: Of all processes.
-      token: Of what is done, different each time.
-      timeout_s: How many seconds all of it may take.
+      process_id: The number of this process.
+      count: The number of all processes.
+      token: Names this save or restore; different each time.
+      timeout_s: How many seconds all steps together may take.
 
     Raises:
       SessionError: There is no store, and there are other processes.
@@ -48,19 +48,19 @@ class Exchange:
         self._deadline = time.monotonic() + timeout_s
 
     def left_s(self) -> float:
-        """How many seconds are left."""
+        """Return how many seconds are left."""
         return max(0.0, self._deadline - time.monotonic())
 
     def all(self, step: str, find: Callable[[], Any]) -> list[Any]:
-        """What each process finds, as plain data, in the order of the processes.
+        """Return the result of each process, as plain data, in the order of the processes.
 
         Args:
           step: The name of the step, different for each.
-          find: Called here; what it raises, all processes raise.
+          find: Called here for this process's result; what it raises, all processes raise.
 
         Raises:
-          NbdistError: What the first process that failed has raised.
-          SessionError: Not all came to this step in time.
+          NbdistError: The error of the first process that failed.
+          SessionError: Not all processes came to this step in time.
         """
         raised: NbdistError | None = None
         try:

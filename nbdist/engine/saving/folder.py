@@ -1,6 +1,6 @@
-"""The folder of a save: `arrays-TOKEN` with the arrays, and `nbdist-save.json`, which names it.
+"""The folder of a save: `arrays-TOKEN` with the arrays, and `nbdist-save.json`, which names that folder.
 
-The file is replaced in one step when all arrays are there: before, the folder has the save before, whole. Only
+The file is replaced in one step when all arrays are there: until then the folder has the earlier save, whole. Only
 what saves have written is ever removed: the file names their tokens, and so do the marks of unfinished saves.
 """
 
@@ -26,7 +26,7 @@ FILE = "nbdist-save.json"
 ARRAYS = "arrays-"
 MARKER = "nbdist-marker-"
 TOKEN = "[0-9a-f]{32}"
-"""Of a save, at the end of the names of what it writes: no folder of a person's has a name like that."""
+"""A save's token ends the names of what the save writes: no folder of a person's has a name like that."""
 
 FORMAT = 1
 SEEN_SECONDS = 10.0
@@ -39,10 +39,8 @@ class Variable:
     """One variable of a save.
 
     Attributes:
-      name: Its name.
-      parts: What it consists of.
       first: The number of its first part among those of the save.
-      structure: Its containers; see `nbdist.engine.saving.structure`. None where these are of other classes.
+      structure: Its containers; see `nbdist.engine.saving.structure`. None if they are of other classes.
     """
 
     name: str
@@ -53,7 +51,7 @@ class Variable:
 
 @dataclass(frozen=True, kw_only=True)
 class Save:
-    """What the file says: the folder of the arrays, how many processes wrote it, and the variables."""
+    """The contents of the file: the folder of the arrays, how many processes wrote it, and the variables."""
 
     arrays: str
     processes: int
@@ -61,10 +59,10 @@ class Save:
 
 
 def folder_of(path: str) -> Path:
-    """The folder that a person has named.
+    """Return the folder that a person has named.
 
     Raises:
-      OptionError: It is no folder of a file system.
+      OptionError: The path is an address, not a folder of a file system.
     """
     if "://" in path:
         raise OptionError(
@@ -75,10 +73,10 @@ def folder_of(path: str) -> Path:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Lets pass a folder that is not there, is empty, or has a save in it, whole or not.
+    """Raise an error unless the folder is not there, is empty, or has a save in it, whole or not.
 
     Raises:
-      OptionError: Anything else is there, or its parent is not.
+      OptionError: Anything else is there, or the parent folder is not.
     """
     if not folder.parent.is_dir():
         raise OptionError(
@@ -98,10 +96,10 @@ def refuse_foreign(folder: Path) -> None:
 
 
 def mark(folder: Path, token: str) -> None:
-    """Makes the folder where it is not there, and a file in it that the other processes look for.
+    """Make the folder if it is not there, and a marker file in it that the other processes look for.
 
     Raises:
-      OptionError: It cannot be written.
+      OptionError: The folder or the marker cannot be written.
     """
     try:
         folder.mkdir(exist_ok=True)
@@ -113,14 +111,14 @@ def mark(folder: Path, token: str) -> None:
 
 
 def unmark(folder: Path, token: str) -> None:
-    """Removes the file; and the folder where nothing else is in it."""
+    """Remove the marker file, and the folder if nothing else is in it."""
     (folder / f"{MARKER}{token}").unlink(missing_ok=True)
     if not any(folder.iterdir()):
         folder.rmdir()
 
 
 def sees(folder: Path, token: str) -> bool:
-    """Whether the file is there, seen from here."""
+    """Return whether this host sees the marker file; wait for it at most `SEEN_SECONDS`."""
     deadline = time.monotonic() + SEEN_SECONDS
     while not (folder / f"{MARKER}{token}").exists():
         if time.monotonic() > deadline:
@@ -130,15 +128,15 @@ def sees(folder: Path, token: str) -> bool:
 
 
 def arrays_of(folder: Path, token: str) -> Path:
-    """Where the arrays of a save go."""
+    """Return the folder for the arrays of a save."""
     return folder / f"{ARRAYS}{token}"
 
 
 def commit(folder: Path, token: str, save: Save) -> None:
-    """Makes what was written the save that is in the folder, in one step; removes what was there before.
+    """Make what was written the save of this folder, in one step; then remove what was there before.
 
     Raises:
-      ArrayError: Its arrays are gone: another save into this folder has ended meanwhile.
+      ArrayError: The arrays are gone: another save into this folder has ended meanwhile.
     """
     if save.arrays and not (folder / save.arrays).is_dir():
         raise ArrayError(
@@ -150,7 +148,7 @@ def commit(folder: Path, token: str, save: Save) -> None:
         {
             "format": FORMAT,
             "arrays": save.arrays,
-            # Named until the next save, in case this process ends before it has removed them.
+            # Kept here until the next save, in case this process ends before it has removed them.
             "replaced": [p.name for p in before if p.name.startswith(ARRAYS)],
             "processes": save.processes,
             "variables": [_plain(variable) for variable in save.variables],
@@ -162,7 +160,7 @@ def commit(folder: Path, token: str, save: Save) -> None:
         file.flush()
         os.fsync(file.fileno())
     new.replace(folder / FILE)
-    # Marks last: who is ended here leaves what the next save recognizes.
+    # Marks last: if this process ends here, the next save still recognizes what is left.
     for one in sorted(before, key=lambda path: path.name.startswith(MARKER)):
         if one.name != save.arrays:
             _remove(one)
@@ -176,7 +174,7 @@ def _remove(path: Path) -> None:
 
 
 def _written(folder: Path) -> list[Path]:
-    """All that saves have written here, but the file: by the tokens that it and their marks name."""
+    """Return all that saves have written here, except the file: by the tokens that the file and the marks name."""
     names = [path.name for path in folder.iterdir()]
     tokens = {name.removeprefix(MARKER) for name in names if name.startswith(MARKER)}
     try:
@@ -184,7 +182,7 @@ def _written(folder: Path) -> list[Path]:
         named = [data["arrays"], *data.get("replaced", [])]
         tokens |= {name.removeprefix(ARRAYS) for name in named if name.startswith(ARRAYS)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        pass  # there is none, or none that is whole
+        pass  # there is no file, or it is not whole
     ours = {token for token in tokens if re.fullmatch(TOKEN, token)}
     pattern = re.compile(
         rf"(?:{MARKER}|{re.escape(FILE)}\.)({TOKEN})|{ARRAYS}({TOKEN})(?:\.orbax-checkpoint-tmp.*)?"
@@ -198,7 +196,7 @@ def _written(folder: Path) -> list[Path]:
 
 
 def read(folder: Path, host: str) -> Save:
-    """The save that is in a folder, as this host sees it.
+    """Return the save that is in a folder, as this host sees it.
 
     Raises:
       ArrayError: There is none, or none that is whole, or one that this nbdist cannot read.
@@ -244,10 +242,10 @@ def _why_none(folder: Path, host: str) -> str:
 
 
 def skeleton_of(variable: Variable) -> Any:
-    """The variable with numbers in place of its parts.
+    """Return the variable with numbers in place of its parts.
 
     Raises:
-      ArrayError: It has containers of classes of its own, or is not as it was written.
+      ArrayError: The variable has containers of other classes, or is not as it was written.
     """
     try:
         if variable.structure is None:
@@ -271,10 +269,10 @@ def _plain(variable: Variable) -> dict[str, Any]:
 
 
 def _arrays(name: str) -> str:
-    """The name of the folder of the arrays; empty where there are none.
+    """Return the name of the folder of the arrays; empty if there are none.
 
     Raises:
-      ValueError: It is no name that a save gives, such as that of a folder elsewhere.
+      ValueError: No save gives such a name: it may be that of a folder elsewhere.
     """
     if name and not re.fullmatch(f"{ARRAYS}{TOKEN}", name):
         raise ValueError(f"{name!r} is no folder of a save")
@@ -282,10 +280,10 @@ def _arrays(name: str) -> str:
 
 
 def _name(name: str) -> str:
-    """A name that the processes may be given.
+    """Return a name that the processes may be given.
 
     Raises:
-      ValueError: It is none, or one that Python itself uses.
+      ValueError: The text is no name, or a name that Python itself uses.
     """
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("__"):
         raise ValueError(f"{name!r} is no name of a variable")
@@ -293,7 +291,7 @@ def _name(name: str) -> str:
 
 
 def is_builtin(name: str) -> bool:
-    """Whether Python itself has something under this name, such as `print`."""
+    """Return whether Python itself has something under this name, such as `print`."""
     return hasattr(builtins, name)
 
 

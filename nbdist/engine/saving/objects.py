@@ -1,4 +1,4 @@
-"""Models and what else keeps its arrays by itself: saved by these, restored into what is there."""
+"""Models and other objects that keep their arrays by themselves: saved by these arrays, restored in place."""
 
 from __future__ import annotations
 
@@ -9,56 +9,56 @@ from nbdist.errors import ArrayError
 
 
 class Suffix(str):
-    """What follows the expression of an object to reach an array of it: `.layers[0].kernel`."""
+    """The suffix that leads from the expression of an object to an array of it: `.layers[0].kernel`."""
 
     __slots__ = ()
 
 
 class Keeper(Protocol):
-    """What a framework says of its objects; a `nbdist.engine.frameworks.framework.Framework` is one."""
+    """A framework, as far as it saves its objects; `nbdist.engine.frameworks.framework.Framework` is one."""
 
     title: str
 
     def keeps_its_own(self, value: Any) -> bool:
-        """Whether this is an object of the framework, and not a container of arrays such as a list."""
+        """Return whether this is an object of the framework, and not a container of arrays such as a list."""
 
     def state(self, value: Any) -> Any | None:
-        """The arrays of an object that keeps its own, as a pytree; None: nobody saves objects of this kind."""
+        """Return the arrays of an object that keeps its own, as a pytree; None: this kind is not saved."""
 
     def set_state(self, value: Any, state: Any) -> None:
-        """Has an object keep arrays of the same shapes and dtypes, and of the structure of its `state`."""
+        """Put arrays into an object, of the same shapes, dtypes and structure as its `state`."""
 
 
 class Objects:
-    """Objects that others may refer to, and that keep their arrays by themselves.
+    """Access to objects that others may refer to, and that keep their arrays by themselves.
 
     Args:
-      keepers: Those of all frameworks that have been imported.
+      keepers: The frameworks that have been imported.
     """
 
     def __init__(self, keepers: Sequence[Keeper]) -> None:
         self._keepers = keepers
 
     def with_states(self, name: str, value: Any) -> Any:
-        """The value with the arrays of each model in place of the model.
+        """Return the value with the arrays of each model in place of the model.
 
         Args:
-          name: Of the variable.
+          name: The variable's name.
           value: Any object.
 
         Raises:
-          ArrayError: A model has no arrays yet, or an object of a framework is none of those that are saved.
+          ArrayError: A model has no arrays yet, or an object of a framework is of a kind that is not saved.
         """
         import jax
 
         return jax.tree.map(lambda node: self._state(name, node), value, is_leaf=self.keeps_its_own)
 
     def given_back(self, there: Any, restored: Any) -> Any:
-        """What a name is to lead to: models that are there have what was restored, all else is as it was restored.
+        """Return the value for a name: models that are there, with the restored arrays; all else as restored.
 
         Args:
-          there: What the name leads to now.
-          restored: Of the structure that `with_states` gives of it.
+          there: The value of the name now.
+          restored: The restored value, in the structure that `with_states` gives for `there`.
         """
         import jax
 
@@ -69,7 +69,7 @@ class Objects:
         )
 
     def keeps_its_own(self, value: Any) -> bool:
-        """Whether this is such an object, and no container of arrays."""
+        """Return whether this is an object that keeps its own arrays, and no container of arrays."""
         return self._keeper(value) is not None
 
     def _keeper(self, value: Any) -> Keeper | None:
@@ -101,7 +101,7 @@ class Objects:
 
 
 def path_text(path: tuple[Any, ...]) -> str:
-    """A path of JAX's as a person writes it, also into a model."""
+    """Return a path of JAX's as a person writes it, also into a model."""
     import jax
 
     return "".join(

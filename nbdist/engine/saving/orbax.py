@@ -20,10 +20,10 @@ T = TypeVar("T")
 
 
 def refuse_without() -> None:
-    """Lets pass where Orbax is installed.
+    """Raise an error if Orbax is not installed.
 
     Raises:
-      SessionError: It is not; says what to type.
+      SessionError: Orbax is not installed; says what to type.
     """
     if importlib.util.find_spec("orbax") is None or not importlib.util.find_spec(
         "orbax.checkpoint"
@@ -35,12 +35,12 @@ def refuse_without() -> None:
 
 
 def write(folder: Path, arrays: Mapping[str, Any], exchange: Exchange) -> None:
-    """Writes arrays, each process its shards; NumPy arrays process 0 alone.
+    """Write arrays: each process its shards, process 0 alone NumPy arrays.
 
     Args:
       folder: A new one.
       arrays: The same on all processes.
-      exchange: With the time that is left.
+      exchange: Holds the time that is left.
     """
     import orbax.checkpoint as ocp
 
@@ -53,13 +53,13 @@ def write(folder: Path, arrays: Mapping[str, Any], exchange: Exchange) -> None:
 def read(
     folder: Path, shardings: Mapping[str, Any], dtypes: Mapping[str, Any], exchange: Exchange
 ) -> dict[str, Any]:
-    """Reads arrays, each process what it needs.
+    """Read arrays, each process the parts that it needs.
 
     Args:
-      folder: As it was written.
-      shardings: Of each array how it is to lie; None: as a NumPy array on every process.
-      dtypes: Of each.
-      exchange: With the time that is left.
+      folder: The folder that `write` has written.
+      shardings: For each array the sharding to read it with; None: as a NumPy array on every process.
+      dtypes: For each array its dtype.
+      exchange: Holds the time that is left.
     """
     import jax
     import numpy as np
@@ -82,7 +82,7 @@ def read(
 
 
 def _checkpointer(exchange: Exchange) -> Any:
-    """One that meets the other processes at the coordinator: without active processes it would use devices."""
+    """Return a checkpointer that meets other processes at the coordinator; by default it would use devices."""
     import orbax.checkpoint as ocp
 
     options = ocp.options.MultiprocessingOptions(
@@ -95,10 +95,10 @@ def _checkpointer(exchange: Exchange) -> Any:
 
 
 def _on_a_thread(work: Callable[[], T], exchange: Exchange) -> T:
-    """What work gives, on a thread, since Orbax waits for other processes where no interrupt reaches it.
+    """Run work on a thread and return its result: Orbax waits for other processes where no interrupt reaches it.
 
-    Who is interrupted leaves the thread: its wait ends at Orbax's limit of 300 s, with an error that nobody reads,
-    and what it has written is in a folder that no save names.
+    An interrupt leaves the thread behind: its wait ends at Orbax's limit of 300 s, with an error that nobody
+    reads, and what it has written is in a folder that no save names.
     """
     results: list[T] = []
     errors: list[BaseException] = []

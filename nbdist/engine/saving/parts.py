@@ -1,4 +1,4 @@
-"""What a variable consists of: its arrays, NumPy arrays and numbers, each with how it is saved."""
+"""The parts of a variable: its arrays, NumPy arrays and numbers, each with how it is saved."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from nbdist.errors import ArrayError
 
 SCALARS = {bool: "bool", int: "int", float: "float", complex: "complex", str: "str"}
 KINDS = "biufc"
-"""Of NumPy's dtypes, those that have a number a value; those of `ml_dtypes` come beside them."""
+"""Kinds of the NumPy dtypes that can be saved: numbers and booleans. Dtypes of `ml_dtypes` can be saved too."""
 
 Entry = str | tuple[str, ...] | None
-"""Of a `PartitionSpec`, for one dimension."""
+"""An entry of a `PartitionSpec`, for one dimension."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,14 +26,14 @@ class Part:
     Attributes:
       path: Within the variable, as JAX writes it: `['w'].mu`; empty for the variable itself.
       kind: `array` of JAX, `numpy`, or `scalar` of Python.
-      dtype: By its name; of a scalar the name of its type.
-      shape: Of the whole array.
+      dtype: The dtype's name; for a scalar the name of its type.
+      shape: The shape of the whole array.
       spec: Per dimension the axes of the mesh; None for an array that no `NamedSharding` describes.
       axes: The axes of its mesh in order, with their sizes.
       local: Whether each process has an array of its own, which must be equal on all.
-      key: How typed PRNG keys are made; the array is that of their words.
+      key: The PRNG implementation of typed keys, whose words are then the array; empty for any other part.
       single: Whether it is a NumPy scalar, not an array.
-      value: Of a scalar, as plain data.
+      value: The value of a scalar, as plain data.
     """
 
     path: str
@@ -49,7 +49,7 @@ class Part:
 
     @property
     def nbytes(self) -> int:
-        """Of the whole array; 0 for a scalar."""
+        """Bytes of the whole array; 0 for a scalar."""
         import jax
 
         if self.kind == "scalar":
@@ -61,20 +61,20 @@ class Parts:
     """The parts of a variable, and its values.
 
     Args:
-      name: Of the variable.
+      name: The variable's name.
       value: Any object.
-      objects: Models, and what else keeps its arrays by itself.
+      objects: Takes the arrays out of models and other objects that keep their own.
       values: Whether the values themselves are wanted: an array must have them then.
 
     Attributes:
       parts: In the order of JAX's flattening.
-      values: What is written of each: arrays of JAX that span processes as they are, others as NumPy's.
-      shardings: How each array of JAX lies; None for other parts, and for arrays that JAX may move to where they
-        are used.
-      tree: JAX's description of the rest.
+      values: For each part the value to write: JAX arrays that span processes as they are, others as NumPy arrays.
+      shardings: The sharding of each JAX array; None for other parts, and for arrays that JAX may move to where
+        they are used.
+      tree: JAX's description of the containers.
 
     Raises:
-      ArrayError: There is something in it that cannot be saved.
+      ArrayError: The variable holds something that cannot be saved.
     """
 
     def __init__(self, name: str, value: Any, objects: Objects, *, values: bool = True) -> None:
@@ -94,7 +94,7 @@ class Parts:
             self.shardings.append(sharding)
 
     def digest(self) -> str:
-        """Equal where all that is saved is; of arrays on several processes their description counts."""
+        """Return a digest, equal if all that is saved is; arrays on several processes count by description."""
         import numpy as np
 
         found = hashlib.sha256(repr(self.parts).encode())
@@ -104,7 +104,7 @@ class Parts:
         return found.hexdigest()
 
     def digests(self) -> list[tuple[str, str]]:
-        """For each part its path, and a text that is equal where it is."""
+        """Return for each part its path, and a text that is equal if the part is."""
         return [
             (part.path, hashlib.sha256(repr(part).encode() + _bytes(part, value)).hexdigest())
             for part, value in zip(self.parts, self.values, strict=True)
@@ -112,7 +112,7 @@ class Parts:
 
 
 def is_spanning(leaf: Any) -> bool:
-    """Whether it is an array of JAX that lies on several processes; of one process alone, any array of JAX."""
+    """Return whether this is a JAX array that lies on several processes; with one process, any JAX array."""
     import jax
 
     if not isinstance(leaf, jax.Array) or isinstance(leaf, jax.core.Tracer):

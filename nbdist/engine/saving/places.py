@@ -1,4 +1,4 @@
-"""How arrays that were saved are to lie now."""
+"""The shardings with which saved arrays are restored."""
 
 from __future__ import annotations
 
@@ -19,9 +19,6 @@ class Places:
 
     Args:
       variables: The user's, by name.
-
-    Attributes:
-      said: How each array was placed, in words.
     """
 
     def __init__(self, variables: Mapping[str, Any]) -> None:
@@ -30,10 +27,10 @@ class Places:
         self._everywhere: NamedSharding | None = None
 
     def of(self, name: str, part: Part) -> tuple[NamedSharding, str]:
-        """How one array is to lie, and that in words.
+        """Return the sharding for one array, and a text that describes it.
 
         Args:
-          name: Of its variable.
+          name: The name of its variable.
           part: An array that lay on several processes.
 
         Raises:
@@ -63,7 +60,7 @@ class Places:
 
 
 def sharding_text(sharding: Any) -> str:
-    """Equal on two processes where they mean the same."""
+    """Return a text that is equal on two processes if their shardings mean the same."""
     import jax
     from jax.sharding import NamedSharding
 
@@ -76,7 +73,7 @@ def sharding_text(sharding: Any) -> str:
 
 
 def _meshes(variables: Mapping[str, Any]) -> list[tuple[str, Mesh]]:
-    """The mesh that is set, then those of the namespace, those over more devices first."""
+    """Return the mesh that is set, then those of the namespace, larger ones first; each with its name."""
     import jax
 
     current = jax.sharding.get_mesh()

@@ -29,7 +29,7 @@ class Restored(Held):
 
     Args:
       values: By name.
-      objects: Models among what is there.
+      objects: Puts arrays into models that are there.
     """
 
     def __init__(self, values: Mapping[str, Any], objects: Objects) -> None:
@@ -37,10 +37,10 @@ class Restored(Held):
         self._objects = objects
 
     def give(self, variables: Mapping[str, Any]) -> dict[str, Any]:
-        """What the names are to lead to; models that are there have what was read.
+        """Return the value for each name; models that are there get the arrays that were read.
 
         Args:
-          variables: The user's, by name, as they were when this was read.
+          variables: The user's, by name, as they were when the values were read.
         """
         return {
             name: self._objects.given_back(variables[name], value) if name in variables else value
@@ -48,19 +48,19 @@ class Restored(Held):
         }
 
     def close(self) -> None:
-        """Lets go of them."""
+        """Drop the values."""
         self._values = {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """How one variable is made.
+    """The plan to make one variable.
 
     Attributes:
-      variable: As it was saved.
+      variable: The variable as it was saved.
       tree: JAX's description of the value.
-      shardings: Of each part; None for what is no array of JAX.
-      how: In words.
+      shardings: The sharding of each part; None for a part that is no JAX array, or that JAX places by itself.
+      how: The plan in words.
     """
 
     variable: Variable
@@ -77,21 +77,21 @@ def restore(
     exchange: Exchange,
     host: str,
 ) -> tuple[Saving, Restored]:
-    """Reads variables; called on all processes at the same time.
+    """Read variables; called on all processes at the same time.
 
     Args:
       path: The folder, as a person has written it.
-      names: Of the variables; none: all of the save.
+      names: The names of the variables; none: all of the save.
       variables: The user's, by name.
-      objects: Models among them.
-      exchange: With the other processes.
-      host: The name of this one's.
+      objects: Puts arrays into models that are there.
+      exchange: Exchanges texts with the other processes.
+      host: The name of this host.
 
     Raises:
-      ArrayError: The folder has no whole save, or what is there under a name does not fit.
+      ArrayError: The folder has no whole save, or a value that is there does not fit.
       SpecError: A mesh does not fit.
       OptionError: The processes mean different folders.
-      SessionError: Orbax is not there, or it took too long.
+      SessionError: Orbax is not there, or the restore took too long.
     """
     import jax
 
@@ -190,7 +190,7 @@ def _as_it_is(variable: Variable, value: Any, places: Places, objects: Objects) 
     said = {"as it lay before": None}
     shardings = list(mine.shardings)
     for index, (part, saved) in enumerate(zip(mine.parts, variable.parts, strict=True)):
-        # Nobody has said yet where such an array is to lie: a new optimizer's state, say.
+        # Nobody has chosen a sharding for such an array yet, such as a new optimizer's state.
         if part.kind == "array" and shardings[index] is None and not saved.local:
             shardings[index], how = places.of(variable.name, saved)
             said[how] = None

@@ -1,4 +1,4 @@
-"""One save, from the variables to the folder that has them."""
+"""One save: from the user's variables to the folder that holds them."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ def save(
     exchange: Exchange,
     host: str,
 ) -> Saving:
-    """Writes variables; called on all processes at the same time.
+    """Write variables; called on all processes at the same time.
 
     Args:
       path: The folder, as a person has written it.
-      names: Of the variables; none: all that hold arrays on several processes.
+      names: The names of the variables; none: all that hold arrays on several processes.
       variables: The user's, by name.
-      objects: Models among them.
-      exchange: With the other processes.
-      host: The name of this one's.
+      objects: Takes the arrays out of models.
+      exchange: Exchanges texts with the other processes.
+      host: The name of this host.
 
     Raises:
       OptionError: The folder cannot be used.
       ArrayError: A variable cannot be saved.
-      SessionError: Orbax is not there, or it took too long.
+      SessionError: Orbax is not there, or the save took too long.
     """
     found: dict[str, Parts] = {}
     left_out: list[str] = []
@@ -103,7 +103,7 @@ def save(
 
 
 def saved_name(name: str, parts: Parts, how: str = "") -> SavedName:
-    """What is reported of a variable."""
+    """Return a report of one variable."""
     return SavedName(
         name=name,
         arrays=sum(part.kind != "scalar" for part in parts.parts),
@@ -113,10 +113,10 @@ def saved_name(name: str, parts: Parts, how: str = "") -> SavedName:
 
 
 def refuse_other_folders(path: str, said: list[dict[str, Any]]) -> None:
-    """Lets pass where all processes mean the same folder.
+    """Raise an error unless all processes mean the same folder.
 
     Raises:
-      OptionError: They do not.
+      OptionError: The processes mean different folders.
     """
     for process_id, one in enumerate(said):
         if one["folder"] != said[0]["folder"]:

@@ -1,4 +1,4 @@
-"""The containers of a variable as plain data, from which they can be made again without running anybody's code."""
+"""The containers of a variable as plain data, from which they can be made again without running user code."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ KEYS = (str, int, bool)
 
 
 def plain(value: Any) -> Any:
-    """Dicts, lists, tuples and None as plain data; numbers stand for the parts that they hold.
+    """Return dicts, lists, tuples and None as plain data.
 
     Args:
-      value: A variable with the number of each part in place of it.
+      value: A variable with the number of each part in place of the part.
 
     Raises:
-      TypeError: It has a container of a class of its own: nobody else can say how to make one.
+      TypeError: A container is of another class, which nobody else can make, or a key is no text or number.
     """
     if value is None:
         return {"none": True}
@@ -30,10 +30,10 @@ def plain(value: Any) -> Any:
 
 
 def made(data: Any) -> Any:
-    """What `plain` has described.
+    """Return the containers that `plain` has described.
 
     Raises:
-      TypeError: It is no description.
+      TypeError: The data is no description.
     """
     match data:
         case int():

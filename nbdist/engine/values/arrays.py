@@ -1,4 +1,4 @@
-"""Arrays that are offered to the kernel: what they are, and the pieces of them that lie on this process."""
+"""Arrays that are offered to the kernel: their descriptions, and the pieces of them that lie on this process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BLOCK_BYTES = 1 << 19
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A part of an array; `read` gives it as a NumPy array, which may take a copy from a device."""
+    """A part of an array; `read` returns it as a NumPy array, which may take a copy from a device."""
 
     bounds: list[list[int]]
     read: Callable[[], Any]
@@ -30,9 +30,9 @@ class OfferedArray:
 
     Attributes:
       dtype: The name of its NumPy dtype, or the fields of a structured one.
-      shape: Of the whole array.
-      nbytes: Of the whole array.
-      sharding: How one that spans processes is divided; None for one that is whole here.
+      shape: The shape of the whole array.
+      nbytes: The bytes of the whole array.
+      sharding: How an array that spans processes is divided; None for one that is whole here.
       pieces: Each part that lies here, once.
     """
 
@@ -43,7 +43,7 @@ class OfferedArray:
     pieces: list[Piece] = field(default_factory=list)
 
     def describe(self) -> ArrayOffer:
-        """What the kernel is to know of it."""
+        """Return the description for the kernel."""
         return ArrayOffer(
             dtype=self.dtype,
             shape=tuple(self.shape),
@@ -54,7 +54,7 @@ class OfferedArray:
 
 
 def whole(array: Any) -> OfferedArray:
-    """A NumPy array that lies on this process alone."""
+    """Return the offer of a NumPy array that lies on this process alone."""
     return OfferedArray(
         dtype=dtype_name(array.dtype),
         shape=list(array.shape),
@@ -78,13 +78,13 @@ def readable(array: Any) -> Any:
 
 
 SMALL_BYTES = 1 << 16
-"""Reading so much from a device takes less than 0.1 ms."""
+"""Reading this many bytes from a device takes less than 0.1 ms."""
 
 
 def small_values(array: Any) -> str | None:
-    """A digest of the values of a small array of JAX of which this process has all; of anything else an empty one.
+    """Return a digest of the values of a small JAX array of which this process has all; empty for anything else.
 
-    It waits for nothing: None of what is not computed yet, or cannot be read.
+    This waits for nothing: None for an array that is not computed yet or cannot be read.
     """
     jax: Any = sys.modules.get("jax")
     if jax is None or not isinstance(array, jax.Array) or array.is_deleted():
@@ -105,11 +105,11 @@ def small_values(array: Any) -> str | None:
 
 
 MOST_ITEM_BYTES = 1 << 20
-"""What has larger elements is pickled: no element goes in two messages."""
+"""An array with larger elements is pickled: no element goes in two messages."""
 
 
 def is_numpy_array(value: Any) -> bool:
-    """Whether it is a NumPy array whose bytes say all; one of objects or of a class of its own is pickled."""
+    """Return whether this is a NumPy array whose bytes say all; arrays of objects or of a subclass are pickled."""
     numpy = sys.modules.get("numpy")
     if numpy is None or type(value) is not numpy.ndarray or value.dtype.hasobject:
         return False
@@ -118,12 +118,12 @@ def is_numpy_array(value: Any) -> bool:
 
 
 def digest(array: Any) -> str:
-    """Equal for arrays of equal bytes, and for others never by accident.
+    """Return a digest: equal for arrays of equal bytes, and never by accident for others.
 
-    SHA-1 of a large one would take longer than to send it. Of each block, two sums of 64-bit words go into it,
-    each word times a weight of its own, modulo 2⁶⁴: one of the words, one of their upper halves. Over all choices
-    of weights, two different blocks have the same sums with a probability of 2⁻³² at most: multilinear hashing, as
-    in Lemire and Kaser, "Strongly universal string hashing is fast", 2014.
+    SHA-1 of a large array would take longer than sending it. Of each block, two sums of 64-bit words are hashed,
+    each word times a weight of its own, modulo 2⁶⁴: one sum of the words, one of their upper halves. Over all
+    choices of weights, two different blocks have the same sums with a probability of 2⁻³² at most: multilinear
+    hashing, as in Lemire and Kaser, "Strongly universal string hashing is fast", 2014.
     """
     import numpy
 
@@ -147,7 +147,7 @@ def digest(array: Any) -> str:
 
 @functools.cache
 def _weights() -> tuple[Any, Any]:
-    """The same on all processes, whatever their version of NumPy."""
+    """Return the weights of words and of upper halves, the same on all processes and versions of NumPy."""
     import numpy
 
     words, halves = (

@@ -1,4 +1,4 @@
-"""Values that a kernel is sending to this process; none has its name before all are here whole."""
+"""Values that a kernel sends to this process; no name is set before all values are here whole."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from nbdist.machine import checkup
 from nbdist.machine.sealed import Sealed, mapped
 
 Place = Callable[[Any], tuple[list[list[list[int]]], Callable[[list[Any]], Any]]]
-"""Answers, for an array's shape, which parts of it belong here and how to make the whole of them."""
+"""A function of an array's dtype and shape; returns which parts belong here, and how to make the array of them."""
 
 COMMON = 0
-"""The memory of all pieces that have none of their own: they are copied out of it, so that it can go."""
+"""The memory that pieces without one of their own share: they are copied out of it, so that it can be freed."""
 
 
 class Incoming(Sink):
-    """Held from the first message of a kernel until the values have their names, or the kernel has given up.
+    """Values on their way here, held from a kernel's first message until they have names or the kernel gives up.
 
     The bytes come through memories that one process of a machine writes, its owner; the owner is the kernel, or a
-    process that gets them in messages.
+    process that gets the bytes in messages.
 
     Args:
       arrays: Each array that is sent apart from the values that hold it.
@@ -52,7 +52,7 @@ class Incoming(Sink):
             self._finish.append(finish)
 
     def describe(self) -> Room:
-        """Which pieces of each array are wanted; how much memory is available, and to whom its limit applies."""
+        """Return which pieces of each array are wanted, the available memory, and the groups that limit it."""
         return Room(
             wanted=tuple(tuple(map(box, bounds)) for bounds in self._bounds),
             available=checkup.memory()["available"],
@@ -60,14 +60,14 @@ class Incoming(Sink):
         )
 
     def share(self, sizes: Sequence[int], spots: Sequence[Sequence[Spot]]) -> list[MemoryAddress]:
-        """Makes memories, which messages are to fill.
+        """Make memories that messages are to fill.
 
         Args:
-          sizes: Of each, in bytes.
+          sizes: The size of each, in bytes.
           spots: Where each piece of each array that is wanted here will lie.
 
         Returns:
-          Their addresses; none where this system has no memory that processes share.
+          Their addresses; none if this system has no memory that processes share.
         """
         import numpy
 
@@ -84,10 +84,10 @@ class Incoming(Sink):
         return addresses
 
     def join(self, addresses: Sequence[MemoryAddress], spots: Sequence[Sequence[Spot]]) -> bool:
-        """Takes the memories of another process; whether it could.
+        """Take the memories of another process; return whether that succeeded.
 
         Args:
-          addresses: Of each.
+          addresses: The address of each memory.
           spots: Where each piece of each array that is wanted here will lie.
         """
         try:
@@ -98,20 +98,20 @@ class Incoming(Sink):
         return True
 
     def put(self, memory: int, at: int, data: Any) -> None:
-        """Takes bytes into a memory made here, `at` bytes from its start."""
+        """Copy bytes into a memory made here, `at` bytes from its start."""
         if self._own:
             self._own[memory].write(at, data)
         else:
             self._memories[memory][at : at + len(data)] = memoryview(data)
 
     def make(self, structure: Any) -> None:
-        """Makes the values; they do not have their names yet.
+        """Make the values; they have no names yet.
 
         Args:
           structure: The values by name, pickled, with numbers in place of arrays.
 
         Raises:
-          Exception: Whatever unpickling raises, such as where a module is not installed here.
+          Exception: Whatever unpickling raises, such as for a module that is not installed here.
         """
         for memory in self._own:
             memory.seal()
@@ -123,17 +123,17 @@ class Incoming(Sink):
         self._ready = unpacked(structure, made.__getitem__)
 
     def values(self) -> dict[str, Any]:
-        """The values by name.
+        """Return the values by name.
 
         Raises:
-          SessionError: They have not all come.
+          SessionError: Not all values have come.
         """
         if self._ready is None:
             raise SessionError("What was pushed did not arrive completely; nothing was changed.")
         return self._ready
 
     def close(self) -> None:
-        """Lets go of all it holds."""
+        """Drop the values and the memories."""
         self._ready = None
         self._let_go()
 
@@ -151,7 +151,7 @@ class Incoming(Sink):
         self._close_own()
         for memory in self._memories[: COMMON + 1]:
             if isinstance(memory, mmap.mmap):
-                with contextlib.suppress(BufferError):  # what an error has left in a traceback
+                with contextlib.suppress(BufferError):  # an error's traceback may still refer to it
                     memory.close()
         self._memories, self._spots = [], []
 

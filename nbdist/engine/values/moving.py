@@ -1,4 +1,4 @@
-"""What is on its way between a kernel and this process: one thing at a time."""
+"""The value that is on its way between a kernel and this process: one at a time."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from nbdist.errors import StaleError
 
 
 class Held:
-    """Held from the first message of a kernel until all has been moved, or the kernel has given up."""
+    """A value on its way, held from a kernel's first message until all is moved or the kernel gives up."""
 
     def close(self) -> None:
-        """Lets go of all it holds."""
+        """Drop everything that is held."""
         raise NotImplementedError
 
 
 class Source(Held):
-    """Arrays that a kernel takes from here."""
+    """Arrays that a kernel takes from this process."""
 
     def take(self, boxes: Sequence[OfferedBox]) -> bytes:
-        """The bytes of parts of arrays, one behind the other."""
+        """Return the bytes of parts of arrays, one behind the other."""
         raise NotImplementedError
 
 
 class Sink(Held):
-    """Arrays that a kernel brings here."""
+    """Arrays that a kernel brings to this process."""
 
     def describe(self) -> Room:
-        """Which parts of each array are wanted; how much memory is available, and to whom its limit applies."""
+        """Return which parts of each array are wanted, the available memory, and the groups that limit it."""
         raise NotImplementedError
 
     def share(self, sizes: Sequence[int], spots: Sequence[Sequence[Spot]]) -> list[MemoryAddress]:
-        """Makes memories, which messages are to fill.
+        """Make memories that messages are to fill.
 
         Args:
-          sizes: Of each, in bytes.
+          sizes: The size of each, in bytes.
           spots: Where each piece of each array that is wanted here will lie.
 
         Returns:
-          Their addresses; none where other processes cannot have them.
+          Their addresses; none if other processes cannot have them.
         """
         raise NotImplementedError
 
     def put(self, memory: int, at: int, data: Any) -> None:
-        """Takes bytes into a memory made here, `at` bytes from its start."""
+        """Copy bytes into a memory made here, `at` bytes from its start."""
         raise NotImplementedError
 
 
@@ -54,22 +54,22 @@ H = TypeVar("H", bound=Held)
 
 
 class Moving:
-    """What is on its way, if something is; of a resident."""
+    """The holder of the one value that is on its way to or from an engine, if there is one."""
 
     def __init__(self) -> None:
         self._token = ""
         self._held: Held | None = None
 
     def begin(self, token: str, held: Held) -> None:
-        """Holds something; lets go of what its kernel has left behind."""
+        """Hold a value; first drop what its kernel has left behind."""
         self.end()
         self._token, self._held = token, held
 
     def held(self, token: str, kind: type[H]) -> H:
-        """What is held under this token.
+        """Return the value that is held under this token.
 
         Raises:
-          StaleError: It is not any longer.
+          StaleError: It is held no longer.
         """
         if self._token != token or not isinstance(self._held, kind):
             raise StaleError(
@@ -79,7 +79,7 @@ class Moving:
         return self._held
 
     def end(self, token: str | None = None) -> None:
-        """Lets go of what is held; with `token`, of this one only."""
+        """Drop the value that is held; with `token`, only the value of this token."""
         if token in (None, self._token) and self._held is not None:
             self._held.close()
             self._held = None

@@ -1,4 +1,4 @@
-"""A value of this process that a kernel is taking: described, compared, and given piece by piece."""
+"""A value of this process that a kernel is taking: described, compared, and sent piece by piece."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ PREVIEWED = 3
 """Elements of an array that an error text shows."""
 
 MOST_NODES = 20_000
-"""So many places of a value are listed where two processes differ."""
+"""How many places of a value are listed when two processes differ."""
 
 
 class Outgoing(Source):
-    """Held from the offer of a value until the kernel has it or has given up.
+    """A value on its way to a kernel, held from its offer until the kernel has it or gives up.
 
     Args:
       value: Any object of the user.
-      expression: How it was named.
-      offer_array: That of the session's framework.
+      expression: How the user named it.
+      offer_array: Offers arrays of the session's framework.
       frameworks: All that have been imported, those that build on others first.
 
     Raises:
-      ArrayError: It cannot be sent; the text says why and where.
+      ArrayError: The value cannot be sent; the text says why and where.
     """
 
     def __init__(
@@ -46,36 +46,36 @@ class Outgoing(Source):
         for framework in frameworks:
             value = framework.unwrapped(value)
         self._tree = Tree(value, expression, offer_array, frameworks)
-        # Made at once: it finds the arrays inside of objects that say nothing of what they hold.
+        # Made at once: pickling finds the arrays inside of objects that do not list their contents.
         self._structure = self._tree.packed(value, expression)
         self._memories: list[Opened] = []
         self._read: dict[tuple[str, int], Any] = {}
 
     def describe(self) -> ValueOffer:
-        """Its arrays by path, and a digest of all else."""
+        """Return the value's arrays by path, and a digest of all else."""
         arrays = {path: array.describe() for path, array in self._tree.arrays.items()}
         return ValueOffer(arrays=arrays, digest=self._tree.digest())
 
     def structure(self) -> bytes:
-        """The value pickled, with the paths of arrays in place of them."""
+        """Return the value pickled, with the paths of arrays in place of them."""
         return self._structure
 
     def nodes(self) -> list[tuple[str, str, str]]:
-        """Path, digest and text of all that it holds; where processes differ, these say where."""
+        """Return path, digest and text of all that the value holds, to find where processes differ."""
         return [(n.path, n.digest, n.text) for n in self._tree.nodes[:MOST_NODES]]
 
     def digests(self, pieces: Sequence[tuple[str, int]]) -> list[str]:
-        """A digest of each of these pieces, which are equal where their bytes are."""
+        """Return a digest of each of these pieces; digests are equal where the bytes are."""
         return [digest(self._piece(path, number)) for path, number in pieces]
 
     def preview(self, path: str, number: int) -> str:
-        """The first elements of a piece, as text."""
+        """Return the first elements of a piece, as text."""
         piece = self._piece(path, number).reshape(-1)
         shown = ", ".join(str(element) for element in piece[:PREVIEWED])
         return f"[{shown}{', …' if piece.size > PREVIEWED else ''}]"
 
     def open(self, addresses: Sequence[MemoryAddress]) -> bool:
-        """Opens memories of the kernel; whether this process can."""
+        """Open memories of the kernel; return whether this process can."""
         try:
             for address in addresses:
                 self._memories.append(Opened(address))
@@ -85,22 +85,22 @@ class Outgoing(Source):
         return True
 
     def take(self, boxes: Sequence[OfferedBox]) -> bytes:
-        """The bytes of parts of arrays, one behind the other."""
+        """Return the bytes of parts of arrays, one behind the other."""
         return b"".join(self._box(box).tobytes() for box in boxes)
 
     def write(self, boxes: Sequence[OfferedBox], spots: Sequence[Spot]) -> None:
-        """Writes parts of arrays into memories of the kernel.
+        """Write parts of arrays into memories of the kernel.
 
         Args:
           boxes: Which parts.
-          spots: For each, in which memory its whole array is to be, and how many bytes from its start.
+          spots: For each part, the memory that its whole array goes to, and how many bytes from its start.
         """
         for one, (memory, at) in zip(boxes, spots, strict=True):
             shape, part = self._tree.arrays[one.path].shape, self._box(one)
             self._memories[memory].write_box(at, shape, one.box, part)
 
     def close(self) -> None:
-        """Lets go of all it holds."""
+        """Drop the pieces that were read, and close the memories."""
         self._read.clear()
         self._close_memories()
 

@@ -13,28 +13,28 @@ from typing import Any
 from nbdist.errors import ArrayError
 
 Reference = Callable[[Any], Any]
-"""Answers what stands for an object in a pickle, such as the number of an array; None: it is pickled."""
+"""Returns what stands for an object in a pickle, such as the number of an array; None: the object is pickled."""
 
 
 StandIn = Callable[[Any], Any]
-"""Answers what is pickled in place of an object; None: the object itself."""
+"""Returns what is pickled in place of an object; None: the object itself."""
 
 
 def nothing(value: object) -> None:
-    """Nothing stands in for any object."""
+    """Return None: no object has a stand-in."""
 
 
 def packed(
     value: object, reference: Reference, *, code_by_value: bool, stand_in: StandIn = nothing
 ) -> bytes:
-    """Pickles a value.
+    """Pickle a value.
 
     Args:
       value: Any object.
-      reference: What stands for arrays.
-      code_by_value: Classes and functions of `__main__` go along with their code; otherwise whoever reads
-        it must have classes of the same names.
-      stand_in: What is pickled in place of some objects.
+      reference: Returns what stands for an array.
+      code_by_value: Send the code of classes and functions of `__main__` along; otherwise whoever reads the pickle
+        must have classes of the same names.
+      stand_in: Returns what is pickled in place of some objects.
 
     Raises:
       Exception: Whatever pickling raises.
@@ -49,9 +49,9 @@ def packed(
 
 @functools.cache
 def _packer() -> Any:
-    """A class of which each instance has a `reference`, `code_by_value` and `stand_in`.
+    """Return a pickler class whose instances have a `reference`, `code_by_value` and `stand_in`.
 
-    Made once: a class refers to itself, so that one that is made for a value would keep it until the garbage
+    Made once: a class refers to itself, so a class made for one value would keep that value until the garbage
     collector looks.
     """
     # Imported here: an engine that moves no values needs none of it.
@@ -89,10 +89,10 @@ class _Unpacker(pickle.Unpickler):
 
 
 def unpacked(data: Any, array: Callable[[Any], Any]) -> Any:
-    """The value; `array` answers for what stands in place of arrays.
+    """Return the value of a pickle; `array` returns what a reference in it stands for.
 
     Raises:
-      ArrayError: It has an object of a class that is not here.
+      ArrayError: The pickle has an object of a class that is not here.
       Exception: Whatever unpickling raises.
     """
     # Only ever from a kernel or engines of this session, which hold its key.
@@ -100,7 +100,7 @@ def unpacked(data: Any, array: Callable[[Any], Any]) -> Any:
 
 
 def found_class(module: str, name: str) -> Any:
-    """A class or function by its name; called while a value is unpickled.
+    """Return a class or function by its name; called while a value is unpickled.
 
     Raises:
       ArrayError: It is not here; says how to go on.

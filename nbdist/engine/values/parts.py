@@ -1,4 +1,4 @@
-"""What taking a value apart asks of the frameworks that have been imported."""
+"""The questions about a value's parts that nbdist asks each imported framework."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ from typing import Any, Protocol
 from nbdist.engine.values.arrays import OfferedArray
 
 Children = Iterable[tuple[str, Any]]
-"""What a container holds: (the rest of the expression that reaches it, the value)."""
+"""The contents of a container: pairs of (the rest of the expression that reaches a value, the value)."""
 
 OfferArray = Callable[[Any, str], OfferedArray | None]
-"""What a framework offers of an array of its own, by its path; None for anything else."""
+"""A function of a value and its path; returns the offer of a framework's own array, None for anything else."""
 
 
 class Parts(Protocol):
-    """See `nbdist.engine.frameworks.framework.Framework`, which has more."""
+    """A framework, as far as it can take values apart; `nbdist.engine.frameworks.framework.Framework` has more."""
 
     def unwrapped(self, value: Any) -> Any:
-        """The array that a variable stands for when it is named by itself; anything else as it is."""
+        """Return the array for a variable that is named by itself; anything else as it is."""
         ...
 
     def array_of(self, value: Any) -> Any:
-        """The array that a variable stands for wherever it is met; anything else as it is."""
+        """Return the array for a variable wherever it is met; anything else as it is."""
         ...
 
     def stand_in(self, value: object) -> object | None:
-        """What is sent in place of an object; None: the object itself."""
+        """Return what is sent in place of an object; None: the object itself."""
         ...
 
     def children(self, value: object) -> Children | None:
-        """What a container holds; None for what is none."""
+        """Return what a container of the framework holds; None for any other object."""
         ...
 
     def model_digest(self, value: object, path: str, offer_array: OfferArray) -> str | None:
-        """Equal for models of the same variables with equal values; None for what is no model."""
+        """Return a digest, equal for models of equal variables; None for any other object."""
         ...
 
 
 def array_of(frameworks: Sequence[Parts], value: Any) -> Any:
-    """The array that a variable of one of these stands for; anything else as it is."""
+    """Return the array that a variable of one of these frameworks stands for; anything else as it is."""
     for framework in frameworks:
         value = framework.array_of(value)
     return value
 
 
 def stand_in(frameworks: Sequence[Parts], value: object) -> object | None:
-    """What one of these has sent in place of an object; None: the object itself."""
+    """Return what one of these frameworks sends in place of an object; None: the object itself."""
     found = (framework.stand_in(value) for framework in frameworks)
     return next((one for one in found if one is not None), None)

@@ -1,4 +1,4 @@
-"""A value taken apart: its containers, its arrays, and what else it holds, each by the path that leads to it."""
+"""A value taken apart: its containers, its arrays, and all else in it, each by the path that leads to it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ SHORT = 40
 """Characters of a value in an error text."""
 
 MOST_LISTED = 1000
-"""A container of more plain values is compared as a whole."""
+"""A container of more plain values than this is compared as a whole."""
 
 MANY_NODES = 100_000
-"""Beyond so many places a container that is met again is not looked into: ways to it may grow without end."""
+"""Beyond this many places a container that is met again is not looked into: its paths may grow without end."""
 
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), type(...))
 _MAPPINGS = (dict, OrderedDict, defaultdict)
@@ -37,7 +37,7 @@ _NEVER_ARRAYS = frozenset((*_PLAIN, *_MAPPINGS, *_CODE, list, tuple, set, frozen
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Node:
-    """A place in a value; `digest` is equal on two processes where what is there is, what it holds left aside."""
+    """A place in a value; `digest` is equal on two processes if the objects are, apart from their contents."""
 
     path: str
     digest: str
@@ -49,13 +49,13 @@ class Tree:
 
     Args:
       value: Any object of the user.
-      expression: How it was named; the paths begin with it.
-      offer_array: That of the session's framework.
+      expression: How the user named it; the paths begin with it.
+      offer_array: Offers arrays of the session's framework.
       frameworks: All that have been imported, those that build on others first.
 
     Attributes:
-      nodes: All that was met, in order.
-      arrays: By path. Arrays inside of objects that say nothing of what they hold are numbered.
+      nodes: All places that were met, in order.
+      arrays: By path. Arrays inside of objects that do not list their contents are numbered.
 
     Raises:
       ArrayError: An array without values, or something that cannot be pickled; the text says which and where.
@@ -78,7 +78,7 @@ class Tree:
         self._paths: dict[int, str] = {}
         self._containers: dict[int, str] = {}
         self._at = expression
-        # Objects made on the way must outlive the walk: what is known of others goes by identity.
+        # Objects made on the way must outlive the walk: the walk knows objects by `id`.
         self._alive: list[Any] = []
         try:
             self._visit(expression, value, ())
@@ -95,14 +95,14 @@ class Tree:
             ) from error
 
     def digest(self) -> str:
-        """Equal on two processes where all nodes are."""
+        """Return a digest that is equal on two processes if all nodes are."""
         found = hashlib.blake2b(digest_size=16)
         for node in sorted(self.nodes, key=lambda node: node.path):
             found.update(f"{node.path}\0{node.digest}\0".encode())
         return found.hexdigest()
 
     def reference(self, value: object) -> str | None:
-        """The path of an array; None for anything else. One that was not met before is noted."""
+        """Return the path of an array, which is noted if it was not met before; None for anything else."""
         if type(value) in _NEVER_ARRAYS:
             return None
         path = self._paths.get(id(value))
@@ -165,7 +165,7 @@ class Tree:
             self._visit(path + unique, child, (*within, id(value)))
 
     def _children(self, value: Any) -> Children | None:
-        """What a container holds; None for what is none, or says nothing of what it holds."""
+        """Return what a container holds; None for any other object, or one that does not list its contents."""
         cls = type(value)
         if cls in _PLAIN:
             return None  # JAX takes None for a tree
@@ -221,17 +221,17 @@ class Tree:
         if model is not None:
             self._note(path, f"{name} {model}", f"a {cls.__name__}")
             return
-        # First, so that an array that is found inside comes behind what holds it.
+        # Before packing, so that an array found inside comes behind the object that holds it.
         at = len(self.nodes)
         self._note(path, "", f"a {cls.__name__}")
         data = _digest(self.packed(value, path))
         self.nodes[at] = Node(path, f"{name} {data}", f"a {cls.__name__}")
 
     def packed(self, value: Any, path: str) -> bytes:
-        """A pickle with the paths of arrays in place of them.
+        """Return a pickle with the paths of arrays in place of them.
 
         Raises:
-          ArrayError: It cannot be pickled.
+          ArrayError: The value cannot be pickled.
         """
         try:
             return packed(value, self.reference, code_by_value=False, stand_in=self._stand_in)
@@ -245,7 +245,7 @@ class Tree:
 
 
 def fields(value: Any) -> Children:
-    """The fields of a dataclass that are set; through the class, since `__getattr__` may be the user's."""
+    """Return the fields of a dataclass that are set; read through `object`, since the class may be the user's."""
     found = []
     for one in dataclasses.fields(value):
         try:

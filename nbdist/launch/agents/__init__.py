@@ -1,1 +1,1 @@
-"""The kernel's end of an agent: the channel to it, and what it says."""
+"""The kernel's end of an agent: the channel to it, its orders and its events."""

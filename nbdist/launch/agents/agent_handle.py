@@ -40,24 +40,24 @@ from nbdist.message_guard import MessageGuard
 logger = logging.getLogger(__name__)
 
 STOP_SECONDS = 3.0
-"""What an agent may take to stop all it started; it needs about 0.6 s at most."""
+"""Seconds an agent may take to stop everything it started; it needs about 0.6 s at most."""
 
 TAKES_SECONDS = 0.5
-"""How long the end waits for an order that is being written."""
+"""Seconds the stop waits for an order that is being written."""
 
 AGAIN_SECONDS = 0.1
-"""After which a channel that could not be read is read again."""
+"""Seconds until a channel that could not be read is read again."""
 
 STOPPED = "the session was stopped"
 
 
 class AgentHandle:
-    """A running agent, held by its process handle and the way to it.
+    """A running agent: its process and the way to it.
 
     Args:
       reach: How it was started.
       channel: The process, and the streams to and from it.
-      log: Where its standard error goes, which may be needed when it fails before it can say anything.
+      log: The file of its standard error, which is read when it fails before it can report anything.
       on_event: Called from a thread of this object with each event of the agent.
     """
 
@@ -104,7 +104,7 @@ class AgentHandle:
         log: Path,
         on_event: Callable[[Happening], None],
     ) -> Self:
-        """Starts one; `assignment` says what it is for, and whether it outlives this kernel."""
+        """Start an agent; `assignment` says what it is for, and whether it outlives this kernel."""
         channel: Channel
         if assignment.kept:
             channel = Kept(reach.command, reach.environment, log, first=to_line(assignment))
@@ -125,7 +125,7 @@ class AgentHandle:
         log: Path,
         on_event: Callable[[Happening], None],
     ) -> Self:
-        """Holds one that another kernel has started; all it has said so far is known at once."""
+        """Return the handle of an agent that another kernel started; all its events so far are known at once."""
         agent = cls(reach, channel, log=log, on_event=on_event)
         for line in channel.backlog():
             with agent._guard:
@@ -138,64 +138,64 @@ class AgentHandle:
         return agent
 
     def start(self, processes: Sequence[NewProcess]) -> None:
-        """Asks for engines."""
+        """Order the agent to start engines."""
         self.order(Start(processes=tuple(processes)))
 
     def signal(self, number: int, process_ids: Sequence[int]) -> None:
-        """Sends a signal to engines."""
+        """Order the agent to send a signal to engines."""
         self.order(Signal(number=int(number), process_ids=tuple(process_ids)))
 
     def poll(self) -> int | None:
-        """The exit status of the command, or None while it runs; 0 where only another kernel could know."""
+        """Return the exit status of the command, or None while it runs; 0 if only another kernel could know it."""
         return None if self._channel.running else self._channel.status or 0
 
     @property
     def spot(self) -> Spot | None:
-        """Where another kernel finds it; None for one that ends with this kernel."""
+        """Where another kernel finds the agent; None if the agent ends with this kernel."""
         return getattr(self._channel, "spot", None)
 
     @property
     def found(self) -> ProcessHandle | None:
-        """Its process, for others to find; None when it has ended."""
+        """The agent's process, for others to find; None when it has ended."""
         return found(self.pid)
 
     @property
     def pid(self) -> int:
-        """The number of its process here; of `ssh` where that leads to it."""
+        """The id of the agent's process on this machine; of `ssh`, if that leads to the agent."""
         return self._channel.pid
 
     def keep(self) -> None:
-        """Has a kept agent go on without a kernel from now on."""
+        """Order a kept agent to go on without a kernel from now on."""
         if isinstance(self._channel, Kept):
             self._channel.keep()
         self.order(Keep())
 
     def leave(self) -> None:
-        """Listens no longer; a kept agent and all it has started go on."""
+        """Stop listening; a kept agent and everything it has started go on."""
         self._channel.leave()
         self._reader.join(1.0)
         self._channel.close()
 
     @property
     def silence_s(self) -> float:
-        """Seconds that this kernel has run since anything came from it."""
+        """Seconds that this kernel has run since anything arrived from the agent."""
         return self._pauses.ran_since(self.received_at)
 
     def hosts_received_at(self) -> dict[str, float]:
-        """When each host this agent stands for last sent something (monotonic)."""
+        """Return when each host this agent stands for last sent something (monotonic)."""
         return {self.reach.name: self.received_at}
 
     def silences(self) -> dict[str, float]:
-        """Seconds that this kernel has run since each host this agent stands for last sent something."""
+        """Return the seconds this kernel has run since each host this agent stands for last sent something."""
         return {host: self._pauses.ran_since(at) for host, at in self.hosts_received_at().items()}
 
     def look_after_tasks(self, silence_s: float) -> None:
-        """Notes tasks that have ended, or been silent for so long, while others go on; an agent has none."""
+        """Note tasks that have ended or been silent for `silence_s`, while others go on; one agent has none."""
 
     def begin_to_stop(self) -> None:
-        """Has it stop everything it started; does not wait."""
+        """Order the agent to stop everything it started; do not wait."""
         if not self._lock.acquire(timeout=TAKES_SECONDS):
-            self._channel.kill()  # in the middle of an order that nobody takes
+            self._channel.kill()  # another thread is stuck in an order that the agent does not read
             return
         try:
             with contextlib.suppress(OSError, ValueError):
@@ -204,7 +204,7 @@ class AgentHandle:
             self._lock.release()
 
     def stop(self) -> None:
-        """Stops everything this agent started, and the agent; returns when all are gone or out of reach."""
+        """Stop everything this agent started, and the agent; return when all are gone or out of reach."""
         self.begin_to_stop()
         if not self._channel.wait(0.1):
             if self._needs_a_signal():
@@ -214,19 +214,19 @@ class AgentHandle:
         self._channel.close()
 
     def give_up(self) -> None:
-        """Cuts the connection to a host that no longer answers."""
+        """Cut the connection to a host that no longer answers."""
         self.given_up = True
         self._channel.kill()
 
     def _needs_a_signal(self) -> bool:
-        """Whether it may not see that its orders have ended: in the middle of a long import it does not read.
+        """Return whether the agent may not see the end of its orders: during a long import it does not read.
 
-        One elsewhere looks up by itself.
+        An agent on another machine checks by itself.
         """
         return not self.reach.remote
 
     def _wait_or_kill(self) -> bool:
-        """Waits for its end; answers whether it had to be killed."""
+        """Wait for the agent's end; return whether it had to be killed."""
         deadline = time.monotonic() + (0.0 if self.given_up else self.stop_seconds)
         while time.monotonic() < deadline:
             if self._channel.wait(0.05):
@@ -241,21 +241,21 @@ class AgentHandle:
         return self.reach.remote and self.silence_s > SILENT_SECONDS
 
     def last_words(self) -> tuple[str, ...]:
-        """The end of what the agent, or the command that leads to it, wrote to its standard error."""
+        """Return the end of the standard error of the agent, or of the command that leads to it."""
         return tail(self.log)
 
     def controller_words(self) -> tuple[str, ...]:
-        """The end of what ipyparallel's controller wrote."""
+        """Return the end of the log of ipyparallel's controller."""
         return tail(self.log.parent / "controller.log", lines=LOG_LINES)
 
     def end_of_all(self) -> ProcessExit | None:
-        """The end of this agent, with which all its engines are out of reach; None while it runs."""
+        """Return the end of this agent, which puts all its engines out of reach; None while it runs."""
         if self.ended_at is None:
             return None
         return replace(self._end(*self._because()), time=self.ended_at)
 
     def _because(self) -> tuple[str, int | None]:
-        """What took the engines out of reach, and how that ended where it was a process."""
+        """Return the cause that put the engines out of reach, and its exit status if the cause is a process."""
         if self.stopped:
             return STOPPED, None
         if self.given_up:
@@ -276,20 +276,20 @@ class AgentHandle:
         )
 
     def order(self, order: Order) -> None:
-        """Sends an order; one to an agent that has ended is dropped.
+        """Send an order; drop it if the agent has ended.
 
         Raises:
-          WireError: It has something JSON has no form for.
+          WireError: The order holds something JSON has no form for.
         """
         line = to_line(order)
         with self._lock, contextlib.suppress(OSError, ValueError):
             self._channel.send(line)
 
     def beat(self) -> None:
-        """Says that the kernel is there; never waits.
+        """Tell the agent that the kernel is alive; never wait.
 
-        A host that is being sent an order sees that anyway, and one that takes no more must not keep the others
-        from hearing.
+        A host that is being sent an order sees that anyway, and a host that accepts no more data must not delay
+        this message to the others.
         """
         if not self._lock.acquire(blocking=False):
             return
@@ -305,13 +305,13 @@ class AgentHandle:
             time.sleep(AGAIN_SECONDS)
         if not self._channel.left:
             with self._guard:
-                self._channel.wait(STOP_SECONDS)  # its output has ended, and in a moment so has it
+                self._channel.wait(STOP_SECONDS)  # its output has ended, so it ends in a moment
             self.ended_at = time.time()
             with self._guard:
                 self._on_event(HostEnded())
 
     def _read_all(self) -> bool:
-        """Reads to the end of what it says; answers whether that has come, and not a failure."""
+        """Read the agent's output to its end; return False if reading failed before."""
         with self._guard:
             for line in self._channel.lines():
                 self.received_at = time.monotonic()
@@ -363,11 +363,11 @@ class AgentHandle:
                 self.exits[end.process_id] = ProcessExit(
                     process_id=end.process_id,
                     pid=end.pid,
-                    # Who stops a session ends its processes with a signal, which explains nothing.
+                    # Stopping a session ends its processes with a signal, which explains nothing.
                     code=None if self.stopped else end.code,
                     because_of=STOPPED if self.stopped else None,
                     oom=end.oom,
-                    # The clock of another host may be another, and the first cause is found by the time.
+                    # Another host's clock may differ, and the first cause is found by the time.
                     time=time.time() if self.reach.remote else received.time,
                     last_lines=end.last_lines,
                 )

@@ -17,9 +17,9 @@ LOCAL_COMMAND = (sys.executable, "-m", "nbdist.agent")
 class AgentSpec:
     """How an agent is started, and what its end means.
 
-    `name` is the host's, as shown; `environment` is that of `command`, None: this kernel's own. `remote` says
-    that its folder and its processes are on another machine, `host` and `options` which one it is and how ssh
-    leads there, None for a job of a scheduler; `watch` gives what that says of the job.
+    `name` is the host's, as shown; `environment` is that of `command`, None: this kernel's own. `remote` says that
+    the agent's folder and processes are on another machine; `host` and `options` say which machine it is and how
+    ssh leads there, None for a job of a scheduler. `watch` reads what the scheduler says about the job.
     """
 
     name: str

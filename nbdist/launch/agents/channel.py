@@ -1,6 +1,6 @@
-"""How orders reach an agent and how its events come back: over pipes here, over files in `fifo_channel`.
+"""Channels for orders to an agent and for its events: over pipes here, over files in `fifo_channel`.
 
-Over pipes an agent is gone with its kernel: end of input says so.
+An agent on pipes ends with its kernel: it sees the end of input.
 """
 
 from __future__ import annotations
@@ -16,56 +16,56 @@ from nbdist.launch.agents.own_ends import keep_own
 
 
 class Channel(Protocol):
-    """One agent, or the command that leads to it, and the streams to and from it."""
+    """Channel to one agent, or to the command that leads to it: the process and its streams."""
 
     pid: int
 
     @property
     def status(self) -> int | None:
-        """Its exit status; None while it runs, and where only another kernel could know."""
+        """Exit status of the process; None while it runs, and if only another kernel could know it."""
 
     @property
     def running(self) -> bool:
-        """Whether it runs."""
+        """Whether the process runs."""
 
     @property
     def left(self) -> bool:
-        """Whether this kernel no longer listens, although it runs."""
+        """Whether this kernel no longer listens, although the agent runs."""
 
     def ready(self) -> bool:
-        """Whether a short order can be handed over without waiting."""
+        """Return whether a short order can be sent without waiting."""
 
     def send(self, line: bytes) -> None:
-        """Hands over one order.
+        """Send one order.
 
         Raises:
-          OSError: It has ended.
+          OSError: The agent has ended.
         """
 
     def end(self) -> None:
-        """Has it stop all it started, and itself; does not wait."""
+        """Order the agent to stop everything it started, and itself; do not wait."""
 
     def lines(self) -> Iterator[bytes]:
-        """What it says, line by line, until it ends or is left."""
+        """Yield the agent's output, line by line, until the agent ends or `leave` is called."""
 
     def wait(self, timeout_s: float) -> bool:
-        """Waits for its end; answers whether it has come."""
+        """Wait for the end of the process; return whether it has ended."""
 
     def terminate(self) -> None:
-        """SIGTERM."""
+        """Send SIGTERM to the process."""
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL to the process."""
 
     def leave(self) -> None:
-        """Has `lines` end, although a kept agent goes on."""
+        """Make `lines` end, although a kept agent goes on."""
 
     def close(self) -> None:
-        """Gives back what this kernel holds of it; nobody may be in `lines` any more."""
+        """Release the kernel's resources for the agent; no thread may be in `lines` any more."""
 
 
 class Child:
-    """What channels of this kernel's own children share."""
+    """The process part of channels whose process is this kernel's own child."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
@@ -73,39 +73,39 @@ class Child:
 
     @property
     def status(self) -> int | None:
-        """See `Channel`."""
+        """Exit status of the child; None while it runs."""
         return self.process.poll()
 
     @property
     def running(self) -> bool:
-        """See `Channel`."""
+        """Whether the child runs."""
         return self.process.poll() is None
 
     def wait(self, timeout_s: float) -> bool:
-        """See `Channel`."""
+        """Wait for the child's end; return whether it has ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout_s)
             return True
         return False
 
     def terminate(self) -> None:
-        """See `Channel`."""
+        """Send SIGTERM to the child."""
         self.process.terminate()
 
     def kill(self) -> None:
-        """See `Channel`."""
+        """Send SIGKILL to the child."""
         self.process.kill()
 
 
 def has_room(pipe: int) -> bool:
-    """Whether a pipe takes a page without waiting (pipe(7))."""
+    """Return whether a pipe accepts a page without waiting (pipe(7))."""
     poll = select.poll()
     poll.register(pipe, select.POLLOUT)
     return bool(poll.poll(0))
 
 
 class Pipes(Child):
-    """A child on two pipes; it ends with this kernel."""
+    """A child on two pipes, which ends with this kernel."""
 
     left = False
 
@@ -126,37 +126,37 @@ class Pipes(Child):
         keep_own(self)
 
     def ends(self) -> Iterator[int]:
-        """See `HasEnds`."""
+        """Yield the descriptors of the open pipes."""
         for stream in (self.process.stdin, self.process.stdout):
             if stream is not None and not stream.closed:
                 yield stream.fileno()
 
     def ready(self) -> bool:
-        """See `Channel`."""
+        """Return whether the pipe accepts a short order without waiting."""
         assert self.process.stdin is not None
         return has_room(self.process.stdin.fileno())
 
     def send(self, line: bytes) -> None:
-        """See `Channel`."""
+        """Write one order to the pipe."""
         assert self.process.stdin is not None
         self.process.stdin.write(line)
         self.process.stdin.flush()
 
     def end(self) -> None:
-        """See `Channel`."""
+        """Close the pipe of orders, which tells the agent to stop."""
         assert self.process.stdin is not None
         self.process.stdin.close()
 
     def lines(self) -> Iterator[bytes]:
-        """See `Channel`."""
+        """Yield the agent's output, line by line."""
         assert self.process.stdout is not None
         yield from self.process.stdout
 
     def leave(self) -> None:
-        """See `Channel`; it ends with this kernel."""
+        """Do nothing: the agent ends with this kernel."""
 
     def close(self) -> None:
-        """See `Channel`."""
+        """Close the pipe of events."""
         with contextlib.suppress(OSError, ValueError):
             assert self.process.stdout is not None
             self.process.stdout.close()

@@ -1,8 +1,8 @@
 """Channels to an agent that outlive the kernel.
 
-A kept agent reads its orders from a named pipe that it holds open itself, and writes its events to a file; both
-lie in the session's private folder, so that another kernel finds there all it needs. The command may be `ssh` or
-`srun`: what it leads to is kept as well.
+A kept agent reads its orders from a named pipe that it holds open itself, and writes its events to a file. Both
+are in the session's private folder, so that another kernel finds there all it needs. The command may be `ssh` or
+`srun`: the agent it leads to is kept as well.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from nbdist.launch.agents.own_ends import keep_own
 from nbdist.launch.agents.process_handle import ProcessHandle, found
 
 PIPE_BYTES = 1 << 14
-"""A pipe holds at least so much before anybody reads (macOS: 16384; Linux: 65536)."""
+"""Bytes that a pipe holds at least before anybody reads (macOS: 16384; Linux: 65536)."""
 
 KERNEL, MARKER = "NBDIST_KERNEL", "NBDIST_KEPT"
-"""Variables for a command that may wait for long: whose it is, and the file that says that others can find it."""
+"""Variables for a command that may wait long: its kernel's pid, and a file that exists once others can find it."""
 
 STOP = to_line(Stop())
-"""The order that ends a kept agent, in place of end of input."""
+"""The order that ends a kept agent, where pipes use end of input."""
 
 SOON_SECONDS, LATER_SECONDS = 0.005, 0.05
 BUSY_SECONDS = 2.0
-"""How often the file of a kept agent is looked at: soon while something comes, later when nothing does."""
+"""Intervals of reading a kept agent's file: the later one once nothing has arrived for `BUSY_SECONDS`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Spot:
 
 
 class Another:
-    """What channels share to an agent that another kernel has started."""
+    """The process part of channels whose process another kernel has started."""
 
     status = None
 
@@ -58,53 +58,53 @@ class Another:
 
     @property
     def running(self) -> bool:
-        """See `Channel`."""
+        """Whether the process runs."""
         return self.process.running
 
     def wait(self, timeout_s: float) -> bool:
-        """See `Channel`."""
+        """Wait for the end of the process; return whether it has ended."""
         return self.process.wait(timeout_s)
 
     def terminate(self) -> None:
-        """See `Channel`."""
+        """Send SIGTERM to the process."""
         self.process.signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """See `Channel`."""
+        """Send SIGKILL to the process."""
         self.process.signal(signal.SIGKILL)
 
 
 class _Files:
-    """Orders into a named pipe, events out of a file; used from two threads, one a direction."""
+    """Orders into a named pipe, events out of a file; used from two threads, one per direction."""
 
     left = False
     running: bool
 
     def __init__(self, orders: Path, events: Path) -> None:
-        # Reading as well, so that opening waits for nobody, and an agent that has ended is no error.
+        # Also open for reading, so that opening waits for nobody, and an agent that has ended raises nothing.
         self._orders = os.open(orders, os.O_RDWR | os.O_CLOEXEC)
         self._events: BinaryIO = events.open("rb")
         self._part = b""
         keep_own(self)
 
     def ends(self) -> Iterator[int]:
-        """See `HasEnds`; who has the pipe open as this does has its lock as well."""
+        """Yield the descriptor of the pipe, if open. A child that inherited it would also hold its lock."""
         if self._orders >= 0:
             yield self._orders
 
     def ready(self) -> bool:
-        """See `Channel`."""
+        """Return whether the named pipe accepts a short order without waiting."""
         return not self.left and has_room(self._orders)
 
     def send(self, line: bytes) -> None:
-        """See `Channel`."""
+        """Write one order to the named pipe."""
         if self.left:
             raise BrokenPipeError("This kernel has left the session.")
         # A kernel that was killed while it wrote has left half an order, which must not begin this one.
         self._write(b"\n" + line)
 
     def _write(self, data: bytes) -> None:
-        # Two kernels may be at it, and what is long is written in pieces.
+        # Two kernels may write at the same time, and a long order is written in pieces.
         fcntl.flock(self._orders, fcntl.LOCK_EX)
         try:
             while data:
@@ -113,19 +113,19 @@ class _Files:
             fcntl.flock(self._orders, fcntl.LOCK_UN)
 
     def end(self) -> None:
-        """See `Channel`."""
+        """Write the order that ends the agent."""
         self.send(STOP)
 
     def backlog(self) -> Iterator[bytes]:
-        """What has been said so far and not been read."""
+        """Yield the lines written so far that have not been read."""
         while (line := self._line()) is not None:
             yield line
 
     def lines(self) -> Iterator[bytes]:
-        """See `Channel`."""
+        """Yield the lines of the file of events, and wait for more until the agent ends or `leave` is called."""
         received_at = time.monotonic()
         while not self.left:
-            running = self.running  # asked first: what it has said before its end is then all there
+            running = self.running  # asked first: if it has ended, all its lines are in the file
             line = self._line()
             if line is not None:
                 received_at = time.monotonic()
@@ -137,7 +137,7 @@ class _Files:
                 time.sleep(SOON_SECONDS if busy else LATER_SECONDS)
 
     def _line(self) -> bytes | None:
-        with contextlib.suppress(ValueError):  # closed: this kernel has left in the middle
+        with contextlib.suppress(ValueError):  # the file is closed: this kernel has left meanwhile
             self._part += self._events.readline()
         if not self._part.endswith(b"\n"):
             return None
@@ -145,11 +145,11 @@ class _Files:
         return line
 
     def leave(self) -> None:
-        """See `Channel`."""
+        """Make `lines` end; the agent goes on."""
         self.left = True
 
     def close(self) -> None:
-        """See `Channel`."""
+        """Close the file of events and the pipe of orders."""
         self.left = True
         self._events.close()
         if self._orders >= 0:
@@ -158,7 +158,7 @@ class _Files:
 
 
 _LEFT: list[subprocess.Popen[bytes]] = []
-"""Children that this kernel has left and that run; one that is dropped while it runs is a `ResourceWarning`."""
+"""Running children that this kernel has left; dropping one while it runs would raise a `ResourceWarning`."""
 
 
 class Kept(_Files, Child):
@@ -167,12 +167,12 @@ class Kept(_Files, Child):
     Args:
       command: Its command line.
       environment: Its environment; None: this kernel's own.
-      log: Where its standard error goes; its orders and events lie beside it.
-      first: Its first order, which is there before it is: a kernel that is killed at any moment leaves no agent
-        that waits for one for ever.
+      log: The file of its standard error; its orders and events are beside that file.
+      first: Its first order, written before the child starts: a kernel that is killed at any moment leaves no
+        agent that waits for an order for ever.
 
     Raises:
-      OSError: They cannot be made.
+      OSError: The files or the process cannot be made.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class Kept(_Files, Child):
         self._marker = log.with_suffix(".kept")
         inherited = os.environ if environment is None else environment
         own = {KERNEL: str(os.getpid()), MARKER: str(self._marker)}
-        # It holds the pipe open in both directions: end of input never comes.
+        # The child holds the pipe open in both directions, so it never meets the end of input.
         stdin = os.open(orders, os.O_RDWR | os.O_CLOEXEC)
         stdout = os.open(events, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
@@ -214,17 +214,17 @@ class Kept(_Files, Child):
         self._write(first[len(held) :])
 
     def leave(self) -> None:
-        """See `Channel`."""
+        """Make `lines` end, and keep the child's handle as long as it runs."""
         super().leave()
         _LEFT[:] = [one for one in (*_LEFT, self.process) if one.poll() is None]
 
     def keep(self) -> None:
-        """Notes that others can find it: a command that waits for a job goes on without this kernel."""
+        """Note that others can find the child: a command that waits for a job goes on without this kernel."""
         self._marker.touch(mode=0o600)
 
     @property
     def spot(self) -> Spot | None:
-        """Where another kernel finds it; None when it has ended."""
+        """Where another kernel finds the child; None when it has ended."""
         process = found(self.pid)
         if process is None:
             return None
@@ -233,7 +233,7 @@ class Kept(_Files, Child):
 
 
 class FoundAgain(_Files, Another):
-    """A kept agent of a kernel that is gone, or of one that is there as well.
+    """A kept agent that another kernel started; that kernel may be gone or still alive.
 
     Raises:
       OSError: Its files are gone.

@@ -1,4 +1,4 @@
-"""All agents of a job as one: `srun` or `mpirun` leads to each task, and says what became of the job."""
+"""All agents of a job as one: `srun` or `mpirun` leads to each task, and reports the fate of the job."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from nbdist.launch.model.host_info import SILENT_SECONDS
 from nbdist.machine.log_tail import tail
 
 JOB_LINES = 1000
-"""What is read of the words of a job's command; each of its tasks may have some."""
+"""How many lines of the standard error of a job's command are read; each of its tasks may write some."""
 
 
 class JobAgent(AgentHandle):
     """The agents of all tasks of a job, through one stream.
 
     Attributes:
-      public_keys: Those that tasks have sent, to which the connection file may go; see `nbdist.agent.handover`.
+      public_keys: Public keys of tasks, to which the connection file may go; see `nbdist.agent.handover`.
     """
 
     stop_seconds = 6.0
-    """The command is ended after 2 s where its tasks do not end by themselves, and tidies up."""
+    """The command is ended after 2 s if its tasks do not end by themselves, and cleans up."""
 
     def __init__(
         self,
@@ -45,21 +45,21 @@ class JobAgent(AgentHandle):
 
     @property
     def watch(self) -> Watch:
-        """What is known of the job."""
+        """The scheduler's watch on the job."""
         assert self.reach.watch is not None
         return self.reach.watch
 
     @property
     def waiting(self) -> str | None:
-        """Why the job has not begun; None for one that has."""
+        """Why the job has not begun; None if it has."""
         return None if self.facts else self.watch.waiting(self.job_words())
 
     def job_words(self) -> tuple[str, ...]:
-        """What the job's command wrote to its standard error."""
+        """Return the last `JOB_LINES` lines of the standard error of the job's command."""
         return tail(self.log, lines=JOB_LINES)
 
     def hosts_received_at(self) -> dict[str, float]:
-        """When each host of the job last sent something (monotonic)."""
+        """Return when each host of the job last sent something (monotonic)."""
         found: dict[str, float] = {}
         for task, received_at in list(self._received_at.items()):
             host = self.facts[task].host
@@ -67,7 +67,7 @@ class JobAgent(AgentHandle):
         return found
 
     def look_after_tasks(self, silence_s: float) -> None:
-        """Notes those tasks that have ended, or been silent for so long, while others go on."""
+        """Note tasks that have ended, or been silent for `silence_s`, while others go on."""
         if self.ended_at is not None:
             return
         gone = {
@@ -84,10 +84,10 @@ class JobAgent(AgentHandle):
                 self._on_event(ProcessLost(process_id=task))
 
     def begin_to_stop(self) -> None:
-        """Has all tasks end, also on a host that was cut off.
+        """Order all tasks to end, also on a host that was cut off.
 
-        The end of the orders comes late to that one, and the command kills what has not ended by then; the
-        scheduler reaches it by a connection of its own, and asks before it kills.
+        The end of the orders reaches such a host late, and the command kills tasks that have not ended by then.
+        The scheduler reaches the host by a connection of its own, and asks the tasks to end before it kills them.
         """
         super().begin_to_stop()
         silent = any(silence_s > SILENT_SECONDS for silence_s in self.silences().values())
@@ -96,7 +96,7 @@ class JobAgent(AgentHandle):
             self.watch.cancel()
 
     def _needs_a_signal(self) -> bool:
-        """A job that waits in a queue reads nothing."""
+        """Return whether the job still waits in a queue: then it reads nothing."""
         return self.waiting is not None
 
     def _is_out_of_reach(self) -> bool:

@@ -1,7 +1,7 @@
-"""Ends of pipes that are this kernel's alone: a child that it forks has none of them.
+"""Ends of pipes that belong to this kernel alone: a child that it forks has none of them.
 
-As long as anybody has the end that is written to, whoever reads never meets the end of input; and what was in a
-buffer at the fork would be written a second time when the child ends.
+As long as any process has the write end, the reader never meets the end of input. And data that were in a buffer
+at the fork would be written a second time when the child ends.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Protocol
 
 
 class HasEnds(Protocol):
-    """What has such ends."""
+    """A channel that has such ends."""
 
     def ends(self) -> Iterator[int]:
-        """Their descriptors, those that are open."""
+        """Yield the descriptors of the open ends."""
 
 
-# Nobody can take back what is registered for forks, so it is done once for all that come.
+# A registration for forks cannot be undone, so there is one for all channels.
 _ALL: weakref.WeakSet[HasEnds] = weakref.WeakSet()
 
 
 def keep_own(channel: HasEnds) -> None:
-    """Has children that this process forks from now on hold none of its ends, as long as it lives.
+    """Keep the ends of `channel` from children that this process forks from now on, as long as the channel lives.
 
-    The descriptors stay open there, and lead nowhere. Forks that go past Python are not seen.
+    The descriptors stay open in the child, and lead nowhere. Forks that bypass Python are not seen.
     """
     _ALL.add(channel)
 

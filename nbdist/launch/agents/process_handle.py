@@ -1,6 +1,6 @@
-"""Processes that somebody else has started, held by their number and the moment they began.
+"""Processes that somebody else has started, identified by process id and start time.
 
-A number alone may belong to another process a day later; the two together name one process for ever.
+A process id alone may belong to another process a day later; the pair names one process for ever.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ POLL_SECONDS = 0.01
 class ProcessHandle:
     """One process of this machine, which may have ended.
 
-    `began` is what `beginning` said of it.
+    `began` is the result of `beginning` for it.
     """
 
     pid: int
@@ -31,11 +31,11 @@ class ProcessHandle:
 
     @property
     def running(self) -> bool:
-        """Whether it still runs; one that only waits for its parent to take note does not."""
+        """Whether the process still runs; a zombie does not count."""
         return beginning(self.pid) == self.began
 
     def signal(self, number: int) -> None:
-        """Sends a signal to it, and never to a later process of the same number."""
+        """Send a signal to the process, and never to a later process with the same id."""
         with _descriptor(self.pid) as descriptor:
             if not self.running:
                 return
@@ -46,7 +46,7 @@ class ProcessHandle:
                     signal.pidfd_send_signal(descriptor, number)
 
     def wait(self, timeout_s: float) -> bool:
-        """Waits for its end; answers whether it has come."""
+        """Wait for the end of the process; return whether it has ended."""
         deadline = time.monotonic() + timeout_s
         while self.running:
             if time.monotonic() > deadline:
@@ -56,19 +56,19 @@ class ProcessHandle:
 
 
 def found(pid: int) -> ProcessHandle | None:
-    """The process that has this number now; None where there is none."""
+    """Return the process that has this id now; None if there is none."""
     began = beginning(pid)
     return None if began is None else ProcessHandle(pid, began)
 
 
 def beginning(pid: int) -> str | None:
-    """When a process began, as this machine counts; None when it does not run.
+    """Return when a process began, as this machine counts; None if it does not run.
 
     Source: proc(5), field 22 of `/proc/PID/stat`, in ticks since boot, and the boot's own id; elsewhere `ps`.
     """
     if sys.platform == "linux":
         try:
-            # The name, in parentheses, may hold anything.
+            # The process's name, in parentheses, may contain any character.
             state, *fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
             boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
         except (OSError, ValueError):
@@ -83,7 +83,7 @@ def beginning(pid: int) -> str | None:
 
 @contextlib.contextmanager
 def _descriptor(pid: int) -> Iterator[int | None]:
-    """Holds on to a process, so that its number stays its own; None where the system has no such thing."""
+    """Hold a process's pidfd, so that its id is not reused; None if the system has no pidfds."""
     opened = None
     with contextlib.suppress(OSError, AttributeError):
         opened = os.pidfd_open(pid)

@@ -1,4 +1,4 @@
-"""What a scheduler or `mpirun` says of the job that holds the processes."""
+"""Reports of a scheduler or `mpirun` about the job that holds the processes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Protocol
 
 
 class Watch(Protocol):
-    """Reads what the command of a job wrote to its standard error, and asks the scheduler for the rest.
+    """Reader of the standard error of a job's command, which asks the scheduler for the rest.
 
-    `title` is the scheduler's name, as shown, `command` that of its command; `python` the interpreter it starts on
-    the hosts.
+    `title` is the scheduler's name, as shown, `command` the name of its command; `python` is the interpreter it
+    starts on the hosts.
     """
 
     title: str
@@ -18,16 +18,16 @@ class Watch(Protocol):
     python: str
 
     def waiting(self, lines: Sequence[str]) -> str | None:
-        """Why the job has not begun, such as `job 12 PENDING (Resources)`; None when it has, or was not begun."""
+        """Return why the job has not begun, such as `job 12 PENDING (Resources)`; None if it does not wait."""
 
     def ending(self, lines: Sequence[str]) -> str | None:
-        """Who has ended the job, such as `Slurm's job 12 (TIMEOUT, TimeLimit)`; None where it was its own end."""
+        """Return who ended the job, such as `Slurm's job 12 (TIMEOUT, TimeLimit)`; None if it ended by itself."""
 
     def reasons(self, lines: Sequence[str]) -> tuple[str, ...]:
-        """Those of the words that say why a job has ended."""
+        """Return the lines that say why a job has ended."""
 
     def ended_tasks(self, lines: Sequence[str]) -> dict[int, str]:
-        """How tasks ended while others go on, by task number, in the command's words."""
+        """Return how tasks ended while others go on, by task number, in the command's words."""
 
     def cancel(self) -> None:
-        """Ends the job without its command, which had to be killed."""
+        """End the job without its command, which had to be killed."""

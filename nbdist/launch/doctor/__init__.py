@@ -1,4 +1,4 @@
-"""Whether a start on some hosts would succeed: what is wrong, where, and what to type."""
+"""The doctor: whether a start on some hosts would succeed, and if not, what is wrong, where, and what to type."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ __all__ = [
 
 
 def doctor(placement: Placement, *, needs: Needs) -> Report:
-    """Examines hosts and judges what was found; starts nothing and leaves nothing behind.
+    """Examine hosts and judge the facts; start nothing and leave nothing behind.
 
     Args:
-      placement: The hosts, and how they are reached; this machine where none are named.
-      needs: What is to be started on them.
+      placement: The hosts, and how they are reached; this machine if none are named.
+      needs: The processes to be started on them.
     """
     started = time.monotonic()
     everyone, kernel = examine_all(
@@ -51,7 +51,7 @@ def doctor(placement: Placement, *, needs: Needs) -> Report:
 
 
 def running(plan: Plan) -> dict[str, Any]:
-    """The arguments of `doctor` for the hosts of a session that runs."""
+    """Return the arguments of `doctor` for the hosts of a running session."""
     return {
         "placement": plan.placement,
         "needs": Needs(

@@ -1,4 +1,4 @@
-"""Who else holds the devices: this kernel, processes that were left over, files of such."""
+"""Other holders of the devices: this kernel, processes that were left over, their lock files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nbdist.spelling import command
 
 
 def back_ends(case: Case) -> Iterator[Finding]:
-    """A back end in this kernel holds devices that the processes are to have."""
+    """Find back ends in this kernel that hold devices the processes need."""
     if not case.examined.local or not case.needs.starting or case.needs.platform == "cpu":
         return
     devices = case.facts.accelerators
@@ -30,7 +30,7 @@ def back_ends(case: Case) -> Iterator[Finding]:
 
 
 def tpu(case: Case) -> Iterator[Finding]:
-    """Processes that hold the chips, and lock files of some that have gone."""
+    """Find processes that hold the chips, and lock files of processes that are gone."""
     if not case.needs.starting or case.needs.platform not in (None, "tpu"):
         return
     holding = _holding(case.facts)
@@ -54,12 +54,12 @@ def tpu(case: Case) -> Iterator[Finding]:
 
 
 def _holding(facts: Checkup) -> tuple[FoundProcess, ...]:
-    """Virtual machines hold devices under the same names, but no chip of a TPU is theirs."""
+    """Return the processes that hold chips: virtual machines without a TPU have devices of the same names."""
     return facts.holders if facts.accelerators.tpus else ()
 
 
 def leftovers(case: Case) -> Iterator[Finding]:
-    """Processes of an earlier session that nobody ends any more."""
+    """Find processes of an earlier session that nothing ends any more."""
     for process in case.facts.leftovers:
         yield case.warning(
             f"process {process.pid} ({process.command}) is left over from an earlier session",

@@ -1,4 +1,4 @@
-"""Looking at all hosts at once: facts first, then whether each reaches each."""
+"""Examination of all hosts at once: facts first, then whether each host reaches each other."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from nbdist.machine import checkup
 def examine_all(
     hosts: Sequence[AskedHost], options: SshOptions, *, folder: str | None = None
 ) -> tuple[list[Examined], Checkup]:
-    """Looks at hosts, all at once: as long as the slowest takes; `CONNECT_SECONDS` where a connection is blocked.
+    """Examine all hosts at once. Takes as long as the slowest; `CONNECT_SECONDS` if a connection is blocked.
 
     Args:
-      hosts: What to look at; this machine where one of them is local.
+      hosts: The hosts to examine; a local one stands for this machine.
       options: How hosts are reached.
-      folder: A folder that should exist on each, or none.
+      folder: A folder that should exist on each, or None.
 
     Returns:
-      One entry a host, in the same order, and the facts of this machine.
+      One entry per host, in the same order, and the facts of this machine.
     """
     asked = {"folder": folder}
     visits = {host.name: Visit(host, options, asked) for host in hosts if not host.local}
     with _ending(visits.values()), ThreadPoolExecutor(max_workers=len(visits) + 1) as pool:
-        # Whoever waits for these may be interrupted; the pool then waits for nobody.
+        # An interrupt may come during the wait; the visits are then killed, so that the pool ends at once.
         try:
             here = pool.submit(kernel_facts, asked)
-            # Each with the door of who reads what ssh has said.
+            # With a copy of the context, since error texts use the syntax of the person's interface.
             looks = [pool.submit(copy_context().run, visit.look) for visit in visits.values()]
             for look in looks:
                 look.result()
@@ -55,7 +55,7 @@ def examine_all(
 
 
 def kernel_facts(asked: Mapping[str, Any]) -> Checkup:
-    """Facts of this process and its machine, with the `backends` that are already up in it."""
+    """Return facts of this process and its machine, with the `backends` that are already up in it."""
     up = [
         {"framework": one.name, "platform": platform}
         for one in imported()

@@ -1,4 +1,4 @@
-"""What the doctor has to say: one finding, and what it is found out from."""
+"""One finding of the doctor, and the facts that a check judges by."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ THIS_MACHINE = "this machine"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is not as it should be.
+    """One problem that the doctor found.
 
-    With an error a start would fail, or compute wrongly; a warning is worth knowing. `where` is the file,
-    program or connection that it is about, and `do` what to type, or to do where nothing can be typed.
+    With an error, a start would fail or compute wrongly; a warning is worth knowing. `where` is the file, program
+    or connection concerned, and `do` what to type, or what to do if nothing can be typed.
     """
 
     severity: Severity
@@ -39,16 +39,15 @@ class Clock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """One host after it was looked at.
+    """One host after the examination.
 
     Attributes:
       host: Its name, as it was asked for.
-      shell: What a person types before a command that is to run there, such as `"ssh h1 "`; empty for this
-        machine.
-      facts: What it has reported; None where `trouble` says why not.
-      clock: None where it was not compared.
-      reached: How it could connect to others, by their name.
-      reachable: How this machine could connect to it; None where that was not tried.
+      shell: The text to type before a command that is to run there, such as `"ssh h1 "`; empty for this machine.
+      facts: The facts it has reported; None if `trouble` says why there are none.
+      clock: None if the clock was not compared.
+      reached: How its attempts to connect to other hosts ended, by their name.
+      reachable: How this machine's attempt to connect to it ended; None if there was none.
       processes: How many processes are to run there.
     """
 
@@ -63,17 +62,17 @@ class Examined:
 
     @property
     def local(self) -> bool:
-        """Whether it is the kernel's own machine."""
+        """Whether the host is the kernel's own machine."""
         return not self.shell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What is to be started.
+    """The processes to be started.
 
-    `platform` is what the processes compute on, None where that is not known. `launcher` is who starts them:
-    variables of `slurm`, `mpi` or `tpu` belong there then.
-    `starting` is False where the processes already run, so that they are not taken for leftovers.
+    `platform` is what the processes compute on, None if that is not known. `launcher` is who starts them:
+    variables of `slurm`, `mpi` or `tpu` are then expected there. `starting` is False if the processes already run,
+    so that they are not taken for leftovers.
     """
 
     framework: str = "jax"
@@ -85,7 +84,7 @@ class Needs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """All there is to judge one host by. `reported` are its facts, as far as there are any."""
+    """Everything by which a check judges one host. `reported` are its facts, complete or not."""
 
     examined: Examined
     reported: Checkup | OldPython
@@ -95,30 +94,30 @@ class Case:
 
     @property
     def facts(self) -> Checkup:
-        """All facts; not asked for of a host whose Python is too old for them."""
+        """The full facts; must not be read for a host whose Python is too old to report them."""
         assert isinstance(self.reported, Checkup)
         return self.reported
 
     @property
     def all_facts(self) -> list[Checkup]:
-        """Those of all hosts that have reported them."""
+        """The facts of all hosts that have reported full facts."""
         return [one.facts for one in self.everyone if isinstance(one.facts, Checkup)]
 
     @property
     def spread(self) -> bool:
-        """Whether more than the kernel's machine takes part."""
+        """Whether any other machine than the kernel's takes part."""
         return any(not one.local for one in self.everyone)
 
     def error(self, what: str, *, where: str, do: str) -> Finding:
-        """A finding about this host without which a start would succeed."""
+        """Return a finding about this host with which a start would fail."""
         return self._finding("error", what, where, do)
 
     def warning(self, what: str, *, where: str, do: str) -> Finding:
-        """A finding about this host that is worth knowing."""
+        """Return a finding about this host that is worth knowing."""
         return self._finding("warning", what, where, do)
 
     def there(self, command: str) -> str:
-        """What a person types to run a command on this host."""
+        """Return the text to type to run a command on this host."""
         return on_host(self.examined.shell, command)
 
     def _finding(self, severity: Severity, what: str, where: str, do: str) -> Finding:
@@ -126,7 +125,7 @@ class Case:
 
 
 def on_host(shell: str, command: str) -> str:
-    """A command as typed here; quoted where a second shell would take it apart."""
+    """Return a command as typed here, quoted if a second shell would split or expand it."""
     if not shell or not set(command) & set("'\"|;&$<>*?()[]{}~\\`"):
         return shell + command
     if "'" in command and not set(command) & set('"$`\\'):

@@ -1,4 +1,4 @@
-"""From facts to findings: which checks there are. Nothing is asked here, and nothing is started."""
+"""Judgement of facts: the list of checks, and their findings. Nothing is asked here, and nothing is started."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
 
 
 def judge(everyone: Sequence[Examined], *, kernel: Checkup, needs: Needs) -> list[Finding]:
-    """What is not as it should be, errors before warnings, otherwise in the order of hosts.
+    """Return all findings, errors before warnings, otherwise in the order of hosts.
 
     Args:
       everyone: All hosts that take part.
       kernel: Facts of the kernel's machine.
-      needs: What is to be started.
+      needs: The processes to be started.
     """
     found: list[Finding] = []
     for one in everyone:
         if one.trouble is not None:
             found.append(one.trouble)
-        # A parent that was asked for no facts has reported none.
+        # An agent that was asked for no facts has reported none.
         if one.facts is not None:
             case = Case(
                 examined=one, reported=one.facts, kernel=kernel, everyone=everyone, needs=needs
@@ -55,5 +55,5 @@ def judge(everyone: Sequence[Examined], *, kernel: Checkup, needs: Needs) -> lis
 
 
 def _answered(case: Case, check: Callable[[Case], Iterator[Finding]]) -> bool:
-    """A Python that is too old reports its version and nothing else."""
+    """Return whether the host's facts suffice for a check: a Python that is too old reports only its version."""
     return check is python or isinstance(case.reported, Checkup)

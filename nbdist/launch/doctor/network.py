@@ -1,4 +1,4 @@
-"""Names, connections and clocks: whether the hosts find each other."""
+"""Checks of names, connections and clocks: whether the hosts find each other."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from nbdist.quantities import seconds_text
 from nbdist.spelling import option, start_with
 
 CLOCK_SECONDS = 1.0
-"""Clocks further apart make times of different hosts say nothing about what came first."""
+"""If clocks differ by more, times of different hosts no longer show what came first."""
 
 
 def names(case: Case) -> Iterator[Finding]:
-    """A host's own name leads to an address of that host at which others reach it.
+    """Check that a host's own name leads to an address of that host at which others reach it.
 
-    nbdist gives gloo, which carries the collectives of CPUs, the address; plain JAX listens where the
-    host's own name leads.
+    nbdist gives the address to gloo, which carries the collectives of CPUs; plain JAX listens where the host's own
+    name leads.
     """
     if not case.spread:
         return
@@ -47,7 +47,7 @@ def names(case: Case) -> Iterator[Finding]:
 
 
 def _address(case: Case) -> str | None:
-    """Where other hosts reach this one."""
+    """Return the address at which other hosts reach this one."""
     if not case.examined.local:
         return _server(case)
     others = (facts.seen_as for facts in case.all_facts)
@@ -55,13 +55,13 @@ def _address(case: Case) -> str | None:
 
 
 def _server(case: Case) -> str | None:
-    """The host's address, as ssh has come in."""
+    """Return the host's address, as its sshd sees it."""
     seen = case.facts.seen_as
     return seen.server if seen is not None else None
 
 
 def _client(case: Case) -> str | None:
-    """This machine's address, as the host sees it."""
+    """Return this machine's address, as the host sees it."""
     seen = case.facts.seen_as
     return seen.client if seen is not None else None
 
@@ -74,7 +74,7 @@ def _replace(old: str, address: str, host: str) -> str:
 
 
 def reach(case: Case) -> Iterator[Finding]:
-    """Connections can be made from each host to the notebook and to each other, and back."""
+    """Check that each host can connect to the notebook and to each other host, and the notebook to each."""
     one = case.examined
     for other, answer in one.reached.items():
         if answer.error is None:
@@ -99,7 +99,7 @@ def reach(case: Case) -> Iterator[Finding]:
 
 
 def _silent(case: Case, answer: Connection) -> Finding:
-    """A host that cannot call the notebook."""
+    """Return the finding about a host that cannot connect to the notebook."""
     address, seen = answer.address, _client(case)
     what = f"cannot connect to the notebook's machine{f' at {address}' if address else ''}: {answer.error}"
     where = f"{case.examined.host} → {THIS_MACHINE}, any TCP port"
@@ -123,14 +123,14 @@ def _silent(case: Case, answer: Connection) -> Finding:
 
 
 def _tunnel(case: Case) -> str:
-    """What goes past a blocked connection, where ssh leads to all hosts and no process is on this machine."""
+    """Return advice to use ssh past a blocked connection, if ssh leads to all hosts and no process runs here."""
     if case.needs.launcher not in ("ssh", "tpu") or any(one.local for one in case.everyone):
         return ""
     return f"; or go through ssh: {start_with('tunnel', True)}, and the same hosts"
 
 
 def _open(case: Case, other: str) -> str:
-    """What opens the way on the other side, for this host's address."""
+    """Return the command that opens the other host's firewall for this host's address."""
     found = next(one for one in case.everyone if one.host == other)
     return _let_in(found.shell, found.facts, _server(case))
 
@@ -146,7 +146,7 @@ def _let_in(shell: str, facts: Checkup | OldPython | None, address: str | None) 
 
 
 def clocks(case: Case) -> Iterator[Finding]:
-    """Within a second of this machine's."""
+    """Check that the host's clock is within a second of this machine's."""
     clock = case.examined.clock
     if clock is None or abs(clock.ahead_s) - clock.within_s <= CLOCK_SECONDS:
         return

@@ -1,4 +1,4 @@
-"""Which hosts reach which: each connects to all others and to this machine, and this machine to each."""
+"""Connections between hosts: each connects to all others and to this machine, and this machine to each."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from nbdist.machine import checkup
 from nbdist.machine.ports import own_address
 
 OUTSIDE = "192.0.2.1"
-"""An address for documentation (RFC 5737): nothing is sent there, but there is a way out of this machine."""
+"""An address for documentation (RFC 5737). Nothing is sent there; it only shows the way out of this machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reachability:
-    """How calls ended: by host and whom it called, and by host for calls from this machine."""
+    """How attempts to connect ended: by host and its target, and by host for attempts from this machine."""
 
     reached: dict[str, dict[str, Connection]] = field(default_factory=dict)
     reachable: dict[str, Connection] = field(default_factory=dict)
 
 
 def try_connections(pool: Executor, visits: Sequence[Visit]) -> Reachability:
-    """Lets all call all, at once. Takes a few milliseconds, or `CONNECT_SECONDS` where a connection is blocked."""
+    """Let all hosts connect to all, at once. Takes some milliseconds; `CONNECT_SECONDS` if one is blocked."""
     with contextlib.ExitStack() as stack:
         listening = _listening(visits, stack)
         ports: dict[str, Sequence[Any]] = {
@@ -61,7 +61,7 @@ def _targets(
 
 
 def _listening(visits: Sequence[Visit], stack: contextlib.ExitStack) -> dict[str, int]:
-    """The ports of listeners at all addresses of this machine that hosts are to call."""
+    """Open listeners at all addresses of this machine that hosts are to call; return their ports by address."""
     found: dict[str, int] = {}
     for address in {address for visit in visits if (address := _address_for(visit))}:
         with contextlib.suppress(OSError):
@@ -71,9 +71,9 @@ def _listening(visits: Sequence[Visit], stack: contextlib.ExitStack) -> dict[str
 
 
 def _address_for(visit: Visit) -> str | None:
-    """This machine's address as a host sees it; the way out where that is another machine's.
+    """Return this machine's address as a host sees it; the address of the way out if another machine's is seen.
 
-    ssh may go through another host, or something on the way may change addresses.
+    ssh may go through another host, or a device on the way may change addresses.
     """
     if not isinstance(visit.facts, Checkup):
         return None

@@ -1,4 +1,4 @@
-"""Why a host could not be examined: ssh's own words, and what to type for each."""
+"""Reasons why a host could not be examined: ssh's own words, and what to type for each."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
 
 
 def shell(host: AskedHost, options: SshOptions) -> str:
-    """What a person types to run something there, with a space behind; empty for this machine."""
+    """Return the text to type before a command for this host, with a space at the end; empty for this machine."""
     if host.local:
         return ""
     words = ["ssh"]
@@ -70,13 +70,13 @@ def shell(host: AskedHost, options: SshOptions) -> str:
 
 
 def refused(host: AskedHost, options: SshOptions, status: int | None, words: str) -> Finding:
-    """Why there are no facts of a host.
+    """Return why there are no facts of a host.
 
     Args:
       host: The host.
       options: How it was reached.
-      status: How ssh ended; None where it was still waiting when time was up.
-      words: What it, or the command there, has written to standard error.
+      status: The exit status of ssh; None if it still waited when time was up.
+      words: The standard error of ssh, or of the command there.
     """
     said = [line.strip() for line in words.splitlines() if not _NOISE.search(line)]
     last = " ".join(said[-3:])

@@ -1,4 +1,4 @@
-"""What the doctor has found, as text for a person and as JSON for a script."""
+"""Report of the doctor, as text for a person and as JSON for a script."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOWN = ("nbdist", *framework_names())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """All hosts, what is wrong, and how many seconds the examination took."""
+    """All hosts, the findings, and how many seconds the examination took."""
 
     everyone: Sequence[Examined]
     findings: Sequence[Finding]
@@ -26,11 +26,11 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """1 where a start would fail, 0 where at most warnings were found."""
+        """1 if a start would fail, 0 if at most warnings were found."""
         return int(any(finding.severity == "error" for finding in self.findings))
 
     def text(self) -> str:
-        """A line a host, then the findings."""
+        """Return a line per host, then the findings."""
         names = max(len(one.host) for one in self.everyone)
         states = {one.host: self._state(one.host) for one in self.everyone}
         width = max(map(len, states.values()))
@@ -44,7 +44,7 @@ class Report:
         return "\n".join(lines)
 
     def json(self) -> str:
-        """One object: `ok`, `seconds`, `findings` and, by host, `facts`."""
+        """Return one object: `ok`, `seconds`, `findings` and, by host, `facts`."""
         found: dict[str, Any] = {
             "ok": self.exit_code == 0,
             "seconds": round(self.seconds, 3),
@@ -60,7 +60,7 @@ class Report:
 
 
 def findings_text(findings: Sequence[Finding]) -> str:
-    """Three lines a finding: what, where, what to type; what is no command is on a line of its own."""
+    """Return three lines per finding: what, where, what to type; text that is no command has a line of its own."""
     blocks = [
         f"\n{finding.severity}: {finding.host}: {finding.what}\n"
         f"  where: {finding.where}\n"
@@ -74,7 +74,7 @@ _THEN = re.compile(r"(?:, |; )(?=(?:and|or|then|once|when|to|before|where) )")
 
 
 def do_text(do: str) -> str:
-    """What to type on a line that can be pasted, and what else there is to do below it."""
+    """Return the command to type, on a line that can be pasted, and further advice below it."""
     command, *more = _THEN.split(do, maxsplit=1)
     return "\n".join([f"  type:  {command}", *(f"         {part}" for part in more)])
 

@@ -1,4 +1,4 @@
-"""Memory, temporary files, folders: room for processes."""
+"""Checks of room for processes: memory, temporary files, folders."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from nbdist.spelling import Placeholder, start_with
 MIB = 1 << 20
 
 TEMPORARY_BYTES = 100 * MIB
-"""Below so much room is left, logs and outputs soon fill it."""
+"""If less room is left, logs and outputs soon fill it."""
 
 
 def memory(case: Case) -> Iterator[Finding]:
-    """Room for as many processes as are asked for, before they hold any data."""
+    """Check that memory suffices for the processes that are asked for, before they hold any data."""
     available = case.facts.memory.available
     parent, each = framework_named(case.needs.framework).memory_bytes
     count = case.examined.processes
-    # A scheduler starts a parent for each process.
+    # A scheduler starts an agent for each process.
     parents = count if case.needs.launcher in ("slurm", "mpi") else 1
     needed = parents * parent + count * each
     if not case.needs.starting or available is None or available >= needed:
@@ -39,7 +39,7 @@ def memory(case: Case) -> Iterator[Finding]:
 
 
 def temporary(case: Case) -> Iterator[Finding]:
-    """Room for files of the processes."""
+    """Check that there is room for files of the processes."""
     found = case.facts.temporary
     look = case.there(f"du -xh --max-depth=1 {shlex.quote(found.path)}")
     if found.error:
@@ -59,7 +59,7 @@ def temporary(case: Case) -> Iterator[Finding]:
 
 
 def folder(case: Case) -> Iterator[Finding]:
-    """The folder cells are to work in."""
+    """Check that the working folder of the cells exists."""
     found = case.facts.folder
     if found is not None and not found.exists:
         yield case.error(

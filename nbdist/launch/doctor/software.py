@@ -1,4 +1,4 @@
-"""Python and packages: the same everywhere, or processes fail in ways that name neither."""
+"""Checks of Python and packages: if they are not the same everywhere, processes fail in ways that name neither."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SAME_AS_KERNEL = ("nbdist", "ipyparallel")
 
 
 def python(case: Case) -> Iterator[Finding]:
-    """The same minor version: what is pickled here is read there."""
+    """Check that Python's minor version is the same: data pickled here are unpickled there."""
     here, there = case.kernel.python, case.reported.python
     if here[:2] != there[:2]:
         wanted = ".".join(map(str, here[:2]))
@@ -27,7 +27,7 @@ def python(case: Case) -> Iterator[Finding]:
 
 
 def packages(case: Case) -> Iterator[Finding]:
-    """One command that puts right all that is missing or of another version."""
+    """Find packages that are missing or of another version, and one command that installs all of them."""
     if case.kernel.python[:2] != case.facts.python[:2]:
         return
     wrong, install = [], []
@@ -48,13 +48,13 @@ def packages(case: Case) -> Iterator[Finding]:
 
 def _fits(name: str, found: str, wanted: str) -> bool:
     if name == "ipyparallel":
-        # What goes between controller and engines stays the same in a series such as 9.2.
+        # Messages between controller and engines keep their format in a series such as 9.2.
         return found.split(".")[:2] == wanted.split(".")[:2]
     return found == wanted
 
 
 def _requirement(case: Case, name: str, wanted: str | None) -> str:
-    """What pip is asked for there.
+    """Return the requirement that pip gets there.
 
     The module comes from the distribution that the host has it from (a second one would overwrite its files),
     else from the one that others have it from.
@@ -72,12 +72,12 @@ def _of_framework(case: Case) -> tuple[str, ...]:
 
 
 def _wanted(case: Case, name: str) -> str | None:
-    """The version all should have: the kernel's where it must be that, else one on which most agree."""
+    """Return the version all should have: the kernel's if it must agree, else the one most hosts agree on."""
     here = case.kernel.packages.get(name) or None
     if name in SAME_AS_KERNEL:
         return here
     versions = Counter(version for facts in case.all_facts if (version := facts.packages.get(name)))
-    # The kernel computes nothing: what hosts agree on need not be what it has.
+    # The kernel computes nothing, so it may have another version than the hosts agree on.
     if here is None or (len(versions) == 1 and here not in versions):
         return versions.most_common(1)[0][0] if versions else None
     return here

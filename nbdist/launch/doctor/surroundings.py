@@ -1,4 +1,4 @@
-"""Variables that speak of a cluster, and may speak of another one than this."""
+"""Checks of environment variables that describe a cluster, perhaps another one than this."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ SCHEDULERS = {
     "JAX_COORDINATOR": ("jax", "a JAX cluster"),
     "JAX_LOCAL_DEVICE_IDS": ("jax", "a JAX cluster"),
 }
-"""First letters of a name: whose launcher sets it, and what JAX would take it for."""
+"""By the beginning of a variable's name: the launcher that sets it, and the cluster JAX would take it for."""
 
 TAKEN_UNASKED = "JAX_LOCAL_DEVICE_IDS"
-"""JAX reads it even where all else is given (0.10.2)."""
+"""JAX reads this variable even if all arguments are given (0.10.2)."""
 
 COMPILED_IN = ("JAX_", "XLA_FLAGS", "LIBTPU_INIT_ARGS")
 """Variables that may change what is computed: processes that differ compile different programs."""
 
 LOCAL_WORDS = ("_DIR", "_CACHE", "_LOG", "_DUMP", "_TRACEBACK")
-"""In the names of those that speak of one machine's files and messages."""
+"""Words in the names of variables that concern one machine's files and messages."""
 
 BY_IMPORTS = ("TPU_SKIP_MDS_QUERY", "TPU_ML_PLATFORM", "TPU_ML_PLATFORM_VERSION")
 """JAX and TensorFlow set these when they are imported, wherever that is (`jax._src.cloud_tpu_init`, JAX 0.12;
 `tensorflow.python.tpu`, TensorFlow 2.21)."""
 
 OWN = ("JAX_PLATFORMS", "JAX_ENABLE_RECOVERABILITY", "JAX_COORDINATOR", TAKEN_UNASKED)
-"""nbdist sets these, or they are reported elsewhere."""
+"""Variables that nbdist sets, or that are reported elsewhere."""
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
 
 
 def scheduler(case: Case) -> Iterator[Finding]:
-    """What JAX's detection would take for a cluster, and is not the one that is asked for."""
+    """Find variables that JAX's detection would take for another cluster than the one asked for."""
     on_tpu = case.facts.accelerators.tpus > 0
     for launcher, meaning in dict.fromkeys(SCHEDULERS.values()):
         if launcher == case.needs.launcher or (launcher == "tpu" and on_tpu):
             continue
-        # Slurm sets those of a PMI for its tasks, and mpirun starts its own within an allocation.
+        # Slurm sets the variables of a PMI for its tasks, and mpirun starts its ranks within an allocation.
         if {launcher, case.needs.launcher} == {"slurm", "mpi"}:
             continue
         prefixes = tuple(p for p, entry in SCHEDULERS.items() if entry == (launcher, meaning))
@@ -73,7 +73,7 @@ def scheduler(case: Case) -> Iterator[Finding]:
 
 
 def tf_config(case: Case) -> Iterator[Finding]:
-    """`TF_CONFIG` makes a process a member of another cluster, with another role."""
+    """Find a `TF_CONFIG`, which makes a process a member of another cluster, with another role."""
     value = case.facts.variables.get("TF_CONFIG")
     framework = framework_named(case.needs.framework)
     # On the kernel's own machine it is the user's word, which the plan follows or refuses.
@@ -91,7 +91,7 @@ def tf_config(case: Case) -> Iterator[Finding]:
 
 
 def differing(case: Case) -> Iterator[Finding]:
-    """Options of the compiler that not all hosts have alike; the kernel's own go to all of them."""
+    """Find options of the compiler that differ between hosts; the kernel's own go to all of them."""
     kernel = _options(case.kernel.variables)
     sets = [{**_options(facts.variables), **kernel} for facts in case.all_facts]
     own = {**_options(case.facts.variables), **kernel}
@@ -117,9 +117,9 @@ def _options(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def proxies(case: Case) -> Iterator[Finding]:
-    """Proxies, through which JAX's and TensorFlow's connections may be led.
+    """Find proxies, through which JAX's and TensorFlow's connections may be led.
 
-    Source: `jax.distributed.initialize` says of itself that they can make it time out.
+    Source: the documentation of `jax.distributed.initialize` says that they can make it time out.
     """
     variables = case.facts.variables
     found = [name for name in variables if name.lower() in PROXIES]

@@ -1,4 +1,4 @@
-"""Looking at one host: a Python there runs the examiner, whose source it reads from its input."""
+"""Examination of one host: a Python there runs the examiner, whose source it reads from its input."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from nbdist.spelling import option
 T = TypeVar("T")
 
 ANSWER_SECONDS = 15.0
-"""After it has connected, a host may take so long to report its facts."""
+"""Seconds a host may take to report its facts after it has connected."""
 
-# One line, which even a shell for which a new line ends a quotation passes on, and which Python 2 can read.
+# One line, since a new line ends a quotation in some shells; and Python 2 must be able to read it.
 BOOT = (
     "import sys,json;"
     "v=sys.version_info;"
@@ -49,7 +49,7 @@ BOOT = (
 
 
 class Visit:
-    """One connection to one host, for as long as it is looked at. Methods may be called from any thread."""
+    """One connection to one host, for the time of its examination. Methods may be called from any thread."""
 
     def __init__(self, host: AskedHost, options: SshOptions, asked: Mapping[str, Any]) -> None:
         self.host = host
@@ -61,7 +61,7 @@ class Visit:
         self._process: subprocess.Popen[bytes] | None = None
 
     def look(self) -> None:
-        """Asks for facts; afterwards there are `facts` or `trouble`."""
+        """Ask for facts; afterwards either `facts` or `trouble` is set."""
         source = Path(checkup.__file__).read_bytes()
         remote = [self._options.python, "-c", BOOT, str(len(source))]
         command = ssh_command(self.host, self._options, remote)
@@ -90,10 +90,10 @@ class Visit:
                 self.trouble = refused(self.host, self._options, status, text)
 
     def connect(self, targets: Sequence[Sequence[Any]]) -> tuple[Connection, ...]:
-        """Lets the host connect to `[address, port]` pairs, and compares its clock; empty when it is gone.
+        """Let the host connect to `[address, port]` pairs, and compare its clock; return empty if it is gone.
 
         Raises:
-          WireError: It answers with something else.
+          WireError: The host answers something else.
         """
         if not isinstance(self.facts, Checkup):
             return ()
@@ -108,7 +108,7 @@ class Visit:
         return answer.connected if answer is not None else ()
 
     def end(self) -> None:
-        """Closes the connection; the host's side ends with it."""
+        """Close the connection, which also ends the examiner on the host."""
         if self._process is None:
             return
         assert self._process.stdin is not None
@@ -123,7 +123,7 @@ class Visit:
         self._process.stdout.close()
 
     def kill(self) -> None:
-        """Ends what waits for this host."""
+        """Kill the connection, so that no thread waits for this host any more."""
         if self._process is not None:
             self._process.kill()
 
@@ -150,10 +150,10 @@ class Visit:
             self._process.stdin.flush()
 
     def _read(self, read: Callable[[Plain], T]) -> T | None:
-        """The next answer, None where there is none; what a shell prints at its start is passed over.
+        """Return the next answer, None if there is none; skip lines that a shell prints at its start.
 
         Raises:
-          WireError: It has another shape; the text names the host.
+          WireError: The answer has another shape; the text names the host.
         """
         assert self._process is not None
         assert self._process.stdout is not None
@@ -185,14 +185,14 @@ class Visit:
 
 
 def _scratch() -> BinaryIO:
-    """A file without a name; in memory where there is such a thing, since the disk may be what is full."""
+    """Return a file without a name; in memory if the system can, since the disk may be full."""
     if sys.platform == "linux":
         return os.fdopen(os.memfd_create("words"), "w+b")
     return tempfile.TemporaryFile()
 
 
 def clock(reading: float, sent: float, received: float) -> Clock:
-    """How far a clock is ahead that read `reading` at some moment between two readings of one's own.
+    """Return how far a clock is ahead that read `reading` at some moment between two readings of one's own.
 
     All in seconds.
     """

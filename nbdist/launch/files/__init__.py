@@ -1,1 +1,1 @@
-"""The user's files on their way to every host."""
+"""Transfer of the user's files to every host."""

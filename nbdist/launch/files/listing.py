@@ -1,4 +1,4 @@
-"""The user's files that are to be on every host: what `--sync` names, and what is there."""
+"""The user's files that are to be on every host: the paths that `--sync` names, and the files there."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from nbdist.quantities import bytes_text, count_text
 from nbdist.spelling import option
 
 IGNORED = frozenset({".git", "__pycache__", ".venv", "node_modules", ".ipynb_checkpoints"})
-"""Folders that stay here, beside every other virtual environment."""
+"""Folders that are not copied; neither is any virtual environment of another name."""
 
 FILE_BYTES = 50 << 20
-"""Larger files stay here and are named."""
+"""Larger files are not copied; they are named instead."""
 
 ALL_BYTES = 500 << 20
 ALL_FILES = 20_000
 """A copy that would be larger is refused: most likely a folder was named that holds data."""
 
 RACY_SECONDS = 2.0
-"""A file changed so lately may change again without another time; its contents are read anew."""
+"""A file changed within this time may change again and keep its time of change; its contents are read anew."""
 
 NAMED_LEFT_OUT = 5
 
@@ -36,8 +36,8 @@ NAMED_LEFT_OUT = 5
 class Source:
     """One path that `--sync` names.
 
-    `path` is its real one on this machine. `name` is the folder of the copy that goes on the path of the
-    processes there, and `inside` where in the copy the files of `path` lie: the same for a folder of modules,
+    `path` is its real path on this machine. `name` is the folder of the copy that is put on `sys.path` of the
+    processes there, and `inside` is where in the copy the files of `path` lie: the same for a folder of modules,
     one level deeper for a package or a single file.
     """
 
@@ -47,11 +47,11 @@ class Source:
 
     @property
     def base(self) -> Path:
-        """What goes on the path of processes on this machine."""
+        """The folder to put on `sys.path` of processes on this machine."""
         return self.path if self.inside == self.name else self.path.parent
 
     def there(self, path: Path) -> str | None:
-        """Where in the copy a path of this machine lies; None outside."""
+        """Return where in the copy a path of this machine lies; None if it is outside."""
         if not path.is_relative_to(self.path):
             return None
         rest = path.relative_to(self.path).as_posix()
@@ -71,17 +71,17 @@ class File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree:
-    """All files of all sources, by name in the copy; `left_out` says what is not among them and why."""
+    """All files of all sources, by name in the copy; `left_out` names files that are not copied, and why."""
 
     files: dict[str, File]
     left_out: tuple[str, ...]
 
 
 def sources(paths: Sequence[str]) -> tuple[Source, ...]:
-    """What the paths mean, each once; a folder with `__init__.py` is a package.
+    """Return the sources that the paths name, each once; a folder with `__init__.py` is a package.
 
     Raises:
-      OptionError: One is not there, or neither a folder nor a Python file.
+      OptionError: A path does not exist, or is neither a folder nor a Python file.
     """
     found: list[Source] = []
     for text in paths:
@@ -108,10 +108,10 @@ def sources(paths: Sequence[str]) -> tuple[Source, ...]:
 
 
 def walk(found: Sequence[Source]) -> Tree:
-    """What there is to be copied now; reads no contents.
+    """Return the files that are to be copied now; read no contents.
 
     Raises:
-      OptionError: Too much, with where most of it lies; or a source is gone, which is no reason to remove all
+      OptionError: There is too much, with where most of it lies; or a source is gone, which must not remove all
         its files elsewhere.
     """
     files: dict[str, File] = {}
@@ -143,7 +143,7 @@ def _paths(source: Source, left_out: list[str]) -> Iterator[tuple[str, Path]]:
 def _below(
     source: Source, folder: Path, name: str, within: tuple[Path, ...], left_out: list[str]
 ) -> Iterator[tuple[str, Path]]:
-    """The files of one folder and of those in it; `within` are the real folders that lead to it."""
+    """Yield the files of one folder and its subfolders; `within` are the real folders that lead to it."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
@@ -165,7 +165,7 @@ def _below(
 
 
 def _file(name: str, path: Path, left_out: list[str]) -> File | None:
-    """One file; None for what cannot be copied."""
+    """Return one file; None if it cannot be copied."""
     try:
         found = path.stat()
     except OSError:
@@ -201,7 +201,7 @@ def _too_much(source: Source, files: dict[str, File]) -> str:
 
 
 def left_out_text(left_out: Sequence[str]) -> str | None:
-    """One line about what was not copied; None where there is nothing to say."""
+    """Return one line about files that were not copied; None if all were."""
     if not left_out:
         return None
     shown = ", ".join(left_out[:NAMED_LEFT_OUT])
@@ -211,13 +211,13 @@ def left_out_text(left_out: Sequence[str]) -> str | None:
 
 
 class Hashes:
-    """SHA-256 of files, read again only when their size or time is another."""
+    """SHA-256 of files; a file is read again only when its size or time of change differs."""
 
     def __init__(self) -> None:
         self._known: dict[Path, tuple[int, int, str]] = {}
 
     def of(self, file: File) -> str | None:
-        """The digest as hexadecimal text; None where the file has vanished."""
+        """Return the digest as hexadecimal text; None if the file has vanished."""
         known = self._known.get(file.path)
         if known is not None and known[:2] == (file.size, file.changed_ns):
             return known[2]

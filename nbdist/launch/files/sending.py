@@ -1,4 +1,4 @@
-"""One copying of the user's files to one host, or to all tasks of a job, on a thread of its own.
+"""One transfer of the user's files to one host, or to all tasks of a job, on a thread of its own.
 
 See `FileOrder` in `nbdist.contract.orders`.
 """
@@ -33,18 +33,18 @@ A = TypeVar("A", FilesDone, FilesFailed, FilesNeeded)
 logger = logging.getLogger(__name__)
 
 PIECE_BYTES = 96 << 10
-"""Of a file in one order, which is a third longer; signals and pings go in between."""
+"""Bytes of a file in one order, which Base64 makes a third longer; signals and heartbeats are sent in between."""
 
 LISTED = 200
 """How many files one order announces."""
 
 ANSWER_SECONDS = 120.0
-"""How long a host that is there may say nothing about files."""
+"""Seconds a host that is alive may take to answer about files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostCopy:
-    """How one host's copy was made the same: numbers of files."""
+    """How one host's copy was brought up to date, in numbers of files."""
 
     sent: int
     unchanged: int
@@ -52,17 +52,17 @@ class HostCopy:
 
 
 class _Stopped(Exception):
-    """Nothing more is to be sent to this host."""
+    """Raised when nothing more is to be sent to this host."""
 
 
 class Sending:
-    """One copying to one host, or to all tasks of a job, on a thread of its own.
+    """One transfer to one host, or to all tasks of a job, on a thread of its own.
 
     Args:
-      agent: The way there.
-      name: Of this copying; another has another.
-      listed: All files there are to be, each with its digest.
-      ask: Whether the host may have some of them.
+      agent: The agent that receives the files.
+      name: The name of this transfer, which no other has.
+      listed: All files of the copy, each with its digest.
+      ask: Whether to ask first which files are needed, since the host may have some of them.
     """
 
     def __init__(
@@ -82,15 +82,15 @@ class Sending:
 
     @property
     def running(self) -> bool:
-        """Whether it is still at it."""
+        """Whether the transfer goes on."""
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """Has it end after the order it is at."""
+        """Make the transfer end after its present order."""
         self._stop.set()
 
     def hosts(self) -> dict[str, HostCopy]:
-        """What each host has done; those that have not said so are missing."""
+        """Return the result of each host; hosts that have not reported it yet are missing."""
         done = sorted(self._answers(FilesDone), key=lambda answer: answer[0] or 0)
         return {
             host_of(self.agent, task): HostCopy(
@@ -100,7 +100,7 @@ class Sending:
         }
 
     def _answers(self, kind: type[A]) -> list[tuple[int | None, A]]:
-        """What was answered to this copying, and by which task of a job."""
+        """Return the answers to this transfer, and the task of a job that each comes from."""
         return [
             (task, event)
             for task, event in list(self.agent.copying)
@@ -113,7 +113,7 @@ class Sending:
         except _Stopped as stopped:
             self.error = str(stopped)
         except Exception as error:
-            # Such as an answer of a wrong shape: whoever waits for this copying must learn of it.
+            # Such as an answer of a wrong shape: the thread that waits for this transfer must learn of it.
             logger.exception("files could not be brought to %s", self.agent.reach.name)
             self.error = f"{type(error).__name__}: {error}"
 
@@ -171,7 +171,7 @@ class Sending:
         self.agent.order(order)
 
     def _wait(self, kind: type[A]) -> list[A]:
-        """What each task, or the one agent there is, answers."""
+        """Return the answers of all tasks, or of the one agent."""
         deadline = time.monotonic() + ANSWER_SECONDS
         while len(answers := self._answers(kind)) < max(1, len(self.agent.facts)):
             self._check()
@@ -192,7 +192,7 @@ class Sending:
 
 
 def host_of(agent: AgentHandle, task: int | None) -> str:
-    """The host that an answer comes from, by the number of its task; None where it is of no job."""
+    """Return the host that an answer comes from, by the number of its task; None: the agent is of no job."""
     if task is None:
         return agent.reach.name
     facts = agent.facts.get(task)

@@ -1,4 +1,4 @@
-"""Bringing the user's files to the hosts, over the connection that leads to each agent there.
+"""Copies of the user's files on the hosts, sent over the connection that leads to each agent there.
 
 See `nbdist.agent.sync` for the orders. Each host has a thread of its own, so that a slow one delays no other,
 and an interrupt of the notebook leaves no order half written.
@@ -24,21 +24,21 @@ from nbdist.quantities import count_text, processes_text, seconds_text
 from nbdist.spelling import command
 
 FIRST = "first"
-"""What the copying is called that is part of a start; other names are used once, also by other kernels."""
+"""The name of the transfer that is part of a start; all other names are used only once, also by other kernels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """What was done by one copying.
+    """Result of one transfer.
 
     Attributes:
-      hosts: By host name; empty where there is this machine alone, which needs no copy.
-      files: How many there are.
-      seconds: How long it took; None for the one that is part of a start.
-      left_out: What was not copied, with the reason.
-      changed: Files that are other than before on some host, by name in the copy.
+      hosts: By host name; empty if there is this machine alone, which needs no copy.
+      files: How many files there are.
+      seconds: How long it took; None for the transfer that is part of a start.
+      left_out: Files that were not copied, with the reason.
+      changed: Files that are new or different on some host, by name in the copy.
       lost: Hosts that can no longer be reached.
-      old: Process ids by the modules that they had imported before they changed.
+      old: By module, the processes that had imported it before it changed.
       busy: Processes in a cell, which did not say what they had imported.
     """
 
@@ -57,7 +57,7 @@ class Copied:
         return bool(self.changed) or any(copy.sent for copy in self.hosts.values())
 
     def text(self) -> str:
-        """A line for hosts that had the same done, then what a person must know."""
+        """Return a line for hosts with equal results, then what a person must know."""
         same: dict[HostCopy, list[str]] = defaultdict(list)
         for host, done in self.hosts.items():
             same[done].append(host)
@@ -100,10 +100,10 @@ class Files:
     """The user's files that a session keeps the same on all its hosts.
 
     Args:
-      found: What `--sync` names.
+      found: The paths that `--sync` names.
 
     Raises:
-      OptionError: They are too much.
+      OptionError: The files are too many or too large.
     """
 
     def __init__(self, found: Sequence[Source]) -> None:
@@ -115,41 +115,41 @@ class Files:
 
     @property
     def here(self) -> list[str]:
-        """What goes on the path of processes on this machine."""
+        """Folders to put on `sys.path` of processes on this machine."""
         return list(dict.fromkeys(str(source.base) for source in self.sources))
 
     @property
     def there(self) -> list[str]:
-        """What goes on the path of processes elsewhere, in the folder of the copy."""
+        """Folders to put on `sys.path` of processes elsewhere, inside the copy."""
         return [source.name for source in self.sources]
 
     def folder_there(self, cwd: Path) -> str | None:
-        """The copy of the working folder, where it is copied, else of the first folder; None without any."""
+        """Return the copy of the working folder, if it is copied, else of the first source; None without any."""
         copies = [where for source in self.sources if (where := source.there(cwd)) is not None]
         folders = [source.name for source in self.sources]
         return next(iter([*copies, *folders]), None)
 
     def path(self, name: str, folder: str | None) -> str:
-        """Where a file lies: in the session's `folder` on another machine, or here (None)."""
+        """Return where a file lies: in the session's `folder` on another machine, or on this machine (None)."""
         file = self._tree.files.get(name)
         if folder is None and file is not None:
             return str(file.path)
         return f"{folder}/{FOLDER}/{name}"
 
     def begin(self, others: Mapping[str, AgentHandle]) -> None:
-        """Sends everything to hosts that have nothing yet; see `written` and `first`."""
+        """Send all files to hosts that have none yet; see `written` and `first`."""
         self._start(others, ask=False)
 
     def written(self) -> bool:
-        """Whether what was begun is on its way, so that later orders come after it."""
+        """Return whether all that `begin` sends is on its way, so that later orders arrive after it."""
         return all(sending.written or not sending.running for sending in self._sendings)
 
     def first(self) -> Copied:
-        """What the copying of the start has done; the hosts that have come up have done it."""
+        """Return the result of the transfer of the start; the hosts that have come up have done it."""
         return self._done(None)
 
     def working_folders(self, others: Mapping[str, AgentHandle]) -> str | None:
-        """A sentence where the working folder is the copy; None where every host has its own."""
+        """Return a sentence about hosts whose working folder is the copy; None if every host has its own."""
         hosts = [
             name if task is None else facts.host
             for name, agent in others.items()
@@ -169,11 +169,11 @@ class Files:
         return str(cwd if within else self.sources[0].path)
 
     def sync(self, others: Mapping[str, AgentHandle]) -> Copied:
-        """Makes the copies the same again; only what has changed is sent.
+        """Update the copies; send only what has changed.
 
         Raises:
-          OptionError: It has become too much; nothing was sent.
-          SyncError: Some hosts could not take it, and have what they had; the others have all that is new.
+          OptionError: The files have become too many or too large; nothing was sent.
+          SyncError: Some hosts could not take the files, and keep what they had; the others have all new files.
         """
         began = time.monotonic()
         self._tree = walk(self.sources)
@@ -188,7 +188,7 @@ class Files:
             raise
         needed = {name for sending in self._sendings for name in sending.needed}
         other = {name for name, digest in before.items() if self._known.get(name, digest) != digest}
-        # A kernel that has attached does not know what was before, and takes the hosts' word for it.
+        # A kernel that has attached does not know the earlier files, and relies on what the hosts need.
         changed = other | (needed.intersection(before) if before else needed)
         failed = {s.agent.reach.name: s.error for s in self._sendings if s.error is not None}
         if failed:
@@ -201,7 +201,7 @@ class Files:
         )
 
     def stop(self) -> None:
-        """Has what is being sent end after the order it is at; does not wait."""
+        """Make running transfers end after their present order; do not wait."""
         for sending in self._sendings:
             sending.stop()
 
@@ -209,7 +209,7 @@ class Files:
         while any(sending.running for sending in self._sendings):
             time.sleep(
                 POLL_SECONDS
-            )  # one that was interrupted ends with its order, or with its host
+            )  # an interrupted transfer ends with its present order, or with its host
         digests = {name: self._hashes.of(file) for name, file in self._tree.files.items()}
         listed = [(self._tree.files[n], digest) for n, digest in digests.items() if digest]
         self._known = {file.name: digest for file, digest in listed}
@@ -238,7 +238,7 @@ def _failed(failed: Mapping[str, str], others: Collection[Sending]) -> str:
 
 
 def files_again(paths: Sequence[str]) -> Files | None:
-    """The files of a session that another kernel has started; None where it has none, or they are gone."""
+    """Return the files of a session that another kernel has started; None if it has none, or they are gone."""
     try:
         return Files(sources(paths)) if paths else None
     except OptionError:
@@ -246,7 +246,7 @@ def files_again(paths: Sequence[str]) -> Files | None:
 
 
 def first_failure(agent: AgentHandle) -> tuple[str, str] | None:
-    """The host that could not take the files at the start, and why; None where all could or have not said yet."""
+    """Return the host that could not take the files at the start, and why; None if no host has failed."""
     for task, event in list(agent.copying):
         if isinstance(event, FilesFailed) and event.id == FIRST:
             return host_of(agent, task), event.error

@@ -1,1 +1,1 @@
-"""What each framework needs of a start: a module each, found by its name; see `nbdist.launch.model.framework`."""
+"""The launch side of each framework: a module each, found by its name; see `nbdist.launch.model.framework`."""

@@ -33,7 +33,7 @@ NEEDED = (
 
 
 class Jax(Framework):
-    """See `nbdist.launch.model.framework.Framework`.
+    """JAX as the framework of a session.
 
     `memory_bytes` were measured with 2 processes on CPU, jax 0.10.2: an agent 168 MiB, processes with their
     nannies 65 MiB of their own after a first computation; rounded up.
@@ -51,37 +51,37 @@ class Jax(Framework):
     requirement = "jax"
 
     def platform(self, environment: Mapping[str, str]) -> Platform:
-        """As JAX chooses: a TPU, else a GPU, else CPU."""
+        """Return the platform that JAX chooses: a TPU, else a GPU, else CPU."""
         return platforms.choose(environment=environment)
 
     def choose(self, asked: Asked) -> Chosen:
-        """The platform, also where the kernel's environment names another."""
+        """Return the platform variable, also if the kernel's environment names another platform."""
         return Chosen(environment=platform_variable(asked))
 
     def preload(self, plan: Plan) -> list[str]:
-        """JAX itself, and what each process would import for itself while all wait for it."""
+        """Return JAX itself, and modules that each process would import by itself while all wait for it."""
         return ["jax", *(f"nbdist.engine.frameworks.jax.{name}" for name in NEEDED)]
 
     def environment(
         self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous
     ) -> dict[str, str]:
-        """Nothing beyond what all processes get."""
+        """Return no variables beyond those of all processes."""
         return {}
 
     def stages(self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> Sequence[Any]:
-        """One: join the cluster."""
+        """Return one stage: join the cluster."""
         return [stage(plan, process, rendezvous)]
 
     def always(self, platform: Platform) -> dict[str, str]:
-        """It takes no other devices; a process that dies does not take the others along after its heartbeat."""
+        """Return variables that hide other devices, and keep processes alive when another's heartbeat ends."""
         return {"JAX_PLATFORMS": PLATFORMS[platform], "JAX_ENABLE_RECOVERABILITY": "true"}
 
     def rejoin(self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> dict[str, Any]:
-        """As at the start, at a new service."""
+        """Return the arguments as at the start, with the new service."""
         return arguments(plan, process, rendezvous)
 
     def check(self, plan: Plan, answers: Answers) -> None:
-        """JAX has compared the processes itself; on a TPU it takes their numbers from libtpu.
+        """Refuse processes that libtpu has numbered otherwise; everything else JAX has compared itself.
 
         Raises:
           LaunchError: The numbers are not those of the plan.
@@ -98,18 +98,18 @@ class Jax(Framework):
             )
 
     def summary(self, plan: Plan, answers: Answers) -> str | None:
-        """The number of global devices."""
+        """Return the number of global devices."""
         first = next(iter(answers.values()))
         if first.everywhere is None:
             return None
         return count_text(first.everywhere, f"{plan.platform} device")
 
     def remarks(self, plan: Plan, answers: Answers) -> list[str]:
-        """None."""
+        """Return no remarks."""
         return []
 
     def known(self, answers: Mapping[int, Described]) -> dict[int, Initialized]:
-        """The devices of engines that are in one cluster of JAX's already, or of one alone."""
+        """Return the devices of engines that are already in one cluster of JAX, or of a single engine."""
         devices = {p: facts.devices for p, facts in answers.items() if facts.devices is not None}
         joined = all(facts.joined for facts in answers.values()) or len(answers) == 1
         if not joined or len(devices) < len(answers):
@@ -127,7 +127,7 @@ class Jax(Framework):
 
 
 def platform_variable(asked: Asked) -> dict[str, str]:
-    """`JAX_PLATFORMS` for all hosts: as it is set already, where JAX would choose the platform by it."""
+    """Return `JAX_PLATFORMS` for all hosts: the value already set, if JAX would choose the platform by it."""
     value = asked.environment.get("JAX_PLATFORMS")
     if not value or platforms.choose(environment=asked.environment) != asked.platform:
         value = PLATFORMS[asked.platform]
@@ -135,7 +135,7 @@ def platform_variable(asked: Asked) -> dict[str, str]:
 
 
 def stage(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> JaxStage:
-    """What one process needs to join the cluster."""
+    """Return the parameters that one process needs to join the cluster."""
     return JaxStage(
         processes=len(plan.processes),
         devices=None if plan.devices_by_flags else process.devices,
@@ -145,7 +145,7 @@ def stage(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> JaxSta
 
 
 def arguments(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> dict[str, Any]:
-    """The keyword arguments of `jax.distributed.initialize` for one process.
+    """Return the keyword arguments of `jax.distributed.initialize` for one process.
 
     All are given, and detection is switched off: JAX detects a cluster whenever `local_device_ids` is
     unset, even with all else given, and stray SLURM_* or OMPI_* variables would mislead it.
@@ -158,7 +158,7 @@ def arguments(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> di
         "coordinator_bind_address": rendezvous.coordinator,
     }
     if rendezvous.served:
-        # A death is seen by nbdist; a pause of all processes must not end them.
+        # nbdist itself notices a process that dies; a pause of all processes must not end them.
         found["heartbeat_timeout_seconds"] = HEARTBEAT_SECONDS
     if process.local_device_ids is not None:
         found["local_device_ids"] = list(process.local_device_ids)
@@ -166,7 +166,7 @@ def arguments(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> di
         found["partition_index"] = process.partition_index
     found |= plan.jax
     if rendezvous.served:
-        # JAX has process 0 serve in any case; at this one nobody will ask.
+        # JAX makes process 0 start a service in any case; nobody connects to it at this address.
         found["coordinator_bind_address"] = UNUSED
     return found
 

@@ -26,7 +26,7 @@ PROCESS = "KERAS_DISTRIBUTION_PROCESS_ID"
 
 
 class Keras(jax.Jax):
-    """See `nbdist.launch.model.framework.Framework`; what concerns several processes its JAX back end does.
+    """Keras as the framework of a session; its JAX back end does all that concerns several processes.
 
     `memory_bytes` were measured with 2 processes on CPU, keras 3.15 on jax 0.10.2: an agent 304 MiB, processes
     with their nannies 86 MiB of their own after a first computation; rounded up.
@@ -41,13 +41,13 @@ class Keras(jax.Jax):
     requirement = "'nbdist[keras]'"
 
     def compared_with(self, backend: str | None) -> tuple[str, ...]:
-        """Keras, and its back end."""
+        """Return Keras and its back end."""
         if backend in (None, "jax"):
             return (*self.compared, *jax.Jax.compared)
         return (*self.compared, "tensorflow") if backend == "tensorflow" else self.compared
 
     def choose(self, asked: Asked) -> Chosen:
-        """The back end, and the addresses that `keras.distribution.initialize` gets."""
+        """Return the back end, and the addresses that `keras.distribution.initialize` gets."""
         backend = chosen_backend(asked.backend, asked.environment)
         of_jax = jax.platform_variable(asked) if backend == "jax" else {}
         return Chosen(
@@ -62,19 +62,19 @@ class Keras(jax.Jax):
         )
 
     def known(self, answers: Mapping[int, Described]) -> dict[int, Initialized]:
-        """Nothing: Keras must still be set up on each."""
+        """Return nothing: Keras must still be set up on each engine."""
         return {}
 
     def preload(self, plan: Plan) -> list[str]:
-        """Keras, which imports its back end."""
+        """Return Keras, which imports its back end."""
         return ["keras"]
 
     def environment(
         self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous
     ) -> dict[str, str]:
-        """What `keras.distribution.initialize()` reads when it is called without arguments.
+        """Return the variables that `keras.distribution.initialize()` reads when it is called without arguments.
 
-        The address JAX's coordinator binds has no place among Keras' arguments; JAX takes it from a variable.
+        The address that JAX's coordinator binds is no argument of Keras; JAX takes it from a variable.
         """
         return {
             ADDRESSES: addresses(plan, rendezvous),
@@ -86,7 +86,7 @@ class Keras(jax.Jax):
         }
 
     def stages(self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> Sequence[Any]:
-        """One: join the cluster."""
+        """Return one stage: join the cluster."""
         assert plan.backend is not None
         through_jax = jax.stage(plan, process, rendezvous)
         joined = KerasArguments(
@@ -110,32 +110,32 @@ class Keras(jax.Jax):
         ]
 
     def late(self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> Any:
-        """Without what Keras has all processes compute together, such as a seed."""
+        """Return the stage without what Keras makes all processes compute together, such as a seed."""
         (stage,) = self.stages(plan, process, rendezvous)
         return replace(stage, late=True)
 
     def check(self, plan: Plan, answers: Answers) -> None:
-        """The back end has compared the processes itself."""
+        """Do nothing: the back end has compared the processes itself."""
 
     def summary(self, plan: Plan, answers: Answers) -> str | None:
-        """The number of global devices."""
+        """Return the number of global devices."""
         return super().summary(plan, answers)
 
     def remarks(self, plan: Plan, answers: Answers) -> list[str]:
-        """Where the back end does not do what `keras.distribution` promises."""
+        """Return sentences about cases where the back end does not do what `keras.distribution` promises."""
         return list(dict.fromkeys(answer.said for answer in answers.values() if answer.said))
 
 
 def addresses(plan: Plan, rendezvous: Rendezvous) -> str:
-    """Those of all processes, or the coordinator's, as Keras reads them; the coordinator's with its port."""
+    """Return the coordinator's address with its port, then those of other processes if given; in Keras' form."""
     return ",".join((rendezvous.coordinator, *plan.addresses[1:]))
 
 
 def chosen_backend(asked: str | None, given: Mapping[str, str]) -> str:
-    """The back end: as asked for, else KERAS_BACKEND, else JAX.
+    """Return the back end: the one asked for, else KERAS_BACKEND, else JAX.
 
     Raises:
-      OptionError: Unknown, or asked for one and set to another.
+      OptionError: It is unknown, or one is asked for and another one set.
     """
     if asked is not None and asked not in BACKENDS:
         raise OptionError(f"{option('backend', asked)}: known are {', '.join(BACKENDS)}.")
@@ -154,7 +154,7 @@ def chosen_backend(asked: str | None, given: Mapping[str, str]) -> str:
 def chosen_addresses(
     asked: str | None, given: Mapping[str, str], *, processes: int, here: bool = True
 ) -> tuple[str, ...]:
-    """The addresses to use: as asked for, else as KERAS_DISTRIBUTION_JOB_ADDRESSES says; empty for none.
+    """Return the addresses: those asked for, else those of KERAS_DISTRIBUTION_JOB_ADDRESSES; empty for none.
 
     Args:
       asked: `HOST:PORT`, or one for each process, separated by commas.

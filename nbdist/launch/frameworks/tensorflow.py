@@ -28,7 +28,7 @@ MIB = 1 << 20
 
 
 class TensorFlow(Framework):
-    """See `nbdist.launch.model.framework.Framework`.
+    """TensorFlow as the framework of a session.
 
     `memory_bytes` were measured with 2 processes on CPU, tensorflow 2.21: an agent 859 MiB, processes with their
     nannies 143 MiB of their own after a first computation; rounded up.
@@ -47,15 +47,15 @@ class TensorFlow(Framework):
     memory_bytes = (900 * MIB, 200 * MIB)
 
     def platform(self, environment: Mapping[str, str]) -> Platform:
-        """As TensorFlow chooses: GPUs where there are any, else CPU."""
+        """Return the platform that TensorFlow chooses: GPUs if there are any, else CPU."""
         return platform.choose_for_tensorflow()
 
     def role(self, role: Role, number: int) -> str | None:
-        """`worker 0, chief`."""
+        """Return the role of a process, such as `worker 0, chief`."""
         return f"{role} {number}{', chief' if role == 'worker' and number == 0 else ''}"
 
     def choose(self, asked: Asked) -> Chosen:
-        """The addresses of a `TF_CONFIG` that is set."""
+        """Return the addresses of a `TF_CONFIG` that is set."""
         existing = asked.environment.get("KERAS_BACKEND", "tensorflow")
         if existing != "tensorflow":
             raise OptionError(
@@ -74,7 +74,7 @@ class TensorFlow(Framework):
         return Chosen(addresses=addresses, environment={"KERAS_BACKEND": "tensorflow"})
 
     def preload(self, plan: Plan) -> list[str]:
-        """TensorFlow, and the Keras its users will import: each worker would import it for itself."""
+        """Return TensorFlow, and the Keras its users will import: else each worker would import it by itself."""
         given = {**os.environ, **plan.environment}
         legacy = given.get("TF_USE_LEGACY_KERAS", "").lower() in ("1", "true")
         return ["tensorflow", "tf_keras" if legacy else "keras"]
@@ -82,12 +82,12 @@ class TensorFlow(Framework):
     def environment(
         self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous
     ) -> dict[str, str]:
-        """`TF_CONFIG`, for several processes; TensorFlow takes one alone for a cluster of its own."""
+        """Return `TF_CONFIG` for several processes; a single one would take it for a cluster of its own."""
         config = tf_config(plan, process, rendezvous)
         return {} if config is None else {"TF_CONFIG": config}
 
     def stages(self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> Sequence[Any]:
-        """Two: devices, which must be settled before any operation and are then compared; the strategy."""
+        """Return two stages: devices, which must be set before any operation and are compared; the strategy."""
         devices = DevicesStage(
             platform=plan.platform,
             devices=process.devices,
@@ -98,10 +98,10 @@ class TensorFlow(Framework):
         return [devices, strategy_stage(plan, process, rendezvous)]
 
     def check(self, plan: Plan, answers: Answers) -> None:
-        """Refuses workers with different numbers of devices.
+        """Refuse workers with different numbers of devices.
 
         Raises:
-          LaunchError: With the counts.
+          LaunchError: The text has the counts.
         """
         workers = [worker.process_id for worker in plan.workers]
         counts = {p: count for p in workers if (count := answers[p].local) is not None}
@@ -117,7 +117,7 @@ class TensorFlow(Framework):
             )
 
     def summary(self, plan: Plan, answers: Answers) -> str | None:
-        """The strategy, its replicas, and the evaluators."""
+        """Return the strategy, its replicas, and the evaluators."""
         first = answers[plan.workers[0].process_id]
         if first.strategy is None or first.replicas is None:
             return None
@@ -127,13 +127,13 @@ class TensorFlow(Framework):
         return f"{first.strategy} with {replicas}{beside}"
 
     def remarks(self, plan: Plan, answers: Answers) -> list[str]:
-        """What was adapted, and whom TensorFlow's server listens to."""
+        """Return what was adapted, and that TensorFlow's server listens on every interface."""
         said = list(dict.fromkeys(answer.said for answer in answers.values() if answer.said))
         return [*said, SERVER_SAYS] if len(plan.processes) > 1 else said
 
 
 def strategy_stage(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> StrategyStage:
-    """With what a process makes its strategy, at the start or again after a failure."""
+    """Return the parameters with which a process makes its strategy, at the start or again after a failure."""
     return StrategyStage(
         tf_config=tf_config(plan, process, rendezvous),
         role=process.role,
@@ -143,7 +143,7 @@ def strategy_stage(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) 
 
 
 def tf_config(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> str | None:
-    """`TF_CONFIG` of one process, as JSON; None for a process alone."""
+    """Return the `TF_CONFIG` of one process, as JSON; None for a process alone."""
     if len(plan.processes) == 1:
         return None
     cluster: dict[str, list[str]] = {}
@@ -160,10 +160,10 @@ def refuse(
     devices_per_process: int | None,
     local_device_ids: Any,
 ) -> None:
-    """Refuses what TensorFlow's strategies cannot do.
+    """Refuse what TensorFlow's strategies cannot do.
 
     Raises:
-      OptionError: TPUs, several CPU devices a worker, or unequal device counts.
+      OptionError: TPUs, several CPU devices per worker, or unequal device counts.
     """
     if platform == "tpu":
         raise OptionError(
@@ -185,7 +185,7 @@ def refuse(
 
 
 def chosen_addresses(given: Mapping[str, str], *, workers: int, evaluators: int) -> tuple[str, ...]:
-    """The addresses of a `TF_CONFIG` that is already set, workers first; empty for none.
+    """Return the addresses of a `TF_CONFIG` that is already set, workers first; empty for none.
 
     Raises:
       OptionError: It is for another number of processes, or cannot be read.

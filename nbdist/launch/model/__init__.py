@@ -1,1 +1,1 @@
-"""The data of a launch: hosts, placement, plan, rendezvous, how processes ended."""
+"""The data of a launch: hosts, placement, plan, rendezvous, ends of processes."""

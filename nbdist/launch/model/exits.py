@@ -1,4 +1,4 @@
-"""How a process ended, as far as is known."""
+"""How a process ended, as far as that is known."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import signal
 from dataclasses import dataclass
 
 CONTROLLER = "ipyparallel's controller"
-"""What has taken processes out of reach whose controller has ended."""
+"""The cause in `because_of` for processes that are out of reach because their controller has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessExit:
     """How a process ended.
 
-    `code` is its exit status, or minus the signal's number, None where the host itself is out of reach; `oom`
-    whether the out-of-memory killer has ended a process of its control group just then. `last_lines` is the end of
-    what it wrote to its own standard error and output. `because_of` says what took it out of reach, where it
-    was not its own end.
+    `code` is its exit status, or minus the signal's number, None if the host itself is out of reach; `oom` says
+    whether the out-of-memory killer ended a process of its control group at that time. `last_lines` is the end of
+    its own standard error and output. `because_of` names the cause that put it out of reach, if it did not end
+    itself.
     """
 
     process_id: int
@@ -30,7 +30,7 @@ class ProcessExit:
 
     @property
     def of_the_controller(self) -> bool:
-        """Whether the process lives, and can only not be asked since ipyparallel's controller has ended."""
+        """Whether the process lives, but cannot be asked since ipyparallel's controller has ended."""
         return self.because_of == CONTROLLER
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What happens to the hosts of a session: events of their agents, and what the kernel sees itself."""
+"""Happenings on the hosts of a session: events of their agents, and what the kernel itself notices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ProcessLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostsSilent:
-    """Other hosts than before are silent: by name, since when (Unix seconds)."""
+    """The set of silent hosts has changed: by name, since when (Unix seconds)."""
 
     since: Mapping[str, float]
 

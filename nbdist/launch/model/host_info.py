@@ -1,4 +1,4 @@
-"""What hosts have said of themselves."""
+"""Facts that hosts have reported about themselves."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from nbdist.contract.checkup import Checkup
 
 SILENT_SECONDS = 3.0
-"""A host that has said nothing for so long is shown as silent; each says once a second that it is there."""
+"""A host that has sent nothing for this time is shown as silent; each sends a sign of life once a second."""
 
 
 @dataclass
 class HostInfo:
-    """What an agent has said of its host.
+    """Facts that an agent has reported about its host.
 
-    `ports` are reserved there for its processes; at `listening` it can be reached until it
-    learns that all have tried. `cwd` is the working folder its processes begin in. `asked_s` and `received_s` are
-    this kernel's clock (Unix seconds) when it was asked and when it answered.
+    `ports` are reserved there for its processes; at `listening` it can be reached until it learns that all have
+    tried. `cwd` is the working folder its processes begin in. `asked_s` and `received_s` are this kernel's clock
+    (Unix seconds) when it was asked and when it answered.
     """
 
     host: str

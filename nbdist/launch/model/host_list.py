@@ -16,11 +16,11 @@ from nbdist.spelling import option
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedHost:
-    """One host: its name as the person's ssh knows it, and what was said beside it.
+    """One host: its name as the person's ssh knows it, and the settings beside the name.
 
-    `processes` is how many it gets, None where nothing was said; `user` and `port` are those to be given to
-    ssh, None where its configuration decides; `ssh` are more of ssh's options for this host alone,
-    `environment` variables that its processes get.
+    `processes` is how many it gets, None if not given; `user` and `port` are given to ssh, None if ssh's
+    configuration decides; `ssh` are further options of ssh for this host alone, `environment` variables that its
+    processes get.
     """
 
     name: str
@@ -32,7 +32,7 @@ class AskedHost:
 
     @property
     def local(self) -> bool:
-        """Whether this machine is meant, which needs no ssh."""
+        """Whether the host is this machine, which needs no ssh."""
         return self.name in LOCAL_NAMES and self.user is None and self.port is None
 
 
@@ -51,7 +51,7 @@ _AROUND_COMMA = re.compile(r"\s*,\s*")
 
 
 def parse_hosts(text: str) -> tuple[AskedHost, ...]:
-    """Hosts separated by commas; `node[01-64]:2` are 64 hosts with 2 processes each.
+    """Return hosts separated by commas; `node[01-64]:2` are 64 hosts with 2 processes each.
 
     Raises:
       OptionError: No host, one that cannot be read, one that is named twice, or more than 100,000.
@@ -61,7 +61,7 @@ def parse_hosts(text: str) -> tuple[AskedHost, ...]:
 
 
 def read_hosts(path: Path) -> tuple[AskedHost, ...]:
-    """Hosts of a file: a line is written as for `--hosts` or with `slots=N`; `#` begins a comment.
+    """Return the hosts of a file: a line is written as for `--hosts` or with `slots=N`; `#` begins a comment.
 
     Raises:
       OptionError: The file cannot be read, or holds no host, a line that cannot be read, or one of those that
@@ -79,14 +79,14 @@ def read_hosts(path: Path) -> tuple[AskedHost, ...]:
         if not words:
             continue
         where = f"{given}, line {number}"
-        # As Open MPI's host files have it.
+        # The notation of Open MPI's host files.
         slots = [word.removeprefix("slots=") for word in words[1:]]
         found += [_parse(":".join([name, *slots]), where) for name in split_names(words[0])]
     return _each_once(found, given)
 
 
 def _parse(entry: str, given: str) -> tuple[HostPattern, AskedHost]:
-    """The names that an entry stands for, and what it says of each host."""
+    """Return the names that an entry stands for, and the settings of each host."""
     match = _HOST.fullmatch(entry)
     if match is None or (match["name"] or "").startswith("-"):
         _pattern(entry, entry, given)  # brackets may be what is wrong
@@ -116,7 +116,7 @@ def _pattern(name: str, entry: str, given: str) -> HostPattern:
 def _each_once(
     entries: Sequence[tuple[HostPattern, AskedHost]], given: str
 ) -> tuple[AskedHost, ...]:
-    """All hosts; they are made only when it is known how many there are."""
+    """Return all hosts; they are made only when their number is known."""
     if not entries:
         raise OptionError(f"{given}: no host is named. Expected {FORM}, {SUCH_AS}.")
     try:

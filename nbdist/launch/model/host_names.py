@@ -28,7 +28,7 @@ class HostPattern:
         return prod(map(count, self.brackets))
 
     def __iter__(self) -> Iterator[str]:
-        """The names; the numbers of the last brackets change first."""
+        """Yield the names; the numbers of the last brackets change first."""
         before, *after = self.texts
         numbers = [[t for each in ranges for t in each.texts()] for ranges in self.brackets]
         for chosen in product(*numbers):
@@ -36,11 +36,11 @@ class HostPattern:
 
 
 def read_pattern(name: str) -> HostPattern:
-    """One name, which may have brackets; it is not looked at what else it holds.
+    """Read one name, which may have brackets; the other characters are not checked.
 
     Raises:
-      ValueError: Brackets that are empty or do not pair up, a range in them that cannot be read (see
-        `nbdist.ranges.read_range`), or more than 100,000 names; in words that follow what was given.
+      ValueError: Brackets are empty or do not pair up, a range in them cannot be read (see
+        `nbdist.ranges.read_range`), or more than 100,000 names. The text continues a sentence about the name.
     """
     parts = _BRACKETS.split(name)
     texts, insides = parts[::2], parts[1::2]
@@ -54,14 +54,14 @@ def read_pattern(name: str) -> HostPattern:
 
 
 def split_names(text: str) -> list[str]:
-    """The parts of a list, without those that are empty; commas in brackets part nothing."""
+    """Return the parts of a list, without empty ones; commas inside brackets do not separate."""
     return [part.strip() for part in _PART.findall(text) if part.strip()]
 
 
 def compress(names: Iterable[str]) -> str:
-    """A list that stands for these names in their order: `n1`, `n2`, `m` give `n[1-2],m`.
+    """Return a list that stands for these names in their order: `n1`, `n2`, `m` give `n[1-2],m`.
 
-    Only numbers at the ends of names are put together, so that Slurm 22.05 reads it, too.
+    Only numbers at the ends of names are put together, so that Slurm 22.05 can read it, too.
     """
     halves = [(match[1], match[2]) if (match := _NUMBERED.fullmatch(n)) else (n, "") for n in names]
     return ",".join(

@@ -9,7 +9,7 @@ from nbdist.errors import OptionError
 from nbdist.spelling import option
 
 METHODS = ("ompi", "slurm", "mpi4py", "gcetpu", "gketpu")
-"""What JAX detects by name, in its order. Its Kubernetes detection has no name, so it cannot be asked for."""
+"""JAX's names of detection methods, in its order. Its Kubernetes detection has no name and cannot be asked for."""
 
 DETECTION_METHODS = ("deactivate", *METHODS)
 
@@ -23,10 +23,10 @@ _ARGUMENTS = {
 
 
 def asked_arguments(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What was asked for, under the names `jax.distributed.initialize` has for it.
+    """Return the options under the names that `jax.distributed.initialize` has for them.
 
     Raises:
-      OptionError: A name nobody has, or a value that cannot be.
+      OptionError: An unknown name, or an impossible value.
     """
     unknown = sorted(set(asked) - set(_ARGUMENTS))
     if unknown:

@@ -1,4 +1,4 @@
-"""Choosing where the processes of a plan find each other."""
+"""Choice of the addresses at which the processes of a plan find each other."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from nbdist.machine.ports import LOOPBACK
 
 
 def meet(plan: Plan, places: Mapping[int, Place], *, again: bool = False) -> Rendezvous:
-    """The addresses of a plan, at the ports that are reserved where none were asked for.
+    """Return the addresses for a plan, at reserved ports where none were asked for.
 
     Args:
-      plan: What is to be started.
+      plan: The processes to be started.
       places: Where each process can serve, by process id.
-      again: The ports of the first time are still in use; hosts stay, ports that a person has chosen do not.
+      again: Whether the first ports are still in use: hosts stay, ports that a person has chosen do not.
     """
     ids = [process.process_id for process in plan.processes]
 
@@ -37,7 +37,7 @@ def meet(plan: Plan, places: Mapping[int, Place], *, again: bool = False) -> Ren
     if asked is not None and ":" not in asked:
         asked = serves(ids[0], asked)
     chosen = asked or serves(ids[0])
-    # Who chooses an address of this machine chooses it for gloo as well.
+    # An address of this machine that a person has chosen is also used for gloo.
     here = set(own.values()) == {LOOPBACK}
     mine = {} if here and not chosen.startswith(LOOPBACK) else own
     return Rendezvous(coordinator=chosen, tasks={}, own=mine)

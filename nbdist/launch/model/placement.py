@@ -14,13 +14,13 @@ Launcher = Literal["local", "ssh", "tpu", "slurm", "mpi"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What a scheduler or `mpirun` is asked for.
+    """The job that a scheduler or `mpirun` is asked for.
 
     `command` is its command line up to the number of tasks and the program, `python`, that they run;
-    `task_variable` the environment variable in which each finds its number. `processes` is how many there will be,
-    evaluators not counted. `name` is that of the job, which no other has; `allocation` the number of the
+    `task_variable` the environment variable in which each task finds its number. `processes` is how many there
+    will be, evaluators not counted. `name` is the job's name, which no other has; `allocation` the number of the
     allocation of which it is a step. `near` are addresses of hosts on which it may run. `gpus` says that GPUs are
-    asked for, `gpus_divided` that somebody else says which task has which.
+    asked for, `gpus_divided` that somebody else divides them among the tasks.
     """
 
     command: tuple[str, ...]
@@ -34,7 +34,7 @@ class Job:
     gpus_divided: bool = False
 
     def resized(self, processes: int) -> Job:
-        """Another step of the same allocation with so many tasks, laid on its nodes as the scheduler does it."""
+        """Return another step of the same allocation with this many tasks; the scheduler places them on nodes."""
         name = f"nbdist-{secrets.token_hex(4)}"
         left = [word for word in self.command if not word.startswith(_OF_TASKS)]
         command = tuple(word.replace(self.name, name) for word in left)
@@ -49,12 +49,12 @@ _OF_TASKS = ("--nodes=", "--ntasks-per-node=")
 class Placement:
     """How the processes of a plan come to their hosts.
 
-    `hosts` are those asked for by name, empty for this machine alone and where a scheduler chooses; `ssh` says
-    how they are reached. `min_hosts` is how many must come up, None: all. `cwd` is the working folder there,
-    None: the kernel's own. `sync` are the paths of the user's files that all hosts are to have.
-    `controller_address` is an address of this machine that all hosts reach, None: one is found; `tunnel` says that
-    they reach none, and come through the ssh connections that lead to them. `remarks` are what a person should
-    read of how the hosts were found.
+    `hosts` are those asked for by name, empty for this machine alone and if a scheduler chooses; `ssh` says how
+    they are reached. `min_hosts` is how many must come up, None: all. `cwd` is the working folder there, None: the
+    kernel's own. `sync` are the paths of the user's files that all hosts are to have. `controller_address` is an
+    address of this machine that all hosts reach, None: one is found; `tunnel` says that they reach no address of
+    it, and use the ssh connections that lead to them. `remarks` are sentences that a person should read about how
+    hosts were found.
     """
 
     launcher: Launcher = "local"
@@ -71,7 +71,7 @@ class Placement:
 
     @property
     def forwarded(self) -> tuple[int, ...]:
-        """The ports of this machine that ssh forwards; the last is for checks."""
+        """Ports of this machine that ssh forwards; the last is for checks."""
         return self.ssh.forwarded if self.ssh is not None else ()
 
     @property

@@ -1,7 +1,7 @@
-"""Plans, meetings and records to and from plain data that JSON carries.
+"""Conversion of plans, rendezvous and records to and from plain data that JSON carries.
 
-The type hints of the dataclasses are the description of the format, as in `nbdist.contract.wire`; beside what that
-knows there are mappings, whose keys may be numbers. Nothing here is read from another machine.
+The type hints of the dataclasses describe the format, as in `nbdist.contract.wire`; here, keys of mappings may
+also be numbers. Nothing that is read here comes from another machine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def to_plain(value: Any) -> Any:
-    """Dataclasses and mappings as dicts, tuples and sets as lists, paths as text."""
+    """Return dataclasses and mappings as dicts, tuples and sets as lists, paths as text."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
@@ -27,12 +27,12 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(kind: type[T], data: Any) -> T:
-    """What `to_plain` made of a value of this dataclass, as that value again.
+    """Read a value of this dataclass back from the result of `to_plain`.
 
-    Fields that are missing have their defaults; those that the class does not have are left out.
+    Missing fields get their defaults; fields that the class does not have are ignored.
 
     Raises:
-      ValueError: The data is not of this form.
+      ValueError: The data are not of this form.
     """
     try:
         return _read(kind, data)  # type: ignore[no-any-return]
@@ -61,7 +61,7 @@ def _read(hint: Any, data: Any) -> Any:
 
 
 def issubclass_of(kind: Any, base: type) -> bool:
-    """As `issubclass`, and False for what is no class."""
+    """Return the result of `issubclass`, and False for a `kind` that is no class."""
     return isinstance(kind, type) and issubclass(kind, base)
 
 

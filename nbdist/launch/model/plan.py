@@ -1,7 +1,7 @@
 """The launch plan: hosts × processes × roles × devices, as data.
 
-A plan says what is to be started, and nothing of how. Process ids come from here: dense from 0, in
-the order of hosts and slots, so that the same host and slot always gets the same id.
+A plan says what is to be started, not how. Process ids come from here: dense from 0, in the order of hosts and
+slots, so that the same host and slot always gets the same id.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ Role = Literal["worker", "evaluator"]
 class PlannedProcess:
     """One process to start.
 
-    `role` and `task_index` are what TensorFlow calls it: `worker` 0 is the chief, and indices count from 0
-    in each role. Cells go to workers unless evaluators are named. `devices` is how many virtual CPU devices
-    it has (None: what the platform gives); `local_device_ids` the accelerators of its host it may see (None:
-    all).
+    `role` and `task_index` are TensorFlow's name for it: `worker` 0 is the chief, and indices count from 0 in each
+    role. Cells go to workers unless evaluators are named. `devices` is how many virtual CPU devices it has (None:
+    what the platform gives); `local_device_ids` the accelerators of its host it may see (None: all).
     """
 
     process_id: int
@@ -41,15 +40,15 @@ class PlannedProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All that is to be started, with the options every process shares.
+    """All processes to be started, with the options they share.
 
-    `backend` is what Keras computes with, None where Keras is not asked for. `jax` holds the keyword
-    arguments of `jax.distributed.initialize` that were asked for by name; `addresses` are those asked for, as
-    `HOST:PORT`: for Keras the coordinator alone or one for each process, for TensorFlow one for each
-    process, empty where they are to be chosen. `environment` is in place in each process before its framework
-    is imported; `given` are the names of those that a person gave, `withheld` of those whose values this kernel
-    does not know. `devices_by_flags`: the XLA_FLAGS of the processes say how many virtual devices each has. `keep`
-    lets the processes outlive the kernel.
+    `backend` is what Keras computes with, None if the framework is not Keras. `jax` holds the keyword arguments of
+    `jax.distributed.initialize` that were asked for by name; `addresses` are those asked for, as `HOST:PORT`: for
+    Keras the coordinator alone or one for each process, for TensorFlow one for each process, empty if they are to
+    be chosen. `environment` is set in each process before its framework is imported; `given` are the names of
+    those variables that a person gave, `withheld` the names of those whose values this kernel does not know.
+    `devices_by_flags`: the XLA_FLAGS of the processes say how many virtual devices each has. `keep` lets the
+    processes outlive the kernel.
     """
 
     processes: tuple[PlannedProcess, ...]
@@ -86,13 +85,13 @@ class Plan:
         return tuple(process for process in self.processes if process.role == "worker")
 
     def on(self, host: str) -> tuple[PlannedProcess, ...]:
-        """The processes of one host."""
+        """Return the processes of one host."""
         return tuple(process for process in self.processes if process.host == host)
 
     def placed(self, hosts: Mapping[int, str]) -> Plan:
-        """This plan with the hosts that a scheduler has chosen, by process id.
+        """Return this plan with the hosts that a scheduler has chosen, by process id.
 
-        Only now is it known which processes share the accelerators of one host.
+        Only then is it known which processes share the accelerators of one host.
         """
         slots: dict[str, int] = {}
         alone = {host for host, count in Counter(hosts.values()).items() if count == 1}
@@ -109,7 +108,7 @@ class Plan:
         return replace(self, processes=tuple(processes))
 
     def resized(self, count: int) -> Plan:
-        """This plan with so many processes, all alike: on the one host that it has, or tasks of another step."""
+        """Return this plan with `count` equal processes: on its one host, or as tasks of another step."""
         first, job = self.processes[0], self.placement.job
         if job is not None:
             return replace(
@@ -129,7 +128,7 @@ class Plan:
         )
 
     def without(self, host: str) -> Plan:
-        """This plan without one host; process ids stay dense, so those behind it move up."""
+        """Return this plan without one host; process ids stay dense, so higher ones move down to fill the gap."""
         left = [process for process in self.processes if process.host != host]
         indices: dict[Role, int] = {}
         processes = []
@@ -155,23 +154,23 @@ def plan_for(
     evaluators: int = 0,
     **shared: Any,
 ) -> Plan:
-    """A plan for hosts of which each has so many processes.
+    """Return a plan for hosts, each with its number of processes.
 
     Args:
       hosts: Each host's name, as shown, and its number of processes, 1 or more, evaluators not counted.
       devices_per_process: On CPU, virtual devices of each process (default 1); on GPU, how many
         each gets (default: all, divided evenly).
       platform: What the processes compute on.
-      accelerators: GPUs or TPU chips of a host; not read for CPU. None where that is not known: each process
+      accelerators: GPUs or TPU chips of a host; not read for CPU. None if that is not known: each process
         then gets as many as are asked for.
       local_device_ids: One list of device ids for each process.
       partition_index: One index for each process; all processes or none.
-      evaluators: Processes beside those, with the highest ids, on the last host; they compute on the CPU
-        where accelerators are divided, so that they take none from the others.
+      evaluators: Processes beside the others, with the highest ids, on the last host; they compute on the CPU
+        if accelerators are divided, so that they take none from the others.
       **shared: The remaining fields of `Plan`.
 
     Raises:
-      OptionError: Counts that cannot be, or more devices than there are.
+      OptionError: Impossible counts, or more devices than there are.
     """
     total = sum(count for _, count in hosts)
     for _, count in hosts:
@@ -238,7 +237,7 @@ def _divide(
     accelerators: int | None,
     asked: Sequence[Sequence[int]] | None,
 ) -> list[tuple[int, ...] | None]:
-    """Local device ids of each process of a host; no accelerator goes to two processes unasked."""
+    """Return local device ids of each process of a host; no accelerator goes to two processes unasked."""
     if asked is not None:
         return _as_asked(asked)
     if platform == "cpu":

@@ -1,4 +1,4 @@
-"""What this machine computes on, found without importing a framework.
+"""The platform of this machine, found without importing a framework.
 
 Importing JAX here and asking it would start a back end in the kernel, and a TPU belongs to the first
 process that does so.
@@ -15,7 +15,7 @@ from nbdist.machine import checkup
 
 
 def accelerators(platform: Platform, *, root: Path = Path("/")) -> int:
-    """Number of GPUs or TPU chips of this machine; 0 for CPU.
+    """Return the number of GPUs or TPU chips of this machine; 0 for CPU.
 
     Args:
       platform: Which kind to count.
@@ -26,10 +26,10 @@ def accelerators(platform: Platform, *, root: Path = Path("/")) -> int:
 
 
 def choose(*, environment: Mapping[str, str], root: Path = Path("/")) -> Platform:
-    """The platform JAX would choose: a TPU, else a GPU, else CPU.
+    """Return the platform JAX would choose: a TPU, else a GPU, else CPU.
 
-    An accelerator counts only where JAX's plug-in for it is installed as well. `JAX_PLATFORMS` in
-    `environment` decides where it is set.
+    An accelerator counts only if JAX's plug-in for it is installed as well. `JAX_PLATFORMS` in
+    `environment` decides if it is set.
     """
     asked = environment.get("JAX_PLATFORMS", "").split(",")[0]
     if asked:
@@ -42,7 +42,7 @@ def choose(*, environment: Mapping[str, str], root: Path = Path("/")) -> Platfor
 
 
 def choose_for_tensorflow(*, root: Path = Path("/")) -> Platform:
-    """The platform TensorFlow would choose: GPUs where there are any, else CPU."""
+    """Return the platform TensorFlow would choose: GPUs if there are any, else CPU."""
     return "gpu" if accelerators("gpu", root=root) else "cpu"
 
 

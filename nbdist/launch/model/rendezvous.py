@@ -1,4 +1,4 @@
-"""Where the processes of one start find each other; chosen anew at every start."""
+"""Addresses at which the processes of one start find each other; chosen anew at every start."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from nbdist.spelling import option
 class Rendezvous:
     """Addresses, each `HOST:PORT`.
 
-    `coordinator` is where JAX's coordination service is: `served` when it is ours, else process 0 serves; `tasks`
-    where each process serves, by process id, for frameworks in which each does. `own` is the address, without a
-    port, under which the others know the host of each process; empty where a person has chosen the coordinator's
-    address and all are on one machine. `relays` is where each process reaches the service through the agent of its
-    host, by process id; those that are missing reach it at its own address.
+    `coordinator` is where JAX's coordination service is: `served` if it is ours, else process 0 serves; `tasks` is
+    where each process serves, by process id, in frameworks where each does. `own` is the address, without a port,
+    under which the others know the host of each process; empty if a person has chosen the coordinator's address
+    and all are on one machine. `relays` is where each process reaches the service through the agent of its host,
+    by process id; missing processes reach it at its own address.
     """
 
     coordinator: str
@@ -29,7 +29,7 @@ class Rendezvous:
     relays: Mapping[int, str] = field(default_factory=dict)
 
     def coordinator_of(self, process_id: int) -> str:
-        """Where one process is to reach the service."""
+        """Return where one process reaches the service."""
         return self.relays.get(process_id, self.coordinator)
 
 
@@ -37,7 +37,7 @@ class Rendezvous:
 class Place:
     """Where a process can serve: a port that is reserved for it, and the address of its host.
 
-    None where no address leads there from another host: all processes are on this one.
+    The address is None if no address leads there from another host: all processes are on this machine.
     """
 
     address: str | None
@@ -47,11 +47,11 @@ class Place:
 def checked_coordinator(
     text: str | None, *, variable: str | None = None, here: bool = True
 ) -> str | None:
-    """`HOST[:PORT]`, refused where process 0 could not serve there; without a port, one is reserved later.
+    """Return `HOST[:PORT]` if process 0 can serve there; without a port, one is reserved later.
 
     Args:
       text: As a person wrote it.
-      variable: Which variable says so; None: the option `coordinator`.
+      variable: The variable that holds it; None: the option `coordinator`.
       here: Whether process 0 is on this machine, so that it can be tried.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Whether a session can go on with another number of processes."""
+"""Rules about changing the number of processes of a session."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from nbdist.launch.model.plan import Plan
 
 
 def why_fixed(plan: Plan) -> str | None:
-    """Why the number of processes stays as it is, as a sentence; None where it can be changed.
+    """Return why the number of processes cannot change, as a sentence; None if it can.
 
     Args:
-      plan: As it was asked for.
+      plan: The plan as it was asked for.
     """
     framework = framework_named(plan.framework)
     if framework.recovery != "in place" or plan.backend not in (None, "jax"):
@@ -43,7 +43,7 @@ def why_fixed(plan: Plan) -> str | None:
 
 
 def can_leave_out_hosts(plan: Plan) -> bool:
-    """Whether it can go on without one of its hosts; a scheduler lays tasks on nodes by itself."""
+    """Return whether the session can go on without one of its hosts; never if a scheduler places the tasks."""
     return (
         len(set(plan.hosts.values())) > 1 and why_fixed(plan) is None and plan.placement.job is None
     )

@@ -1,4 +1,4 @@
-"""What a framework calls the processes of a plan."""
+"""The framework's names for the processes of a plan."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from nbdist.launch.model.plan import Plan, PlannedProcess
 
 
 def named(plan: Plan) -> dict[str, tuple[int, ...]]:
-    """Process ids by role, where the framework has roles."""
+    """Return process ids by role, if the framework has roles."""
     if not framework_named(plan.framework).has_roles:
         return {}
     workers = tuple(process.process_id for process in plan.workers)
@@ -16,5 +16,5 @@ def named(plan: Plan) -> dict[str, tuple[int, ...]]:
 
 
 def task(plan: Plan, process: PlannedProcess) -> str | None:
-    """What the framework calls a process, such as `"worker 0, chief"`; None where it has no such names."""
+    """Return the framework's name for a process, such as `"worker 0, chief"`; None if it has no such names."""
     return framework_named(plan.framework).role(process.role, process.task_index)

@@ -1,4 +1,4 @@
-"""ssh, as the person has configured it: the command for one host, and where a name leads."""
+"""ssh, as the person has configured it: the command for one host, and the address a name leads to."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from nbdist.machine.ports import LOOPBACK
 class SshOptions:
     """How hosts are reached.
 
-    `config` is a configuration file in place of the person's own; `python` the interpreter on the hosts;
-    `extra` goes to ssh as it is. `forwarded` are ports of this machine's loopback address that a host is to reach
-    at the same ports of its own.
+    `config` is a configuration file in place of the person's own; `python` the interpreter on the hosts; `extra`
+    is passed to ssh unchanged. `forwarded` are ports of this machine's loopback address that a host reaches at the
+    same ports of its own.
     """
 
     python: str
@@ -27,7 +27,7 @@ class SshOptions:
 
 
 def ssh_command(host: AskedHost, options: SshOptions, remote: Sequence[str]) -> list[str]:
-    """The command line that runs `remote` on a host, without a terminal and without asking anything.
+    """Return the command line that runs `remote` on a host, without a terminal and without asking anything.
 
     Args:
       host: The host.
@@ -46,25 +46,25 @@ def ssh_command(host: AskedHost, options: SshOptions, remote: Sequence[str]) -> 
 def _forwardings(ports: Sequence[int]) -> list[str]:
     if not ports:
         return ["-oClearAllForwardings=yes"]
-    # A connection that is shared would go on forwarding when this session has ended.
+    # A shared connection would go on forwarding when this session has ended.
     return ["-oControlPath=none", *(f"-R{LOOPBACK}:{port}:{LOOPBACK}:{port}" for port in ports)]
 
 
 def ssh_options(options: SshOptions) -> list[str]:
-    """Options of ssh for any host: nothing is asked, nothing of this machine is lent to the host.
+    """Return options of ssh for any host: ssh asks nothing, and lends nothing of this machine to the host.
 
-    A connection that the person shares (`ControlPath`) is used where it is open: nobody is there to log in with a
-    second factor. It is never opened or closed here (`ControlMaster=no`), and one that is gone is done without.
+    An open connection that the person shares (`ControlPath`) is used, since nobody is there to log in with a
+    second factor. It is never opened or closed here (`ControlMaster=no`); if it is gone, ssh connects without it.
     """
     config = ["-F", options.config] if options.config is not None else []
     own = ["-oControlMaster=no", "-oForwardAgent=no", "-oForwardX11=no"]
-    # What the person has for logging in by hand would be refused beside a command (ssh_config(5), OpenSSH 7.6).
+    # ssh refuses some settings for logging in by hand together with a command (ssh_config(5), OpenSSH 7.6).
     own += ["-oRemoteCommand=none", "-oRequestTTY=no"]
     return ["-oBatchMode=yes", *config, *own]
 
 
 def ssh_target(host: AskedHost, options: SshOptions) -> tuple[str, int]:
-    """Where ssh would connect to: the host's name or address after the person's configuration, and the port.
+    """Return where ssh would connect to: the host's name or address in the person's configuration, and the port.
 
     Raises:
       OSError: There is no ssh on this machine.

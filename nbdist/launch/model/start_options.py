@@ -1,6 +1,6 @@
-"""What a start can be asked for: each option once, with its type, default, unit and help.
+"""The options of a start: each once, with its type, default, unit and help.
 
-The options of `%dist_init`, the parameters of `nbdist.start` and the page of the documentation follow from it.
+The options of `%dist_init`, the parameters of `nbdist.start` and the page of the documentation are made from them.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def _as_it_is(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """An option as `%dist_init` has it.
+    """An option of `%dist_init`.
 
     Attributes:
       names: Such as `("-n", "--processes")`.
       help: One line.
-      group: Under which heading `--help` lists it.
+      group: The heading under which `--help` lists it.
       argparse: More keyword arguments of `ArgumentParser.add_argument`.
-      read: From what argparse gives to the value of the option; raises OptionError.
+      read: Converts argparse's result to the value of the option; raises OptionError.
     """
 
     names: tuple[str, ...]
@@ -51,12 +51,12 @@ class Flag:
 
     @property
     def name(self) -> str:
-        """The long one."""
+        """The long name."""
         return self.names[-1]
 
     @property
     def dest(self) -> str:
-        """Under which name argparse keeps it."""
+        """The name under which argparse keeps it."""
         return self.name.removeprefix("--").replace("-", "_")
 
 
@@ -79,7 +79,7 @@ def _option(
 
 
 def numbers(text: str, option: str) -> tuple[int, ...]:
-    """`"0,1"` or `"0-3"` as numbers; none where nothing stands between the commas.
+    """Return `"0,1"` or `"0-3"` as numbers; empty if nothing stands between the commas.
 
     Raises:
       OptionError: Something else stands there.
@@ -92,7 +92,7 @@ def numbers(text: str, option: str) -> tuple[int, ...]:
 
 
 def environment_of(pairs: Sequence[str]) -> dict[str, str]:
-    """`["A=1", "B"]` as a dictionary; a name alone stands for the value it has here.
+    """Return `["A=1", "B"]` as a dictionary; a name alone stands for the value it has here.
 
     Raises:
       OptionError: An entry without a name, or a name alone that is not set here.
@@ -132,7 +132,7 @@ def _environment(pairs: Sequence[str] | None) -> dict[str, str] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartOptions:
-    """What was asked for, times in seconds. Nothing is checked here: who makes a plan of it refuses bad input."""
+    """The options of a start, times in seconds. Nothing is checked here: making a plan refuses bad input."""
 
     processes: int | None = _option(
         None,
@@ -315,7 +315,7 @@ class StartOptions:
     )
 
     def chosen(self, names: Sequence[str]) -> dict[str, Any]:
-        """Some of them, as keyword arguments."""
+        """Return some of the options, as keyword arguments."""
         return {name: getattr(self, name) for name in names}
 
 
@@ -335,4 +335,4 @@ def _flag(name: str, default: Any, metadata: Mapping[str, Any]) -> Flag:
 FLAGS: Mapping[str, Flag] = {
     one.name: _flag(one.name, one.default, one.metadata) for one in fields(StartOptions)
 }
-"""By the name of the option."""
+"""The flags by the name of the option."""

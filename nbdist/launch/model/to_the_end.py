@@ -1,4 +1,4 @@
-"""What an interrupt does not end halfway."""
+"""Calls that an interrupt does not end halfway."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 
 def to_the_end(call: Callable[[], None]) -> None:
-    """Calls it on a thread, which no signal reaches: an interrupt ends the waiting, not the call.
+    """Run `call` on a thread, which no signal reaches: an interrupt ends the wait, not the call.
 
-    The interpreter waits for that thread before it ends. Where none can be started any more (a program that
-    ends), it is called here.
+    The interpreter waits for that thread before it ends. If no thread can be started any more (at the end of a
+    program), the call runs here.
 
     Raises:
       KeyboardInterrupt: The user's; the call goes on.
@@ -24,7 +24,7 @@ def to_the_end(call: Callable[[], None]) -> None:
         except Exception as error:  # noqa: BLE001 - raised again where it was called
             errors.append(error)
 
-    context = contextvars.copy_context()  # with the door of who reads the errors
+    context = contextvars.copy_context()  # error texts use the syntax of the person's interface
     thread = threading.Thread(target=context.run, args=(called,), name="nbdist to the end")
     try:
         thread.start()

@@ -1,1 +1,1 @@
-"""From what a person asked for to a plan; all bad input is refused here, before anything starts."""
+"""Planning: from a person's options to a plan; all bad input is refused here, before anything starts."""

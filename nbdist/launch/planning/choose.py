@@ -1,4 +1,4 @@
-"""From what a person asked for to a launch plan; all bad input is refused here, before anything starts."""
+"""From a person's options to a launch plan; all bad input is refused here, before anything starts."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def make_plan(
     keep: bool = False,
     **jax: Any,
 ) -> Plan:
-    """A plan for this machine, or for where `placement` says; see `nbdist.start` for the arguments.
+    """Return a plan for this machine, or for the hosts of `placement`; see `nbdist.start` for the arguments.
 
     Raises:
-      OptionError: Anything that cannot be, before anything is started.
+      OptionError: An impossible option, before anything is started.
     """
     environment = dict(environment or {})
     given = {**os.environ, **environment}
@@ -71,7 +71,7 @@ def make_plan(
         placement = replace(placement, job=replace(placement.job, gpus_divided=divided))
     chosen: Platform | None = platform or _of_placement(placement)
     found = chosen or computes.platform(given)
-    # What other hosts have is not known before they are asked.
+    # The devices of other hosts are not known before they are asked.
     accelerators = platforms.accelerators(found) if here else None
     if found == "gpu" and chosen == "gpu" and accelerators == 0 and local_device_ids is None:
         raise OptionError(f"{option('platform', 'gpu')}: no GPU was found on this machine.")
@@ -81,7 +81,7 @@ def make_plan(
     if placement.hosts:
         hosts = host_counts(placement.hosts, processes)
     elif placement.job is not None:
-        # On which hosts they are is not known before they run.
+        # The hosts of the tasks are not known before they run.
         hosts = [(f"task {task}", 1) for task in range(placement.job.processes)]
     else:
         hosts = [(socket.gethostname(), _count(processes, found, accelerators or 0))]
@@ -125,7 +125,7 @@ def make_plan(
 
 
 def _of_placement(placement: Placement) -> Platform | None:
-    """What the hosts compute on, where the way to them says so; None where it does not."""
+    """Return what the hosts compute on, if the placement says so; else None."""
     if placement.launcher == "tpu":
         return "tpu"
     return "gpu" if placement.job is not None and placement.job.gpus else None
@@ -138,7 +138,7 @@ def _refuse_foreign(
     evaluators: int,
     coordinator: str | None,
 ) -> None:
-    """Refuses options of one framework with another."""
+    """Refuse options of one framework with another."""
     if evaluators < 0:
         raise OptionError(f"{option('evaluators', evaluators)}: must be 0 or more.")
     asked = {"evaluators": evaluators or None, "backend": backend, "job_addresses": job_addresses}
@@ -169,7 +169,7 @@ def _foreign_text(
 
 
 def host_counts(hosts: Sequence[AskedHost], processes: int | None) -> list[tuple[str, int]]:
-    """How many processes each host gets: as said beside it, else `processes` divided evenly, else one.
+    """Return how many processes each host gets: its own number, else `processes` divided evenly, else one.
 
     Raises:
       OptionError: The numbers do not agree, or cannot be divided.
@@ -221,7 +221,7 @@ def _start_method(asked: str | None) -> Literal["fork", "spawn"]:
 
 
 def _environment(platform: Platform, asked: Mapping[str, str]) -> dict[str, str]:
-    """What engines get beyond the kernel's environment; what was asked for wins."""
+    """Return the variables that engines get beyond the kernel's environment; those asked for win."""
     own = {name: value for one in frameworks() for name, value in one.always(platform).items()}
     kept = {name: value for name, value in own.items() if not os.environ.get(name)}
     return {**kept, **asked}
@@ -231,9 +231,9 @@ PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
 
 
 def proxy_warning(environment: Mapping[str, str], host: str) -> str | None:
-    """A sentence about proxy variables the processes would inherit; None when there are none.
+    """Return a sentence about proxy variables the processes would inherit; None if there are none.
 
-    Source: `jax.distributed.initialize` says of itself that they can make it time out.
+    Source: the documentation of `jax.distributed.initialize` says that they can make it time out.
     """
     found = sorted(n for n in environment if n.lower() in PROXY_VARIABLES and environment[n])
     if not found:

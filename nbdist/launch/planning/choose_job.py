@@ -22,10 +22,10 @@ from nbdist.spelling import option
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOptions(SlurmOptions):
-    """What was asked for, under the names `nbdist.start` has for it.
+    """The options of `nbdist.start` that concern a scheduler or MPI, under its names.
 
-    `slurm` and `mpi` say who starts the processes; the others each belong to one of them. `mpi_options` go to
-    `mpirun` as they are.
+    `slurm` and `mpi` say who starts the processes; each other option belongs to one of them. `mpi_options` are
+    passed to `mpirun` unchanged.
     """
 
     slurm: bool = False
@@ -34,10 +34,10 @@ class JobOptions(SlurmOptions):
     mpi_options: Sequence[str] = ()
 
     def refuse_alone(self) -> None:
-        """Refuses options without what they belong to, and two launchers at once.
+        """Refuse options of a launcher that is not chosen, and two launchers at once.
 
         Raises:
-          OptionError: Names one of them.
+          OptionError: The text names one of them.
         """
         if self.slurm and self.mpi:
             raise OptionError(
@@ -59,10 +59,10 @@ def choose_job(
     ssh: SshOptions,
     min_hosts: int | None,
 ) -> Placement:
-    """Where processes run that Slurm or MPI starts; see `nbdist.start` for the arguments.
+    """Return the placement of processes that Slurm or MPI starts; see `nbdist.start` for the arguments.
 
     Raises:
-      OptionError: Options that cannot be together.
+      OptionError: Options that do not go together.
       LaunchError: Slurm does not answer.
     """
     title = option("slurm" if options.slurm else "mpi", True)
@@ -103,7 +103,7 @@ def _slurm(
     inside = allocation(os.environ)
     python = ssh.python or sys.executable
     job = slurm_job(options, processes=processes, python=python, inside=inside)
-    # Also whether Slurm answers at all, before anything is started.
+    # This also shows, before anything is started, whether Slurm answers at all.
     near = node_addresses(
         nodes=inside.node_list if inside is not None else None, partition=options.partition
     )

@@ -1,4 +1,4 @@
-"""From what a person asked for to where the processes run; all bad input is refused here."""
+"""From a person's options to the place where the processes run; all bad input is refused here."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def choose_placement(
     processes: int | None = None,
     **job: Any,
 ) -> Placement:
-    """Where processes run; see `nbdist.start` for the arguments, and `JobOptions` for those of jobs.
+    """Return where processes run; see `nbdist.start` for the arguments, and `JobOptions` for those of jobs.
 
     Raises:
-      OptionError: Hosts that cannot be read, a file that is not there, or options that need others.
-      LaunchError: Whoever knows of a TPU fails.
+      OptionError: Hosts that cannot be read, a file that does not exist, or options that need others.
+      LaunchError: The source of information about a TPU fails.
     """
     pod = _pod(tpu, zone, project, hosts if hosts is not None else hosts_file)
     asked = pod_hosts(pod) if pod is not None else asked_hosts(hosts, hosts_file)
@@ -118,7 +118,7 @@ def _refuse_beside_tunnel(
 
 
 HERE = "here"
-"""For `tpu`: the pod that this machine is a worker of."""
+"""Value of `tpu` for the pod that this machine is a worker of."""
 
 
 def _pod(tpu: str | None, zone: str | None, project: str | None, hosts: object) -> Pod | None:
@@ -140,10 +140,10 @@ def _pod(tpu: str | None, zone: str | None, project: str | None, hosts: object) 
 def asked_hosts(
     hosts: str | Sequence[AskedHost | str] | Mapping[str, int] | None, hosts_file: str | None
 ) -> tuple[AskedHost, ...]:
-    """The hosts that are named in one way or the other; none where none are.
+    """Return the hosts that are named in one way or the other; empty if none are.
 
     Raises:
-      OptionError: A host that cannot be read, a file that cannot, or both ways at once.
+      OptionError: A host or a file that cannot be read, or both ways at once.
     """
     if hosts is not None and hosts_file is not None:
         raise OptionError(

@@ -1,4 +1,4 @@
-"""What JAX would take for a cluster by itself, from the variables of a process; without importing JAX.
+"""The cluster that JAX would detect by itself from the variables of a process, found without importing JAX.
 
 Source: jax/_src/clusters/ and jax/_src/cloud_tpu_init.py of jax 0.10.0 to 0.12.0.1. A test asks JAX itself for
 the same.
@@ -36,9 +36,9 @@ WIDER_SINCE = (0, 11, 2)
 class Detected:
     """A cluster as JAX would see it.
 
-    `method` is JAX's name for it, `title` a person's. `variables` are those by which it is found. The rest is
-    what JAX would take where it is not given: None where only the running process could say. `trouble` says
-    why JAX would fail instead.
+    `method` is JAX's name for it, `title` the name for a person. `variables` are those by which it is found. The
+    other fields are what JAX would use if they are not given: None if only the running process could say.
+    `trouble` says why JAX would fail instead.
     """
 
     method: str
@@ -56,16 +56,16 @@ class Detected:
         return ", ".join(f"{name}={value}" for name, value in self.variables.items())
 
     def used(self) -> str:
-        """The sentence for a start with `--cluster-detection-method`.
+        """Return the sentence about a start with `--cluster-detection-method`.
 
-        nbdist passes coordinator, number of processes and process id all the same; JAX detects a cluster for
-        the devices of a process alone.
+        nbdist passes coordinator, number of processes and process id all the same; JAX detects a cluster only for
+        the devices of a process.
         """
         found = f" ({self.evidence})" if self.variables else ""
         if self.local_process_id is not None:
             taken = f"JAX takes local_device_ids=[{self.local_process_id}] from it, in each process of this host"
         elif self.method in ("mpi4py", "ompi"):
-            # Open MPI 5, whose numbers JAX has from mpi4py.
+            # For Open MPI 5, JAX gets the numbers from mpi4py.
             taken = "JAX takes local_device_ids from it"
         else:
             taken = "JAX takes nothing from it"
@@ -76,7 +76,7 @@ class Detected:
 
 
 def look(method: str, environment: Mapping[str, str], *, root: Path = Path("/")) -> Detected | None:
-    """The cluster that JAX would find with one of `METHODS`; None where it would find none.
+    """Return the cluster that JAX would find with one of `METHODS`; None if it would find none.
 
     `gcetpu` asks the metadata server on a machine with TPU chips and libtpu, and nobody elsewhere.
 
@@ -89,7 +89,7 @@ def look(method: str, environment: Mapping[str, str], *, root: Path = Path("/"))
 
 
 def asked(method: str, environment: Mapping[str, str], *, root: Path = Path("/")) -> Detected:
-    """The cluster that `--cluster-detection-method` names.
+    """Return the cluster that `--cluster-detection-method` names.
 
     Raises:
       OptionError: JAX knows no such method, or would not find that cluster here, or would fail on it.
@@ -112,7 +112,7 @@ def asked(method: str, environment: Mapping[str, str], *, root: Path = Path("/")
 
 
 def _open_mpi(environment: Mapping[str, str], root: Path) -> Detected | None:
-    """Open MPI; from version 5 on it sets no address, and JAX asks mpi4py for all."""
+    """Return a cluster of Open MPI; from version 5 on it sets no address, and JAX gets all facts from mpi4py."""
     if _jax_detects_more() and _is_open_mpi_5(environment):
         shown = {name: environment[name] for name in OMPI_NUMBERS.values()}
         trouble = (
@@ -144,7 +144,7 @@ def _open_mpi_coordinator(environment: Mapping[str, str]) -> str:
 
 
 def _slurm(environment: Mapping[str, str], root: Path) -> Detected | None:
-    """A task of a Slurm step; the shell of an allocation has not all of the variables, and is none."""
+    """Return a cluster of a Slurm step; the shell of an allocation lacks some of the variables and is not one."""
     if not all(name in environment for name in SLURM):
         return None
     names = {
@@ -156,7 +156,7 @@ def _slurm(environment: Mapping[str, str], root: Path) -> Detected | None:
 
 
 def _slurm_coordinator(environment: Mapping[str, str]) -> str:
-    """The first host of a list such as `n[001-003,7],m2`, cut out of it as JAX does."""
+    """Return the first host of a list such as `n[001-003,7],m2`, cut out as JAX does."""
     first = re.match(r"([^,\[]*)(?:\[([^,\-]*))?", environment["SLURM_STEP_NODELIST"])
     assert first is not None
     port = environment.get("JAX_COORDINATOR_PORT")
@@ -165,7 +165,7 @@ def _slurm_coordinator(environment: Mapping[str, str]) -> str:
 
 
 def _port(job: int) -> int:
-    """The port JAX makes of a job's number, in the range of ephemeral ports."""
+    """Return the port that JAX derives from a job's number, in the range of ephemeral ports."""
     return job % 2**12 + (65535 - 2**12 + 1)
 
 
@@ -184,7 +184,7 @@ def _counted(
     environment: Mapping[str, str],
     coordinator: Callable[[Mapping[str, str]], str],
 ) -> Detected:
-    """A cluster whose numbers are variables. `sign` is the variable that gives it away."""
+    """Return a cluster whose numbers are variables; `sign` is the variable that shows it."""
     shown = {name: environment[name] for name in (sign, *names.values()) if name in environment}
     try:
         numbers = {key: _number(environment[name], name) for key, name in names.items()}
@@ -206,7 +206,7 @@ def _counted(
 
 
 def _mpi4py(environment: Mapping[str, str], root: Path) -> Detected | None:
-    """MPI through mpi4py, which alone knows the numbers; JAX uses it on request only."""
+    """Return a cluster through mpi4py, which alone knows the numbers; JAX uses it on request only."""
     return Detected(method="mpi4py", title="mpi4py") if _installed("mpi4py") else None
 
 
@@ -262,7 +262,7 @@ _LOOKS: dict[str, Callable[[Mapping[str, str], Path], Detected | None]] = {
 
 
 def _on_tpu_machine(environment: Mapping[str, str], root: Path) -> bool:
-    """What JAX calls running in a Cloud TPU VM: libtpu and a chip, or a variable that says so."""
+    """Return whether JAX takes this for a Cloud TPU VM: libtpu and a chip, or a variable that says so."""
     if "JAX_FORCE_TPU_INIT" in environment:
         return True
     named = environment.get("TPU_LIBRARY_PATH")
@@ -271,7 +271,7 @@ def _on_tpu_machine(environment: Mapping[str, str], root: Path) -> bool:
 
 
 def _missing(method: str, environment: Mapping[str, str], root: Path) -> str:
-    """Why a cluster is not found."""
+    """Return why a cluster is not found."""
     if method == "slurm":
         names = [name for name in SLURM if name not in environment]
         return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not set (srun sets them)"
@@ -297,6 +297,6 @@ def _installed(module: str) -> bool:
 
 
 def _jax_detects_more() -> bool:
-    """Whether the JAX of this environment is one from `WIDER_SINCE` on."""
+    """Return whether the JAX of this environment is `WIDER_SINCE` or newer."""
     numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", version("jax") or "")
     return numbers is not None and tuple(map(int, numbers.groups())) >= WIDER_SINCE

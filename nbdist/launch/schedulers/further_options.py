@@ -1,4 +1,4 @@
-"""Further options of a scheduler's program, which a person gives as it would be typed there."""
+"""Further options of a scheduler's program, which a person writes as on its command line."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def further_options(
     ours: Mapping[tuple[str, ...], str],
     is_one: Callable[[str, Sequence[str]], bool],
 ) -> tuple[str, ...]:
-    """Further options as the words they are.
+    """Return further options, split into words.
 
     Args:
-      lines: As they were given.
-      parameter: Of nbdist, which takes them.
-      example: What is expected, such as `an option of srun, such as --gres=gpu:4`.
-      ours: Options that nbdist gives itself, and which of its own to use instead, or why not.
+      lines: The options as they were given.
+      parameter: The parameter of nbdist that takes them.
+      example: The expected form, such as `an option of srun, such as --gres=gpu:4`.
+      ours: By option that nbdist sets itself, nbdist's option to use instead, or why there is none.
       is_one: Whether a word is one of these options.
 
     Raises:
-      OptionError: No option, or one that nbdist gives itself.
+      OptionError: The text is no option, or one that nbdist sets itself.
     """
     words: list[str] = []
     for line in lines:

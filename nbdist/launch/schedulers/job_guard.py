@@ -1,10 +1,10 @@
 """Runs a command for as long as the kernel lives: `python -m nbdist.launch.schedulers.job_guard srun …`.
 
-The command's input is the kernel's, and its end reaches the tasks, which end by themselves. But `srun` does not
-read while its job waits, nor `mpirun` while it connects: those would wait on for a kernel that is gone. So this
-process watches the kernel's end of the input, and ends a command that outlives it; the operating system does so
-when this process is killed. The input of a kept command never ends: there the kernel itself is watched, until
-others can find the session.
+The command's input comes from the kernel, and the end of that input reaches the tasks, which then end by
+themselves. But `srun` does not read while its job waits, nor `mpirun` while it connects: they would wait on for a
+kernel that is gone. So this process watches for the end of the input, and ends a command that outlives it; the
+operating system does so when this process is killed. The input of a kept command never ends: there this process
+watches the kernel itself, until others can find the session.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from nbdist.launch.agents.fifo_channel import KERNEL, MARKER
 from nbdist.machine.parent_death import die_with
 
 LOOK_MS = 1000
-"""How often the kernel of a command is looked for whose input never ends."""
+"""Milliseconds between two checks that the kernel still lives, for a command whose input never ends."""
 
 END_SECONDS = 2.0
-"""What tasks may take to end by themselves; on SIGTERM `srun` kills them, and they tidy nothing up."""
+"""Seconds that tasks may take to end by themselves; on SIGTERM `srun` kills them, and they clean up nothing."""
 
 TERMINATE_SECONDS = 5.0
-"""What a command may take to cancel its job after SIGTERM."""
+"""Seconds that a command may take to cancel its job after SIGTERM."""
 
 
 def hold(command: list[str], orders: int = 0) -> int:
-    """Runs the command until it ends, or until nobody can write to `orders` any more.
+    """Run the command until it ends, or until nobody can write to `orders` any more.
 
     Returns:
-      The command's exit status; 128 and the signal's number where one ended it, as a shell has it.
+      The command's exit status; 128 plus the signal's number if a signal ended it, as in a shell.
     """
     me = os.getpid()
     wakeup, wake = os.pipe()
@@ -53,7 +53,7 @@ def hold(command: list[str], orders: int = 0) -> int:
     signal.signal(signal.SIGTERM, lambda number, frame: child.terminate())
     poll = select.poll()
     poll.register(wakeup, select.POLLIN)
-    poll.register(orders, 0)  # its end alone
+    poll.register(orders, 0)  # reports only the end of the input
     while child.poll() is None:
         ready = [descriptor for descriptor, _ in poll.poll(None if kernel is None else LOOK_MS)]
         if wakeup in ready:
@@ -64,12 +64,12 @@ def hold(command: list[str], orders: int = 0) -> int:
 
 
 def _is_deserted(kernel: str | None, marker: str) -> bool:
-    """Whether the kernel of a command that is to be kept has ended before others could find it."""
+    """Return whether the kernel of a command that is to be kept ended before others could find the command."""
     return kernel is not None and os.getppid() != int(kernel) and not os.path.exists(marker)  # noqa: PTH110
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Ends a command whose tasks have been asked to end."""
+    """End a command whose tasks have been asked to end."""
     for seconds, then in ((END_SECONDS, child.terminate), (TERMINATE_SECONDS, child.kill)):
         deadline = time.monotonic() + seconds
         while child.poll() is None and time.monotonic() < deadline:
@@ -80,11 +80,11 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:
-    """A handler must be set for the wake-up descriptor to be written."""
+    """Do nothing. A handler must be set, or nothing is written to the wake-up descriptor."""
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command of the command line, and exit with its status."""
     try:
         raise SystemExit(hold(sys.argv[1:]))
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""MPI: one `mpirun` of Open MPI starts a parent of one process in each of its ranks.
+"""MPI: one `mpirun` of Open MPI starts an agent for one process in each of its ranks.
 
-MPI only starts them; they compute through their frameworks. Run with Open MPI 4.1.
+MPI only starts them; the processes compute through their frameworks. Run with Open MPI 4.1.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OURS = {
     ("-output-filename", "--output-filename"): "the processes answer through it",
     ("-xterm", "--xterm", "-xml", "--xml"): "the processes answer through it",
 }
-"""Options of mpirun that nbdist gives itself, and which of its own to use instead, or why not."""
+"""Options of mpirun that nbdist sets itself, with nbdist's option to use instead, or why there is none."""
 
 
 def mpi_job(
@@ -42,16 +42,16 @@ def mpi_job(
     mpirun: str | None = None,
     extra: Sequence[str] = (),
 ) -> Job:
-    """What `mpirun` is asked for.
+    """Return the job that `mpirun` is asked for.
 
     Args:
-      hosts: Those named, each with its number of processes.
+      hosts: The named hosts, each with its number of processes.
       ssh: How mpirun reaches them, and the interpreter there.
-      mpirun: Its name or path; default: that on the PATH.
+      mpirun: Its name or path; default: the one on the PATH.
       extra: Further options, one or more in a text.
 
     Raises:
-      OptionError: There is no such command, or an option cannot be.
+      OptionError: There is no such command, or an option is impossible.
     """
     command = shutil.which(mpirun or "mpirun")
     if command is None:
@@ -70,9 +70,9 @@ def mpi_job(
     )
     words = [mpirun or "mpirun", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
     words += ["--stdin", "all", "--tag-output", "--wdir", "/"]
-    # Unbound, as processes are that nobody has assigned to processors; ranks follow the order of the hosts.
+    # Not bound to processors, as without mpirun; ranks follow the order of the hosts.
     words += ["--bind-to", "none", "--map-by", "slot"]
-    # One rank that ends must not take the variables of the others along.
+    # If one rank ends, the others must keep their variables.
     words += ["--mca", "orte_abort_on_non_zero_status", "0"]
     # From here to every host: the hosts may not reach each other with ssh.
     agent = _agent(ssh)
@@ -96,13 +96,13 @@ def _agent(ssh: SshOptions) -> str:
 
 
 def check_hosts(hosts: Sequence[AskedHost]) -> None:
-    """Refuses hosts to which mpirun brings no orders, and what cannot be passed to it of one.
+    """Refuse hosts to which mpirun brings no orders, and settings of a host that cannot be passed to mpirun.
 
-    Open MPI 4.1 hands on its input to ranks on other hosts only (`--stdin all`); those beside mpirun itself meet
+    Open MPI 4.1 passes its input on to ranks on other hosts only (`--stdin all`); ranks beside mpirun itself meet
     the end of input at once.
 
     Raises:
-      OptionError: None is named, one is this machine, or a user or a port stands beside one.
+      OptionError: No host is named, one is this machine, or one has a user or a port.
     """
     if not hosts:
         raise OptionError(
@@ -126,7 +126,7 @@ def check_hosts(hosts: Sequence[AskedHost]) -> None:
 
 
 def _address(name: str) -> str:
-    """The address of a name; empty where only ssh's configuration knows it."""
+    """Return the address of a name; empty if only ssh's configuration knows the name."""
     with contextlib.suppress(OSError):
         return socket.gethostbyname(name)
     return ""
@@ -138,7 +138,7 @@ NOTICE_LINES = 8
 
 
 class MpiWatch:
-    """See `nbdist.launch.agents.watch.Watch`; mpirun has no queue.
+    """Watch of a job of mpirun, which has no queue.
 
     Args:
       command: Its name or path.
@@ -150,15 +150,15 @@ class MpiWatch:
         self.python = python
 
     def waiting(self, lines: Sequence[str]) -> str | None:
-        """Never."""
+        """Return None: a job of mpirun never waits in a queue."""
         return None
 
     def ending(self, lines: Sequence[str]) -> str | None:
-        """It does not say in one word; its last ones are shown."""
+        """Return None: mpirun names no single cause; `reasons` has its last lines."""
         return None
 
     def reasons(self, lines: Sequence[str]) -> tuple[str, ...]:
-        """What is said beside mpirun's notices in frames, such as by ssh, and the first of those notices."""
+        """Return the lines outside of mpirun's framed notices, such as ssh's, and the first of those notices."""
         inside, notices, outside, first = False, 0, [], []
         for line in lines:
             if _FRAME.match(line):
@@ -171,8 +171,8 @@ class MpiWatch:
         return (*outside[-LOG_LINES:], *first[:NOTICE_LINES])
 
     def ended_tasks(self, lines: Sequence[str]) -> dict[int, str]:
-        """None that it reports before its own end."""
+        """Return none: mpirun reports no end of a task before its own."""
         return {}
 
     def cancel(self) -> None:
-        """What it has started on other hosts ends with the connection."""
+        """Do nothing: the processes on other hosts end with the connection."""

@@ -1,1 +1,1 @@
-"""Sessions that already run: found again by their id, or engines that somebody else has started."""
+"""Sessions that already run: nbdist's own, found again by id, or engines that somebody else has started."""

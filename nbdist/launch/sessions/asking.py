@@ -1,4 +1,4 @@
-"""Asking engines that somebody else has started who they are; saying what is wrong where they cannot answer."""
+"""Queries of the identity of engines that somebody else has started, and errors if they cannot answer."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from nbdist.version import __version__
 
 CONNECT_SECONDS = 10
 ANSWER_SECONDS = 10.0
-"""How long an engine may take to say who it is, before it counts as busy."""
+"""Seconds an engine may take to describe itself, before it counts as busy."""
 
 Descriptions = Mapping[int, Described]
-"""What each says of itself, by engine id or by process id."""
+"""Descriptions of engines, by engine id or by process id."""
 
 
 def client_of(cluster: ForeignCluster) -> Any:
-    """ipyparallel's client of a cluster.
+    """Return ipyparallel's client of a cluster.
 
     Raises:
       SessionError: Its controller does not answer.
@@ -40,10 +40,10 @@ def client_of(cluster: ForeignCluster) -> Any:
 
 
 def who(cluster: ForeignCluster, client: Any, framework: str) -> Descriptions:
-    """What each engine says of itself, by engine id.
+    """Return each engine's description of itself, by engine id.
 
     Raises:
-      SessionError: There are none, or one is busy.
+      SessionError: There are no engines, or one is busy.
       VersionError: One has no nbdist, or another version.
     """
     engines = sorted(client.ids)
@@ -97,7 +97,7 @@ PYTHON = "__import__('sys').executable"
 
 
 def _on(client: Any, engine: int, expression: str) -> str:
-    """The value of an expression on an engine that may have no nbdist."""
+    """Return the value of an expression on an engine that may have no nbdist."""
     try:
         return str(client[engine].apply_async(str, ipyparallel.Reference(expression)).get(5))
     except Exception:  # noqa: BLE001 - only the words of an error are at stake
@@ -112,7 +112,7 @@ def _other_version(engine: int, host: str, version: str) -> VersionError:
 
 
 def address_of(connection: Mapping[str, Any]) -> str:
-    """The controller's, as the engines' hosts reach it."""
+    """Return the controller's address, as the engines' hosts reach it."""
     address = str(connection["interface"]).rpartition("/")[2]
     wild = address in ("*", "0.0.0.0", "")
     return str(connection.get("location") or address) if wild else address

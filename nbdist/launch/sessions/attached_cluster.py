@@ -1,4 +1,4 @@
-"""Engines that ran before this kernel came, with all that is known of them."""
+"""Engines that ran before this kernel came, with all known facts about them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from nbdist.rules import Rules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachedCluster:
-    """What a session is made of that nobody starts.
+    """The parts of a session that this kernel does not start.
 
     `session` is its id, `asked` the plan as a person asked for it. `answers` are the frameworks' answers by
-    process id, empty where the frameworks are still to be initialized. `ours` says whether this kernel may stop
-    it: what it has not started it only leaves. `rules` are those that the session was started with. `began` is
-    when this began (monotonic), `remarks` what a person should read.
+    process id, empty if the frameworks are still to be initialized. `ours` says whether this kernel may stop it;
+    other engines it only leaves. `rules` are those that the session was started with. `began` is when attaching
+    began (monotonic), `remarks` are sentences that a person should read.
     """
 
     session: str

@@ -1,4 +1,4 @@
-"""Engines that somebody else has started: asked who they are, numbered, and joined to one cluster."""
+"""Sessions of engines that somebody else has started: identified, numbered, and joined to one cluster."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def take_part(
     devices_per_process: int | None = None,
     **options: Any,
 ) -> AttachedCluster:
-    """Makes a session of a cluster's engines, which all go on when this kernel leaves.
+    """Return a session of a cluster's engines, which all go on when this kernel leaves.
 
     Args:
       cluster: How it is reached.
@@ -99,14 +99,14 @@ def take_part(
 
 
 def _session(connection: Mapping[str, Any]) -> str:
-    """The same id in every kernel that takes part, as what the engines report has it."""
+    """Return the session's id, which is the same in every kernel that takes part, and in the engines' reports."""
     names = ("interface", "registration", "key", "curve_serverkey")
     text = " ".join(str(connection.get(name)) for name in names)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _turn_file(connection: Mapping[str, Any]) -> Path:
-    """In the user's state folder: the kernels that take part share no other."""
+    """Return the lock file in the user's state folder, the only folder that all kernels that take part share."""
     folder = registry.folder()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder / f"{_session(connection)}.turn"
@@ -115,7 +115,7 @@ def _turn_file(connection: Mapping[str, Any]) -> Path:
 def _plan(
     by_id: Descriptions, platform: str | None, devices: int | None, options: Mapping[str, Any]
 ) -> Plan:
-    """What these engines would have been started as; accelerators are as their starter has divided them."""
+    """Return a plan that describes these engines; accelerators are as their starter has divided them."""
     plan = make_plan(processes=len(by_id), platform=platform or "cpu", **options)
     if platform is None:
         environment = {k: v for k, v in plan.environment.items() if k != "JAX_PLATFORMS"}
@@ -128,7 +128,7 @@ def _plan(
 
 
 def _refuse(plan: Plan, by_id: Descriptions) -> None:
-    """Raises where the framework cannot be initialized as it has to be."""
+    """Raise LaunchError if the framework cannot be initialized as it has to be."""
     framework = plan.framework
     for process_id, facts in by_id.items():
         host = facts.host
@@ -191,7 +191,7 @@ def _running(
 
 
 def _prepare(running: Cluster, by_id: Descriptions) -> list[str]:
-    """Makes the engines ready for cells, with the variables that processes of our own have."""
+    """Make the engines ready for cells, with the variables of our own processes; return remarks."""
     framework, plan = framework_named(running.plan.framework), running.plan
     late: set[str] = set()
     for process in plan.processes:

@@ -1,4 +1,4 @@
-"""Engines that this kernel has not started and does not stop: signals and ends go through ipyparallel."""
+"""Engines that this kernel has not started and does not stop: ipyparallel passes signals and reports ends."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ LOOK_SECONDS = 0.2
 
 
 class ForeignEngines:
-    """Stands where a session of our own has its agents; see `nbdist.launch.start.agents.Agents`.
+    """Engines in place of a session's own agents; see `nbdist.launch.start.agents.Agents`.
 
     Args:
-      client: ipyparallel's, which learns from the hub when an engine ends, and has its nanny pass signals on.
+      client: ipyparallel's client, which learns from the hub when an engine ends; its nannies pass signals on.
       engines: ipyparallel's engine ids by process id, looked up each time.
       folder: Removed when this kernel leaves; None: nothing is.
-      home: The agent of the controller, with which all end; None: not known.
+      home: The agent of the controller, with whose end everything ends; None: not known.
     """
 
     reaches_past_main_threads = False
@@ -71,11 +71,11 @@ class ForeignEngines:
 
     @property
     def all(self) -> tuple[AgentHandle, ...]:
-        """None: no agent of ours."""
+        """Empty: there is no agent of ours."""
         return ()
 
     def of(self, process_id: int) -> AgentHandle:
-        """Refuses: no agent of ours has started it.
+        """Refuse: no agent of ours has started the process.
 
         Raises:
           SessionError: Always.
@@ -86,14 +86,14 @@ class ForeignEngines:
         )
 
     def place(self, process_id: int) -> HostInfo | None:
-        """Not known."""
+        """Return None: the process's host is not known."""
         return None
 
     def start(self, processes: Sequence[NewProcess]) -> None:
-        """Refuses.
+        """Refuse to start engines.
 
         Raises:
-          SessionError: Only who has started these processes can start others in their place.
+          SessionError: Always: only their starter can start others in their place.
         """
         raise SessionError(
             "This kernel has not started these processes and cannot replace them. Start them again where they "
@@ -101,7 +101,7 @@ class ForeignEngines:
         )
 
     def signal(self, number: int, process_ids: Sequence[int]) -> None:
-        """Has the engines' nannies pass a signal on."""
+        """Make the engines' nannies pass a signal on."""
         engines = [self._engines[p] for p in process_ids if p not in self._ends]
         if engines:
             self._client.send_signal(int(number), targets=engines, block=False)
@@ -112,27 +112,27 @@ class ForeignEngines:
         process_ids: Sequence[int],
         question: Question | None = None,
     ) -> None:
-        """Only an agent of ours reaches a process past its main thread; an interrupt ends a proof as well."""
+        """Interrupt processes for `Aside.ABANDON`, which ends a proof too; all else needs an agent of ours."""
         if what is Aside.ABANDON:
             self.signal(signal.SIGINT, process_ids)
 
     def forget(self, process_ids: Collection[int]) -> None:
-        """Drops the ends of processes that another kernel has started again."""
+        """Drop the ends of processes that another kernel has started again."""
         for process_id in process_ids:
             self._ends.pop(process_id, None)
 
     @property
     def controller_end(self) -> ProcessExit | None:
-        """Reported as the end of every engine."""
+        """None: the controller's end is reported as the end of every engine."""
         return None
 
     @property
     def exits(self) -> dict[int, ProcessExit]:
-        """Engines that the hub no longer has."""
+        """Ends of engines that the hub no longer has."""
         return dict(self._ends)
 
     def leave(self) -> None:
-        """Looks no longer."""
+        """Stop watching the engines, and remove the folder."""
         self._stopped.set()
         if threading.current_thread() is not self._watch:
             self._watch.join(2.0)
@@ -140,7 +140,7 @@ class ForeignEngines:
             folders.remove(self._folder)
 
     def stop(self) -> None:
-        """Stops nothing that this kernel has not started."""
+        """Leave the engines: this kernel has not started them."""
         self.leave()
 
     def _fault(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Which process is which, among engines that somebody else has started: a pure function of what they say."""
+"""Process ids of engines that somebody else has started: a pure function of their descriptions."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from nbdist.errors import LaunchError
 
 
 def number(engines: Mapping[int, Described]) -> tuple[dict[int, int], str]:
-    """Process ids, dense from 0, by ipyparallel's engine id.
+    """Return process ids, dense from 0, by ipyparallel's engine id.
 
-    ipyparallel's own ids follow the order of registration and mean nothing. What counts is, in this order, what a
-    kernel has given the engines before; JAX's cluster, where they are in one; what a launcher has put into their
-    environments, where that is a number for each; and else the order of hosts and engine ids.
+    ipyparallel's own ids follow the order of registration and mean nothing. The ids come from the first of these
+    that applies: the ids a kernel gave the engines before; JAX's cluster, if they are in one; a launcher's
+    variable in their environments, if it numbers all of them; the order of hosts and engine ids.
 
     Args:
-      engines: What each engine says of itself, by its id.
+      engines: Each engine's description of itself, by its id.
 
     Returns:
-      The ids, and by what they were given.
+      The ids, and where they come from.
 
     Raises:
       LaunchError: Engines that were numbered before are gone, so that the rest cannot be a cluster.
@@ -51,7 +51,7 @@ def _by_host(engines: Mapping[int, Described]) -> dict[int, int]:
 def _with_the_rest(
     engines: Mapping[int, Described], settled: Mapping[int, int | None]
 ) -> dict[int, int]:
-    """Keeps the numbers there are, and gives those left over to engines that came later."""
+    """Keep the existing numbers, and give the free ones to engines that came later."""
     known = {engine: number for engine, number in settled.items() if number is not None}
     if len(set(known.values())) < len(known) or max(known.values()) >= len(engines):
         listed = ", ".join(map(str, sorted(known.values())))

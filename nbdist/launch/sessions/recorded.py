@@ -1,4 +1,4 @@
-"""Sessions of nbdist's own: written down when they are up, and found again by another kernel."""
+"""Sessions of nbdist's own: recorded when they are up, and found again by another kernel."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ from nbdist.spelling import command
 from nbdist.version import __version__
 
 CONNECT_SECONDS = 5
-"""What the controller of a session that runs may take to answer."""
+"""Seconds the controller of a running session may take to answer."""
 
 ENGINES_SECONDS = 5.0
-"""How long answers of engines are waited for through another controller: one in the middle of a cell gives none,
-and has connected to it by then, which takes a tenth of a second."""
+"""Seconds to wait for answers of engines through another controller. An engine in a cell gives no answer, but has
+connected to the controller by then, which takes a tenth of a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What another kernel needs beyond what is listed; `of` names the agent of each process."""
+    """Facts that another kernel needs beyond the listed ones; `of` names the agent of each process."""
 
     plan: Plan
     asked: Plan
@@ -68,7 +68,7 @@ def write_down(
     answers: Mapping[int, Initialized],
     rules: Rules,
 ) -> None:
-    """Writes a session's file, or writes it anew when its processes have changed.
+    """Write a session's file, or write it anew when its processes have changed.
 
     Raises:
       OSError: It cannot be written.
@@ -123,7 +123,7 @@ def _mark(name: str, agent: AgentHandle) -> ParentMark:
 
 
 def regain(record: Record) -> AttachedCluster:
-    """Holds a session again that another kernel has started.
+    """Return a session that another kernel has started.
 
     A session that is not kept belongs to its kernel: another can only take part in it.
 
@@ -172,19 +172,19 @@ def regain(record: Record) -> AttachedCluster:
 
 
 def started_elsewhere(running: Cluster, session: str) -> dict[int, Initialized]:
-    """Takes note of processes that another kernel has started in the place of others.
+    """Adopt processes that another kernel has started in place of others.
 
     Returns:
-      What these have said when their framework was initialized, by process id.
+      Their answers when their framework was initialized, by process id.
 
     Raises:
       SessionError: The session has ended, or goes on with another number of processes.
     """
     if running.turn_file:
-        return {}  # the engines of a cluster that is not ours: nobody writes them down, or starts others
+        return {}  # engines of a cluster that is not ours: no kernel records them or starts others
     record = registry.read(registry.folder() / f"{session}.json")
     if record is None:
-        return {}  # it has ended, which is seen elsewhere, or cannot be written down
+        return {}  # it has ended, which is noticed elsewhere, or could not be recorded
     if record.folder != running.folder:
         raise SessionError(
             f"Another kernel has started all processes again; there are {record.processes} now. "
@@ -250,10 +250,10 @@ def _client(record: Record) -> Any:
 
 
 def _connect(record: Record, running: Cluster) -> tuple[str, ...]:
-    """Connects to the controller, or to another in its place; returns what a person should read of it.
+    """Connect to the controller, or to another in its place; return what a person should read about that.
 
     Raises:
-      SessionError: None answers.
+      SessionError: No controller answers.
     """
     end = running.agents.controller_end
     if end is None or not end.of_the_controller:
@@ -266,7 +266,7 @@ def _connect(record: Record, running: Cluster) -> tuple[str, ...]:
             f"The controller of session {record.id} has ended, and {error}. nbdist stop {record.id} ends what is "
             "left of it."
         ) from error
-    # What is sent to one that has not connected to it yet is lost.
+    # A request to an engine that has not connected to the controller yet is lost.
     unanswered(running, running.engines.keys() - running.exits.keys(), within_s=ENGINES_SECONDS)
     return (
         f"ipyparallel's controller {replace(end, because_of=None)} meanwhile; another took its place.",

@@ -1,7 +1,7 @@
-"""The sessions of this user that run, one private file each, so that they are found from elsewhere.
+"""Registry of this user's running sessions: one private file each, so that other kernels find them.
 
-The files lie in the user's state folder (`XDG_STATE_HOME`, by default `~/.local/state`); a session writes its own
-when it is up and removes it when it is stopped. Who looks removes those whose processes are gone.
+The files lie in the user's state folder (`XDG_STATE_HOME`, by default `~/.local/state`). A session writes its own
+file when it is up and removes it when it is stopped. Listing removes files of sessions that have ended.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from nbdist.machine.folder import write_private
 from nbdist.spelling import start_with
 
 STOP_SECONDS = 4.0
-"""What a parent may take to stop all it has started, before it is killed."""
+"""Seconds an agent may take to stop everything it has started, before it is killed."""
 
 FIRST_PID_NAMESPACE = f"pid:[{0xEFFFFFFC}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """One kernel that is attached."""
+    """One attached kernel."""
 
     pid: int
     began: str
@@ -41,9 +41,9 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParentMark:
-    """One parent, or the command on this machine that leads to it.
+    """One agent, or the command on this machine that leads to it.
 
-    `spot` is where its orders and events lie, None for one that ends with its kernel.
+    `spot` is where its orders and events lie; None if it ends with its kernel.
     """
 
     name: str
@@ -57,9 +57,9 @@ class ParentMark:
 class Record:
     """One session that runs.
 
-    `machine` is where, beyond its name: the same name may be given to several containers. `installation` is the
-    same after a reboot, and empty where none is known. `parents` has that of this machine first. `state` is for
-    `nbdist.launch.sessions`, which alone reads it. Times are Unix seconds.
+    `machine` tells this machine from others of its name, since several containers may have one name.
+    `installation` is the same after a reboot, and empty if it is not known. `parents` are the agents, that of this
+    machine first. `state` is for `nbdist.launch.sessions`, which alone reads it. Times are Unix seconds.
     """
 
     id: str
@@ -82,19 +82,19 @@ class Record:
 
     @property
     def here(self) -> bool:
-        """Whether it was started on this machine; only there can it be said whether it runs."""
+        """Whether it was started on this machine; only here is it known whether it runs."""
         return self.machine == this_machine()
 
     @property
     def place(self) -> str:
-        """Where it was started, for who is elsewhere: `host h2`."""
+        """Where it was started, for a person elsewhere: `host h2`."""
         if self.host != socket.gethostname():
             return f"host {self.host}"
         return f"{self.host} before a restart of it, or in another container of that name"
 
     @property
     def ended_by_reboot(self) -> bool:
-        """Whether this machine has been started anew since, so that nothing of the session runs any more."""
+        """Whether this machine has rebooted since, so that nothing of the session runs any more."""
         return bool(self.installation) and (
             self.installation == this_installation()
             and _boot(self.machine) != _boot(this_machine())
@@ -102,19 +102,19 @@ class Record:
 
     @property
     def running(self) -> bool:
-        """Whether its parent on this machine still runs."""
+        """Whether its agent on this machine still runs."""
         return (
             bool(self.parents) and ProcessHandle(self.parents[0].pid, self.parents[0].began).running
         )
 
     @property
     def attached(self) -> tuple[Kernel, ...]:
-        """The kernels that are attached and live."""
+        """The kernels that are attached and alive."""
         return tuple(one for one in self.kernels if ProcessHandle(one.pid, one.began).running)
 
 
 def folder() -> Path:
-    """Where the files are; `NBDIST_STATE` names another place."""
+    """Return the folder of the files; `NBDIST_STATE` names another place."""
     own = os.environ.get("NBDIST_STATE")
     if own:
         return Path(own) / "sessions"
@@ -124,7 +124,7 @@ def folder() -> Path:
 
 
 def this_machine() -> str:
-    """What identifies this machine, and this container of it, among others with the same name."""
+    """Return a text that distinguishes this machine, and this container of it, from others with the same name."""
     parts = [socket.gethostname()]
     with contextlib.suppress(OSError):
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
@@ -134,10 +134,10 @@ def this_machine() -> str:
 
 
 def this_installation() -> str:
-    """What identifies this machine also after a reboot; empty where that is not known.
+    """Return a text that identifies this machine also after a reboot; empty if that is not known.
 
-    Containers on several machines may share all of it: in one of them it is not known. Source: machine-id(5); the
-    number is that of the first PID namespace, `PROC_PID_INIT_INO` in Linux's include/linux/proc_ns.h.
+    Not known in a container, since containers on several machines may share all of it. Source: machine-id(5);
+    `FIRST_PID_NAMESPACE` is `PROC_PID_INIT_INO` in Linux's include/linux/proc_ns.h.
     """
     with contextlib.suppress(OSError):
         if str(Path("/proc/self/ns/pid").readlink()) == FIRST_PID_NAMESPACE:
@@ -147,24 +147,24 @@ def this_installation() -> str:
 
 
 def _boot(machine: str) -> str:
-    """The part of `this_machine` that a reboot changes."""
+    """Return the part of `this_machine` that a reboot changes."""
     _, boot, *_ = [*machine.split(" "), "", ""]
     return boot
 
 
 def python() -> str:
-    """This interpreter's version, such as `3.11.9`."""
+    """Return this interpreter's version, such as `3.11.9`."""
     return ".".join(map(str, sys.version_info[:3]))
 
 
 def this_kernel() -> Kernel:
-    """This process, as one that is attached."""
+    """Return this process, as an attached kernel."""
     me = found(os.getpid())
     return Kernel(pid=os.getpid(), began=me.began if me else "")
 
 
 def write(record: Record) -> None:
-    """Writes a session's file, or writes it anew.
+    """Write a session's file, or write it anew.
 
     Raises:
       OSError: It cannot be written; such a session is not listed, and cannot be found again.
@@ -173,13 +173,13 @@ def write(record: Record) -> None:
 
 
 def remove(session: str) -> None:
-    """Removes a session's file, if there is one."""
+    """Remove a session's file, if there is one."""
     with contextlib.suppress(OSError):
         (folder() / f"{session}.json").unlink()
 
 
 def come(record: Record) -> Record:
-    """Notes that this kernel is attached, too."""
+    """Note that this kernel is attached, too; return the changed record."""
     mine = this_kernel()
     others = tuple(one for one in record.attached if one != mine)
     changed = replace(record, kernels=(*others, mine))
@@ -188,7 +188,7 @@ def come(record: Record) -> Record:
 
 
 def go(session: str) -> None:
-    """Notes that this kernel is no longer attached."""
+    """Note that this kernel is no longer attached."""
     record = read(folder() / f"{session}.json")
     if record is not None:
         mine = this_kernel()
@@ -197,7 +197,7 @@ def go(session: str) -> None:
 
 
 def others(session: str) -> frozenset[int]:
-    """The numbers of the other kernels that are attached to a session and live."""
+    """Return the process ids of the other kernels that are attached to a session and alive."""
     record = read(folder() / f"{session}.json")
     return (
         frozenset(k.pid for k in record.attached if k.pid != os.getpid()) if record else frozenset()
@@ -205,14 +205,14 @@ def others(session: str) -> frozenset[int]:
 
 
 def read(path: Path) -> Record | None:
-    """What one file says; None where it cannot be read."""
+    """Return the record in one file; None if it cannot be read."""
     with contextlib.suppress(OSError, ValueError):
         return from_plain(Record, json.loads(path.read_text()))
     return None
 
 
 def sessions() -> list[Record]:
-    """All that run, the oldest first; the files of those that do not are removed."""
+    """Return all running sessions, the oldest first; remove the files of the others."""
     records = [one for path in folder().glob("*.json") if (one := read(path)) is not None]
     alive = []
     for record in sorted(records, key=lambda one: one.created):
@@ -224,26 +224,26 @@ def sessions() -> list[Record]:
 
 
 def _clean(record: Record) -> None:
-    """Removes what a session has left that ended without being stopped."""
+    """Remove what a session has left that ended without being stopped."""
     remove(record.id)
     if record.ended_by_reboot or not record.attached:
         _remove_folder(record)
 
 
 def _remove_folder(record: Record) -> None:
-    # Nothing but what a session of ours has made, whatever a file may say.
+    # Only a folder that a session of ours has made, whatever the file may say.
     if Path(record.folder).name.startswith("nbdist-"):
         shutil.rmtree(record.folder, ignore_errors=True)
 
 
 def find(word: str) -> Record:
-    """The session that `word` names: an id, the beginning of one, or `last`.
+    """Return the session that `word` names: an id, the beginning of one, or `last`.
 
-    `last` is the newest of this machine that is kept.
+    `last` is the newest session of this machine that is kept.
 
     Raises:
-      SessionError: There is none, none is kept, or `word` is the beginning of several; the text lists those
-        there are.
+      SessionError: There is none, none is kept, or `word` is the beginning of several; the text lists the existing
+        sessions.
     """
     there = sessions()
     if word == "last":
@@ -273,17 +273,17 @@ def _kept_by() -> str:
 
 
 def one_line(record: Record) -> str:
-    """Such as `3f2a9c1d (2 processes on h1, jax, kept)`."""
+    """Return a line such as `3f2a9c1d (2 processes on h1, jax, kept)`."""
     where = ", ".join(record.hosts)
     kept = ", kept" if record.kept else ""
     return f"{record.id} ({record.processes} processes on {where}, {record.framework}{kept})"
 
 
 def stop(record: Record) -> bool:
-    """Stops all processes of a session, by handle; answers whether they were running.
+    """Stop all processes of a session, by handle; return whether they were running.
 
-    A kept one is asked through its orders; the parents of another get SIGTERM, on which they stop what they have
-    started. That of this machine goes last: it has the controller, and engines that are left alone wait for it.
+    A kept session is stopped through its orders; the agents of another get SIGTERM, on which they stop everything
+    they have started. The agent of this machine goes last: it has the controller, for which engines would wait.
 
     Raises:
       SessionError: It runs on another machine.
@@ -305,7 +305,7 @@ def stop(record: Record) -> bool:
 
 
 def forget(record: Record) -> None:
-    """Takes a session off the list whose machine is gone; nothing is stopped.
+    """Remove a session from the list whose machine is gone; nothing is stopped.
 
     Raises:
       SessionError: It is one of this machine.

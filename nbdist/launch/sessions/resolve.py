@@ -1,4 +1,4 @@
-"""What `--attach` names: a session of nbdist's, or a cluster of ipyparallel's that somebody else has started."""
+"""Target of `--attach`: a session of nbdist's, or a cluster of ipyparallel's that somebody else has started."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from nbdist.launch.sessions.registry import Record
 from nbdist.spelling import Placeholder, command
 
 NEEDED = ("interface", "key", "iopub", "signature_scheme", "registration")
-"""Of ipyparallel's connection info for clients, without which it is none."""
+"""Fields that must be in ipyparallel's connection info for clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignCluster:
-    """A cluster that somebody else has started; `name` is what a person wrote."""
+    """A cluster that somebody else has started; `name` is the person's word for it."""
 
     name: str
     connection: Mapping[str, Any]
 
 
 def resolve(word: str) -> Record | ForeignCluster:
-    """The session or cluster that a person means.
+    """Return the session or cluster that a person means.
 
     Args:
       word: `last`, an id of a session or its beginning, a connection file (`ipcontroller-client.json`), a cluster
@@ -64,7 +64,7 @@ def _of_file(word: str, path: Path) -> Record | ForeignCluster:
 
 
 def read_connection(path: Path) -> dict[str, Any]:
-    """ipyparallel's connection info for clients, from its connection file or from a cluster file.
+    """Return ipyparallel's connection info for clients, from its connection file or from a cluster file.
 
     Raises:
       SessionError: The file is neither, or cannot be read.
@@ -87,7 +87,7 @@ def read_connection(path: Path) -> dict[str, Any]:
 
 
 def _beside(path: Path, cluster: Mapping[str, Any]) -> Path:
-    """The connection file of the cluster that a cluster file describes."""
+    """Return the connection file of the cluster that a cluster file describes."""
     name = (
         f"ipcontroller-{cluster['cluster_id']}-" if cluster.get("cluster_id") else "ipcontroller-"
     )
@@ -96,7 +96,7 @@ def _beside(path: Path, cluster: Mapping[str, Any]) -> Path:
 
 
 def _profile_file(name: str) -> Path | None:
-    """The connection file of a profile that has one."""
+    """Return the connection file of a profile; None if it has none."""
     from IPython.paths import get_ipython_dir
 
     security = Path(get_ipython_dir()) / f"profile_{name}" / "security"

@@ -1,4 +1,4 @@
-"""Values of `--env` are not written down: one may be a token. A kernel that attaches knows their names alone."""
+"""Values of `--env`, never recorded, since one may be a token: a kernel that attaches knows only the names."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from nbdist.spelling import command
 
 
 def without_values(plan: Plan) -> Plan:
-    """The plan as it is written down."""
+    """Return the plan as it is recorded."""
     kept = {name: value for name, value in plan.environment.items() if name not in plan.given}
     return replace(plan, environment=kept, withheld=plan.given)
 
 
 def with_values(plan: Plan, environment: Mapping[str, str]) -> Plan:
-    """The plan as it can be started again, with values from the environment of this kernel.
+    """Return a plan that can be started again, with values from the environment of this kernel.
 
     Raises:
       SessionError: A variable is not set there.
@@ -34,7 +34,7 @@ def with_values(plan: Plan, environment: Mapping[str, str]) -> Plan:
 
 
 def say_given(plan: Plan) -> list[str]:
-    """That values come from this kernel, where some do; a sentence each."""
+    """Return a sentence that values come from this kernel; empty if none do."""
     if not plan.withheld:
         return []
     return [

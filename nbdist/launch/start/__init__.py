@@ -1,1 +1,1 @@
-"""A start, from a plan to engines that have joined one cluster."""
+"""Start of a session, from a plan to engines that have joined one cluster."""

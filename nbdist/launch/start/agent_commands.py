@@ -1,4 +1,4 @@
-"""The way to agents on other machines: commands, addresses, and what travels along."""
+"""Ways to agents on other machines: commands, addresses, and the variables that go to them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nbdist.spelling import option
 PARENT = ("-u", "-m", "nbdist.agent")
 
 FORWARDED = ("JAX_", "XLA_", "LIBTPU_", "NCCL_", "KERAS_", "TF_", "TPU_", "OMP_")
-"""Variables with these beginnings say how frameworks behave; they reach the hosts as they reach this machine."""
+"""Beginnings of variables that change how frameworks behave; the hosts get this machine's values of them."""
 
 NOT_FORWARDED = (
     "TF_CONFIG",
@@ -40,10 +40,10 @@ NOT_FORWARDED = (
     "JAX_SLICE_INDEX",
     "TPU_VISIBLE_",
 )
-"""These say who a process is, and a host has its own, or is given its own."""
+"""Beginnings of variables that say who a process is; a host has its own, or gets its own."""
 
 SECRET = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|API_?KEY|ACCESS_KEY)(_|$)")
-"""No secret goes anywhere unasked; JAX's own names hold `KEY`, of random numbers and caches."""
+"""Names of secrets, never sent unasked; `KEY` alone does not match, since JAX has it in its own names."""
 
 OF_ANOTHER_TASK = (
     "SLURM_STEP",
@@ -63,13 +63,13 @@ OF_ANOTHER_TASK = (
     "OMPI_MCA_ess",
     "PMI",
 )
-"""What a task is given about itself by Slurm or Open MPI. Others of their variables are a person's settings."""
+"""Beginnings of variables by which Slurm or Open MPI describes a task; their other variables are settings."""
 
 HOLD = (sys.executable, "-m", "nbdist.launch.schedulers.job_guard")
 
 
 def ssh_reach(host: AskedHost, options: SshOptions) -> AgentSpec:
-    """One agent through one connection, which lasts as long as the agent."""
+    """Return the way to one agent, through one connection that lasts as long as the agent."""
     command = ssh_command(host, options, [options.python, *PARENT])
     return AgentSpec(
         name=host.name, command=tuple(command), remote=True, host=host, options=options
@@ -79,13 +79,13 @@ def ssh_reach(host: AskedHost, options: SshOptions) -> AgentSpec:
 def job_reach(
     job: Job, launcher: str, *, tasks: int, environment: Mapping[str, str] | None = None
 ) -> AgentSpec:
-    """As many agents as the job has tasks, through one stream.
+    """Return the way to as many agents as the job has tasks, through one stream.
 
     Args:
-      job: What is asked for.
-      launcher: Of whom.
-      tasks: How many.
-      environment: That of the command, from which the tasks inherit; None: this kernel's own.
+      job: The job that is asked for.
+      launcher: Who starts it.
+      tasks: How many tasks it has.
+      environment: The environment of the command, from which the tasks inherit; None: this kernel's own.
     """
     program = (job.python, *PARENT, "--task", job.task_variable)
     watch: Watch = (
@@ -103,10 +103,10 @@ def job_reach(
 
 
 def job_environment(environment: Mapping[str, str], folder: str | None = None) -> dict[str, str]:
-    """The variables the command of a job gets, and its tasks from it, without those that mislead one of them.
+    """Return the variables of a job's command, and so of its tasks, without those that would mislead them.
 
-    This kernel may be a task itself, and `srun` would take what that was given for what it is to do. `folder` is
-    where mpirun keeps its own files, which it leaves when it is interrupted twice.
+    This kernel may be a task itself, and `srun` would take the kernel's own settings for those of the new job.
+    `folder` is where mpirun keeps its own files, which it leaves behind when it is interrupted twice.
     """
     own = {} if folder is None else {"OMPI_MCA_orte_local_tmpdir_base": folder}
     return own | {
@@ -118,7 +118,7 @@ def job_environment(environment: Mapping[str, str], folder: str | None = None) -
 
 
 def forwarded(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables of this kernel that its processes on other machines get without being asked for."""
+    """Return the variables of this kernel that its processes on other machines get without being asked for."""
     return {
         name: value
         for name, value in environment.items()
@@ -129,7 +129,7 @@ def forwarded(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 LOOK_UPS = 16
-"""Names of hosts that are looked up at once."""
+"""How many names of hosts are looked up at once."""
 
 
 def _own_address(host: AskedHost, placement: Placement) -> str | None:
@@ -138,10 +138,10 @@ def _own_address(host: AskedHost, placement: Placement) -> str | None:
 
 
 def controller_address(placement: Placement) -> str:
-    """The address of this machine at which the hosts are to find the controller.
+    """Return the address of this machine at which the hosts are to find the controller.
 
-    It is the one from which this machine reaches the first host that can be resolved; a host that is reached
-    through others only (`ProxyJump`) has no say.
+    It is the address from which this machine reaches the first host that can be resolved; a host that is reached
+    only through others (`ProxyJump`) has no influence.
 
     Raises:
       LaunchError: No address is found, or hosts are reached from different ones.
@@ -150,7 +150,7 @@ def controller_address(placement: Placement) -> str:
         return placement.controller_address
     found: dict[str, list[str]] = {}
     hosts = [host for host in placement.hosts if not host.local]
-    # A name that leads nowhere may take seconds to say so.
+    # Looking up a name that does not exist may take seconds.
     with ThreadPoolExecutor(max(1, min(len(hosts), LOOK_UPS))) as pool:
         addresses = pool.map(lambda host: _own_address(host, placement), hosts)
         for host, address in zip(hosts, addresses, strict=True):
@@ -171,7 +171,7 @@ def controller_address(placement: Placement) -> str:
         return next(iter(found))
     address = own_address(socket.gethostname())
     if address is None or address.startswith("127."):
-        # No packet is sent; the way to anywhere outside is the way out of this machine.
+        # No packet is sent; any address outside shows the way out of this machine.
         address = own_address("192.0.2.1")
     if address is None or address.startswith("127."):
         raise LaunchError(

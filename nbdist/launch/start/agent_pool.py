@@ -1,4 +1,4 @@
-"""All agents of a session as one: the one of this machine, which has the controller, and those elsewhere."""
+"""All agents of a session as one: the agent of this machine, which has the controller, and those elsewhere."""
 
 from __future__ import annotations
 
@@ -28,31 +28,30 @@ from nbdist.message_guard import MessageGuard
 logger = logging.getLogger(__name__)
 
 LOST_SECONDS = 30.0
-"""A host that has been silent for so long is given up; a cable that was out for a moment costs nothing.
+"""A host that has been silent for this time is given up; a short interruption of the network has no effect.
 
-Only time in which this kernel ran counts (`nbdist.machine.pauses`).
-"""
+Only time in which this kernel ran counts (`nbdist.machine.pauses`)."""
 
 KERNEL_LOST_SECONDS = 900.0
-"""A kernel that has been silent for so long is given up by a host that is still connected to it.
+"""A kernel that has been silent for this time is given up by a host that is still connected to it.
 
-A kernel that is stopped, or whose machine sleeps, says nothing, and from afar that looks like a cut: what runs on
-the hosts waits. A kernel that ends closes the connection, which ends all at once. Linux gives up a connection on
-which nothing is acknowledged after about as long (tcp(7), `tcp_retries2`: 924.6 s): more would gain nothing.
-"""
+A kernel that is stopped, or whose machine sleeps, sends nothing, and from afar that looks like a broken
+connection: the processes on the hosts wait. A kernel that ends closes the connection, which ends everything at
+once. Linux gives up a connection on which nothing is acknowledged after about as long (tcp(7), `tcp_retries2`:
+924.6 s), so that a longer time would gain nothing."""
 
 
 class AgentPool:
     """Every agent of a session.
 
     Args:
-      home: The one of this machine.
-      others: Those on other machines, by host name; one job of a scheduler is one of them, whatever its hosts.
-      events: To which all of them publish what they report. This object adds `HostsSilent` whenever other
-        hosts than before are silent.
-      files: The user's files that are kept the same everywhere, None where there are none.
+      home: The agent of this machine.
+      others: The agents on other machines, by host name; a job of a scheduler is one of them, whatever its hosts.
+      events: Where all agents publish their events. This object adds `HostsSilent` whenever the set of silent
+        hosts changes.
+      files: The user's files that are kept the same everywhere, None if there are none.
 
-    `faults` are sentences about messages that could not be handled; each comes as an event `Fault` as well.
+    `faults` are sentences about messages that could not be handled; each is also published as an event `Fault`.
     """
 
     reaches_past_main_threads = True
@@ -82,31 +81,31 @@ class AgentPool:
 
     @property
     def all(self) -> tuple[AgentHandle, ...]:
-        """Home first."""
+        """All agents, that of this machine first."""
         return (self.home, *self.others.values())
 
     def of(self, process_id: int) -> AgentHandle:
-        """The agent of one process."""
+        """Return the agent of one process."""
         return self._of[process_id]
 
     def place(self, process_id: int) -> HostInfo | None:
-        """What is known of a process's host; None where it is this machine."""
+        """Return the facts about a process's host; None if it is this machine."""
         agent = self._of[process_id]
         if not agent.reach.remote:
             return None
         return agent.facts.get(process_id) or agent.facts.get(None)
 
     def assign(self, of: Mapping[int, AgentHandle]) -> None:
-        """Says which agent each process belongs to."""
+        """Set which agent each process belongs to."""
         self._of = dict(of)
 
     def received_since(self, host: str, moment: float) -> bool:
-        """Whether a host on another machine has said something after a moment (monotonic)."""
+        """Return whether a host on another machine has sent something after a moment (monotonic)."""
         received = [agent.hosts_received_at() for agent in self.others.values()]
         return any(host in each and each[host] > moment for each in received)
 
     def start(self, processes: Sequence[NewProcess]) -> None:
-        """Asks for engines, each of its agent."""
+        """Order each agent to start its engines."""
         wanted: dict[AgentHandle, list[NewProcess]] = defaultdict(list)
         for process in processes:
             wanted[self._of[process.process_id]].append(process)
@@ -114,21 +113,21 @@ class AgentPool:
             agent.start(its)
 
     def connect(self, connection: Mapping[str, Any]) -> None:
-        """Sends the agents on other machines where the controller is, and the session's key.
+        """Send the agents on other machines the controller's address and the session's key.
 
-        What leads to the tasks of a job is not encrypted: they have it from a `Handover`.
+        The stream to the tasks of a job is not encrypted: they get both from a `Handover`.
         """
         for agent in self.others.values():
             if not isinstance(agent, JobAgent):
                 agent.order(Connect(connection=dict(connection)))
 
     def stop_listening(self) -> None:
-        """Has the agents close what the others were to reach them at."""
+        """Order the agents to close the listeners by which other hosts tried to reach them."""
         for agent in self.others.values():
             agent.order(StopListening())
 
     def signal(self, number: int, process_ids: Sequence[int]) -> None:
-        """Sends a signal to engines."""
+        """Send a signal to engines."""
         wanted: dict[AgentHandle, list[int]] = defaultdict(list)
         for process_id in process_ids:
             wanted[self._of[process_id]].append(process_id)
@@ -136,13 +135,13 @@ class AgentPool:
             agent.signal(number, ids)
 
     def forget(self, process_ids: Collection[int]) -> None:
-        """Drops the ends of processes that are about to be started again."""
+        """Drop the ends of processes that are about to be started again."""
         for process_id in process_ids:
             self._of[process_id].exits.pop(process_id, None)
 
     @property
     def controller_end(self) -> ProcessExit | None:
-        """The end of the controller, or of its agent, with which all engines are lost."""
+        """The end of the controller, or of its agent, with which all engines are lost; None while both run."""
         controller = self.home.exits.get(CONTROLLER)
         if controller is not None:
             because = controller.because_of or exits.CONTROLLER
@@ -151,7 +150,7 @@ class AgentPool:
 
     @property
     def exits(self) -> dict[int, ProcessExit]:
-        """How processes ended that have, or why they can no longer be reached."""
+        """How ended processes ended, or why processes can no longer be reached."""
         ends: dict[int, ProcessExit] = {}
         everything = self.controller_end
         for process_id, agent in self._of.items():
@@ -166,30 +165,30 @@ class AgentPool:
         process_ids: Sequence[int],
         question: Question | None = None,
     ) -> None:
-        """Asks processes for one thing past their main threads; returns at once.
+        """Send processes one request that bypasses their main threads; return at once.
 
         Args:
-          what: The thing.
+          what: The request.
           process_ids: The processes.
-          question: What they read beside it; see `nbdist.contract.questions`.
+          question: A question that they read beside it; see `nbdist.contract.questions`.
         """
         order = Ask(what=what.value, process_ids=tuple(process_ids), question=question)
         for agent in {self._of[process_id]: None for process_id in process_ids}:
             agent.order(order)
 
     def keep(self) -> None:
-        """Has kept agents go on without a kernel from now on, since another can find them."""
+        """Order kept agents to go on without a kernel from now on, since another kernel can find them."""
         for agent in self.all:
             agent.keep()
 
     def leave(self) -> None:
-        """Lets kept agents, and all they have started, go on without this kernel."""
+        """Let kept agents, and everything they have started, go on without this kernel."""
         self._stopped.set()
         for agent in self.all:
             agent.leave()
 
     def stop(self) -> None:
-        """Stops everything that was started, on all hosts at once. Several threads may ask for it."""
+        """Stop everything that was started, on all hosts at once. Several threads may call it."""
         with self._stopping:
             self._stopped.set()
             if self.files is not None:

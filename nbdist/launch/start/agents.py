@@ -1,4 +1,4 @@
-"""What a session needs of whoever has started its processes."""
+"""Interface of a session to its processes, whether nbdist or somebody else has started them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nbdist.launch.model.host_info import HostInfo
 class Agents(Protocol):
     """Agents of ours (`AgentPool`), or the engines of a cluster that somebody else has started (`ForeignEngines`).
 
-    `events` has whatever happens, for those who subscribe. `silent` says since when (Unix seconds) hosts say
+    `events` publishes all happenings to its listeners. `silent` is since when (Unix seconds) silent hosts send
     nothing, by name. `faults` are sentences about messages that could not be handled.
     """
 
@@ -26,7 +26,7 @@ class Agents(Protocol):
     """Whether processes can be asked for something while they run a cell."""
 
     others: dict[str, AgentHandle]
-    """Those on other machines, by host name."""
+    """The agents on other machines, by host name."""
 
     files: Files | None
     events: AgentEvents
@@ -35,38 +35,38 @@ class Agents(Protocol):
 
     @property
     def all(self) -> tuple[AgentHandle, ...]:
-        """Those of ours, that of this machine first; none where somebody else has started the engines."""
+        """The agents of ours, that of this machine first; empty if somebody else has started the engines."""
 
     @property
     def exits(self) -> dict[int, ProcessExit]:
-        """How processes ended that have, or why they can no longer be reached."""
+        """How ended processes ended, or why processes can no longer be reached."""
 
     @property
     def controller_end(self) -> ProcessExit | None:
-        """The end of the controller, with which all engines are lost; None where it is not known."""
+        """The end of the controller, with which all engines are lost; None if it runs, or its end is not known."""
 
     def of(self, process_id: int) -> AgentHandle:
-        """The agent of one process.
+        """Return the agent of one process.
 
         Raises:
-          SessionError: Somebody else has started it.
+          SessionError: Somebody else has started the process.
         """
 
     def place(self, process_id: int) -> HostInfo | None:
-        """What is known of a process's host; None where it is this machine, or nothing is."""
+        """Return the facts about a process's host; None if it is this machine, or nothing is known."""
 
     def start(self, processes: Sequence[NewProcess]) -> None:
-        """Asks for engines.
+        """Order the agents to start engines.
 
         Raises:
-          SessionError: Somebody else has started the others.
+          SessionError: Somebody else has started the other engines.
         """
 
     def forget(self, process_ids: Collection[int]) -> None:
-        """Drops the ends of processes that are about to be started again, or that another kernel has."""
+        """Drop the ends of processes that are about to be started again, or that another kernel has started."""
 
     def signal(self, number: int, process_ids: Sequence[int]) -> None:
-        """Sends a signal to engines."""
+        """Send a signal to engines."""
 
     def ask(
         self,
@@ -74,10 +74,10 @@ class Agents(Protocol):
         process_ids: Sequence[int],
         question: Question | None = None,
     ) -> None:
-        """Asks processes for one thing past their main threads, where that is possible; returns at once."""
+        """Send processes one request that bypasses their main threads, if that is possible; return at once."""
 
     def leave(self) -> None:
-        """Lets all go on without this kernel."""
+        """Let all processes go on without this kernel."""
 
     def stop(self) -> None:
-        """Stops what this kernel may stop."""
+        """Stop everything that this kernel may stop."""

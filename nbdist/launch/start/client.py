@@ -1,4 +1,4 @@
-"""ipyparallel's client, which unpickles nothing, and hands on what comes of a request that it has forgotten."""
+"""ipyparallel's client, but without unpickling, and with listeners for late output of forgotten requests."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ logger = logging.getLogger(__name__)
 DATA = "data_message"
 
 MOST_REQUESTS = 10_000
-"""Of so many requests, the newest, late messages are handed on."""
+"""Late messages are passed on for this many requests, the newest."""
 
 CLOSE_SECONDS = 5.0
-"""So long closing may take; it takes milliseconds."""
+"""Seconds that closing may take; it takes milliseconds."""
 
 Message = dict[str, Any]
 
 
 class Client(ipyparallel.Client):
-    """A client that trusts engines with nothing but data, and listens for longer.
+    """A client that takes only data from engines, and listens for longer.
 
-    ipyparallel unpickles what engines answer and publish, and a pickle can run anything. Answers are read by
-    `read_reply`; one that is refused fails its request as `WireError`. Data that is published (`data_message`),
-    for which nbdist has no use, is left out.
+    ipyparallel unpickles what engines answer and publish, and a pickle can run anything. Here `read_reply` reads
+    answers; an answer that it refuses fails its request as `WireError`. Published data (`data_message`), for which
+    nbdist has no use, are dropped.
 
-    ipyparallel forgets a request once its reply and the end of its output are here. What threads and callbacks of
-    that request show later it would only collect in memory.
+    ipyparallel forgets a request once its reply and the end of its output have arrived. Later output of threads
+    and callbacks of that request would only collect in memory.
 
-    Private API: `ipyparallel.Client._dispatch_iopub` takes the frames of each message of the engines, on the
-    client's own thread, `_handle_apply_reply` the message of each answer, `_handle_execute_reply` that of each
-    cell's end, `_extract_metadata` reads when it was, and `_futures` holds the requests that are not forgotten
-    (ipyparallel 9.2). Without the last, late messages are handed on to nobody; without the one before, an answer
-    takes longer to read; a test says when one of the others is gone.
+    Private API of ipyparallel 9.2: `ipyparallel.Client._dispatch_iopub` gets the frames of each message of the
+    engines, on the client's own thread; `_handle_apply_reply` gets the message of each answer,
+    `_handle_execute_reply` that of each cell's end; `_extract_metadata` reads the dates of a reply; `_futures`
+    holds the requests that are not forgotten. Without `_futures`, late messages are passed to nobody; without
+    `_extract_metadata`, an answer takes longer to read; a test fails if one of the others is gone.
     """
 
     _is_closing = False
@@ -56,17 +56,17 @@ class Client(ipyparallel.Client):
         self._late = MessageGuard("Late output of a process", logger)
         self._published = MessageGuard("Data that a process has published", logger)
         super().__init__(*args, **options)
-        # Of its own: a session takes each signature once.
+        # A second session, since a session accepts each signature only once.
         self._reader = Wire(key=self.session.key, signature_scheme=self.session.signature_scheme)
 
     def close(self, linger: int | None = None) -> None:
-        """Closes its connections, once, and waits no longer for it than `CLOSE_SECONDS`.
+        """Close the connections, once, and wait for at most `CLOSE_SECONDS`.
 
-        ipyparallel waits without a limit for the thread on which it reads answers, which may wait for ever itself:
-        for a lock that an interrupt has left taken, where a cell of the notebook has used this client.
+        ipyparallel waits without a limit for the thread on which it reads answers. That thread may wait for ever
+        itself, for a lock that an interrupt has left taken, if a cell of the notebook has used this client.
 
         Args:
-          linger: How long what was not sent yet may take, in milliseconds; None: as ZeroMQ does.
+          linger: How long unsent messages may take, in milliseconds; None: as ZeroMQ does.
         """
         if self._is_closing:
             return
@@ -84,10 +84,10 @@ class Client(ipyparallel.Client):
             logger.warning("ipyparallel's client was not closed within %g s.", CLOSE_SECONDS)
 
     def listen(self, request: str, take: Callable[[Message], None]) -> None:
-        """Has `take` called, on the client's own thread, with what comes of a request that was forgotten.
+        """Call `take`, on the client's own thread, with the late messages of a request that was forgotten.
 
         Args:
-          request: The number of the request; a second listener of one takes the place of the first.
+          request: The id of the request; a second listener of one request replaces the first.
           take: Gets each message of its output, in order.
         """
         self._listeners[request] = take
@@ -95,7 +95,7 @@ class Client(ipyparallel.Client):
             self._listeners.popitem(last=False)
 
     def _is_awaited(self, message: Message) -> bool:
-        """Whether this client has asked; the reply to one before it may come through a controller that is new."""
+        """Return whether this client sent the request; a new controller may bring replies to an earlier client."""
         request = message["parent_header"].get("msg_id")
         return request in getattr(self, "_futures", (request,))
 
@@ -117,7 +117,7 @@ class Client(ipyparallel.Client):
         super()._handle_apply_reply(message)
 
     def _extract_metadata(self, message: Message) -> dict[str, Any]:
-        """As ipyparallel does, whose reading of one date takes longer than all else of an answer."""
+        """Return the metadata as ipyparallel does, but read one date faster, which takes most of its time."""
         metadata = message["metadata"]
         started = _date(metadata.get("started"))
         if started is None:
@@ -143,7 +143,7 @@ class Client(ipyparallel.Client):
 
 
 def _date(text: Any) -> datetime | None:
-    """A date with a time zone; None for anything else, which ipyparallel reads."""
+    """Return a date with a time zone; None for anything else, which ipyparallel reads."""
     try:
         date = datetime.fromisoformat(text)
     except (TypeError, ValueError):
@@ -152,18 +152,18 @@ def _date(text: Any) -> datetime | None:
 
 
 def request_of(frames: Sequence[Any]) -> str | None:
-    """The number of the request that a message answers; None for one that answers none."""
+    """Return the id of the request that a message answers; None if it answers none."""
     return _field(frames, 3, "msg_id")
 
 
 def is_data(frames: Sequence[Any]) -> bool:
-    """Whether a message is what `ipyparallel.publish_data` sends."""
-    # Hardly any is, and all output of all cells comes by here: its header is read only where it may be.
+    """Return whether `ipyparallel.publish_data` sent a message."""
+    # Hardly any message is, and all output of all cells passes here: the header is parsed only if it may be one.
     return DATA.encode() in (_part(frames, 2) or b"") and _field(frames, 2, "msg_type") == DATA
 
 
 def _part(frames: Sequence[Any], part: int) -> bytes | None:
-    """One part of a message, counted from its delimiter; None where it has none.
+    """Return one part of a message, counted from its delimiter; None if the message lacks it.
 
     Source: the Jupyter wire protocol: delimiter, signature, header, parent header.
     """
@@ -172,7 +172,7 @@ def _part(frames: Sequence[Any], part: int) -> bytes | None:
 
 
 def _field(frames: Sequence[Any], part: int, name: str) -> str | None:
-    """A text of one part of a message; None where it says none."""
+    """Return a text field of one part of a message; None if it has none."""
     found = _part(frames, part)
     if found is None:
         return None

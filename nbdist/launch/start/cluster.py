@@ -1,4 +1,4 @@
-"""Engines that run: the handles on them, and who is who."""
+"""Running engines: their handles and their ids."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from nbdist.machine import folder as folders
 class Cluster:
     """Started and connected engines.
 
-    `engines` maps process ids to ipyparallel's engine ids, which follow the order of registration and mean
-    nothing else; `idents` to the names their messages are routed by. `connected` is how many of those started
-    last have registered; `info` what other hosts have reported, by name; `warnings` what was found
-    before the start. `client_file` holds ipyparallel's connection info for clients, `turn_file` is what kernels
-    that share the engines lock; empty: one in the folder.
+    `engines` maps process ids to ipyparallel's engine ids, which follow the order of registration and mean nothing
+    else; `idents` maps them to the names by which their messages are routed. `connected` is how many of the last
+    started engines have registered; `info` are the reports of other hosts, by name; `warnings` the findings before
+    the start. `client_file` holds ipyparallel's connection info for clients, `turn_file` is the lock file of
+    kernels that share the engines; empty: one in the folder.
     """
 
     plan: Plan
@@ -64,7 +64,7 @@ class Cluster:
         return self.agents
 
     def planned(self, processes: Sequence[PlannedProcess]) -> list[NewProcess]:
-        """What their agents need in order to start these."""
+        """Return what their agents need in order to start these processes."""
         framework = framework_named(self.plan.framework)
         one_host = {ONE_HOST: "1"} if len(set(self.plan.hosts.values())) == 1 else {}
         return planned(
@@ -76,14 +76,14 @@ class Cluster:
         )
 
     def forget(self, process_ids: Collection[int]) -> None:
-        """Drops what is known of processes that are about to be started again."""
+        """Drop all facts about processes that are about to be started again."""
         for process_id in process_ids:
             for known in (self.engines, self.idents, self.pids):
                 known.pop(process_id, None)
         self.agents.forget(process_ids)
 
     def signal(self, number: int, process_ids: Sequence[int]) -> None:
-        """Sends a signal to processes."""
+        """Send a signal to processes."""
         self.agents.signal(number, process_ids)
 
     @property
@@ -93,20 +93,20 @@ class Cluster:
 
     @property
     def exits(self) -> dict[int, ProcessExit]:
-        """How processes ended that have, or why they can no longer be reached."""
+        """How ended processes ended, or why processes can no longer be reached."""
         return self.agents.exits
 
     def leave(self) -> None:
-        """Lets all go on without this kernel; nothing is removed."""
+        """Let all processes go on without this kernel; remove nothing."""
         if self.client is not None:
             self.client.close()
         self.agents.leave()
 
     def stop(self) -> None:
-        """Stops all that was started here, and removes the session's folder.
+        """Stop everything that was started here, and remove the session's folder.
 
         Raises:
-          KeyboardInterrupt: The user's; all is stopped all the same.
+          KeyboardInterrupt: The user's; everything is stopped all the same.
         """
         to_the_end(self._stop)
 

@@ -1,4 +1,4 @@
-"""From started engines to known ones: each has registered, said its process id, and speaks our version."""
+"""First contact with started engines: each registers, says its process id, and proves to have our version."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ from nbdist.spelling import command, option
 from nbdist.version import __version__
 
 GREET_SECONDS = 3.0
-"""An engine that has not said who it is for so long is asked once more.
+"""An engine that has not answered the first message for this time is asked once more.
 
 The hub knows an engine by its heartbeat, which may come before the scheduler of requests has the engine's own
-connection.
-"""
+connection."""
 
 
 def connect(
@@ -37,13 +36,12 @@ def connect(
     known: Collection[int] = (),
     progress: StartProgress,
 ) -> None:
-    """Waits until these processes have registered and answered the first message.
+    """Wait until these processes have registered and answered the first message.
 
     Args:
       running: The engines.
-      process_ids: Those that have just been started.
-      known: ipyparallel's ids of engines that were there before, dead ones included: the hub may list those
-        for a while.
+      process_ids: The processes that have just been started.
+      known: ipyparallel's ids of earlier engines, dead ones included: the hub may list those for a while.
       progress: Called with how many have come.
 
     Raises:
@@ -67,7 +65,7 @@ def connect(
 
 
 def check(running: Cluster, process_ids: Collection[int], deadline: float) -> None:
-    """Raises when the start of these processes can no longer succeed.
+    """Raise an error if the start of these processes can no longer succeed.
 
     Raises:
       LaunchError: Says which, why, and what to type.
@@ -85,7 +83,7 @@ def check(running: Cluster, process_ids: Collection[int], deadline: float) -> No
     check_hosts(running)
     check_home(agents.home)
     if exits:
-        # One of several hosts of a job; what ends a whole agent is reported by name above.
+        # A process on one of several hosts of a job; the end of a whole agent is reported above.
         raise LaunchError(_ended(running, exits[0]))
     if time.monotonic() > deadline:
         missing = len(process_ids) - running.connected
@@ -100,7 +98,7 @@ def check(running: Cluster, process_ids: Collection[int], deadline: float) -> No
 
 
 def check_hosts(running: Cluster) -> None:
-    """Raises when a host can no longer take part, or does not reach another.
+    """Raise an error if a host can no longer take part, or does not reach another.
 
     Raises:
       HostError: Says which host, and why.
@@ -112,17 +110,17 @@ def check_hosts(running: Cluster) -> None:
 
 
 def _check_ways(running: Cluster, name: str, agent: AgentHandle) -> None:
-    """Hosts that cannot reach each other would wait in the first collective."""
+    """Raise an error if hosts cannot reach each other: they would wait in the first collective."""
     for task, (moment, answers) in agent.reached.items():
         host = name if task is None else running.plan.hosts[task]
         found = unreached(running.info, host, answers)
-        # One that has just died is not reached, either; then its own silence is what is reported.
+        # A host that has just died is not reached, either; its own silence is reported in that case.
         if found is not None and running.own_agents.received_since(found[0], moment):
             raise LaunchError(found[1])
 
 
 def _unreached(running: Cluster) -> str:
-    """What else may be the matter where the controller is on another machine."""
+    """Return a further possible cause, if other machines must reach the controller."""
     if not running.agents.others or running.plan.placement.tunnel:
         return ""
     address = running.connection["interface"].rpartition("/")[2]
@@ -148,7 +146,7 @@ def _cannot_import(
 
 
 def install_text(module: str, error: str = "", *, where: str = " of this notebook's kernel") -> str:
-    """What to type when the processes cannot import `module`, or what `error` says it lacks."""
+    """Return what to type when the processes cannot import `module`, or the module that `error` names."""
     missing = re.search(r"No module named '(\w+)", error)
     lacking = missing[1] if missing else module
     known = lacking in framework_names()
@@ -167,7 +165,7 @@ def _ended(running: Cluster, end: ProcessExit) -> str:
 def _greet(
     running: Cluster, engines: Collection[int], process_ids: Collection[int], deadline: float
 ) -> None:
-    """The first message: who is who, and the versions compared."""
+    """Send the first message, which tells who is who, and compare versions."""
     hello = Hello(process_id=None, framework=running.plan.framework)
     asked = {
         engine: Repeated(running.client, engine, hello, again_s=GREET_SECONDS) for engine in engines

@@ -1,4 +1,4 @@
-"""JAX's coordination service: begun beside process 0, not in it, and anew for each repair."""
+"""JAX's coordination service: started beside process 0, not in it, and anew for each repair."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nbdist.spelling import command
 
 
 def wanted(running: Cluster) -> bool:
-    """Whether a service of ours is what the processes join; some frameworks have none, one process needs none.
+    """Return whether the processes join a service of ours; some frameworks have none, a single process needs none.
 
     Engines that somebody else has started have no agent to serve beside them: there process 0 serves.
     """
@@ -38,18 +38,18 @@ def wanted(running: Cluster) -> bool:
 
 
 def ask_for_service(running: Cluster, *, again: bool = False) -> int:
-    """Has the agent of process 0 start one; does not wait.
+    """Order the agent of process 0 to start a service; do not wait.
 
     Args:
       running: The engines, or those that are about to be.
-      again: The first has been used; the next gets a port of its own, also where a person chose that of the
-        first, which serves until all have left it.
+      again: Whether the first has been used; the next then gets its own port, even if a person chose the port of
+        the first, which serves until all have left it.
 
     Returns:
       Its number, for `until_it_serves` and `end`.
     """
     first = running.plan.processes[0].process_id
-    # Counted by what the agent has said, so that a kernel that comes later goes on.
+    # Counted by the agent's events, so that a kernel that attaches later continues the numbers.
     number = COORDINATOR - len(running.agents.of(first).services)
     host, _, port = running.rendezvous.coordinator.rpartition(":")
     bound = running.plan.jax.get("coordinator_bind_address")
@@ -68,13 +68,13 @@ def ask_for_service(running: Cluster, *, again: bool = False) -> int:
 
 
 def until_it_serves(running: Cluster, number: int) -> None:
-    """Waits until a service listens, and has the processes meet there.
+    """Wait until a service listens, and set it as the address that the processes join.
 
-    Where the port that was chosen for the first has been taken meanwhile by another program, the next one chooses
-    its own; a port that a person has chosen is not given up so.
+    If another program has taken the first service's port meanwhile, a second service chooses its own port; this
+    does not happen if a person has chosen the port.
 
     Raises:
-      LaunchError: It does not, with what it wrote last.
+      LaunchError: It does not listen; the text has its last lines.
       HostError: Its host is lost.
     """
     if _answer(running, number).address is None and number == COORDINATOR and not _chosen(running):
@@ -93,7 +93,7 @@ def until_it_serves(running: Cluster, number: int) -> None:
 
 
 def _relays(running: Cluster, number: int, address: str) -> dict[int, str]:
-    """Where each process reaches a service: at the agent of its host, whose connection outlives the service.
+    """Return where each process reaches a service: at its host's agent, whose connection outlives the service.
 
     Raises:
       LaunchError: An agent cannot listen, or does not know the host of the service.
@@ -128,7 +128,7 @@ def _relays(running: Cluster, number: int, address: str) -> dict[int, str]:
 
 
 def _chosen(running: Cluster) -> bool:
-    """Whether a person has chosen the port of the first."""
+    """Return whether a person has chosen the port of the first service."""
     plan = running.plan
     return bool(
         plan.addresses
@@ -138,7 +138,7 @@ def _chosen(running: Cluster) -> bool:
 
 
 def _answer(running: Cluster, number: int) -> Coordinating:
-    """What the agent says of a service, which it starts meanwhile."""
+    """Wait for the agent's answer about a service that it starts, and return it."""
     agent = running.agents.of(running.plan.processes[0].process_id)
     deadline = time.monotonic() + SERVES_SECONDS + running.plan.start_timeout_s
     while number not in agent.services:
@@ -153,6 +153,6 @@ def _answer(running: Cluster, number: int) -> Coordinating:
 
 
 def end(running: Cluster, number: int) -> None:
-    """Ends a service that nobody uses any more."""
+    """End a service that nobody uses any more."""
     first = running.plan.processes[0].process_id
     running.agents.of(first).order(EndCoordination(number=number))

@@ -1,7 +1,7 @@
-"""Hands the connection file for engines to the tasks of a job past the stream that leads to them.
+"""Transfer of the connection file for engines to the tasks of a job, outside of the stream that leads to them.
 
-See `nbdist.agent.handover`, the other end. What is sent is encrypted with CURVE, and goes to those alone who have
-a key that a task has sent through the job's stream.
+See `nbdist.agent.handover`, the other end. The file is encrypted with CURVE, and goes only to clients with a key
+that a task has sent through the job's stream.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ POLL_MS = int(POLL_SECONDS * 1000)
 
 
 class Handover:
-    """Answers tasks on a thread of its own, from entering until leaving.
+    """Server for the tasks, on a thread of its own, from entering until leaving.
 
     Args:
-      connection: ipyparallel's connection file for engines; it listens at the address that this names.
-      admitted: The public keys of the tasks, in Z85, as far as they are known; others come in meanwhile.
+      connection: ipyparallel's connection file for engines; the server listens at the address that it names.
+      admitted: The public keys of the tasks, in Z85, as far as they are known; more may be added meanwhile.
     """
 
     def __init__(self, connection: Mapping[str, Any], admitted: Set[str]) -> None:
@@ -43,11 +43,11 @@ class Handover:
 
     def __enter__(self) -> Handover:
         public, secret = zmq.curve_keypair()
-        # Of its own: who is asked whether a key may come in is so for a whole context.
+        # A context of its own, since an authenticator serves a whole context.
         self._context = zmq.Context()
         self._keys = ThreadAuthenticator(self._context)
         self._keys.start()
-        # Any may connect; what they get depends on their key, which may be known here a moment later.
+        # Any client may connect; what it gets depends on its key, which may become known here a moment later.
         self._keys.configure_curve(domain="*", location=CURVE_ALLOW_ANY)
         self._socket = self._context.socket(zmq.ROUTER)
         self._socket.linger = 0
@@ -70,7 +70,7 @@ class Handover:
             with self._guard:
                 if self._socket.poll(POLL_MS):
                     peer, asked = self._socket.recv_multipart(copy=False)
-                    # The key that the connection has proven to have; see `Authenticator.curve_user_id`.
+                    # The key that the client has proven to own; see `Authenticator.curve_user_id`.
                     waiting[peer.bytes] = str(asked.get("User-Id"))
                 for known in [peer for peer, key in waiting.items() if key in self._admitted]:
                     del waiting[known]

@@ -1,4 +1,4 @@
-"""Broadcasting the framework's initialisation, each process with its own arguments."""
+"""Initialization of the framework on all processes, each with its own arguments."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from nbdist.quantities import processes_text
 from nbdist.spelling import option
 
 MARGIN_SECONDS = 15.0
-"""How much longer than JAX's own timeout is waited for its error text."""
+"""Seconds to wait longer than JAX's own timeout, so that its error text arrives."""
 
 LISTENS_SECONDS = 0.5
 TRY_SECONDS = 0.2
-"""On another host; a firewall may let nothing of this machine's through, and that is no harm."""
+"""Seconds for the wait and for each attempt to connect; a firewall may drop attempts, which does no harm."""
 
 GONE_SECONDS = 5.0
-"""After the hub has reported the end of a process, its agent may take so long to report how it ended."""
+"""Seconds its agent may take to report how a process ended, after the hub has reported the end."""
 
 JAX_INITIALIZATION_TIMEOUT = 300
 """Source: the default of `jax.distributed.initialize`, in seconds."""
 
 
 def join(running: Cluster, *, progress: StartProgress) -> dict[int, Initialized]:
-    """Has all processes join one cluster and start their back ends.
+    """Make all processes join one cluster and start their back ends.
 
     Returns:
-      What each process answered last (see `initialize` of its framework's module), by process id.
+      The last answer of each process (see `initialize` of its framework's module), by process id.
 
     Raises:
       LaunchError: A process failed, ended, or did not connect in time; all of them are named.
-      HostError: As `LaunchError`, where it was a whole host.
+      HostError: As `LaunchError`, for a whole host.
     """
     plan = running.plan
     if coordination.wanted(running):
@@ -65,7 +65,7 @@ def join(running: Cluster, *, progress: StartProgress) -> dict[int, Initialized]
 def broadcast(
     running: Cluster, stages: Mapping[int, Any], *, progress: StartProgress
 ) -> dict[int, Initialized]:
-    """Calls `initialize` on processes, each with its own `nbdist.contract.stages`, and waits for all answers.
+    """Call `initialize` on processes, each with its own `nbdist.contract.stages`, and wait for all answers.
 
     Raises:
       LaunchError: As for `join`.
@@ -88,7 +88,7 @@ def _process_0_serves(running: Cluster) -> bool:
 
 
 def until_it_listens(rendezvous: Rendezvous) -> None:
-    """Waits a moment for process 0's coordinator: who finds nobody there tries again a whole second later."""
+    """Wait a moment for process 0's coordinator: a process that finds none tries again only a second later."""
     if rendezvous.tasks:
         return
     host, _, port = rendezvous.coordinator.rpartition(":")
@@ -118,7 +118,7 @@ def _collect(
                     running, process_id, request, set(asked) - set(answers)
                 )
             except GoneError as error:
-                # ipyparallel's hub knows it first; in a moment its agent reports how it ended.
+                # ipyparallel's hub knows of the end first; a moment later the agent reports how it ended.
                 if time.monotonic() - gone.setdefault(process_id, time.monotonic()) > GONE_SECONDS:
                     raise LaunchError(
                         f"{error} The processes were joining their cluster."
@@ -135,7 +135,7 @@ def _collect(
 
 
 def _ended(running: Cluster, unanswered: set[int]) -> str:
-    """A process has ended while all were joining. JAX ends those that wait too long for another."""
+    """Return the text for a process that ended while all were joining; JAX ends those that wait too long."""
     plan = running.plan
     process_id, end = next(iter(running.exits.items()))
     lines = "\n".join(f"  {line}" for line in end.last_lines)

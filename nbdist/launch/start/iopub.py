@@ -1,4 +1,4 @@
-"""A socket of our own on which the engines' messages arrive, whoever asked for them."""
+"""A socket of our own that receives the engines' messages, whoever sent the requests."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from jupyter_client.session import Session as Wire
 
 
 def wire(connection: Mapping[str, Any]) -> Wire:
-    """What reads messages that are signed with a session's key."""
+    """Return a reader of messages that are signed with a session's key."""
     return Wire(key=connection["key"].encode(), signature_scheme=connection["signature_scheme"])
 
 
 def subscriber(
     context: zmq.Context[zmq.Socket[bytes]], connection: Mapping[str, Any], topics: Iterable[bytes]
 ) -> zmq.Socket[bytes]:
-    """A socket that receives these topics; a subscription takes a moment to arrive.
+    """Return a socket that receives these topics; a subscription takes a moment to arrive.
 
     Args:
-      context: Of the thread that will use the socket.
+      context: The context of the thread that will use the socket.
       connection: ipyparallel's client connection info.
-      topics: The beginnings of what is to be received.
+      topics: The beginnings of the topics to receive.
     """
     socket = context.socket(zmq.SUB)
     socket.RCVHWM = 0
@@ -31,7 +31,7 @@ def subscriber(
         socket.setsockopt(zmq.SUBSCRIBE, topic)
     server = connection.get("curve_serverkey")
     if server:
-        # CURVE where the controller has it, with a pair of keys of this socket's own.
+        # If the controller uses CURVE, this socket has a key pair of its own.
         socket.curve_serverkey = server.encode()
         socket.curve_publickey, socket.curve_secretkey = zmq.curve_keypair()
     socket.connect(f"{connection['interface']}:{connection['iopub']}")

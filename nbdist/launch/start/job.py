@@ -1,4 +1,4 @@
-"""The tasks of a job, from its queue to the first word of each."""
+"""The tasks of a job, from its queue to the first event of each."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from nbdist.spelling import option
 
 POLL_SECONDS = 0.03
 SHOW_SECONDS = 1.0
-"""A job may wait for hours, and whoever waits with it wants to see that something is alive."""
+"""Seconds between two displays of a waiting job, which may wait for hours: they show that something is alive."""
 
 
 def wait_for_tasks(
     spawned: Spawned, check: Callable[[str, AgentHandle], None], *, progress: StartProgress
 ) -> None:
-    """Waits until every task of the job has said who it is; as long as the job waits in a queue, for ever.
+    """Wait until every task of the job has sent its first event; without limit while the job waits in a queue.
 
     Args:
       spawned: A start whose plan is for a job.
       check: Raises when the agent can no longer take part.
-      progress: Called with where the job stands, and how many tasks have come.
+      progress: Called with the state of the job, and how many tasks have come.
 
     Raises:
-      HostError: The job has ended, or not all tasks began in time after it had.
+      HostError: The job has ended, or not all tasks began in time after it had begun.
     """
     ((name, agent),) = spawned.agents.others.items()
     assert isinstance(agent, JobAgent)
@@ -66,7 +66,7 @@ def _missing(agent: AgentHandle, total: int, limit_s: float) -> str:
 
 
 def job_ended(agent: JobAgent) -> str:
-    """Why a start failed whose job has ended, and what to type where that is known."""
+    """Return why a start failed whose job has ended, and what to type if that is known."""
     watch = agent.watch
     lines = watch.reasons(agent.job_words())
     words = "\n".join(f"  {line}" for line in lines)
@@ -94,7 +94,7 @@ _NO_FILE = re.compile(
 
 
 def _hints() -> tuple[tuple[str, str], ...]:
-    """Words of srun and mpirun, and what to type."""
+    """Return words of srun and mpirun, with what to type."""
     return (
         (
             "Unable to confirm allocation",

@@ -1,4 +1,4 @@
-"""Where the processes of our agents can serve: at ports that their agents reserve for them."""
+"""Places where the processes of our agents can serve: at ports that their agents reserve for them."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from nbdist.machine.ports import LOOPBACK
 from nbdist.spelling import command
 
 Host = tuple[AgentHandle, int | None]
-"""An agent, and which task of it where it has a host for each."""
+"""An agent, and the number of one of its tasks if each task has its own host."""
 
 
 def first_places(plan: Plan, agents: Agents) -> dict[int, Place]:
-    """At the ports that the agents have reserved before they said who they are."""
+    """Return places at the ports that the agents reserved before their first event."""
     ports = {(agent, task): agent.facts[task].ports for agent, task in _hosts(plan, agents)}
     return _places(plan, agents, ports)
 
 
 def new_places(plan: Plan, agents: Agents, *, check: Callable[[], None]) -> dict[int, Place]:
-    """At ports that the agents reserve now, while those of before are still in use.
+    """Return places at ports that the agents reserve now, while the earlier ones are still in use.
 
     Args:
       plan: Whose processes are to serve anew.
-      agents: Theirs.
-      check: Called while an agent has not answered; raises where it never will.
+      agents: Their agents.
+      check: Called while an agent has not answered; raises if it never will.
 
     Raises:
-      LaunchError: One does not answer.
+      LaunchError: An agent does not answer.
     """
     numbers = {}
     hosts = _hosts(plan, agents)
     for agent in {agent: None for agent, _ in hosts}:
-        # Counted by what the agent has said, so that a kernel that comes later goes on.
+        # Counted by the agent's events, so that a kernel that attaches later continues the numbers.
         numbers[agent] = 1 + max((number for _, number in agent.reserved), default=0)
         count = max(len(its) for (one, _), its in hosts.items() if one is agent)
         agent.order(ReservePorts(number=numbers[agent], count=count))
@@ -60,7 +60,7 @@ def new_places(plan: Plan, agents: Agents, *, check: Callable[[], None]) -> dict
 
 
 def _hosts(plan: Plan, agents: Agents) -> dict[Host, list[int]]:
-    """The processes of each."""
+    """Return the process ids of each agent, or of each task of a job."""
     found: dict[Host, list[int]] = {}
     for process in plan.processes:
         agent = agents.of(process.process_id)

@@ -1,4 +1,4 @@
-"""The doctor's checks as part of a start: on connections that are there anyway, before any process is started."""
+"""The doctor's checks as part of a start: on connections that exist anyway, before any process is started."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from nbdist.machine.ports import LOOPBACK
 from nbdist.spelling import command
 
 MOST_TARGETS = 8
-"""Hosts that each host is asked to reach: process 0's and the next; asking all for all grows with the square."""
+"""Hosts that each host tries to reach, from process 0's on: attempts of all to all would grow with the square."""
 
 
 class Preflight:
-    """Checks while the processes' agents start.
+    """Checks that run while the processes' agents start.
 
     Args:
-      plan: What is to be started.
+      plan: The processes to be started.
       address: Where the hosts are to find the controller.
     """
 
@@ -44,7 +44,7 @@ class Preflight:
         if forwarded or not self._here:
             with contextlib.suppress(
                 OSError
-            ):  # an address behind a translation is none of this machine's
+            ):  # behind address translation, the address is not this machine's own
                 self._listener = checkup.listen(address, *forwarded[-1:])
         pool = ThreadPoolExecutor(1)
         self._kernel: Future[Checkup] = pool.submit(kernel_facts, {})
@@ -52,13 +52,13 @@ class Preflight:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What an agent on another machine is to check: the arguments of `nbdist.machine.checkup.checkup`."""
+        """The checks for an agent on another machine: the arguments of `nbdist.machine.checkup.checkup`."""
         if self._listener is None:
             return {}
         return {"connect": [list(self._listener.getsockname()[:2])]}
 
     def judge(self, info: Mapping[str, HostInfo]) -> list[Finding]:
-        """Judges what the hosts have reported, and what this machine is like; closes what was opened.
+        """Judge the reports of the hosts and the facts of this machine; close the listener.
 
         Args:
           info: The facts of other machines, by the name the plan has for them.
@@ -67,7 +67,7 @@ class Preflight:
           Warnings.
 
         Raises:
-          HostError: Something at one host with which a start would fail.
+          HostError: A problem on one host with which a start would fail.
           LaunchError: As `HostError`, on this machine.
         """
         self.close()
@@ -94,7 +94,7 @@ class Preflight:
         return [finding for finding in findings if finding.severity == "warning"]
 
     def close(self) -> None:
-        """Closes the listener that hosts were to reach."""
+        """Close the listener that hosts were to reach."""
         if self._listener is not None:
             self._listener.close()
 
@@ -119,7 +119,7 @@ class Preflight:
 
 
 def targets(info: Mapping[str, HostInfo]) -> tuple[tuple[str, int], ...]:
-    """Address and port of the first hosts, which every host is to reach."""
+    """Return address and port of the first hosts, which every host is to reach."""
     listening = [
         (facts.address, facts.listening)
         for facts in info.values()
@@ -131,7 +131,7 @@ def targets(info: Mapping[str, HostInfo]) -> tuple[tuple[str, int], ...]:
 def unreached(
     info: Mapping[str, HostInfo], host: str, answers: Sequence[Connection]
 ) -> tuple[str, str] | None:
-    """The first host that another one did not reach, and what is to be said then; None when it reached all."""
+    """Return the first host that another one did not reach, and a text about it; None if it reached all."""
     names = [name for name, facts in info.items() if facts.listening]
     for name, answer in zip(names, answers, strict=False):
         if answer.error is not None and name != host:

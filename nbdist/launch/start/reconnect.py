@@ -1,4 +1,4 @@
-"""Another controller in the place of one that has ended: the engines go on, and connect to it by themselves."""
+"""A new controller in place of one that has ended: the engines go on, and connect to it by themselves."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.request import Repeated
 
 START_SECONDS = 30.0
-"""How long a controller may take until it answers; forked on a quiet machine, it takes half a second."""
+"""Seconds a controller may take until it answers; forked on a quiet machine, it takes half a second."""
 
 ANSWER_SECONDS = 1
-"""So long each first request to it waits."""
+"""Seconds that each first request to it waits."""
 
 AGAIN_SECONDS = 0.5
-"""An engine that has not answered is asked again: what is sent before it has connected anew is lost."""
+"""Seconds until an engine is asked again: a request sent before it has connected anew is lost."""
 
 
 def restart_controller(running: Cluster) -> None:
-    """Starts the controller again, unless another kernel has, and connects this one to it.
+    """Start the controller again, unless another kernel has, and connect this kernel to it.
 
     Raises:
-      LaunchError: It did not come up; says why. The engines go on.
+      LaunchError: The controller did not come up; the text says why. The engines go on.
     """
     home = running.own_agents.home
     before = home.exits.get(CONTROLLER)
     home.order(RestartController())
     deadline = time.monotonic() + START_SECONDS
-    # The next may have ended by the time this looks.
+    # The new controller may already have ended, too.
     while before is not None and home.exits.get(CONTROLLER) == before:
         if home.poll() is not None or time.monotonic() > deadline:
             raise LaunchError("its agent does not start it again")
         time.sleep(POLL_SECONDS)
     client = _connected(running, deadline)
     if running.client is not None:
-        # What the one before has not sent must not be sent now.
+        # Messages that the earlier client has not sent must not be sent now.
         running.client.close(linger=0)
     running.client = client
 
@@ -62,11 +62,11 @@ def _connected(running: Cluster, deadline: float) -> Client:
 
 
 def unanswered(running: Cluster, process_ids: Collection[int], *, within_s: float) -> set[int]:
-    """Those of these idle processes that do not answer through the controller; none that have ended.
+    """Return the idle processes that do not answer through the controller, without those that have ended.
 
     Args:
       running: The engines.
-      process_ids: Which.
+      process_ids: The idle processes.
       within_s: How many seconds they may take.
     """
     deadline = time.monotonic() + within_s

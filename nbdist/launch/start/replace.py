@@ -1,4 +1,4 @@
-"""New processes in the place of ended ones, while the others go on."""
+"""New processes in place of ended ones, while the others go on."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from nbdist.quantities import processes_text
 from nbdist.spelling import command
 
 END_SECONDS = 5.0
-"""What a process may take to be gone after SIGKILL."""
+"""Seconds a process may take to be gone after SIGKILL."""
 
 
 def end(running: Cluster, process_ids: Collection[int]) -> None:
-    """Ends processes that no longer answer; waits until they are gone.
+    """End processes that no longer answer; wait until they are gone.
 
     Raises:
-      LaunchError: One is still there.
+      LaunchError: A process still exists.
     """
     running.signal(signal.SIGKILL, sorted(process_ids))
     deadline = time.monotonic() + END_SECONDS
@@ -42,7 +42,7 @@ def end(running: Cluster, process_ids: Collection[int]) -> None:
 
 
 def replace(running: Cluster, process_ids: Collection[int], *, progress: StartProgress) -> None:
-    """Starts these processes of the plan again, each on its host and with its id.
+    """Start these processes of the plan again, each on its host and with its id.
 
     Raises:
       LaunchError: One of them did not come up; the others are as they were.
@@ -57,18 +57,18 @@ def replace(running: Cluster, process_ids: Collection[int], *, progress: StartPr
 def rebuild_strategy(
     running: Cluster, replaced: Collection[int], *, workers: bool, progress: StartProgress
 ) -> dict[int, Initialized]:
-    """Makes the framework's strategy anew, on the workers at new addresses.
+    """Make the framework's strategy anew, on the workers at new addresses.
 
-    Those that were there before have their old cluster forgotten first; their Python variables stay.
+    TensorFlow first forgets the old cluster on earlier processes; their Python variables stay.
 
     Args:
       running: Engines of which none is in a cell.
       replaced: Processes that have just been started.
-      workers: Whether the workers take part; an evaluator alone can be replaced beside them.
+      workers: Whether the workers take part; an evaluator can be replaced without them.
       progress: Called with how many have joined.
 
     Returns:
-      What each process answered, by process id.
+      The answer of each process, by process id.
 
     Raises:
       LaunchError: A process failed, ended, or did not connect in time.
@@ -79,7 +79,7 @@ def rebuild_strategy(
     new = {p: calls[0] for p, calls in stages.items() if p in replaced}
     if new:
         broadcast(running, new, progress=silent)
-    # An evaluator takes part in no collective: one that was there before goes on as it is.
+    # An evaluator takes part in no collective: one that was not replaced goes on as it is.
     taking_part = {w.process_id for w in plan.workers if workers} | set(replaced)
     calls: dict[int, StrategyStage] = {
         p: dataclasses.replace(found[1], again=p not in replaced)
@@ -90,7 +90,7 @@ def rebuild_strategy(
 
 
 def meet_again(running: Cluster) -> None:
-    """Has the processes meet at new ports: the old servers of those that live on are still there.
+    """Choose new ports at which the processes meet: the old servers of those that live on still exist.
 
     Raises:
       LaunchError: The agent of this machine has ended.

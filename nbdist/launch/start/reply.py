@@ -1,4 +1,4 @@
-"""What an engine answers to a request, read without running anything of it."""
+"""An engine's answer to a request, read without running anything of it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from nbdist.spelling import command
 Buffer = bytes | memoryview
 
 JSON = b"{"
-"""How the first buffer of an answer of ours begins; no pickle does (its first byte is 0x80)."""
+"""The beginning of the first buffer of an answer of ours; no pickle has it (its first byte is 0x80)."""
 
 
 def read_reply(buffers: Sequence[Buffer]) -> Any:
-    """The answer of an engine.
+    """Return the answer of an engine.
 
     Args:
-      buffers: Of ipyparallel's `apply_reply`: what `nbdist.engine.kernel.calls.Call` has sent, or a pickle of
-        plain data, as an engine without nbdist, or with an earlier one, answers when it is asked who it is.
+      buffers: The buffers of ipyparallel's `apply_reply`: those of `nbdist.engine.kernel.calls.Call`, or a pickle
+        of plain data, which an engine without nbdist, or with an earlier one, answers when asked who it is.
 
     Returns:
       The JSON, as text, and the buffers behind it; or the plain data.
@@ -46,7 +46,7 @@ def read_reply(buffers: Sequence[Buffer]) -> Any:
 
 
 class _Plain(pickle.Unpickler):
-    """Reads numbers, texts, bytes and containers. What a pickle calls it finds by name; here nothing is found."""
+    """Unpickler of numbers, texts, bytes and containers only: a pickle cannot name anything to call."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise WireError(

@@ -1,4 +1,4 @@
-"""The kernel's end of `nbdist.engine.kernel.calls`: a request, and its answer to wait for."""
+"""The kernel's end of `nbdist.engine.kernel.calls`: a request, and the wait for its answer."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from nbdist.interrupts import put_off
 A = TypeVar("A")
 
 LOOK_SECONDS = 0.05
-"""So long an interrupt may take to end a wait."""
+"""Seconds that an interrupt may take to end a wait."""
 
 
 class Left:
-    """In place of ipyparallel's AsyncResult, where an engine has left before it could be asked."""
+    """A stand-in for ipyparallel's AsyncResult, for an engine that left before it could be asked."""
 
     def ready(self) -> bool:
-        """It is no use to wait."""
+        """Return True: no answer will come."""
         return True
 
     def wait(self, timeout_s: float) -> None:
-        """Returns at once."""
+        """Return at once."""
 
     def get(self, timeout_s: float | None) -> Any:
-        """Raises what ipyparallel raises for an engine that dies before it has answered."""
+        """Raise the error that ipyparallel raises for an engine that dies before it answers."""
         raise RemoteError("EngineError", "The engine has left.", "", {})
 
 
@@ -40,12 +40,12 @@ class Request(Generic[A]):
     """One request to one engine.
 
     Args:
-      call: What is asked.
+      call: The call.
       result: ipyparallel's AsyncResult of it.
-      where: Names the process in error texts.
+      where: The name of the process in error texts.
 
     Attributes:
-      computed: Whether the process has used devices of others for its answer; known once it was got.
+      computed: Whether the process has used devices of others for its answer; known after `get`.
     """
 
     def __init__(self, call: contract.Call[A], result: Any, where: str) -> None:
@@ -55,34 +55,34 @@ class Request(Generic[A]):
         self.computed = False
 
     def ready(self) -> bool:
-        """Whether the answer is there."""
+        """Return whether the answer has arrived, or none will come."""
         with put_off():
             return bool(self._result.ready())
 
     def answered(self) -> bool:
-        """Whether the answer is there; none comes from a process that has ended."""
+        """Return whether the process has answered; a process that has ended never does."""
         if not self.ready():
             return False
         try:
             with put_off():
                 self._result.get(0)
-        except IPythonError as error:  # also of a process that lives, as `get` raises it
+        except IPythonError as error:  # a living process may have answered with an error, too
             return getattr(error, "ename", None) != "EngineError"
         return True
 
     def wait(self, timeout_s: float) -> None:
-        """Waits for the answer."""
+        """Wait for the answer, for at most `timeout_s` seconds."""
         self._until_ready(timeout_s)
 
     def get(self, timeout_s: float | None = None) -> tuple[A, Sequence[Any]]:
-        """The answer and its buffers.
+        """Return the answer and its buffers.
 
         Raises:
-          NbdistError: What the engine's side raised, as the same class where it is one of ours.
+          NbdistError: The engine's side raised it; the same class if it is one of ours.
           GoneError: The process has ended.
-          WireError: It has answered what is no data (see `nbdist.launch.start.reply`), or what is not of the shape
-            that `nbdist.contract.calls` has; or the call had another shape than it has on the engine's side.
-          TimeoutError: Not there after `timeout_s` seconds.
+          WireError: The answer is no data (see `nbdist.launch.start.reply`), or not of the shape of
+            `nbdist.contract.calls`; or the engine's side declares another shape for the call.
+          TimeoutError: The answer has not arrived after `timeout_s` seconds.
         """
         try:
             self._until_ready(timeout_s)
@@ -118,40 +118,40 @@ class Request(Generic[A]):
 def ask(
     client: Any, engine: int, call: contract.Call[A], *buffers: bytes, where: str = ""
 ) -> Request[A]:
-    """Sends a request to one engine; does not wait.
+    """Send a request to one engine; do not wait.
 
-    One to an engine that has left is answered as one to an engine that dies before it has answered.
+    A request to an engine that has left is answered as if the engine died before it answered.
 
     Args:
       client: ipyparallel's Client.
-      engine: Its number there.
+      engine: The engine's id in that client.
       call: One of `nbdist.contract.calls`.
-      *buffers: Raw data that goes along.
-      where: Names the process in error texts, such as `process 1 (host h1)`.
+      *buffers: Raw data sent with the call.
+      where: The name of the process in error texts, such as `process 1 (host h1)`.
 
     Raises:
-      WireError: The call has something JSON has no form for; nothing was sent.
+      WireError: The call holds something JSON has no form for; nothing was sent.
     """
     sent = Call(call.NAME, contract.to_text(call))
     try:
         with put_off():
             result = client[engine].set_flags(label=sent.label).apply_async(sent, *buffers)
     except (IndexError, KeyError, NoEnginesRegistered):
-        # ipyparallel's: another thread takes an engine that leaves from its list, also in the middle of this line.
+        # Another thread of ipyparallel removes an engine that leaves from the list, even during this line.
         result = Left()
     return Request(call, result, where or f"engine {engine}")
 
 
 class Repeated(Generic[A]):
-    """What one engine is asked until it answers; it must answer each request alike.
+    """A request that is repeated until one engine answers; it must answer each request alike.
 
-    ZeroMQ drops what is sent to an engine whose own connection to the controller is not there yet.
+    ZeroMQ drops messages to an engine whose own connection to the controller does not exist yet.
 
     Args:
       client: ipyparallel's Client.
-      engine: Its number there.
-      call: What is asked.
-      again_s: After so many seconds without an answer it is asked again.
+      engine: The engine's id in that client.
+      call: The call.
+      again_s: Seconds without an answer until the request is sent again.
     """
 
     def __init__(self, client: Any, engine: int, call: contract.Call[A], *, again_s: float) -> None:
@@ -163,7 +163,7 @@ class Repeated(Generic[A]):
         self._ask()
 
     def answer(self, *, within_s: float) -> Request[A] | None:
-        """The first answer that is there; None where there is none within so many seconds."""
+        """Return the first answer that has arrived; None if none arrives within `within_s` seconds."""
         last = self._asked[-1]
         if last.ready() and not last.answered():
             time.sleep(within_s)
@@ -182,12 +182,12 @@ class Repeated(Generic[A]):
 
 
 def raised(failed: contract.Failed, name: str, where: str) -> Exception:
-    """The exception that what a call has raised stands for.
+    """Return the exception that a call's failure stands for.
 
     Args:
-      failed: What the engine says.
-      name: Of the call.
-      where: Names the process.
+      failed: The engine's report of the failure.
+      name: The name of the call.
+      where: The name of the process.
     """
     kind = getattr(errors, failed.type, None)
     if kind is errors.WireError:

@@ -1,4 +1,4 @@
-"""From a plan to connected engines: each knows its process id and speaks the kernel's version."""
+"""Sequence of a start, from a plan to connected engines: each knows its id and has the kernel's version."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from nbdist.machine.folder import engine_connection, read_whole
 from nbdist.spelling import option
 
 ANSWER_SECONDS = 5
-"""So long each request to the controller waits; between two it is seen whether the start can still succeed."""
+"""Seconds that each request to the controller waits; between two, it is checked that the start can succeed."""
 
 
 def start(spawned: Spawned, *, progress: StartProgress) -> Cluster:
-    """Starts what the plan says and waits until every engine has answered.
+    """Start the processes of the plan and wait until every engine has answered.
 
     Args:
       spawned: The agents, which may still be importing.
-      progress: Called with how far the start is.
+      progress: Called with the progress of the start.
 
     Raises:
-      LaunchError: An engine ended, could not import its framework, or did not come up in time; all
+      LaunchError: An engine ended, could not import its framework, or did not come up in time; everything
         that had been started is stopped again.
-      HostError: As `LaunchError`, where it was a whole host.
+      HostError: As `LaunchError`, for a whole host.
       VersionError: An engine's nbdist is another version.
-      KeyboardInterrupt: As raised by the user; also then nothing is left.
+      KeyboardInterrupt: As raised by the user; also then everything is stopped.
     """
     try:
         gather(spawned, progress=progress)
@@ -58,7 +58,7 @@ def start(spawned: Spawned, *, progress: StartProgress) -> Cluster:
 
 
 def _engines(spawned: Spawned) -> Cluster:
-    """Asks for the controller and all engines."""
+    """Start the controller and all engines."""
     plan, agents = spawned.plan, spawned.agents
     assert spawned.rendezvous is not None
     cluster = ipyparallel.Cluster(
@@ -91,7 +91,7 @@ def _engines(spawned: Spawned) -> Cluster:
 
 
 def _run(work: Callable[..., Coroutine[Any, Any, object]], **options: Any) -> None:
-    """Runs a coroutine of ipyparallel's to its end, on a thread of its own.
+    """Run a coroutine of ipyparallel's to its end, on a thread of its own.
 
     In a notebook, where a loop runs, `start_…_sync` would leave a thread and three descriptors for each start.
     """
@@ -102,9 +102,9 @@ def _run(work: Callable[..., Coroutine[Any, Any, object]], **options: Any) -> No
 def _open_client(
     running: Cluster, progress: StartProgress, handovers: contextlib.ExitStack
 ) -> None:
-    """Waits for the controller, connects to it, and sends the other hosts where it is.
+    """Wait for the controller, connect to it, and send the other hosts its address.
 
-    `handovers` gets what is to be open until all processes are connected.
+    `handovers` gets the servers that must be open until all processes are connected.
     """
     deadline = time.monotonic() + running.plan.start_timeout_s
     progress("starting", 0, len(running.plan.processes))
@@ -125,7 +125,7 @@ def _open_client(
 
 
 def _connected(running: Cluster, connection_file: Path, deadline: float) -> Client:
-    """ipyparallel's client; a controller on a busy machine may take its time, one that has ended is named.
+    """Return ipyparallel's client; wait for a controller on a busy machine, and raise if it has ended.
 
     Raises:
       LaunchError: The controller ended, or did not answer in time.
@@ -140,7 +140,7 @@ def _connected(running: Cluster, connection_file: Path, deadline: float) -> Clie
 
 
 def _no_controller(running: Cluster, what: str) -> str:
-    """What is said of a controller that is there and of no use; it runs on this machine."""
+    """Return the text about a controller that runs but does not work; it is on this machine."""
     home = running.own_agents.home
     words = "\n".join(f"  {line}" for line in home.controller_words())
     return (

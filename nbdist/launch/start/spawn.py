@@ -1,7 +1,7 @@
-"""The first thing of a start: the agents, which import what all processes need.
+"""First step of a start: the agents, which import the modules that all processes need.
 
-That takes longest, so it begins before this kernel imports what it needs itself; nothing here imports more than
-the standard library.
+The import takes longest, so it begins before this kernel's own imports; nothing here imports more than the
+standard library.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ CONTROLLER_ARGUMENTS = (
 
 @dataclass
 class Spawned:
-    """Parents that import; nothing else has been started.
+    """Agents that import modules; nothing else has been started.
 
     `folder` is private to the session. `began` is when this start began (monotonic). `rendezvous` is None until
-    all hosts have said who they are. `warnings` are what the checks have found.
+    all hosts have sent their first event. `warnings` are findings of the checks.
     """
 
     plan: Plan
@@ -68,7 +68,7 @@ class Spawned:
     warnings: list[Finding] = field(default_factory=list)
 
     def stop(self) -> None:
-        """Stops them and all that came of them, and removes the session's folder; again, it does nothing.
+        """Stop the agents and everything they started, and remove the session's folder; do nothing a second time.
 
         Raises:
           KeyboardInterrupt: The user's; they are stopped all the same.
@@ -82,7 +82,7 @@ class Spawned:
 
 
 def spawn(plan: Plan) -> Spawned:
-    """Starts the agents of the plan's processes; does not wait for anything."""
+    """Start the agents of the plan's processes; do not wait for anything."""
     began = time.monotonic()
     plan = _tunnelled(plan) if plan.placement.tunnel else plan
     files = Files(sources(plan.placement.sync)) if plan.placement.sync else None
@@ -101,7 +101,7 @@ def spawn(plan: Plan) -> Spawned:
         return agent
 
     try:
-        # The furthest first: their connections take time, too.
+        # Agents on other machines first: their connections take time, too.
         others = {
             reach.name: start(
                 reach, elsewhere(plan, reach, address, preflight.asked, files), f"host-{number}"
@@ -134,7 +134,7 @@ TUNNELLED = 8
 
 
 def _tunnelled(plan: Plan) -> Plan:
-    """The plan with the ports that ssh forwards: the controller's, and one for the checks before."""
+    """Return the plan with the ports that ssh forwards: the controller's, and one for the checks before."""
     ssh = plan.placement.ssh
     assert ssh is not None
     forwarded = replace(ssh, forwarded=tuple(free_ports(TUNNELLED + 1)))
@@ -149,7 +149,7 @@ def _give_up(started: Sequence[AgentHandle], preflight: Preflight, folder: str) 
 
 
 def reaches(plan: Plan, folder: str | None = None) -> list[AgentSpec]:
-    """How the agents on other machines are started; `folder` is that of the session here."""
+    """Return how the agents on other machines are started; `folder` is the session's folder here."""
     placement = plan.placement
     if placement.job is not None:
         return [
@@ -166,7 +166,7 @@ def reaches(plan: Plan, folder: str | None = None) -> list[AgentSpec]:
 
 
 def at_home(plan: Plan, folder: str, address: str, files: Files | None = None) -> Assignment:
-    """What the agent of this machine is for: the controller, and the processes that are to run here."""
+    """Return the assignment for the agent of this machine: the controller, and the processes that run here."""
     mine = plan.placement.job is None and plan.on(socket.gethostname())
     return Assignment(
         nbdist=__version__,
@@ -183,7 +183,7 @@ def at_home(plan: Plan, folder: str, address: str, files: Files | None = None) -
                 ports=plan.placement.forwarded[:TUNNELLED],
             )
         ),
-        # One for each that may run here, whatever its host is named.
+        # One port for each process that may run here, whatever its host is named.
         ports=0 if plan.placement.job is not None else len(plan.processes),
         controller_address=None if address == LOOPBACK else address,
         kept=plan.keep,
@@ -199,7 +199,7 @@ def elsewhere(
     checks: dict[str, Any] | None = None,
     files: Files | None = None,
 ) -> Assignment:
-    """What an agent on another machine is for."""
+    """Return the assignment for an agent on another machine."""
     job = plan.placement.job is not None
     count = 1 if job else len(plan.on(reach.name))
     cwd = plan.placement.cwd
@@ -225,7 +225,7 @@ def elsewhere(
 
 
 def clean_environment(environment: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
-    """The environment engines get: the kernel's, without what would make them behave otherwise.
+    """Return the environment of engines: the kernel's, without variables that would change their behaviour.
 
     `PYTEST_*` switches off ipykernel's capture of file descriptors; the variables of Jupyter's own
     kernel start belong to the kernel alone.
@@ -236,7 +236,7 @@ def clean_environment(environment: Mapping[str, str], added: Mapping[str, str]) 
 
 
 PAUSED_SECONDS = 3600
-"""Engines that are stopped or starved for so long are not lost to ipyparallel; the nanny reports deaths."""
+"""Seconds that engines may be stopped or starved before ipyparallel gives them up; the nanny reports deaths."""
 
 
 def controller_arguments(
@@ -247,11 +247,11 @@ def controller_arguments(
     address: str = LOOPBACK,
     ports: Sequence[int] = (),
 ) -> list[str]:
-    """The command line of the controller of a session.
+    """Return the command line of the controller of a session.
 
     Registration waits for a heartbeat: at ipyparallel's 3 s engines come up after 7 s or 10 s. At a tenth of a
-    second the controller of ten processes uses 0.6 % of a processor (measured); many have fewer. `ports` are those
-    for engines, empty for any.
+    second the controller of ten processes uses 0.6 % of a processor (measured); for many processes it beats more
+    slowly. `ports` are those for engines, empty for any.
     """
     period = max(100, 4 * processes)
     return [
@@ -259,8 +259,8 @@ def controller_arguments(
         f"--cluster-id={cluster_id}",
         f"--ip={address}",
         f"--location={address}",
-        # Beside CURVE ipyparallel would sign nothing, and whoever has the public key would be let in. No command
-        # line that others could see: it reaches a fork through a pipe.
+        # With CURVE, ipyparallel by itself signs nothing, and admits anyone who has the public key. No other user
+        # can read this key on a command line: the arguments reach a fork through a pipe.
         f"--Session.key={secrets.token_hex(32)}",
         *([f"--IPController.engine_ports={','.join(map(str, ports))}"] if ports else []),
         f"--HeartMonitor.period={period}",
@@ -273,7 +273,7 @@ def planned(
     processes: Sequence[PlannedProcess],
     environment: Callable[[PlannedProcess], Mapping[str, str]],
 ) -> list[NewProcess]:
-    """What an agent needs to know of each planned process, the framework's `environment` included."""
+    """Return the agent's data for each planned process, the framework's `environment` included."""
     return [
         NewProcess(
             process_id=process.process_id,

@@ -1,4 +1,4 @@
-"""Hearing from every host before anything is started on any."""
+"""Wait for an event of every host, before anything is started on any."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from nbdist.spelling import command, option
 from nbdist.version import __version__
 
 ANSWER_SECONDS = 30.0
-"""What a host may take to answer, where the person's `ConnectTimeout` is not shorter."""
+"""Seconds a host may take to answer, if the person's `ConnectTimeout` is not shorter."""
 
 STARTING_SECONDS = 25.0
-"""How long a host may then be silent.
+"""Seconds a host may be silent after that.
 
-While it loads one large library from a cold disk or a slow network it can say nothing (see
-`nbdist.agent.heartbeat`). `LOST_SECONDS` is a little longer: this error names what it was that took too long.
-"""
+While it loads one large library from a cold disk or a slow network it can send nothing (see
+`nbdist.agent.heartbeat`). `LOST_SECONDS` is a little longer, so that this error comes first: it names what took
+too long."""
 
 
 def gather(spawned: Spawned, *, progress: StartProgress) -> None:
-    """Waits until every host has said who it is, and settles where the processes meet.
+    """Wait until every host has sent its first event, and choose where the processes meet.
 
     Raises:
       HostError: A host cannot be reached, does not answer, or cannot run this nbdist.
@@ -46,7 +46,7 @@ def gather(spawned: Spawned, *, progress: StartProgress) -> None:
         _wait_for_home(spawned)
         spawned.warnings = spawned.preflight.judge({})
         _place(spawned)
-        _send_files(spawned)  # to nobody; but what changes from now on can be seen
+        _send_files(spawned)  # to no host, but notes the files, so that changes can be seen
         return
     if spawned.plan.placement.job is not None:
         wait_for_tasks(spawned, check_host, progress=progress)
@@ -87,7 +87,7 @@ def _wait_for_hosts(spawned: Spawned, progress: StartProgress) -> None:
 
 
 def _wait_for_home(spawned: Spawned) -> None:
-    """Waits until the agent of this machine has said who it is."""
+    """Wait until the agent of this machine has sent its first event."""
     home, limit_s = spawned.agents.home, spawned.plan.start_timeout_s
     while not home.facts:
         check_home(home)
@@ -100,7 +100,7 @@ def _wait_for_home(spawned: Spawned) -> None:
 
 
 def check_home(home: AgentHandle) -> None:
-    """Raises when the agent of this machine can no longer take part.
+    """Raise an error if the agent of this machine can no longer take part.
 
     Raises:
       HostError: It cannot work in its folders.
@@ -117,7 +117,7 @@ def check_home(home: AgentHandle) -> None:
 
 
 def info_by_host(spawned: Spawned) -> dict[str, HostInfo]:
-    """What the agents on other machines have reported, by the name the plan has for their host."""
+    """Return the reports of agents on other machines, by the plan's name of their host."""
     agents, found = spawned.agents, {}
     for process in spawned.plan.processes:
         agent = agents.of(process.process_id)
@@ -129,7 +129,7 @@ def info_by_host(spawned: Spawned) -> dict[str, HostInfo]:
 
 
 def _send_files(spawned: Spawned) -> None:
-    """Sends the user's files ahead of all that comes after; that they have arrived shows in what does."""
+    """Send the user's files before anything else; later events show that they have arrived."""
     agents = spawned.agents
     if agents.files is None:
         return
@@ -141,10 +141,10 @@ def _send_files(spawned: Spawned) -> None:
 
 
 def check_host(name: str, agent: AgentHandle) -> None:
-    """Raises when a host can no longer take part.
+    """Raise an error if a host can no longer take part.
 
     Raises:
-      HostError: Says why, in ssh's own words where it was ssh.
+      HostError: Says why, in ssh's own words if ssh failed.
       VersionError: It has another version of nbdist.
     """
     failure = None if agent.failure is None else agent.failure.event
@@ -178,7 +178,7 @@ def check_host(name: str, agent: AgentHandle) -> None:
 
 
 def _check_with_advice(name: str, agent: AgentHandle, advice: str | None, *, several: bool) -> None:
-    """As `check_host`, with what to type where a host never answered and whoever named it knows more."""
+    """Check a host as `check_host` does; if it never answered, add `advice` and what to type to the error."""
     try:
         check_host(name, agent)
     except HostError as error:
@@ -192,7 +192,7 @@ def _check_with_advice(name: str, agent: AgentHandle, advice: str | None, *, sev
 
 
 def _place(spawned: Spawned) -> None:
-    """Says which agent has which process, and where they meet."""
+    """Assign each process to its agent, and choose where the processes meet."""
     plan, agents = spawned.plan, spawned.agents
     if plan.placement.job is not None:
         (job,) = agents.others.values()

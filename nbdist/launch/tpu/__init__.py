@@ -1,1 +1,1 @@
-"""TPU pods: where their workers are, given by `gcloud`, by Google's metadata server or by Kubernetes."""
+"""TPU pods: their workers, as `gcloud`, Google's metadata server or Kubernetes names them."""

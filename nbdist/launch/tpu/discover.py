@@ -1,4 +1,4 @@
-"""`--tpu`: which pod is meant, and where its workers are."""
+"""`--tpu`: the pod that is meant, and its workers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SOURCES = {"gcetpu": "the metadata server", "gketpu": "Kubernetes (GKE)"}
 def find_pod(
     name: str | None, zone: str | None, project: str | None, environment: Mapping[str, str]
 ) -> Pod:
-    """The pod that `--tpu [NAME] [--zone ZONE] [--project PROJECT]` means.
+    """Return the pod that `--tpu [NAME] [--zone ZONE] [--project PROJECT]` means.
 
     Args:
-      name: The TPU's name, or those of all its slices with commas between; None where this machine is one of
+      name: The TPU's name, or those of all its slices with commas between; None if this machine is one of
         its workers.
       zone: The zone of the name.
       project: The project of the name, None for the one `gcloud` is set to.
@@ -28,7 +28,7 @@ def find_pod(
 
     Raises:
       OptionError: The options do not go together, or this machine is no worker and no name is given.
-      LaunchError: Who knows of the pod fails, or says what cannot be used.
+      LaunchError: The source of information about the pod fails, or its answer cannot be used.
     """
     if name is not None:
         if not zone:
@@ -56,10 +56,10 @@ def find_pod(
 
 
 def read_worker(environment: Mapping[str, str]) -> Worker | NoWorker:
-    """This machine as a worker: as the metadata server says, else as Kubernetes does, which is JAX's order.
+    """Return this machine as a worker: from the metadata server, else from Kubernetes, which is JAX's order.
 
     Raises:
-      LaunchError: What it is given cannot be used.
+      LaunchError: The information cannot be used.
     """
     compute_engine = metadata.read_worker(environment)
     if isinstance(compute_engine, Worker):
@@ -71,7 +71,7 @@ def read_worker(environment: Mapping[str, str]) -> Worker | NoWorker:
 
 
 def pod_of(worker: Worker) -> Pod:
-    """The pod of a worker, where its own slice is all of it.
+    """Return the pod of a worker, if its own slice is the whole pod.
 
     Raises:
       OptionError: There are more slices.
@@ -104,7 +104,7 @@ def pod_of(worker: Worker) -> Pod:
 
 
 def _environment(worker: Worker, index: int) -> dict[str, str]:
-    """On Kubernetes a container has variables that sshd does not hand on; elsewhere libtpu asks the server."""
+    """Return variables that sshd drops on Kubernetes; elsewhere libtpu asks the metadata server for them."""
     return {**worker.variables, "TPU_WORKER_ID": str(index)} if worker.form == "gketpu" else {}
 
 

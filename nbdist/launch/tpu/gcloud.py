@@ -23,14 +23,14 @@ from nbdist.machine import checkup
 from nbdist.spelling import Placeholder, option
 
 GCLOUD_SECONDS = 60.0
-"""How long `gcloud` may take to describe a TPU; it took 2.5 s where it was tried, most of it its own start."""
+"""Seconds `gcloud` may take to describe a TPU; in a try it took 2.5 s, most of it for its own start."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a TPU is looked for."""
+    """A TPU's name, zone and project."""
 
     name: str
     zone: str
@@ -38,7 +38,7 @@ class Place:
 
     @property
     def flags(self) -> list[str]:
-        """The words that name it to `gcloud`."""
+        """The words that name the TPU to `gcloud`."""
         return [
             self.name,
             "--zone",
@@ -47,18 +47,18 @@ class Place:
         ]
 
     def command(self, verb: str, *more: str) -> str:
-        """A command a person can type."""
+        """Return a command a person can type."""
         return " ".join(["gcloud compute tpus tpu-vm", verb, *self.flags, *more])
 
 
 def from_gcloud(name: str, zone: str, project: str | None, environment: Mapping[str, str]) -> Pod:
-    """The pod of that name.
+    """Return the pod of that name.
 
     Args:
       name: The TPU's name, or those of several slices with commas between, in the order of their slice ids.
       zone: Its zone.
       project: Its project, None for the one `gcloud` is set to.
-      environment: In which `gcloud` is looked for and runs.
+      environment: The environment in which `gcloud` is looked for and runs.
 
     Raises:
       OptionError: There is no `gcloud`, a name cannot be one, or several names are not slices of one pod.
@@ -115,7 +115,7 @@ def _refuse_impossible(names: Sequence[str], zone: str, project: str | None) -> 
 def _describe(
     program: str, places: Sequence[Place], environment: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """The resource `Node` of each place, in state READY; they are asked for at the same time."""
+    """Return the resource `Node` of each place, in state READY; all are asked for at the same time."""
     with ExitStack() as stack:
         running = [stack.enter_context(_gcloud(program, each, environment)) for each in places]
         return [_answer(place, process) for place, process in zip(places, running, strict=True)]
@@ -125,7 +125,7 @@ def _describe(
 def _gcloud(
     program: str, place: Place, environment: Mapping[str, str]
 ) -> Iterator[subprocess.Popen[str]]:
-    """One `gcloud`, which has ended when the block has, also by an interrupt."""
+    """Run one `gcloud`, which has ended when the block ends, also after an interrupt."""
     command = [program, "compute", "tpus", "tpu-vm", "describe", *place.flags]
     try:
         process = subprocess.Popen(
@@ -147,7 +147,7 @@ def _gcloud(
             yield process
         finally:
             process.kill()
-            # After an interrupt the end of this block would not.
+            # After an interrupt the end of the `with` block would not wait.
             process.wait()
 
 
@@ -180,7 +180,7 @@ def _answer(place: Place, process: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 def own_words(stderr: str) -> str:
-    """What `gcloud` says went wrong, without its prefix and without the fields of the reply below it."""
+    """Return the error message of `gcloud`, without its prefix and without the fields of the reply below it."""
     lines = re.sub(r"^ERROR: \(gcloud[\w.-]*\) ", "", stderr.strip(), flags=re.M).splitlines()
     ends = [number for number, line in enumerate(lines) if line.startswith("- '@type'")]
     return "\n".join(lines[: ends[0] if ends else None]).strip()
@@ -207,14 +207,14 @@ def _refuse_unready(place: Place, node: Mapping[str, Any]) -> None:
 
 
 def _endpoints(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The network endpoint of each worker, in their order, each with an address."""
+    """Return the network endpoint of each worker, in their order; empty if one has no address."""
     found = node.get("networkEndpoints")
     kept: list[Mapping[str, Any]] = found if isinstance(found, list) else []
     return kept if all(isinstance(each, dict) and each.get("ipAddress") for each in kept) else []
 
 
 def _refuse_strangers(name: str, nodes: Sequence[Mapping[str, Any]]) -> None:
-    """Several names must be slices of one pod."""
+    """Refuse several names that are not slices of one pod."""
     requests = {str(node.get("queuedResource")) for node in nodes}
     sizes = {len(_endpoints(node)) for node in nodes}
     if len(requests) > 1:
@@ -248,7 +248,7 @@ def _with_keys(worker: PodWorker, node_id: str, home: Path) -> PodWorker:
 
 
 def _notes(places: Sequence[Place], nodes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What a person should know of the TPUs before anything is started on them."""
+    """Return sentences that a person should know about the TPUs before anything is started on them."""
     notes = []
     for place, node in zip(places, nodes, strict=True):
         health = str(node.get("health", "HEALTHY"))

@@ -13,13 +13,13 @@ from nbdist.launch.tpu import metadata
 from nbdist.launch.tpu.worker import NoWorker, Worker, check_index, slices, whole_number
 
 LISTS = ("TPU_PROCESS_ADDRESSES", "TPU_WORKER_HOSTNAMES")
-"""Where the workers of a slice are named; the first that is set decides."""
+"""Variables that name the workers of a slice; the first that is set decides."""
 LIST_FILE = "TPU_PROCESS_ADDRESSES_PATH"
-"""A file that names them, and decides before those; JAX reads it since 0.11.2."""
+"""A variable with the path of a file that names the workers; it has priority. JAX reads it since 0.11.2."""
 
 
 def read_worker(environment: Mapping[str, str]) -> Worker | NoWorker:
-    """This machine as a worker of a pod on Kubernetes.
+    """Return this machine as a worker of a pod on Kubernetes.
 
     Raises:
       LaunchError: The variables contradict each other, or one is missing.
@@ -60,7 +60,7 @@ def read_worker(environment: Mapping[str, str]) -> Worker | NoWorker:
 
 
 def _listed(environment: Mapping[str, str]) -> tuple[str, str] | None:
-    """The variable that decides where the workers are, and their list `HOST:PORT,HOST:PORT,…`."""
+    """Return the variable that decides where the workers are, and their list `HOST:PORT,HOST:PORT,…`."""
     path = environment.get(LIST_FILE)
     if path:
         try:
@@ -74,9 +74,9 @@ def _listed(environment: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def _tpu_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """What the metadata server knows beyond the environment.
+    """Return the variables of the metadata server that the environment lacks.
 
-    JAX asks it too where a variable is missing, whatever `TPU_SKIP_MDS_QUERY` says.
+    JAX asks it too if a variable is missing, whatever `TPU_SKIP_MDS_QUERY` says.
     """
     if all(name in environment for name in metadata.MEGASCALE):
         return {}

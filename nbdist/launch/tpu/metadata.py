@@ -17,7 +17,7 @@ from nbdist.spelling import option
 
 HOST = "metadata.google.internal"
 TIMEOUT_SECONDS = 2.0
-"""The server is on the machine itself, or there is none."""
+"""Seconds to wait: the server is on the machine itself, or there is none."""
 
 _ATTRIBUTES = "/computeMetadata/v1/instance/attributes/"
 _FLAVOR = {"Metadata-Flavor": "Google"}
@@ -33,14 +33,14 @@ class Silent(Exception):
 
 
 def attribute(name: str, environment: Mapping[str, str]) -> str | None:
-    """One attribute of this machine, asked without a proxy; None where the machine has none of that name.
+    """Return one attribute of this machine, asked for without a proxy; None if there is none of that name.
 
     Args:
       name: The attribute.
       environment: `GCE_METADATA_IP` names another server, as it does for JAX.
 
     Raises:
-      Silent: Nobody answers within 2 s, or somebody who is not Google's server.
+      Silent: Nobody answers within 2 s, or another server than Google's.
     """
     server = environment.get("GCE_METADATA_IP", HOST)
     request = urllib.request.Request(f"http://{server}{_ATTRIBUTES}{name}", headers=_FLAVOR)
@@ -67,19 +67,19 @@ def attribute(name: str, environment: Mapping[str, str]) -> str | None:
 
 
 def tpu_environment(text: str) -> dict[str, str]:
-    """The attribute `tpu-env`: lines such as `MEGASCALE_NUM_SLICES: '2'`."""
+    """Read the attribute `tpu-env`: lines such as `MEGASCALE_NUM_SLICES: '2'`."""
     pairs = (line.split(":", 1) for line in text.split("\n") if ":" in line)
     return {name.strip(): value.strip().strip("'") for name, value in pairs}
 
 
 def megascale(environment: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """The variables of several slices: the environment's where set, else those of `tpu-env`, as JAX does."""
+    """Return the variables of several slices: the environment's if set, else those of `tpu-env`, as JAX does."""
     both = {**given, **environment}
     return {name: both[name] for name in MEGASCALE if name in both}
 
 
 def endpoints(text: str) -> tuple[tuple[str, str], ...]:
-    """Host name (empty where it is not given) and address of each worker of the slice, in their order.
+    """Return host name (empty if not given) and address of each worker of the slice, in their order.
 
     Args:
       text: The attribute `worker-network-endpoints`: `NAME:ID:IP,…` or `ADDRESS,…`.
@@ -101,10 +101,10 @@ def endpoints(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def read_worker(environment: Mapping[str, str]) -> Worker | NoWorker:
-    """This machine as a worker of a pod on Compute Engine.
+    """Return this machine as a worker of a pod on Compute Engine.
 
     Raises:
-      LaunchError: The metadata server answers, with what cannot be read.
+      LaunchError: The metadata server's answer cannot be read.
     """
     if "TPU_SKIP_MDS_QUERY" in environment:
         return NoWorker(reason="TPU_SKIP_MDS_QUERY is set, so the metadata server is not asked")

@@ -14,9 +14,9 @@ class PodWorker:
     """One machine of a pod.
 
     `index` counts from 0 in its slice, as the pod itself numbers it. `address` is where the other workers reach
-    it, `ssh_address` where ssh from this machine does; `host` is its name as far as it is known. `local` says
-    that it is this machine. `ssh` holds what ssh is to be given for this worker alone, and `environment` what
-    libtpu needs there and a command over ssh does not find by itself.
+    it, `ssh_address` where ssh from this machine does; `host` is its name as far as it is known. `local` says that
+    it is this machine. `ssh` holds options of ssh for this worker alone, and `environment` variables that libtpu
+    needs there and that a command over ssh does not find by itself.
     """
 
     index: int
@@ -31,10 +31,10 @@ class PodWorker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """The workers of one slice or of several, slice by slice; a worker's place is its process id.
+    """The workers of one slice or of several, slice by slice; a worker's index here is its process id.
 
-    `accelerator_type` is Google's name for it, such as `"v4-16"`, None where nobody says. `source` names who does.
-    `notes` are sentences a person should read before the start; `ssh_advice` is what to type when ssh is refused.
+    `accelerator_type` is Google's name for it, such as `"v4-16"`, None if not known. `source` names the source of
+    these facts. `notes` are sentences to read before the start; `ssh_advice` is what to type when ssh is refused.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Pod:
 
 
 def pod_hosts(pod: Pod) -> tuple[AskedHost, ...]:
-    """One host with one process for each worker, in the order of process ids.
+    """Return one host with one process for each worker, in the order of process ids.
 
     libtpu gives all chips of a machine to one process, and numbers the processes as the pod numbers its
     workers, so neither the count nor the order is free.
@@ -64,7 +64,7 @@ def pod_hosts(pod: Pod) -> tuple[AskedHost, ...]:
 
 
 def _asked(worker: PodWorker) -> AskedHost:
-    """A worker that is known by a number goes by a name, which a person can tell from others; ssh gets both."""
+    """Return the host of a worker. If ssh knows only a number, a readable name is used, and ssh gets both."""
     known_by_number = _is_number(worker.ssh_address)
     number = (f"-oHostName={worker.ssh_address}",) if known_by_number else ()
     return AskedHost(

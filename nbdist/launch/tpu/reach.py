@@ -1,4 +1,4 @@
-"""How ssh gets to the workers that `gcloud` names: at which address, and with whose keys."""
+"""ssh connections to the workers that `gcloud` names: addresses and keys."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ PROBE_SECONDS = 2.0
 def reached(
     workers: tuple[PodWorker, ...], outside: Sequence[str]
 ) -> tuple[tuple[PodWorker, ...], tuple[str, ...]]:
-    """The workers with the addresses ssh is to use, and what is to be said of that.
+    """Return the workers with the addresses ssh is to use, and a note about them.
 
-    Those inside the pod's network where ssh answers there, or where this machine is one of the workers; else
-    those outside, where all have one.
+    The addresses inside the pod's network are used if ssh answers there, or if this machine is one of the workers;
+    else those outside, if all workers have one.
 
     Args:
       workers: All workers, with their addresses inside.
-      outside: The address outside of each, empty where it has none.
+      outside: The address outside of each, empty if it has none.
     """
     others = [worker for worker in workers if not worker.local]
     if len(others) < len(workers) or not all(outside) or _answers(others[0].address):
@@ -46,7 +46,7 @@ def _answers(address: str) -> bool:
 
 
 def ssh_options(node_id: str, index: int, home: Path) -> tuple[str, ...]:
-    """What `gcloud compute tpus tpu-vm ssh` itself would give to ssh, as far as its files are there.
+    """Return the options that `gcloud compute tpus tpu-vm ssh` itself would give to ssh, if its files exist.
 
     Args:
       node_id: The field `id` of the TPU.
@@ -54,7 +54,7 @@ def ssh_options(node_id: str, index: int, home: Path) -> tuple[str, ...]:
       home: The folder that holds `.ssh`.
 
     `gcloud` keeps host keys in a file of its own, under the name `tpu.ID-WORKER-SUFFIX`; the suffix comes from
-    the host key. Host keys are checked, unlike by `gcloud` at the first time.
+    the host key. Host keys are always checked here; `gcloud` does not check them the first time.
     """
     found: list[str] = []
     key, known = home / ".ssh/google_compute_engine", home / ".ssh/google_compute_known_hosts"

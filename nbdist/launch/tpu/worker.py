@@ -1,4 +1,4 @@
-"""What a worker of a pod is given about itself and of its slice, in the form JAX reads it."""
+"""A worker of a pod: the information it has about itself and its slice, in the form JAX reads it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Literal
 from nbdist.errors import LaunchError
 
 COORDINATOR_PORT = 8482
-"""JAX's own for pods. Source: jax/_src/clusters/cloud_tpu_cluster.py."""
+"""JAX's own port for pods. Source: jax/_src/clusters/cloud_tpu_cluster.py."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """This machine as a worker: what it knows of its own slice, and how many slices there are.
+    """This machine as a worker: facts about its own slice, and how many slices there are.
 
-    `form` is JAX's name for the source. `addresses` and `hosts` are those of the workers of its slice, in
-    their order; a worker is not given those of other slices. `megascale_coordinator` is worker 0 of slice 0
-    where there are several slices. `variables` are those of its environment that libtpu reads and that all
-    workers of the slice have alike.
+    `form` is JAX's name for the source. `addresses` and `hosts` are those of the workers of its slice, in their
+    order; a worker does not know those of other slices. `megascale_coordinator` is worker 0 of slice 0 if there
+    are several slices. `variables` are those of its environment that libtpu reads and that all workers of the
+    slice share.
     """
 
     form: Literal["gcetpu", "gketpu"]
@@ -36,12 +36,12 @@ class Worker:
 
     @property
     def processes(self) -> int:
-        """Number of processes JAX would expect: one a worker, in all slices."""
+        """Number of processes JAX would expect: one per worker, in all slices."""
         return len(self.addresses) * self.slices
 
     @property
     def process_id(self) -> int:
-        """The process id JAX would take here: they count slice by slice."""
+        """The process id JAX would use here: ids count slice by slice."""
         return self.index + self.slice_index * len(self.addresses)
 
     @property
@@ -67,7 +67,7 @@ class Slices:
 
 
 def slices(given: Mapping[str, str]) -> Slices:
-    """Reads the `MEGASCALE_*` variables; one slice where they are missing or empty.
+    """Read the `MEGASCALE_*` variables; one slice if they are missing or empty.
 
     Raises:
       LaunchError: One of them is no number, or the index is none of the slices.
@@ -87,7 +87,7 @@ def _number(given: Mapping[str, str], name: str, default: int) -> int:
 
 
 def whole_number(text: str, name: str) -> int:
-    """The number that `name` holds.
+    """Return the number that `name` holds.
 
     Raises:
       LaunchError: It holds none.
@@ -101,10 +101,10 @@ def whole_number(text: str, name: str) -> int:
 
 
 def check_index(index: int, addresses: Sequence[str], *, index_name: str, list_name: str) -> None:
-    """Refuses a worker's number that its slice does not have, and a list that names one machine twice.
+    """Refuse a worker's number that its slice does not have, and a list that names one machine twice.
 
     Raises:
-      LaunchError: Either is so.
+      LaunchError: The number or the list is refused.
     """
     if not 0 <= index < len(addresses):
         raise LaunchError(

@@ -1,4 +1,4 @@
-"""What is done at the end of a cell, and when a person asks for it, so that the processes are in step."""
+"""Keeping the processes in step: at the end of a cell, and when a person asks for it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STATE_SECONDS = 10.0
 """How long a process that is in no cell may take to say what it has sent."""
 
 LEFT_SECONDS = 0.5
-"""The same when a kernel has just come; one that is busy is seen to by another."""
+"""The same for a kernel that has just come; another kernel sees to a busy process."""
 
 IN_STEP = "in step: checked just now; nothing to do"
 
@@ -38,7 +38,7 @@ PROVE_SECONDS = 30.0
 
 
 def after_cell(engines: EngineGroup, end: Ended, *, automatic: bool) -> Facts:
-    """Proves or repairs after a cell that did not end alike on all; says what was done below its output."""
+    """Prove or repair after a cell that did not end alike on all; say what was done below its output."""
     if engines.facts.out_of_step and (end.looked or not automatic):
         return engines.facts
     settled = exclusive(engines, lambda: settle(engines, automatic=automatic, say=end.say))
@@ -64,7 +64,7 @@ def _learn(engines: EngineGroup, settled: Settled, cell: int, say: Callable[[str
 
 
 def left_unsettled(engines: EngineGroup) -> bool:
-    """Whether a kernel that is gone has left idle processes without making sure that they are in step."""
+    """Return whether an ended kernel has left idle processes without making sure that they are in step."""
     if engines.facts.out_of_step:
         return True
     there = sorted(engines.facts.workers - set(engines.facts.lost))
@@ -82,7 +82,7 @@ def left_unsettled(engines: EngineGroup) -> bool:
 
 
 def make_sure(engines: EngineGroup, *, automatic: bool) -> str | None:
-    """Proves or repairs after something other than a cell has failed, or has computed on one process alone.
+    """Prove or repair after a failure outside a cell, or after one process has computed alone.
 
     Returns:
       What was done, or why the processes are not in step; None when they are and nothing was done.
@@ -101,20 +101,20 @@ def make_sure(engines: EngineGroup, *, automatic: bool) -> str | None:
 
 
 def controller_brought_back(engines: EngineGroup) -> str:
-    """Starts the controller again of processes that cannot prove that they are in step; says what was done."""
+    """Restart the controller of processes that cannot prove that they are in step; return what was done."""
     said: list[str] = []
     why = exclusive(engines, lambda: bring_back(engines, say=said.append))
     return "\n".join(said) if why is None else f"{why}. {engines.facts.remedy}"
 
 
 def join_proof(engines: EngineGroup, execution: Execution) -> bool:
-    """Has processes take part in a proof in which others wait at the end of a cell.
+    """Make processes take part in a proof in which others wait at the end of a cell.
 
-    Those that wait only for what they have sent themselves need nobody, if all others have sent the same.
+    Waiting processes that need only their own programs need nobody, if all others have sent the same.
 
     Args:
       engines: The processes.
-      execution: The cell; those of its targets that are still in it have finished its code.
+      execution: The cell; its targets that are still in it have finished its code.
 
     Returns:
       Whether the wait can end by itself: all have sent equally many programs, or a proof has passed on one.
@@ -153,7 +153,7 @@ def join_proof(engines: EngineGroup, execution: Execution) -> bool:
 
 
 def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
-    """Brings the processes in step where they are not; see `nbdist.session.recovery.settle` and `.strategy`.
+    """Bring the processes in step where they are not; see `nbdist.session.recovery.settle` and `.strategy`.
 
     Returns:
       One line that says what was done.
@@ -187,12 +187,12 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
 
 
 def _proven_alone(engines: EngineGroup, *, progress: StartProgress) -> str:
-    """Of processes that this kernel has not started: it can prove that they are in step, and repair nothing.
+    """Prove that processes which this kernel has not started are in step; it cannot repair them.
 
-    Who has started them may have done that meanwhile.
+    Whoever has started them may have repaired them meanwhile.
 
     Raises:
-      RecoveryError: They are not; says where they can be repaired.
+      RecoveryError: They are not in step; says where they can be repaired.
     """
     why = hindrance(engines)
     if why is None:
@@ -215,10 +215,10 @@ def _as_progress(engines: EngineGroup, progress: StartProgress) -> Callable[[str
 
 
 def exclusive(engines: EngineGroup, work: Callable[[], T]) -> T:
-    """Does work that an interrupt of the notebook must not end halfway, on a thread of its own.
+    """Do work that an interrupt of the notebook must not end halfway, on a thread of its own.
 
-    It ends by itself: everything it waits for has a time limit. An interrupt that comes meanwhile sets
-    `engines.hurry`, and does no more: the cell has failed already.
+    The work ends by itself: everything it waits for has a time limit. An interrupt meanwhile only sets
+    `engines.hurry`: the cell has failed already.
     """
     results: list[T] = []
     errors: list[BaseException] = []

@@ -1,8 +1,8 @@
 """Processes that wait for a collective in which no other will take part.
 
-One that has finished the cell, or was never in it, sends nothing more until the next one. Who has sent more
-programs than such a process, and waits, waits in vain. Where all are in the cell and all wait, nobody can tell:
-they may wait for a disk.
+A process that has finished the cell, or was never in it, sends nothing more until the next cell. A process that
+has sent more programs than such a one, and waits, waits in vain. Where all are in the cell and all wait, nobody
+can tell: they may wait for a disk.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nbdist.session.recovery.compared import since
 from nbdist.spelling import option
 
 ANSWER_SECONDS = 0.3
-"""How long threads of processes may take to say what was sent; asked again later, where they take longer."""
+"""How long threads of processes may take to say what was sent; if they take longer, they are asked again later."""
 
 LOOK_SECONDS = 0.01
 
@@ -31,12 +31,12 @@ LOOK_SECONDS = 0.01
 def waits_in_vain(
     engines: EngineGroup, execution: Execution, waiting: Collection[int]
 ) -> InVain | None:
-    """Says for what processes wait that does not come; None where it may come yet.
+    """Return for what processes wait in vain; None where it may still come.
 
     Args:
       engines: The processes.
       execution: The cell.
-      waiting: All that are still in its code; their main threads have waited for long.
+      waiting: All processes still in its code; their main threads have waited for long.
     """
     workers = engines.facts.workers
     if not workers.issuperset(waiting):
@@ -89,7 +89,7 @@ def _all_wait(states: Mapping[int, Sent]) -> str:
 def _counts_of_idle(
     engines: EngineGroup, execution: Execution, done: Collection[int]
 ) -> dict[int, int]:
-    """What processes have sent that are not in the code of the cell."""
+    """Return how many programs the processes that are not in the code of the cell have sent."""
     counts = {p: _sent(engines, execution.steps[p].sent) for p in done if p in execution.steps}
     try:
         for process_id in sorted(set(done) - counts.keys()):
@@ -102,7 +102,7 @@ def _counts_of_idle(
 
 
 def _ask(engines: EngineGroup, execution: Execution, waiting: Collection[int]) -> dict[int, Sent]:
-    """What processes have sent whose main threads wait."""
+    """Return what processes with waiting main threads have sent."""
     for process_id in waiting:
         execution.sent.pop(process_id, None)
     engines.link.agents.ask(Aside.COUNT, sorted(waiting))
@@ -113,5 +113,5 @@ def _ask(engines: EngineGroup, execution: Execution, waiting: Collection[int]) -
 
 
 def _sent(engines: EngineGroup, state: Sent) -> int:
-    """Programs on the devices of all since they were in step; less than none where nobody counts them."""
+    """Return how many programs on all devices were sent since all were in step; negative if nobody counts."""
     return since(state, engines.in_step_at) if state.counted else -1

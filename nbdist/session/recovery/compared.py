@@ -1,4 +1,4 @@
-"""What the processes have sent in a cell that went well, compared: that needs no collective."""
+"""Comparison, without a collective, of what the processes have sent in a cell that went well."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Place = tuple[int, int]
 
 
 def have_sent_the_same(steps: Mapping[int, CellStep], everyone: Collection[int]) -> bool:
-    """Whether all processes have sent the same programs; those that say nothing have sent none.
+    """Return whether all processes have sent the same programs; a process that says nothing has sent none.
 
-    Programs on devices of some processes alone can only be proven.
+    Programs on devices of only some processes can only be proven.
 
     Args:
       steps: What processes have said at the end of a cell. Those that have proven it say so, and are not compared.
@@ -28,16 +28,16 @@ def have_sent_the_same(steps: Mapping[int, CellStep], everyone: Collection[int])
 
 
 def place_of(steps: Mapping[int, CellStep]) -> Place | None:
-    """After which program processes that have sent the same are in step; None where none has sent any."""
+    """Return after which program processes that sent the same are in step; None where none has sent any."""
     return next((step.sent.place for step in steps.values() if step.compared), None)
 
 
 def since(sent: Sent, in_step: Place | None) -> int:
-    """How many programs a process has sent since all were in step.
+    """Return how many programs a process has sent since all were in step.
 
     Args:
-      sent: What it says, which counts from the last proof.
-      in_step: After which program they were, as a comparison has shown since then.
+      sent: Its own count, from the last proof on.
+      in_step: After which program they were in step, as a later comparison has shown.
     """
     if in_step is None or sent.generation != in_step[0]:
         return sent.programs

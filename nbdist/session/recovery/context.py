@@ -1,4 +1,4 @@
-"""What a cell is given of the engines it runs on."""
+"""The context of a cell, made from the engines it runs on."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def cell_context(
     began: Callable[[int, Sequence[int]], None] = nothing,
     requested: Callable[[OpenCell], None] = nothing,
 ) -> CellContext:
-    """The context of one cell.
+    """Return the context of one cell.
 
     Args:
       engines: The processes of the session.
-      targets: Those the cell is for.
-      rules: Of the session.
+      targets: The processes the cell is for.
+      rules: The session's rules.
       ended: Takes the cell's end.
       began: As in `CellContext`.
-      requested: As there.
+      requested: As in `CellContext`.
     """
     return CellContext(
         link=engines.link,
@@ -60,7 +60,7 @@ def cell_context(
 
 
 def _leaves(engines: EngineGroup) -> bool:
-    """Whether a session that is kept is left, since the kernel ends; nothing more can be sent from here then."""
+    """Return whether to leave a kept session because the kernel ends; nothing more can be sent from here then."""
     if not engines.plan.keep or not kernel_ends(within_s=LEAVE_SECONDS):
         return False
     engines.turn.close()  # before the cell is left: the next kernel is to follow it

@@ -1,4 +1,4 @@
-"""Copies that processes keep for each other: how they are made, and what is made of them after a loss."""
+"""Copies that processes keep for each other: making them, and using them after a loss."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from nbdist.values.copies import Back, go_back, make_copies
 from nbdist.values.flow import Progress
 
 MOVE_SECONDS = 60.0
-"""So long nothing may move while copies are made, or taken back."""
+"""How long nothing may move while copies are made, or taken back."""
 
 
 def due(engines: EngineGroup) -> bool:
-    """Whether copies are to be made now, between two cells."""
+    """Return whether copies are to be made now, between two cells."""
     facts = engines.facts
     return (
         engines.copies.due
@@ -34,10 +34,10 @@ def due(engines: EngineGroup) -> bool:
 
 
 def make(engines: EngineGroup, cell: int) -> str | None:
-    """Makes copies; answers why none were made, if none were.
+    """Make copies; return why none were made, if so.
 
     Args:
-      engines: Of which none is in a cell; all are in step.
+      engines: The processes; none is in a cell, and all are in step.
       cell: The number of the last cell.
     """
     now = time.monotonic()
@@ -45,7 +45,7 @@ def make(engines: EngineGroup, cell: int) -> str | None:
 
 
 def make_again(engines: EngineGroup, returned: Returned) -> str | None:
-    """Makes copies after a repair, so that new processes have some; answers as `make` does."""
+    """Make copies after a repair, so that new processes have some; return as `make` does."""
     before, copies = engines.copies.kept, engines.copies
     if copies.every_s is None or len(engines.facts.workers) < 2:
         return None
@@ -75,12 +75,12 @@ def _make(engines: EngineGroup, cell: int, at: float) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Returned:
-    """What has gone back to when copies were made, and lines about it for a person.
+    """The arrays that were set back to their copies, and lines about it for a person.
 
     Attributes:
-      paths: Of the arrays.
-      names: Those that lead to what had changed since, gone back or not, and from when it is.
-      lines: About it.
+      paths: The arrays' paths.
+      names: The names that lead to arrays that had changed since, set back or not, and from when each is.
+      lines: The lines.
     """
 
     paths: frozenset[str] = frozenset()
@@ -95,13 +95,13 @@ def back(
     new: Collection[int] = (),
     gone: Collection[int] = (),
 ) -> Returned:
-    """Makes lost arrays what they were when copies were made last, with all that has changed since.
+    """Set lost arrays, and all that have changed since, back to when copies were made last.
 
     Args:
       engines: All of them; none is in a cell.
       lost: The paths of arrays that have no values any more.
       new: The processes that have taken the place of others; they have joined the others.
-      gone: Those that nobody has taken the place of.
+      gone: Processes in whose place there is no other.
 
     Raises:
       NbdistError: A process has ended meanwhile, or did not answer.
@@ -125,7 +125,7 @@ def back(
 
 
 def _roots(leading: Collection[str]) -> list[str]:
-    """The names with which paths begin, and words such as `average (through a cell)`."""
+    """Return the names with which paths begin, and words such as `average (through a cell)`."""
     roots = {re.split(r"[.\[ ]", text, maxsplit=1)[0] for text in leading}
     return sorted(root for root in roots if root.isidentifier())
 
@@ -145,7 +145,7 @@ def _lines(found: Back, age: str) -> tuple[str, ...]:
 
 
 def _until(engines: EngineGroup) -> Progress:
-    """Ends a round when the person has pressed interrupt."""
+    """End a round when the person has pressed interrupt."""
 
     def progress(done: int, total: int) -> None:
         if engines.hurry.is_set():

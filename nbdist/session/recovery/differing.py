@@ -1,4 +1,4 @@
-"""What processes have sent to their devices, compared: where it differs, who has sent what."""
+"""Comparison of what processes have sent to their devices: where it differs, who has sent what."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ OWN = "() "
 """Marks a function that a cell has defined; see `nbdist.engine.frameworks.jax.step.dispatched`."""
 
 MOST_NAMED = 3
-"""Functions that are named where processes have sent different ones."""
+"""The most functions that are named where processes have sent different ones."""
 
 
 def differing(states: Mapping[int, Sent]) -> str | None:
-    """Says that processes have sent different numbers of programs; None where nothing is known to differ."""
+    """Return a text if processes have sent different numbers of programs; None if no difference is known."""
     if not all(state.counted for state in states.values()):
         return None
     if len({state.place for state in states.values()}) == 1:
@@ -38,10 +38,10 @@ def differing(states: Mapping[int, Sent]) -> str | None:
 
 
 def differing_parts(states: Mapping[int, Trail]) -> str | None:
-    """Says that processes have not sent the same to devices of some processes alone; None where none has."""
+    """Return a text if processes have sent different programs to devices of some processes alone, else None."""
     for devices in sorted(set().union(*(state.parts for state in states.values()))):
         members = {int(p) for p in devices.partition("/")[2].split(",")} & states.keys()
-        # Of one that was in another cell since then nothing is known.
+        # Nothing is known of a process that was in another cell since then.
         if len({states[p].run for p in members}) > 1:
             continue
         sent = _by_value({p: states[p].parts.get(devices, (0, 0)) for p in members})
@@ -58,7 +58,7 @@ def differing_parts(states: Mapping[int, Trail]) -> str | None:
 
 
 def which_differ(answers: Mapping[int, Labels]) -> str:
-    """Names the functions that processes have not sent equally often, as the end of a sentence."""
+    """Return the functions that processes have not sent equally often, as the end of a sentence."""
     sent = {p: Counter(map(_name, answer.labels)) for p, answer in answers.items()}
     every = {
         name: _by_value({p: counts[name] for p, counts in sent.items()})
@@ -74,17 +74,17 @@ def which_differ(answers: Mapping[int, Labels]) -> str:
 
 
 def newest(one: Labels, count: int) -> Labels:
-    """The last `count` programs alone."""
+    """Return the last `count` programs alone."""
     start = max(0, len(one.labels) - count)
     return Labels(labels=one.labels[start:], kinds=one.kinds[start:], given=one.given[start:])
 
 
 def differing_labels(answers: Mapping[int, Labels]) -> str | None:
-    """Says which programs took each other's place where all have sent equally many; None where none did.
+    """Return which programs took each other's place where all have sent equally many; None where none did.
 
     Only functions that cells have defined are compared: libraries send helpers of theirs in any order. Where all
-    have sent the same function, its collectives are, on those processes on which it ran for the first time, and
-    the arrays that it was given and no program had computed.
+    have sent the same function, two more things are compared: its collectives, on the processes on which it ran
+    for the first time, and its argument arrays that no program had computed.
     """
     count = min(len(answer.labels) for answer in answers.values())
     for back in range(count, 0, -1):
@@ -120,7 +120,7 @@ def differing_labels(answers: Mapping[int, Labels]) -> str | None:
 
 
 def _given_text(given: str) -> str:
-    """`array 10 that the cell made, float32[16]`, of what a program was given."""
+    """Return `array 10 that the cell made, float32[16]` for an argument of a program."""
     _, _, text = given.partition(": ")
     parts = text.split()
     numbers, shapes = [p for p in parts if p.isdigit()], [p for p in parts if not p.isdigit()]
@@ -133,14 +133,14 @@ def _given_text(given: str) -> str:
 
 
 def _collectives_text(kind: str) -> str:
-    """A program's collectives by their names and shapes, such as `all-reduce(add) f32[]`."""
+    """Return a program's collectives by their names and shapes, such as `all-reduce(add) f32[]`."""
     found = [re.split(" [a-z_]+=", line)[0] for line in kind.splitlines()]
     more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
     return (", ".join(found[:MOST_NAMED]) or "none") + more
 
 
 def _by_value(values: Mapping[int, T]) -> dict[T, list[int]]:
-    """The processes that have each value, that of the lowest process first, whoever has answered first."""
+    """Return the processes that have each value, that of the lowest process first, however they answer."""
     found: dict[T, list[int]] = {}
     for process_id, value in sorted(values.items(), key=lambda item: item[0]):
         found.setdefault(value, []).append(process_id)

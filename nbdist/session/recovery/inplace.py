@@ -47,21 +47,21 @@ ANSWER_SECONDS = 10.0
 """How long a process that is in no cell may take to answer."""
 
 SAVE_SECONDS = 300.0
-"""How long the copies of all arrays may take; a computation that has been sent is waited for."""
+"""How long the copies of all arrays may take; this includes the wait for computations that were sent."""
 
 LEAVE_SECONDS = 60.0
 """How long taking a back end down may take; it takes a tenth of a second."""
 
 REJOIN_SECONDS = 60.0
-"""How long the processes may take to find each other anew; they take a tenth of a second."""
+"""How long the processes may take to find each other again; they take a tenth of a second."""
 
 RESTORE_SECONDS = 300.0
-"""How long making all anew may take; a heap of a million objects takes seconds."""
+"""How long making everything anew may take; a heap of a million objects takes seconds."""
 
 PROVE_SECONDS = 20.0
 
 MOST_SAID = 3
-"""So many reasons are said; there may be thousands of arrays."""
+"""The most reasons that are said; there may be thousands of arrays."""
 
 NOT_BACK = "did not stop when interrupted"
 """Why a process was ended that has not ended by itself."""
@@ -69,20 +69,21 @@ NOT_BACK = "did not stop when interrupted"
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What a repair has done.
+    """The result of a repair.
 
     Attributes:
       seconds: How long it took.
       lost: Paths of arrays that have no values any more.
-      in_part: Those of which a part was on ended processes alone, with their types, empty where not known.
+      in_part: The lost arrays of which a part was on ended processes alone, with their types, empty where not
+        known.
       returned: How many arrays are as they were when copies were made.
       older: The names that lead to these; see `nbdist.session.recovery.copying.Returned`.
-      unread: Why a process could not read the values of some of those, by path, but where it waits for others.
-      stale: What still refers to arrays of before.
+      unread: Why a process could not read the values of some lost arrays, by path, unless it waits for others.
+      stale: Objects that still refer to earlier arrays.
       new: Processes that were started again.
       replaced: Lines about those, and about what is as it was.
       unsure: See `nbdist.session.recovery.replacing.unsure`.
-      whole: Whether new processes have all else that others have, and nothing of it is in doubt.
+      whole: Whether new processes have everything else that others have, and nothing of it is in doubt.
     """
 
     seconds: float
@@ -98,7 +99,7 @@ class Repaired:
     whole: bool = True
 
     def text(self) -> str:
-        """One line, and one more for each thing that is not as before."""
+        """Return one line, and one more for each thing that is not as before."""
         older = (
             f"{count_text(self.returned, 'array')} as when copied last" if self.returned else None
         )
@@ -132,18 +133,18 @@ def repair(
     states: States | None = None,
     gone: AbstractSet[int] = frozenset(),
 ) -> Repaired:
-    """Brings all processes in step; their variables stay.
+    """Bring all processes in step; their variables stay.
 
     Args:
       engines: Processes of which none is in a cell.
-      number: Of the proof at its end.
+      number: The number of the proof at its end.
       say: Gets lines while it lasts.
-      states: What they have said that they have sent, if nothing has happened since; None: they are asked.
+      states: What the processes say they have sent, if nothing has happened since; None: they are asked.
       gone: Processes that have ended, or are to be; others are started in their place.
 
     Raises:
       RecoveryError: It did not succeed; says on which process, and what was kept.
-      LaunchError: No process could be started in the place of one that has ended.
+      LaunchError: No process could be started in the place of an ended one.
     """
     started = time.monotonic()
     living = engines.facts.workers - set(gone)
@@ -243,7 +244,7 @@ def repair(
 
 
 def _say_disk(engines: EngineGroup, saved: Mapping[int, Saved], say: Callable[[str], None]) -> None:
-    """Says where memory was too small for the copies."""
+    """Say where memory was too small for the copies."""
     remarks = []
     for process_id, answer in saved.items():
         if answer.on_disk:

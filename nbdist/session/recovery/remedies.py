@@ -1,4 +1,4 @@
-"""What can be done for processes of a session that do not leave a cell."""
+"""The remedies of a session for processes that do not leave a cell."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nbdist.session.recovery.ahead import waits_in_vain
 
 
 def remedies_for(engines: EngineGroup) -> Remedies:
-    """All of them where the processes can prove that they are in step."""
+    """Return the remedies; all of them where the processes can prove that they are in step."""
     ask = engines.link.agents.ask
     always = Remedies(
         abandon=partial(ask, Aside.ABANDON),

@@ -1,4 +1,4 @@
-"""New processes in the place of those that have ended: with the names of one that has lived on."""
+"""New processes in the place of ended ones, with the names of a living one."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ REPORT_SECONDS = 1.0
 """How long the process whose names are taken may take to report what they hold now."""
 
 MOST_THINGS = 15
-"""Things beside names that are listed where they are not as before; those that change numbers come first."""
+"""The most things beside names that are listed as changed; those that change numbers come first."""
 
 FORGET_SECONDS = 10.0
 """How long a process that is in no cell may take to forget arrays."""
 
 BRING_SECONDS = 120.0
-"""So long nothing may move while a namespace is brought."""
+"""How long nothing may move while a namespace is brought."""
 
 
 def replaceable(engines: EngineGroup, stuck: Collection[int] = ()) -> frozenset[int]:
-    """The workers that have ended, where others can be started in their place; none where that cannot be.
+    """Return the ended workers if others can be started in their place; none if not.
 
     Args:
       engines: The processes.
-      stuck: Those that are to be ended, since they no longer answer.
+      stuck: Processes that are to be ended, since they no longer answer.
     """
     gone = engines.facts.workers & {*engines.facts.lost, *stuck}
     agents = engines.link.agents
@@ -62,14 +62,15 @@ def replaceable(engines: EngineGroup, stuck: Collection[int] = ()) -> frozenset[
 
 
 Ended = Mapping[int, After]
-"""What each process that has ended had reported of its names."""
+"""The reported names of each process that has ended."""
 
 
 def start_again(engines: EngineGroup, gone: AbstractSet[int]) -> Ended:
-    """Starts processes in the place of ended ones; they have joined nobody yet.
+    """Start processes in the place of ended ones; they have joined nobody yet.
 
-    Those that have not ended are ended first. Where an earlier repair did not come to its end, what is known of
-    those before it counts: the new ones have reported what they were brought, which would agree with everything.
+    Processes that have not ended are ended first. After an unfinished earlier repair, the facts about the
+    processes before it count: the new ones have reported the names they were brought, which would agree with
+    everything.
 
     Raises:
       LaunchError: One could not be ended, or did not come up; the others are as they were.
@@ -83,7 +84,7 @@ def start_again(engines: EngineGroup, gone: AbstractSet[int]) -> Ended:
 
 
 def joining(engines: EngineGroup, process_id: int) -> Call[Any]:
-    """Has a new process join the others, as at the start."""
+    """Return the call that makes a new process join the others, as at the start."""
     link, plan = engines.link, engines.plan
     (planned,) = (p for p in plan.processes if p.process_id == process_id)
     stage = framework_named(plan.framework).late(plan, planned, link.rendezvous)
@@ -91,9 +92,9 @@ def joining(engines: EngineGroup, process_id: int) -> Call[Any]:
 
 
 def sources(engines: EngineGroup, gone: Collection[int]) -> list[int]:
-    """Those that have lived on, the one whose names others get first.
+    """Return the living workers, the one whose names others get first.
 
-    Process 0 is the one that code makes an exception of most often.
+    Process 0 comes last: code treats it differently most often.
     """
     return sorted(engines.facts.workers - set(gone), key=lambda p: (p == 0, p))
 
@@ -101,7 +102,7 @@ def sources(engines: EngineGroup, gone: Collection[int]) -> list[int]:
 def bring(
     engines: EngineGroup, gone: Ended, things: AskedThings, *, generation: int
 ) -> dict[int, Brought]:
-    """Gives new processes the namespace of one that has lived on, and the pieces of arrays that others have.
+    """Give new processes the namespace of a living one, and the pieces of arrays that others have.
 
     Args:
       engines: All of them, joined; none is in a cell.
@@ -110,7 +111,7 @@ def bring(
       generation: The number of the back end of all.
 
     Raises:
-      NbdistError: A process has ended meanwhile, did not answer, or could not make what had come.
+      NbdistError: A process has ended meanwhile, did not answer, or could not make the values that came.
     """
     living = sources(engines, gone)
     # What has been set since its last report is not to be taken for what it was then.
@@ -132,12 +133,12 @@ def bring(
 
 
 def lost_in_part(found: Mapping[int, Brought]) -> tuple[NamespaceArray, ...]:
-    """Arrays of which some part is nowhere any more, each once."""
+    """Return the arrays of which some part exists nowhere any more, each once."""
     return tuple({a.key: a for one in found.values() for a in one.lost}.values())
 
 
 def named(arrays: Iterable[NamespaceArray]) -> dict[str, str]:
-    """The types of those that a name leads to, by path."""
+    """Return the types of the arrays that a name leads to, by path."""
     return {a.key: array_type_text(a.dtype, a.shape) for a in arrays if not _is_unnamed(a)}
 
 
@@ -148,15 +149,15 @@ def _is_unnamed(array: NamespaceArray) -> bool:
 def forgotten_in_part(
     engines: EngineGroup, missing: Sequence[NamespaceArray], *, known: Collection[str]
 ) -> dict[str, str]:
-    """Takes from all what is not whole, so that using it is an error; answers which paths led there.
+    """Delete incomplete arrays on all processes, so that using one is an error; return which paths led there.
 
     Args:
       engines: All processes.
-      missing: As `lost_in_part` gives them.
+      missing: As `lost_in_part` returns them.
       known: Paths that are lost for another reason.
 
     Returns:
-      The paths that are not among these, with the types of the arrays; empty where not known.
+      The paths that are not in `known`, with the types of the arrays; empty where not known.
     """
     if not missing:
         return {}
@@ -171,7 +172,7 @@ def forgotten_in_part(
 
 
 def unsure(found: Mapping[int, Brought]) -> dict[str, Doubt]:
-    """Names and things that may not be what processes that have ended had, and why."""
+    """Return names and things that may not be what ended processes had, and why."""
     things = {
         thing: Doubt(kind="unlike", of=one.source)
         for one in found.values()
@@ -186,7 +187,7 @@ def unsure(found: Mapping[int, Brought]) -> dict[str, Doubt]:
 
 
 def said(found: Mapping[int, Brought], ended: Mapping[int, str]) -> list[str]:
-    """Lines for a person: who was replaced, with what, and what is not as it was."""
+    """Return lines for a person: who was replaced, with what, and what is not as it was."""
     alike: dict[tuple[str, str], list[int]] = {}
     for process_id, one in found.items():
         names = count_text(len(one.names), "name")
@@ -214,7 +215,7 @@ def said(found: Mapping[int, Brought], ended: Mapping[int, str]) -> list[str]:
 
 
 def unnamed_lost(found: Mapping[int, Brought], *, of: Collection[int]) -> list[str]:
-    """A line about arrays that no name leads to, and of which a part was on these ended processes alone."""
+    """Return a line about arrays that no name leads to, and of which a part was on these ended processes alone."""
     types = [array_type_text(a.dtype, a.shape) for a in lost_in_part(found) if _is_unnamed(a)]
     if not types:
         return []
@@ -223,13 +224,13 @@ def unnamed_lost(found: Mapping[int, Brought], *, of: Collection[int]) -> list[s
 
 
 def empty_said(found: Mapping[int, Brought]) -> list[str]:
-    """A line about arrays that had no values before either, so that new processes have none."""
+    """Return a line about arrays that had no values before either, so that new processes have none."""
     paths = sorted({p for one in found.values() for p in one.empty if not p.startswith("@")})
     return [f"   without values, as before: {names_text(paths)}"] if paths else []
 
 
 def things_said(found: Mapping[int, Brought]) -> list[str]:
-    """Lines about what new processes are not, beside their names, that the one is whose names they have."""
+    """Return lines about how new processes, beside their names, differ from the one whose names they have."""
     lines, new = [], processes_text(found)
     unlike = {name: why for one in found.values() for name, why in one.unlike.items()}
     source = next((one.source for one in found.values()), 0)
@@ -256,14 +257,14 @@ def things_said(found: Mapping[int, Brought]) -> list[str]:
 
 
 def doubted_said(doubted: Mapping[str, Doubt], found: Mapping[int, Brought]) -> list[str]:
-    """A line about names that may not be as before, but those that `things_said` names."""
+    """Return a line about names that may not be as before, except those that `things_said` names."""
     unlike = {name for one in found.values() for name in one.unlike}
     names = {name: why for name, why in doubted.items() if name not in unlike}
     return [f"   {not_as_before(names)}"] if names else []
 
 
 def _not_as_before(found: Mapping[int, Brought]) -> list[str]:
-    """Lines about names that may not be what processes that have ended had."""
+    """Return lines about names that may not be what ended processes had."""
 
     def names(of: Callable[[Brought], Iterable[str]]) -> list[str]:
         return sorted({name for one in found.values() for name in of(one)})

@@ -1,7 +1,7 @@
 """Processes that did not come back from an interrupt, and may do so by themselves.
 
-Python sees no signal while XLA compiles, which takes minutes for a large model: the interrupt takes effect when
-it has finished. What was compiled may run first, and then wait for what the others never send.
+Python sees no signal while XLA compiles, which takes minutes for a large model: the interrupt takes effect after
+that. The compiled program may run first, and then wait for data that the others never send.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from nbdist.quantities import processes_text
 from nbdist.session.engine_group import EngineGroup
 
 LOOK_SECONDS = 0.05
-"""How often is looked."""
+"""How often to look."""
 
 FREE_SECONDS = 1.0
-"""How often those that have compiled have their collectives cut where they wait in one."""
+"""How often to cut collectives of processes that have compiled and wait in one."""
 
 REPORT_SECONDS = 1.0
 """How long a process may take to report that it compiles, or that it has left its cell."""
 
 BACK_SECONDS = 5.0
-"""What a stuck process may take to come back from one more interrupt, or from the end of its compilation."""
+"""How long a stuck process may take to come back from one more interrupt, or from the end of its compilation."""
 
 SAY_SECONDS = 1.0
-"""How long is waited in silence."""
+"""How long to wait in silence."""
 
 
 def not_back(
@@ -37,18 +37,18 @@ def not_back(
     interrupted: bool = False,
     until: float | None = None,
 ) -> set[int]:
-    """Waits for the stuck ones that compile, and a moment for the others; returns those that are not back.
+    """Wait for the stuck processes that compile, and a moment for the others; return those that are not back.
 
     Args:
       engines: Processes of which some may not have come back from an interrupt.
       say: Gets one line when it takes longer.
-      interrupted: Whether they are interrupted once more, and those that compile are waited for also where another
-        does not come back.
-      until: When those that compile are waited for no longer (monotonic); None: as long as they do.
+      interrupted: Whether to interrupt them once more, and to wait for compiling processes even if another does
+        not come back.
+      until: When to stop waiting for compiling processes (monotonic clock); None: as long as they compile.
 
     Raises:
-      TimeoutError: Some compiled until then.
-      KeyboardInterrupt: A person waits no longer; nothing has changed.
+      TimeoutError: Some still compiled at `until`.
+      KeyboardInterrupt: A person no longer waits; nothing has changed.
     """
     left = _stuck(engines)
     if left and interrupted:
@@ -81,7 +81,7 @@ def not_back(
 
 
 def _stuck(engines: EngineGroup) -> set[int]:
-    """Those that live and are not back yet."""
+    """Return the stuck processes that live and are not back yet."""
     engines.health.take_back()
     return set(engines.facts.stuck - engines.facts.lost.keys())
 

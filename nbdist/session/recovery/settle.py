@@ -1,7 +1,7 @@
 """After a cell that did not end alike on all processes: they are proven to be in step, or repaired.
 
-What each process has sent is compared first, which needs no collective. Where it differs, a proof would pair
-with what is pending, so that values would be mixed up; then only a repair helps.
+Their sent programs are compared first, which needs no collective. Where these differ, a proof would pair with
+pending collectives and mix up values; then only a repair helps.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PROVE_SECONDS = 10.0
 
 
 TRIES = 3
-"""A repair begins at most so often: again, with one more to replace, where a process ends in the middle of it."""
+"""How often a repair may begin: again, with one more process to replace, if a process ends in the middle of it."""
 
 
 SERVICE_ENDED = "JAX's coordination service has ended"
@@ -58,12 +58,16 @@ SERVICE_ENDED = "JAX's coordination service has ended"
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """How it ended: in step unless `why` says why not.
+    """The end of a proof or repair: the processes are in step unless `why` says why not.
 
-    `because` says why they were not when it began, `mixed` whether programs that did not belong together may have
-    been computed together, so that numbers were wrong, `done` what was done, `lost` what was lost, `unsure` which
-    names of new processes may not be what those before them had, and why, `older` which lead to arrays that are
-    as they were when copies were made, and when that was.
+    Attributes:
+      why: Why they are not in step.
+      because: Why they were not in step when it began.
+      mixed: Whether programs that did not belong together may have computed together, so that numbers were wrong.
+      done: What was done.
+      lost: What was lost.
+      unsure: Names of new processes that may not be what those before them had, and why.
+      older: Names of arrays that are as they were when copies were made, and when that was.
     """
 
     why: str | None = None
@@ -76,10 +80,10 @@ class Settled:
 
 
 def settle(engines: EngineGroup, *, automatic: bool, say: Callable[[str], None]) -> Settled:
-    """Proves that all processes are in step, or repairs them.
+    """Prove that all processes are in step, or repair them.
 
     Args:
-      engines: Processes of which none is in a cell any more, but for those that are stuck.
+      engines: Processes of which none is in a cell any more, except the stuck ones.
       automatic: Whether they may be repaired.
       say: Gets one line before a repair that takes longer.
     """
@@ -121,16 +125,16 @@ def mend(
     states: States | None = None,
     stuck: Collection[int] = (),
 ) -> Settled:
-    """Repairs all processes in place, whether or not they are in step.
+    """Repair all processes in place, whether or not they are in step.
 
-    What they have computed since they were in step is lost, from the first program on that not all have sent.
-    Where a process ends in the middle of it, it begins again, and that one is replaced as well.
+    Their computations since they were in step are lost, from the first program on that not all have sent. Where a
+    process ends in the middle of it, the repair begins again and replaces that one as well.
 
     Args:
       engines: Processes of which none is in a cell.
       say: Gets lines while it lasts.
-      states: What they have said that they have sent, if nothing has happened since; None: they are asked.
-      stuck: Those that are to be ended and replaced, since they no longer answer.
+      states: What the processes say they have sent, if nothing has happened since; None: they are asked.
+      stuck: Processes that are to be ended and replaced, since they no longer answer.
     """
     for tries_left in reversed(range(TRIES)):
         until_known(engines, say=say)
@@ -162,7 +166,7 @@ def mend(
 def _another_has_ended(
     engines: EngineGroup, before: Mapping[int, ProcessExit], error: NbdistError
 ) -> bool:
-    """Whether another process, a new one or the service has ended; that one is out of reach is known before."""
+    """Return whether another process, a new one or the service has ended; one out of reach is known before."""
     unreachable = isinstance(error, GoneError) or isinstance(error.__cause__, GoneError)
     until = time.monotonic() + (HOW_SECONDS if unreachable else 0.0)
     while all(
@@ -176,12 +180,12 @@ def _another_has_ended(
 
 
 def gone_text(engines: EngineGroup, gone: Collection[int]) -> str:
-    """`process 2 (host h3) is gone`: says that these have ended."""
+    """Return `process 2 (host h3) is gone` for ended processes."""
     return f"{where_text(gone, engines.plan.hosts)} {'is' if len(gone) == 1 else 'are'} gone"
 
 
 def hindrance(engines: EngineGroup, replaced: Collection[int] = ()) -> str | None:
-    """Why the processes can be neither proven nor repaired, though these are replaced; None when they can."""
+    """Return what prevents both a proof and a repair when `replaced` are replaced; None if nothing does."""
     engines.health.take_back()
     facts = engines.facts
     if facts.cut_off and facts.why is not None:
@@ -198,7 +202,7 @@ def hindrance(engines: EngineGroup, replaced: Collection[int] = ()) -> str | Non
 
 
 def disproven(engines: EngineGroup, *, say: Callable[[str], None]) -> str | None:
-    """Why the processes are not in step; None when that they are has been proven just now.
+    """Return why the processes are not in step; None when a proof has just passed.
 
     Args:
       engines: Processes of which none is in a cell.
@@ -219,7 +223,7 @@ def disproven(engines: EngineGroup, *, say: Callable[[str], None]) -> str | None
 
 
 def _compared(engines: EngineGroup) -> tuple[States, str | None]:
-    """What the processes have sent, and why that cannot be in step, if it cannot."""
+    """Return what the processes have sent, and why this cannot be in step, if so."""
     states = ask_all(engines, AskSent(), within_s=ANSWER_SECONDS)
     sent = {p: since(state.sent, engines.in_step_at) for p, state in states.items()}
     why = differing({p: replace(state.sent, programs=sent[p]) for p, state in states.items()})
@@ -231,19 +235,19 @@ def _compared(engines: EngineGroup) -> tuple[States, str | None]:
 
 
 def _unproven(engines: EngineGroup, states: States, *, say: Callable[[str], None]) -> str | None:
-    """As `unproven`, once what all have sent is computed."""
+    """Return the result of `unproven`, once everything that was sent is computed."""
     until_computed(engines, states, say=say)
     return unproven(engines)
 
 
 def _labels(engines: EngineGroup, sent: Mapping[int, int]) -> dict[int, Labels]:
-    """What each process calls its newest programs, as many as it has `sent`."""
+    """Return each process's labels of its newest programs, as many as it has `sent`."""
     answers = ask_all(engines, AskLabels(), within_s=ANSWER_SECONDS)
     return {p: newest(one, sent[p]) for p, one in answers.items()}
 
 
 def unproven(engines: EngineGroup) -> str | None:
-    """Has all take part in a proof; says that it did not pass, or None."""
+    """Make all take part in a proof; return why it did not pass, or None."""
     answers = ask_all(
         engines,
         Prove(number=engines.next_number(), timeout_s=PROVE_SECONDS, compared=True),
@@ -254,7 +258,7 @@ def unproven(engines: EngineGroup) -> str | None:
 
 
 def _without_mixed_arrays(engines: EngineGroup) -> Settled:
-    """In step; arrays whose pieces do not belong together are deleted, so that none gives a wrong number."""
+    """Delete arrays whose pieces do not belong together, so that none gives a wrong number; return success."""
     mixed = disagreeing(ask_all(engines, AskVersions(), within_s=ANSWER_SECONDS))
     if mixed == Mixed():
         return Settled()

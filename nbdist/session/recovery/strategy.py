@@ -1,4 +1,4 @@
-"""Going on after a failure: lost processes are replaced, the others keep their variables."""
+"""Recovery after a failure with TensorFlow: lost processes are replaced, the others keep their variables."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from nbdist.spelling import command, option, sentence
 NOT_OURS = "this kernel has not started these processes, and cannot repair them"
 
 REPORT_SECONDS = 3.0
-"""What a process that has ended its cell may take to say so."""
+"""How long a process that has ended its cell may take to say so."""
 
 LOOK_SECONDS = 0.05
-"""How often is looked."""
+"""How often to look."""
 
 
 def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
-    """Replaces lost workers and makes the framework's strategy anew on all.
+    """Replace lost workers, and make the framework's strategy anew on all.
 
     Stuck processes are interrupted once more; those that do not come back are ended and replaced as well.
 
@@ -83,7 +83,7 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
 
 
 def refuse_busy(engines: EngineGroup, hopeless: set[int]) -> None:
-    """Lets pass when no worker is in a cell, those in `hopeless` aside.
+    """Raise if a worker is in a cell, except those in `hopeless`.
 
     Raises:
       SessionError: One is; says in which cell.
@@ -101,7 +101,7 @@ def refuse_busy(engines: EngineGroup, hopeless: set[int]) -> None:
 
 
 def _busy(engines: EngineGroup, process_ids: set[int], *, within_s: float) -> set[int]:
-    """Those that do not become idle in time."""
+    """Return the processes that do not become idle in time."""
     deadline = time.monotonic() + within_s
     busy = {p for p in process_ids if not _idle(engines, p)}
     while busy and time.monotonic() < deadline:

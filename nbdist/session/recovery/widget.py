@@ -1,4 +1,4 @@
-"""What a person does to a widget, done to those of the processes: by all at the same time, as a cell."""
+"""A person's action on a widget, repeated on the processes' widgets: by all at the same time, as a cell."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ from nbdist.widgets import Event
 
 
 def deliver(engines: EngineGroup, event: Event, *, busy: Mapping[int, int], rules: Rules) -> None:
-    """Returns when the processes have done it. It may compute, so all take part in the proof after it.
+    """Repeat an action on the processes; return when they have done it.
+
+    The action may compute, so all take part in the proof after it.
 
     Args:
       engines: The processes.
-      event: To be done.
+      event: The action.
       busy: The number of the cell that each busy process runs.
-      rules: Of the session.
+      rules: The session's rules.
 
     Raises:
       SessionError: A process runs a cell, or they are not in step; nothing was done.
-      NbdistError: What one raised.
+      NbdistError: The error that a process raised.
     """
     ids = sorted(event.models)
     inside = [p for p in sorted({*ids, *engines.facts.workers}) if p in busy]

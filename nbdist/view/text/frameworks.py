@@ -12,14 +12,14 @@ from nbdist.pieces import meshes_of
 from nbdist.quantities import bytes_text, count_text, processes_text
 
 RULES = 8
-"""Layout rules written out; the rest is counted."""
+"""The most layout rules that are written out; further ones are counted."""
 
 _BATCHES = 16
-"""Replicas whose part of a batch is written out where it differs."""
+"""The most replicas whose part of a batch is written out where it differs."""
 
 
 def framework_lines(snapshot: Snapshot, *, width: int) -> list[str]:
-    """What is set, its layout rules, and what the devices hold of each model."""
+    """Return lines on the distributions, their layout rules, and the devices' bytes of each model."""
     lines = []
     for one in snapshot.distributions:
         lines += distribution_lines(snapshot, one, width=width)
@@ -28,12 +28,12 @@ def framework_lines(snapshot: Snapshot, *, width: int) -> list[str]:
 
 
 def distribution_lines(snapshot: Snapshot, one: Distribution, *, width: int) -> list[str]:
-    """The text of a distribution in lines of `width` characters at most."""
+    """Return the text of a distribution in lines of `width` characters at most."""
     return _wrapped(distribution_text(one, meshes_of(snapshot)), width)
 
 
 def distribution_text(one: Distribution, meshes: Mapping[str, Mesh]) -> str:
-    """`distribution DataParallel  mesh batch=4  batches split over batch, auto-sharding off`."""
+    """Return `distribution DataParallel  mesh batch=4  batches split over batch, auto-sharding off`."""
     mesh = meshes.get(one.mesh) if one.mesh is not None else None
     facts = [
         f"batches split over {one.batch_axis}" if one.batch_axis is not None else "",
@@ -52,7 +52,7 @@ def distribution_text(one: Distribution, meshes: Mapping[str, Mesh]) -> str:
 
 
 def model_text(one: Model) -> str:
-    """`model  Sequential, 16 variables, 65.7 MB on each of 4 devices`."""
+    """Return `model  Sequential, 16 variables, 65.7 MB on each of 4 devices`."""
     count = count_text(len(one.variables) + one.variables_omitted, "variable")
     totals = "; ".join(
         f"{bytes_text(total.nbytes)} on {_devices_text(total.devices, alone=len(one.totals) == 1)}"
@@ -64,7 +64,7 @@ def model_text(one: Model) -> str:
 
 
 def progress_lines(processes: Sequence[Process]) -> list[str]:
-    """`fit, epoch 2 of 5  loss 0.312  accuracy 0.911  (processes 0, 1)`, one for each that differs."""
+    """Return `fit, epoch 2 of 5  loss 0.312  accuracy 0.911  (processes 0, 1)`, one for each that differs."""
     alike: dict[str, list[int]] = {}
     for process in processes:
         if process.progress is not None:
@@ -74,7 +74,7 @@ def progress_lines(processes: Sequence[Process]) -> list[str]:
 
 
 def metric_text(metric: Metric) -> str:
-    """`loss 0.312`: three significant digits, whole numbers from 100 up."""
+    """Return `loss 0.312`: three significant digits, whole numbers from 100 up."""
     value = metric.value
     return f"{metric.name} {value:.0f}" if abs(value) >= 100 else f"{metric.name} {value:.3g}"
 

@@ -19,13 +19,13 @@ _SIGNS = {MISSED: "!", DIFFERS: "~"}
 def layout_text(
     model: Model, distributions: Sequence[Distribution], meshes: Mapping[str, Mesh]
 ) -> str:
-    """What is set, what the devices hold, and a row for each variable, flagged ones first.
+    """Return the distributions, the devices' bytes, and a row for each variable, flagged ones first.
 
-    Nothing is left out or shortened: rules are written from the paths it shows.
+    Nothing is left out or shortened: people write rules from the paths it shows.
 
     Args:
       model: As one process described it, or all.
-      distributions: Those that are set; none where none is.
+      distributions: The distributions that are set; none where none is.
       meshes: By id.
     """
     heads = [distribution_text(one, meshes) for one in distributions] or ["no distribution is set"]
@@ -40,7 +40,7 @@ def layout_text(
 
 
 def flag(variable: Variable) -> str | None:
-    """What is wrong with a variable; None where nothing is."""
+    """Return the problem of a variable; None where there is none."""
     if variable.missed:
         return MISSED
     if variable.axes is None:
@@ -67,7 +67,7 @@ def _table(variables: Sequence[Variable], *, ruled: bool) -> list[str]:
 _HEADINGS = ["", "variable", "type", "group", "rule", "asks for", "lies", "device"]
 _SIGN = 0
 _RULES = (4, 5)
-"""The columns that say nothing where there are no rules."""
+"""The columns that are empty where there are no rules."""
 
 
 def _row(variable: Variable, *, ruled: bool) -> list[str]:
@@ -84,7 +84,7 @@ def _row(variable: Variable, *, ruled: bool) -> list[str]:
 
 
 def _signs(variables: Sequence[Variable]) -> list[str]:
-    """What the signs before rows mean, of those that stand there."""
+    """Return the meanings of the signs that stand before rows."""
     found = {flag(variable) for variable in variables}
     return [f"{sign} {meaning}" for meaning, sign in _SIGNS.items() if meaning in found]
 

@@ -20,9 +20,9 @@ GAP = 6
 def mesh_text(
     snapshot: Snapshot, *, path: str | None = None, mesh: str | None = None, width: int = WIDTH
 ) -> str:
-    """The mesh as rows of devices; with `path`, what each holds of that array.
+    """Return the mesh as rows of devices; with `path`, what each holds of that array.
 
-    Without `path`, what is set to spread data and variables follows, and the size of each model.
+    Without `path`, lines on the distributions and models follow.
 
     Args:
       snapshot: The session.
@@ -46,7 +46,7 @@ def mesh_text(
 
 
 def _devices_by_process(snapshot: Snapshot, width: int) -> list[str]:
-    """What there is before any mesh: one row of devices a process."""
+    """Return a row of devices for each process, for the time before any mesh."""
     if not snapshot.devices:
         return ["no devices known yet"]
     rows: dict[int, list[str]] = {}
@@ -94,7 +94,7 @@ def _array_text(array: Array) -> list[str]:
 
 
 def _types_text(mesh: Mesh) -> str:
-    """The axis types where they are not JAX's plain `auto`."""
+    """Return the axis types where they are not JAX's plain `auto`."""
     types = {axis.type for axis in mesh.axes}
     if types <= {"auto"}:
         return ""
@@ -104,7 +104,7 @@ def _types_text(mesh: Mesh) -> str:
 
 
 def _table(grid: Grid) -> list[tuple[int, str]]:
-    """A line for each row of the mesh, with the number of devices in it, and lines of labels."""
+    """Return a line for each row of the mesh, with the number of devices in it, and lines of labels."""
     fields = _aligned([cell for block in grid.blocks for row in block.rows for cell in row.cells])
     rows = _rows(grid.blocks)
     room = max(len(row.label) for _, row in rows) + 3 if grid.mesh else 0
@@ -123,13 +123,13 @@ def _table(grid: Grid) -> list[tuple[int, str]]:
 
 
 def _device_list(grid: Grid) -> list[tuple[int, str]]:
-    """A line for each device, with its whole place on the mesh."""
+    """Return a line for each device, with its whole place on the mesh."""
     places = [
         (", ".join(filter(None, (block.label, row.label, column))), cell)
         for block, row in _rows(grid.blocks)
         for column, cell in zip(grid.columns or ("",), row.cells, strict=True)
     ]
-    # Only what is printed needs to be aligned.
+    # Only printed lines need to be aligned.
     fields = _aligned([cell for _, cell in places[:ROWS]])
     lines = columns([[place, fields[cell.key]] for place, cell in places[:ROWS]], gap=3)
     return [(1, line.lstrip()) for line in lines] + [(1, "")] * (len(places) - len(lines))
@@ -140,7 +140,7 @@ def _rows(blocks: Sequence[Block]) -> list[tuple[Block, Row]]:
 
 
 def _aligned(cells: Sequence[Cell]) -> dict[str, str]:
-    """Each cell's text by device key: device, process, what it holds."""
+    """Return each cell's text by device key: device, process, part."""
     lines = columns(
         [(cell.device, f"p{cell.process_id}", "lost" if cell.lost else cell.text) for cell in cells]
     )

@@ -12,9 +12,9 @@ _TROUBLED = ("failed", "stuck", "lost")
 
 
 def status_text(snapshot: Snapshot, *, width: int = WIDTH) -> str:
-    """The state of the session and of each process, how far training is, notices, disagreements.
+    """Return the state of the session and of each process, progress of training, notices, disagreements.
 
-    Of more than 40 processes those in trouble are shown first and the rest is counted. Nothing is known of the
+    Of more than 40 processes, those in trouble are shown first and the rest is counted. Nothing is known of the
     processes of a session that was stopped, or left.
     """
     lines = [summary_text(snapshot)]
@@ -29,7 +29,7 @@ def status_text(snapshot: Snapshot, *, width: int = WIDTH) -> str:
 
 
 def summary_text(snapshot: Snapshot) -> str:
-    """`running   4 processes on 2 hosts   8 cpu devices`."""
+    """Return `running   4 processes on 2 hosts   8 cpu devices`."""
     hosts = {process.host for process in snapshot.processes}
     processes = count_text(len(snapshot.processes), "process")
     parts: list[str] = [snapshot.state]
@@ -42,12 +42,12 @@ def summary_text(snapshot: Snapshot) -> str:
 
 
 def state_text(process: Process) -> str:
-    """The state in a word; one that runs but only waits inside the framework is `waiting`."""
+    """Return the state in a word; `waiting` for a running process that only waits inside the framework."""
     return "waiting" if process.state == "running" and process.waiting else process.state
 
 
 def disagreement_text(disagreement: Disagreement) -> str:
-    """`array w differs: processes 0, 1 f32[8] P('data'); process 2 missing`."""
+    """Return `array w differs: processes 0, 1 f32[8] P('data'); process 2 missing`."""
     versions = (
         f"{processes_text(version.processes)} {version.value}" for version in disagreement.versions
     )
@@ -55,7 +55,7 @@ def disagreement_text(disagreement: Disagreement) -> str:
 
 
 def task_text(process: Process) -> str:
-    """What the framework calls the process, else its role in the launch plan."""
+    """Return the framework's name for the process, else its role in the launch plan."""
     return process.task or process.role
 
 

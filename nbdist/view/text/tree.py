@@ -27,7 +27,7 @@ def tree_text(
     left_out: tuple[int, int] = (0, 0),
     by_bytes: bool = False,
 ) -> str:
-    """A row for each array and each branch, with the bytes that the fullest device needs.
+    """Return a row for each array and each branch, with the bytes that the fullest device needs.
 
     Args:
       expression: What the tree was reached by; the paths of the arrays begin with it.
@@ -64,7 +64,7 @@ def tree_text(
 
 
 def whole_why(array: Array, meshes: Mapping[str, Mesh]) -> str | None:
-    """Why a large array is whole on each of several devices; None for one that is not, or is small."""
+    """Return why a large array is whole on each of several devices; None if it is not whole, or small."""
     cut = split(array, meshes)
     if (
         array.nbytes < LARGE_BYTES
@@ -107,6 +107,6 @@ def _leaf(
 
 
 def _reasons(arrays: Sequence[Array], meshes: Mapping[str, Mesh]) -> list[str]:
-    """What the sign stands for, one line for each reason."""
+    """Return the meaning of the sign, one line for each reason."""
     why = dict.fromkeys(whole_why(array, meshes) for array in arrays)
     return [f"{_SIGN} whole on every device of its mesh: {reason}" for reason in why if reason]

@@ -4,12 +4,11 @@ export type Message = Frame | Values | Outputs | ViewTraits | Request;
 export type Request = Hello | AskValues;
 
 /**
- * The newest snapshot, or the top-level sections of it that have changed.
+ * The newest snapshot, or its top-level sections that have changed.
  *
- * `stream` names the sender, since a kernel that is restarted counts from the start. `base` is the sequence
- * number of the frame that this one is a change to; null where every section is there. A frame without sections
- * and with `base == sequence` says that nothing has changed. `age` is how long ago the snapshot was made, in
- * seconds.
+ * `stream` names the sender, since a restarted kernel counts from the start. `base` is the sequence number of the
+ * frame to which this frame is a change; null if every section is present. A frame without sections and with
+ * `base == sequence` says that nothing has changed. `age` is how long ago the snapshot was made, in seconds.
  */
 export interface Frame {
   stream: string;
@@ -20,7 +19,7 @@ export interface Frame {
   type: 'frame';
 }
 /**
- * What is in the array of a path, as the answer to `AskValues`: a `text`, or an `error`.
+ * Content of the array at a path, as the answer to `AskValues`: a `text`, or an `error`.
  */
 export interface Values {
   path: string;
@@ -32,7 +31,8 @@ export interface Values {
 /**
  * Values at some places of the last two axes, row by row.
  *
- * `values` are 0 for `low` to 1 for `high`, `"nan"` for what is no finite number, null for what is missing.
+ * `values` run from 0 for `low` to 1 for `high`; `"nan"` stands for a value that is not finite, null for a
+ * missing one.
  */
 export interface ValuesPicture {
   rows: number;
@@ -42,14 +42,14 @@ export interface ValuesPicture {
   values: (number | 'nan' | null)[];
 }
 /**
- * What the cells that run have shown, for a page that was reloaded in the middle of one.
+ * Outputs so far of the cells that run, for a page that was reloaded in the middle of one.
  */
 export interface Outputs {
   cells: CellOutputs[];
   type: 'outputs';
 }
 /**
- * What one cell has shown, each output as a notebook saves it. `cell` is the id that the notebook gives it.
+ * Outputs of one cell, each as a notebook saves it. `cell` is the id that the notebook gives the cell.
  */
 export interface CellOutputs {
   cell: string;
@@ -59,10 +59,10 @@ export interface CellOutputs {
   }[];
 }
 /**
- * What a view knows of itself: its still picture, the array to pick first, and the only session to show.
+ * Traits of a view: its still picture, the array to select first, and the only session to show.
  *
- * Each is empty for none. `packed` is a `Frame` with all there is of what never changes, such as a program: JSON,
- * compressed by gzip, in base64. It is null where frames come from the kernel.
+ * Each is empty for none. `packed` is a `Frame` with everything that never changes, such as a program: JSON,
+ * compressed by gzip, in base64. It is null if frames come from the kernel.
  */
 export interface ViewTraits {
   view_id: string;
@@ -71,13 +71,13 @@ export interface ViewTraits {
   packed: string | null;
 }
 /**
- * The page shows a view, or has missed a frame: it needs a full one.
+ * The page shows a view, or has missed a frame: it needs a full frame.
  */
 export interface Hello {
   type: 'hello';
 }
 /**
- * A person asks what is in the array of a path.
+ * A person asks for the content of the array at a path.
  */
 export interface AskValues {
   path: string;

@@ -6,10 +6,10 @@
  */
 
 /**
- * What is known of the whole session at one moment.
+ * Snapshot of the whole session at one moment.
  *
- * `time` is Unix time in seconds; `sequence` rises with each snapshot of a session. `torus` is that of a pod that
- * is not there, and `program` the one that is shown.
+ * `time` is Unix time in seconds; `sequence` rises with each snapshot of a session. `torus` is that of a planned
+ * pod, which does not exist, and `program` the program that is shown.
  */
 export interface Snapshot {
   session: string;
@@ -86,7 +86,7 @@ export interface Metric {
  * One accelerator, reported by the process it belongs to.
  *
  * `live_bytes` sums the pieces of live arrays on it, each buffer counted once; None before
- * the back end is up. `coords` is the place in the pod where the platform has one (TPU).
+ * the back end is up. `coords` is its position in the pod, on platforms that have one (TPU).
  */
 export interface Device {
   key: string;
@@ -194,15 +194,15 @@ export interface Piece {
   devices: string[];
 }
 /**
- * What is set to spread data and variables over devices: Keras' distribution, TensorFlow's strategy.
+ * The distribution that spreads data and variables over devices: Keras' distribution or TensorFlow's strategy.
  *
- * `noun` is what the framework calls it, `kind` the name of its class. `mesh` is the id of its mesh; `batch_axis`
- * the axis that splits batches. `auto_shard` says whether data sets are split by the framework; None where there
- * is no such choice. `rules` are those of a layout map, in order. `replicas` is how many copies of the model
- * train in step; `global_batch` is the number of examples in a batch of the data set last given to `fit`, and
- * `replica_batches` what each replica gets of it, in order. `problem` is a sentence where it does not do
- * what it says, as with a back end that does not shard. `processes` are those that have exactly this
- * set, and empty when all have; in a report it is always empty.
+ * `noun` is the framework's word for it, `kind` the name of its class. `mesh` is the id of its mesh; `batch_axis`
+ * the axis that splits batches. `auto_shard` says whether the framework splits data sets; None if there is no
+ * such choice. `rules` are those of a layout map, in order. `replicas` is how many copies of the model train in
+ * step; `global_batch` is the number of examples in a batch of the data set last given to `fit`, and
+ * `replica_batches` the number each replica gets of it, in order. `problem` is a sentence if it does not do what
+ * it says, as with a back end that does not shard. `processes` are those that have exactly this distribution set,
+ * and empty when all have; in a report it is always empty.
  */
 export interface Distribution {
   noun: 'distribution' | 'strategy';
@@ -229,10 +229,10 @@ export interface LayoutRule {
 /**
  * A model of the users' namespaces, its optimizer's slots included.
  *
- * `path` is the Python expression that reaches it; `kind` the name of its class. `unmatched` are the
- * patterns of rules that matched none of its variables. `totals` groups devices by the bytes of its
- * variables they hold, the fullest first; in a report, as far as that process sees. `processes` are those
- * that have exactly this, and empty when all have; in a report it is always empty.
+ * `path` is the Python expression that reaches it; `kind` the name of its class. `unmatched` are the patterns of
+ * rules that matched none of its variables. `totals` groups devices by the bytes of its variables they hold, the
+ * fullest first; in a report, as far as that process sees. `processes` are those that have exactly this model,
+ * and empty when all have; in a report it is always empty.
  */
 export interface Model {
   path: string;
@@ -246,12 +246,11 @@ export interface Model {
 /**
  * One variable of a model.
  *
- * `path` is the framework's own, such as `"sequential/dense/kernel"`, which rules are matched against;
- * `array` the path under which it is listed among the arrays, None where it is not. `rule` is the pattern
- * that matched it and `axes` the layout it asked for; both None where no rule did. `spec` is what really
- * holds, one entry per dimension, None where it is not spread over a mesh. `device_bytes` is what each of
- * its devices holds. `missed` marks large ones, whole on every device, that no rule matched although there
- * are rules.
+ * `path` is the framework's own, such as `"sequential/dense/kernel"`, which rules are matched against; `array` is
+ * its path among the listed arrays, None if it is not listed. `rule` is the pattern that matched it and `axes`
+ * the layout it asked for; both None if no rule did. `spec` is its actual layout, one entry per dimension, None
+ * if it is not spread over a mesh. `device_bytes` is the number of its bytes on each of its devices. `missed`
+ * marks large variables, whole on every device, that no rule matched although there are rules.
  */
 export interface Variable {
   path: string;
@@ -267,16 +266,16 @@ export interface Variable {
   missed: boolean;
 }
 /**
- * What each of some devices holds, in bytes.
+ * Bytes that each of these devices holds.
  */
 export interface DeviceBytes {
   devices: string[];
   nbytes: number;
 }
 /**
- * Something that should be the same on all processes and is not.
+ * A disagreement between processes about something that should be the same on all.
  *
- * `about` reads like `"array w"` or `"mesh in context"`; `versions` has two entries or more, that
+ * `about` reads like `"array w"` or `"mesh in context"`; `versions` has two entries or more, the one
  * of the most processes first.
  */
 export interface Disagreement {
@@ -284,7 +283,7 @@ export interface Disagreement {
   versions: Version[];
 }
 /**
- * One of the values that processes hold where all should hold the same.
+ * One value, and the processes that hold it, where all should hold the same.
  */
 export interface Version {
   processes: number[];
@@ -301,9 +300,9 @@ export interface Notice {
 /**
  * The devices of a pod as its network connects them.
  *
- * `axes` are the dimensions of the torus, the last changes fastest: `z`, `y` and `x`, before them `slice` where
- * there are several, after them `core` where a chip has several devices. `wraps` are those in which the last chip
- * has a link to the first; None where that is not known.
+ * `axes` are the dimensions of the torus, the last changes fastest: `z`, `y` and `x`, before them `slice` if
+ * there are several slices, after them `core` if a chip has several devices. `wraps` are the axes in which the
+ * last chip has a link to the first; None if that is not known.
  */
 export interface Torus {
   axes: Axis[];
@@ -313,11 +312,11 @@ export interface Torus {
 /**
  * A compiled program.
  *
- * `title` says in words whether it fits. `needed` and `limit` are bytes on each device, of a program that was
- * refused those that the compiler names; None where they are not known. `refusal` is what the compiler said of
- * one that it refused. `mesh` is the id of the mesh, in whose order of devices the `groupings` count; None where
- * it is not known. `totals` are sentences about what moves along which axes, `unread` names what is not counted.
- * `text` is its text form.
+ * `title` says in words whether it fits. `needed` and `limit` are bytes on each device (for a refused program, as
+ * the compiler names them); None if they are not known. `refusal` is the compiler's message about a program that
+ * it refused. `mesh` is the id of the mesh in whose order of devices the `groupings` count; None if it is not
+ * known. `totals` are sentences about the data that move along each set of axes; `unread` names what is not
+ * counted. `text` is its text form.
  */
 export interface ShownProgram {
   name: string;
@@ -338,7 +337,7 @@ export interface ShownProgram {
 /**
  * Bytes on each device; see `nbdist.contract.program.Memory`.
  *
- * `needed` is all together, what is aliased once.
+ * `needed` is the total, with aliased bytes counted once.
  */
 export interface ShownMemory {
   arguments: number;
@@ -351,9 +350,9 @@ export interface ShownMemory {
 /**
  * One operation in which devices exchange data; see `nbdist.contract.program.Collective`.
  *
- * `along` are the axes of the user's mesh, or the devices where they are none; `arrays` what the `bytes` are;
- * `times` how often it runs; `line` the user's line, empty where it is not known; `grouping` its place among the
- * program's, None where that is not kept.
+ * `along` names the axes of the user's mesh, or the devices if they are no axes of it; `arrays` the arrays that
+ * make up the `bytes`; `times` how often it runs; `line` the user's line, empty if it is not known; `grouping`
+ * its index in the program's groupings, None if that is not kept.
  */
 export interface ShownCollective {
   kind: string;
@@ -367,12 +366,12 @@ export interface ShownCollective {
   grouping: number | null;
 }
 /**
- * Which devices exchange data with which; collectives that agree in it share one.
+ * Which devices exchange data with which; collectives with equal groupings share one object.
  *
  * Attributes:
- *   groups: Places in the order of the program's mesh, or where none is known of its devices; of pairs the
- *     sender first.
- *   pairs: Whether these are the transfers of a permutation.
+ *   groups: Positions in the order of the program's mesh, or of the program's devices if no mesh of them is
+ *     known; in a pair, the sender is first.
+ *   pairs: Whether the groups are the transfers of a permutation.
  */
 export interface Grouping {
   groups: number[][];

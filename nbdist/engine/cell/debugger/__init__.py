@@ -1,1 +1,1 @@
-"""Debuggers in the middle of a cell: their questions go to the notebook, and their lines come from there."""
+"""Debuggers in the middle of a cell: they ask their questions in the notebook, and get their lines from there."""

@@ -1,4 +1,4 @@
-"""Makes `breakpoint()`, `pdb`, `%debug` and other command loops in a cell ask the notebook."""
+"""Debuggers that ask the notebook: `breakpoint()`, `pdb`, `%debug` and other command loops in a cell."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from nbdist.engine.cell.debugger.lines import Lines
 from nbdist.engine.cell.interrupts import Interrupt, InterruptHandler
 
 NOT_THE_USERS = frozenset({"nbdist", "IPython", "ipykernel", "ipyparallel", "zmq"})
-"""Packages in which, and in what they call, no step stops: they run a cell, show output, receive interrupts."""
+"""Packages where no step stops, nor in code they call: they run a cell, show output, receive interrupts."""
 
 NOT_THE_FAILURES = frozenset({"nbdist", "IPython", "pdb", "bdb", "cmd"})
-"""What is innermost where a process was interrupted while it waited or was at a prompt; nobody looks for that."""
+"""Packages of the innermost frames of a process that waited or was at a prompt; no post-mortem begins there."""
 
 AT_A_BREAKPOINT, AFTER_A_FAILURE, AT_A_PROMPT = (
     "at a breakpoint",
@@ -35,24 +35,24 @@ PASSED_OVER = (
 )
 
 CellOf = Callable[[str], int | None]
-"""The notebook's number of the cell with code of this file; None where it is no cell's."""
+"""Returns the notebook's number of the cell with code of this file; None for any other file."""
 
 
 def install(shell: Any, lines: Lines, interrupts: InterruptHandler, cell_of: CellOf) -> None:
-    """Takes effect at once; call once.
+    """Install the debugger, with effect at once; call once.
 
-    `pdb.set_trace`, `pdb.post_mortem` and Python's own `sys.breakpointhook` make a `pdb.Pdb`, which is public and
-    is replaced, as ipykernel does in a kernel of its own. So are the classes that IPython's commands make.
-    `PYTHONBREAKPOINT` stays what it is.
+    `pdb.set_trace`, `pdb.post_mortem` and Python's own `sys.breakpointhook` make a `pdb.Pdb`. That class is public
+    and is replaced, as ipykernel does in a kernel of its own. So are the classes that IPython's commands make.
+    `PYTHONBREAKPOINT` keeps its meaning.
     """
     from IPython.core import debugger
 
     kind = debugger_class(debugger.Pdb, lines, interrupts, cell_of)
-    # debugpy, which ipykernel imports, has put its own there, which does nothing without a client.
+    # debugpy, which ipykernel imports, has set a hook of its own, which does nothing without a client.
     sys.breakpointhook = sys.__breakpointhook__
     for module in (pdb, debugger):
         vars(module)["Pdb"] = kind
-    vars(debugger)["InterruptiblePdb"] = kind  # what ends with an interrupt by itself
+    vars(debugger)["InterruptiblePdb"] = kind  # IPython's own, which ends at an interrupt
     shell.InteractiveTB.debugger_cls = kind
     answer_command_loops(lines, interrupts)
 
@@ -60,20 +60,20 @@ def install(shell: Any, lines: Lines, interrupts: InterruptHandler, cell_of: Cel
 def debugger_class(
     base: type[Any], lines: Lines, interrupts: InterruptHandler, cell_of: CellOf
 ) -> type[Any]:
-    """`base`, which is IPython's, with the lines of a person at the notebook."""
+    """Return a subclass of `base`, IPython's debugger, that reads the lines of a person at the notebook."""
 
     class NotebookPdb(base):
-        """Its loop of commands ends with an interrupt, which goes on to the cell."""
+        """Debugger whose loop of commands ends at an interrupt, which goes on to the cell."""
 
         def __init__(self, *args: Any, **options: Any) -> None:
-            # A handler of SIGINT of its own would be in the place of nbdist's from the first `continue` on.
+            # A SIGINT handler of pdb's own would replace nbdist's from the first `continue` on.
             options["nosigint"] = True
             super().__init__(*args, **options)
             self._interrupt: KeyboardInterrupt | None = None
             self._what = AT_A_BREAKPOINT
 
         def interaction(self, frame: Any, *args: Any, **options: Any) -> None:
-            """As `pdb.Pdb.interaction`; without a frame it looks at a traceback."""
+            """Run the loop of commands, on a traceback if there is no frame; raise an interrupt after it."""
             self._interrupt = None
             self._what = AT_A_BREAKPOINT if frame is not None else AFTER_A_FAILURE
             if frame is None and args:
@@ -87,7 +87,7 @@ def debugger_class(
                 raise interrupt
 
         def get_stack(self, frame: FrameType | None, *args: Any) -> tuple[list[Any], int]:
-            """As `bdb.Bdb.get_stack`; a post-mortem begins in what has failed, or waited."""
+            """Return the stack; a post-mortem begins in the code that has failed, or waited."""
             stack, at = super().get_stack(frame, *args)
             if frame is not None:
                 return stack, at
@@ -96,23 +96,23 @@ def debugger_class(
             return stack, len(stack) - 1
 
         def format_stack_entry(self, frame_lineno: tuple[FrameType, int], *args: Any) -> str:
-            """As `pdb.Pdb.format_stack_entry`; `> cell 12(3)` in place of the file a cell was compiled under."""
+            """Return an entry as text, with `> cell 12(3)` in place of the file a cell was compiled under."""
             text = str(super().format_stack_entry(frame_lineno, *args))
             file = frame_lineno[0].f_code.co_filename
             cell = cell_of(file)
             return text if cell is None else text.replace(self.canonic(file), f"cell {cell}", 1)
 
         def stop_here(self, frame: FrameType) -> bool:
-            """As `bdb.Bdb.stop_here`; nothing between and behind the statements of a cell is the user's."""
+            """Return whether to stop here; code between and after a cell's statements is not the user's."""
             return _is_the_users(frame) and bool(super().stop_here(frame))
 
         def user_call(self, frame: FrameType, arguments: Any) -> None:
-            """As `pdb.Pdb.user_call`; each statement of a cell is code of its own, and looks like a call."""
+            """Handle a call; ignore a statement of a cell, which is code of its own and looks like a call."""
             if not _is_statement(frame):
                 super().user_call(frame, arguments)
 
         def user_return(self, frame: FrameType, value: Any) -> None:
-            """As `pdb.Pdb.user_return`; a statement of a cell returns to nothing of the user's."""
+            """Handle a return; ignore that of a cell's statement, which returns to no code of the user's."""
             if not _is_statement(frame):
                 super().user_return(frame, value)
 
@@ -127,10 +127,10 @@ def debugger_class(
 
 
 def answer_command_loops(lines: Lines, interrupts: InterruptHandler) -> None:
-    """Gives what is built on `cmd.Cmd`, such as `jax.debug.breakpoint()`, the lines of a person at the notebook.
+    """Give loops built on `cmd.Cmd`, such as `jax.debug.breakpoint()`, the lines of a person at the notebook.
 
     An interrupt ends the loop and is raised after it: JAX's debugger catches it, and begins its loop again. In a
-    thread of XLA's an error would leave the processes waiting for each other: there JAX's debugger is passed over.
+    thread of XLA an error would leave the processes waiting for each other, so JAX's debugger is passed over.
     """
     cmdloop = cmd.Cmd.cmdloop
 
@@ -157,7 +157,7 @@ def _is_statement(frame: FrameType) -> bool:
 
 
 def _is_the_users(frame: FrameType | None) -> bool:
-    """Whether a cell has called it, and not through what shows its output."""
+    """Return whether a cell has called this frame, and not through code that shows its output."""
     while frame is not None:
         if is_cell_file(frame.f_code.co_filename):
             return True
@@ -168,7 +168,7 @@ def _is_the_users(frame: FrameType | None) -> bool:
 
 
 def _in_the_cell(failure: Any) -> Any:
-    """An error, or a traceback; where an interrupt has met an error that had left the cell, that error."""
+    """Return the error that left the cell, also where an interrupt came after it; `failure` if there is none."""
     error = failure if isinstance(failure, BaseException) else None
     while error is not None:
         frames = traceback.walk_tb(error.__traceback__)
@@ -183,7 +183,7 @@ def _package(frame: FrameType) -> str:
 
 
 def keep_failure(shell: Any, interrupt: BaseException | None) -> None:
-    """Where a post-mortem was interrupted, what it looked at is looked at by the next one, too."""
+    """Keep the error that an interrupted post-mortem looked at, for the next one."""
     looked_at = getattr(interrupt, "looked_at", None)
     if looked_at is not None:
         sys.last_type, sys.last_value = type(looked_at), looked_at
@@ -193,6 +193,6 @@ def keep_failure(shell: Any, interrupt: BaseException | None) -> None:
 
 
 def end_tracing() -> None:
-    """Ends the tracing that a cell has left on, as `next` does at its last line."""
+    """End the tracing that a cell has left on, as it does after `next` at its last line."""
     if isinstance(getattr(sys.gettrace(), "__self__", None), bdb.Bdb):
         sys.settrace(None)

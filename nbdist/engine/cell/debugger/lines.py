@@ -1,4 +1,4 @@
-"""Lines for a debugger: asked for in the output of the cell, given past the main thread that waits for them."""
+"""Input lines for a debugger: asked for in the output of the cell, delivered past the main thread that waits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nbdist.errors import SessionError
 
 
 class Where(NamedTuple):
-    """A line of the cell that runs, by the notebook's number, and its text; None where that is not known."""
+    """A line of the running cell, by the notebook's number, and its text; None where that is not known."""
 
     cell: int
     line: int | None
@@ -23,12 +23,12 @@ class Where(NamedTuple):
 
 
 class Lines:
-    """What one engine asks its kernel for; all but `put` is for the main thread.
+    """Questions of one engine to its kernel; all but `put` is for the main thread.
 
     Args:
-      publish: Shows a question in the output of the cell, behind all that was shown before; None ends it.
-      where: Answers where the main thread stands; None where no cell runs.
-      leaving: Answers whether an interrupt was raised just now.
+      publish: Shows a question in the output of the cell, after all earlier output; None ends the question.
+      where: Returns where the main thread stands; None where no cell runs.
+      leaving: Returns whether an interrupt was raised just now.
 
     Attributes:
       reachable: Whether a line can arrive while the main thread is busy.
@@ -55,10 +55,10 @@ class Lines:
 
     @contextlib.contextmanager
     def open(self, what: str) -> Iterator[None]:
-        """A debugger reads commands in it; `what` says why, such as `at a breakpoint`.
+        """Enter a debugger's loop of commands; `what` says why, such as `at a breakpoint`.
 
         Raises:
-          SessionError: Nobody can give it any.
+          SessionError: Nobody can give the debugger lines.
         """
         self._stands()
         self.wanted, self._what = True, what
@@ -66,15 +66,15 @@ class Lines:
             yield
         finally:
             self.wanted = False
-            # Also where an interrupt has ended it: nobody is to be asked any longer.
+            # Also where an interrupt has ended the loop: nobody is to be asked any longer.
             self._publish(None)
 
     def ask(self, prompt: str) -> str:
-        """Waits until somebody has typed a line.
+        """Wait until somebody has typed a line, and return it.
 
         Raises:
-          EOFError: They want no more.
-          Interrupt: The cell was interrupted, and a command of the debugger has kept that to itself.
+          EOFError: The person wants no more lines.
+          Interrupt: The cell was interrupted, and a command of the debugger has caught the interrupt.
           SessionError: Nobody can answer.
         """
         stands = self._stands()
@@ -106,19 +106,14 @@ class Lines:
                 return text
 
     def put(self, number: int, reply: LineReply) -> bool:
-        """Takes the reply to a question, from one other thread; answers whether that is, or was, the one asked.
-
-        Args:
-          number: Of the question.
-          reply: What a person has typed, if anybody has.
-        """
+        """Take the reply to a question, from one other thread; return whether that question is, or was, asked."""
         if number == self._asked and not self._came.is_set():
             self._reply, self._taken = reply, number
             self._came.set()
         return number == self._taken
 
     def _stands(self) -> Where:
-        """Where the main thread does, which can be given a line there."""
+        """Return the main thread's position, where it can be given a line; raise where it cannot."""
         stands = self._where()
         if stands is None:
             raise SessionError(
@@ -140,7 +135,7 @@ class Lines:
 
 
 def _unanswered(text: str, stands: Where) -> SessionError:
-    """An error that IPython shows without the frames of the debugger, which explain nothing."""
+    """Return an error that IPython shows without the debugger's frames, which explain nothing."""
     error = SessionError(text)
     shown = [
         f"SessionError: {text}",

@@ -1,1 +1,1 @@
-"""JAX, as far as it is asked anything; imported only where the user wants it."""
+"""Support for JAX; imported only where the user wants it."""

@@ -1,4 +1,4 @@
-"""JAX arrays on their way to the kernel and from it, in pieces."""
+"""Pieces of JAX arrays on their way to the kernel and from it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from nbdist.spelling import option
 
 
 def offer_array(value: Any, expression: str) -> OfferedArray | None:
-    """This process's pieces of a JAX array; None for anything else.
+    """Return this process's pieces of a JAX array; None for anything else.
 
-    Nothing is computed, and no memory is read before a piece is. A typed PRNG key is offered as its key data
-    (uint32).
+    Nothing is computed, and no memory is read until a piece is read. A typed PRNG key is offered as its key
+    data (uint32).
 
     Raises:
-      ArrayError: A tracer, a deleted or donated array, or partial sums.
+      ArrayError: A tracer, or an array that is deleted, donated, of partial sums, or on one other process alone.
     """
     jax = sys.modules.get("jax")
     if jax is None:
@@ -47,10 +47,10 @@ def offer_array(value: Any, expression: str) -> OfferedArray | None:
 def check_array(
     jax: ModuleType, value: Any, expression: str, *, partial_sums: bool = False
 ) -> None:
-    """Refuses what looks like an array and holds no values; `partial_sums` lets those through.
+    """Refuse arrays without values: tracers, deleted arrays, and partial sums unless `partial_sums` is set.
 
     Raises:
-      ArrayError: Says which of them it is, and what to do.
+      ArrayError: Says which of them the value is, and what to do.
     """
     if isinstance(value, jax.core.Tracer):
         raise ArrayError(
@@ -75,10 +75,10 @@ def check_array(
 
 
 def _refuse_elsewhere(value: Any, expression: str) -> None:
-    """Lets pass what has a part here, or parts on several other processes.
+    """Refuse an array that lies on one other process alone.
 
     Raises:
-      ArrayError: The array lies on one other process alone, which takes it for its own.
+      ArrayError: Says which process has the array, and how to bring it from there.
     """
     holders = {device.process_index for device in value.sharding.device_set}
     if len(holders) == 1 and not value.sharding.addressable_devices:
@@ -89,7 +89,7 @@ def _refuse_elsewhere(value: Any, expression: str) -> None:
 
 
 def whole_piece(value: Any) -> Piece:
-    """All of an array that this process has the whole of."""
+    """Return one piece with all of an array, every part of which lies on this process."""
 
     def read() -> Any:
         import numpy
@@ -97,7 +97,7 @@ def whole_piece(value: Any) -> Piece:
         pieces = unique_pieces(value)
         if len(pieces) == 1:
             return pieces[0].read()
-        # JAX would keep what it puts together.
+        # Not numpy.asarray(value): JAX would keep the array that it puts together.
         found = numpy.empty(value.shape, value.dtype)
         for piece in pieces:
             found[slices(piece.bounds)] = piece.read()
@@ -107,7 +107,7 @@ def whole_piece(value: Any) -> Piece:
 
 
 def unique_pieces(value: Any) -> list[Piece]:
-    """The parts of an array that this process holds, each once."""
+    """Return the parts of an array on this process, replicated ones once."""
     found: dict[str, Piece] = {}
     for shard in shards(value):
         bounds = bounds_of(shard.index, value.shape)
@@ -128,19 +128,19 @@ def _read(shard: Any) -> Any:
 
 
 def bounds_of(index: Sequence[slice], shape: Sequence[int]) -> list[list[int]]:
-    """A shard's index as half-open bounds, one pair for each dimension."""
+    """Return a shard's index as half-open bounds, one pair for each dimension."""
     return [list(part.indices(size)[:2]) for part, size in zip(index, shape, strict=True)]
 
 
 def placed(sharding: Any, expression: str) -> Place:
-    """How arrays are made of pieces, on this process its own, under a sharding.
+    """Return how arrays under a sharding are made on this process from its own pieces.
 
     Args:
-      sharding: What the user's expression has given.
+      sharding: The value of the user's expression.
       expression: The expression, for error texts.
 
     Raises:
-      ArrayError: It is no sharding.
+      ArrayError: The value is no sharding.
     """
     import jax
 

@@ -1,4 +1,4 @@
-"""What of JAX's arrays, settings and meshes must be equal on all processes before a cell."""
+"""Comparer of JAX's arrays, keys, settings and meshes, which must be equal on all processes before a cell."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nbdist.engine.frameworks.jax.settings import settings
 
 
 class Comparer(comparer.Comparer):
-    """See the class of the same name in `nbdist.engine.agreement.comparer`; keeps no array alive."""
+    """Comparer of what JAX has on this process; keeps no array alive."""
 
     def __init__(self) -> None:
         self._meshes = Meshes()
@@ -25,20 +25,20 @@ class Comparer(comparer.Comparer):
         self._keys = Keys()
 
     def begin(self) -> None:
-        """Starts to look at the names that a cell reads."""
+        """Start to look at the names that a cell reads."""
         self._descriptions.begin()
         self._local, self._keys = {}, Keys()
 
     def array_classes(self) -> tuple[type, ...]:
-        """`jax.Array`."""
+        """Return `jax.Array`."""
         return array_classes()
 
     def mesh_classes(self) -> tuple[type, ...]:
-        """`jax.sharding.Mesh`."""
+        """Return `jax.sharding.Mesh`."""
         return mesh_classes()
 
     def add(self, path: str, array: Any) -> bool:
-        """Notes an array under a path; False for one that is deleted."""
+        """Note an array under a path; return False for a deleted one."""
         if array.is_deleted():
             self._local[path] = None
             return False
@@ -49,11 +49,11 @@ class Comparer(comparer.Comparer):
         return self._descriptions.add(path, array)
 
     def add_mesh(self, mesh: Any) -> None:
-        """Notes a mesh that was met by itself."""
+        """Note a mesh that was met outside an array."""
         self._descriptions.add_mesh(mesh)
 
     def found(self) -> comparer.Found:
-        """What was met since `begin`."""
+        """Return the arrays, meshes and keys noted since `begin`."""
         return comparer.Found(
             arrays={one.path: one for one in self._descriptions.arrays()},
             meshes={one.id: one for one in self._descriptions.meshes()},
@@ -62,15 +62,15 @@ class Comparer(comparer.Comparer):
         )
 
     def settings(self) -> dict[str, str] | None:
-        """`jax.config`, as text by name."""
+        """Return the values of `jax.config` as text by name."""
         return settings()
 
     def mesh(self) -> Mesh | None:
-        """The calling thread's mesh in context; None where there is none."""
+        """Return the mesh in context on the calling thread; None if there is none."""
         mesh = mesh_in_context()
         return self._meshes.describe(mesh) if mesh is not None else None
 
 
 def spans_processes(array: Any) -> bool:
-    """Whether other processes hold parts of an array, so that all must describe it alike."""
+    """Return whether other processes hold parts of an array, so that all must describe it alike."""
     return not array.is_fully_addressable

@@ -1,7 +1,7 @@
 """JAX's mesh in context on the main thread, kept where other threads can read it.
 
-`jax.set_mesh` and `with mesh:` set values that belong to the thread. A probe thread always sees none, so
-the main thread notes them: at each start and end of a cell, and whenever JAX sets them.
+`jax.set_mesh` and `with mesh:` set values that belong to the thread, which a probe thread cannot see. The main
+thread therefore notes the mesh: at each start and end of a cell, and whenever JAX sets it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class ContextMesh:
     """The mesh in context on one thread; keeps no mesh alive.
 
     Args:
-      thread: `threading.Thread.ident` of the thread whose context counts.
+      thread: `threading.Thread.ident` of the thread whose mesh in context is noted.
     """
 
     def __init__(self, thread: int) -> None:
@@ -27,35 +27,35 @@ class ContextMesh:
         self._unhook: Callable[[], None] | None = None
 
     def mesh(self) -> Any | None:
-        """The `jax.sharding.Mesh` last noted; None where there is none. For any thread."""
+        """Return the `jax.sharding.Mesh` last noted; None if there is none. May be called on any thread."""
         noted = self._noted
         return noted() if noted is not None else None
 
     def note(self) -> None:
-        """Notes the mesh in context; does nothing on other threads. Also hooks in when it can."""
+        """Note the mesh in context, only on the noted thread; also hook into JAX where possible."""
         self.hook()
         if threading.get_ident() == self._thread:
             mesh = mesh_in_context()
             self._noted = weakref.ref(mesh) if mesh is not None else None
 
     def hook(self) -> bool:
-        """Has every change noted from now on; False while JAX is not imported or offers no place."""
+        """Note every change from now on; return False while JAX is not imported or cannot be hooked."""
         if self._unhook is None:
             self._unhook = hook_changes(self.note)
         return self._unhook is not None
 
     def unhook(self) -> None:
-        """Leaves JAX as it was."""
+        """Restore JAX to what it was without hooks."""
         if self._unhook is not None:
             self._unhook()
             self._unhook = None
 
 
 def mesh_in_context() -> Any | None:
-    """The calling thread's mesh in context; None where there is none.
+    """Return the mesh in context on the calling thread; None if there is none.
 
     Private API: `jax._src.mesh` for both kinds of context, since the public `jax.sharding.get_mesh()` raises
-    while a function is traced and knows nothing of `with mesh:`. Without it the answer is None.
+    while a function is traced and does not see `with mesh:`. Without the private module the answer is None.
     """
     module = sys.modules.get("jax._src.mesh")
     try:
@@ -68,15 +68,15 @@ def mesh_in_context() -> Any | None:
 
 
 def hook_changes(note: Callable[[], None]) -> Callable[[], None] | None:
-    """Has `note` called, on the thread concerned, after each change of the mesh in context.
+    """Install hooks that call `note` after each change of the mesh in context, on the thread that changes it.
 
     Returns:
-      A function that takes the hook away; None where it could not be placed: JAX is not (wholly) imported,
-      or these methods are gone. The mesh is then known at cell start and end only.
+      A function that removes the hook. None if JAX cannot be hooked, since it is not fully imported or these
+      methods are gone: the mesh is then known at cell start and end only.
 
     Private API: the methods of `jax.set_mesh`, a class in jax 0.10 though documented as a function; and,
-    for the deprecated `with mesh:`, the assignment to `thread_resources.env`. (Around `Mesh.__enter__` its
-    deprecation warning would no longer point to the user's line.) JAX offers no event for it.
+    for the deprecated `with mesh:`, the assignment to `thread_resources.env`. (With a hook around
+    `Mesh.__enter__`, its deprecation warning would not point to the user's line.) JAX offers no event for this.
     """
     jax = sys.modules.get("jax")
     if jax is None or getattr(jax.__spec__, "_initializing", False):
@@ -95,7 +95,7 @@ def hook_changes(note: Callable[[], None]) -> Callable[[], None] | None:
 
     def unhook() -> None:
         for cls, name, own in before:
-            if own is None:  # it was inherited
+            if own is None:  # the method was inherited
                 delattr(cls, name)
             else:
                 setattr(cls, name, own)

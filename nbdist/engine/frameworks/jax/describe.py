@@ -1,4 +1,4 @@
-"""Arrays as reports have them, from their metadata alone; no array is kept."""
+"""Descriptions of arrays for reports, made from metadata alone; no array is kept alive."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from nbdist.engine.frameworks.jax.meshes import Meshes, device_key
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Entry:
-    """What is remembered of one path.
+    """The description of the array under one path, kept for the next walk.
 
-    `facts` are shape, dtype and what identifies the sharding, or None where only the identity of the array
-    shows that it is unchanged.
+    `facts` are shape, dtype and the identity of the sharding: equal facts show that the description still holds.
+    They are None where only the identity of the array shows that.
     """
 
     array: weakref.ref[Any]
@@ -38,8 +38,8 @@ class _Entry:
 class Descriptions:
     """The `arrays` and `meshes` sections of a report, made anew in each walk.
 
-    What has not changed is the same object in the next walk, so that comparing two sections costs one
-    comparison of identity for each array, and none is encoded twice.
+    An unchanged array keeps the same description object in the next walk. Comparing two sections then costs
+    one comparison of identity for each array, and no array is encoded twice.
     """
 
     def __init__(self, meshes: Meshes) -> None:
@@ -50,25 +50,25 @@ class Descriptions:
         self._dtypes: dict[Any, tuple[str, int]] = {}
 
     def begin(self) -> None:
-        """Starts a walk."""
+        """Start a walk."""
         self._before, self._now, self._meshes_met = self._now, {}, {}
 
     def arrays(self) -> tuple[Array, ...]:
-        """The arrays of this walk, in the order met."""
+        """Return the arrays of this walk, in the order met."""
         return tuple(entry.described for entry in self._now.values())
 
     def meshes(self) -> tuple[Mesh, ...]:
-        """The meshes of this walk, by id."""
+        """Return the meshes of this walk, in the order of their ids."""
         return tuple(self._meshes_met[name] for name in sorted(self._meshes_met))
 
     def add_mesh(self, mesh: Any) -> None:
-        """Adds a mesh that was met by itself. The empty mesh is none."""
+        """Add a mesh that was met outside an array; the empty mesh is left out."""
         if not mesh.empty:
             described = self._meshes.describe(mesh)
             self._meshes_met[described.id] = described
 
     def add(self, path: str, array: Any, *, lent: bool = False) -> bool:
-        """Adds an array; False for one that is deleted or was donated, unless it is lent."""
+        """Add an array; return False for one that is deleted or was donated, unless it is lent."""
         if not lent and array.is_deleted():
             return False
         entry = self._before.get(path)
@@ -78,7 +78,7 @@ class Descriptions:
         return True
 
     def keep(self, path: str, shape: tuple[int, ...]) -> bool:
-        """Lists again what the walk before listed under a path with this shape; False for nothing."""
+        """List again the array of this path and shape from the last walk; return False if there is none."""
         entry = self._before.get(path)
         if entry is None or entry.described.shape != shape:
             return False
@@ -91,7 +91,7 @@ class Descriptions:
         self._now[path] = entry
 
     def describe(self, array: Any) -> Array:
-        """An array under no path, not listed; its mesh is."""
+        """Return the description of an array without a path; its mesh is listed, the array is not."""
         entry = self._entry("", array, None)
         if entry.mesh is not None:
             self._meshes_met[entry.mesh.id] = entry.mesh
@@ -114,7 +114,7 @@ class Descriptions:
         return _Entry(weakref.ref(array), facts, mesh, described)
 
     def _identity(self, sharding: Any) -> tuple[Mesh | None, tuple[Any, ...] | None]:
-        """The mesh of a sharding, and what tells it from others without keeping it alive."""
+        """Return the mesh of a sharding, and values that identify the sharding without keeping it alive."""
         kinds = sys.modules["jax.sharding"]
         if type(sharding) is kinds.NamedSharding:
             mesh = self._meshes.describe(sharding.mesh)
@@ -125,27 +125,27 @@ class Descriptions:
         return None, None
 
     def _dtype(self, dtype: Any) -> tuple[str, int]:
-        # A typed PRNG key's dtype has an itemsize too: the bytes of its bits.
+        # The dtype of a typed PRNG key has an itemsize, too: the number of bytes of its key data.
         if dtype not in self._dtypes:
             self._dtypes[dtype] = (str(dtype), int(dtype.itemsize))
         return self._dtypes[dtype]
 
 
 def partitions(spec: Any) -> tuple[Any, ...]:
-    """The entries of a `jax.sharding.PartitionSpec`: an axis, a tuple of axes, or None.
+    """Return the entries of a `jax.sharding.PartitionSpec`: each an axis, a tuple of axes, or None.
 
-    Since jax 0.10.2 they have a name, and a spec with unreduced axes refuses to be iterated itself.
+    Since jax 0.10.2 a spec has the attribute `partitions`, and a spec with unreduced axes cannot be iterated.
     """
     return tuple(spec.partitions if hasattr(spec, "partitions") else spec)
 
 
 def describe_sharding(sharding: Any, shape: tuple[int, ...], meshes: Meshes) -> Sharding:
-    """A sharding as reports have it.
+    """Return the description of a sharding for reports.
 
     Args:
       sharding: Any `jax.sharding.Sharding`.
       shape: Global shape, one size per dimension.
-      meshes: Where its mesh is described.
+      meshes: Describes the mesh of the sharding.
     """
     kinds = sys.modules["jax.sharding"]
     memory_kind = sharding.memory_kind
@@ -153,7 +153,7 @@ def describe_sharding(sharding: Any, shape: tuple[int, ...], meshes: Meshes) -> 
         spec = tuple(_axes(part) for part in partitions(sharding.spec))
         return NamedSharding(
             mesh=meshes.describe(sharding.mesh).id,
-            # JAX leaves out what is not split at the end.
+            # JAX leaves out dimensions at the end that are not split.
             spec=spec + ((),) * (len(shape) - len(spec)),
             unreduced=tuple(sorted(map(str, getattr(sharding.spec, "unreduced", ())))),
             memory_kind=memory_kind,
@@ -165,14 +165,14 @@ def describe_sharding(sharding: Any, shape: tuple[int, ...], meshes: Meshes) -> 
 
 
 def _axes(part: Any) -> tuple[str, ...]:
-    """Mesh axes of one entry of a spec: None, a name, a tuple of names, or UNCONSTRAINED."""
+    """Return the mesh axes of one entry of a spec: None, a name, a tuple of names, or UNCONSTRAINED."""
     if isinstance(part, str):
         return (str(part),)
     return tuple(map(str, part)) if isinstance(part, tuple) else ()
 
 
 def pieces(sharding: Any, shape: tuple[int, ...]) -> tuple[Piece, ...]:
-    """The index map of a sharding, grouped by piece; empty where JAX does not give one.
+    """Return the index map of a sharding, grouped by piece; empty where JAX does not give one.
 
     Source: `Sharding.devices_indices_map`, which refuses some shardings.
     """

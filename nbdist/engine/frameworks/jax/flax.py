@@ -1,6 +1,6 @@
-"""How to look into Flax's containers without importing Flax or running what users wrote.
+"""Contents of Flax's containers and modules, read without importing Flax or running code that users wrote.
 
-Everything is found through `sys.modules`; where Flax has not been imported there is nothing to find.
+Flax is found through `sys.modules`; where it has not been imported there is nothing to find.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from nbdist.engine.probe.library import Look
 
 
 def look_into(bases: tuple[type, ...]) -> Look | None:
-    """How to list what objects of a class hold, where the class is one of Flax's own containers.
+    """Return a function that lists what a container of Flax holds; None for a class that is none of them.
 
     Args:
       bases: The class and its bases, in order of resolution.
@@ -28,19 +28,19 @@ def look_into(bases: tuple[type, ...]) -> Look | None:
 
 
 def is_module(bases: tuple[type, ...]) -> bool:
-    """Whether a class is an NNX module or another NNX object, made of attributes."""
+    """Return whether a class is an NNX module or another NNX object that holds arrays in attributes."""
     return _is_one_of(bases, getattr(sys.modules.get("flax.nnx"), "Pytree", None))
 
 
 def unwrapped(value: Any) -> Any:
-    """The array that an NNX Variable stands for; anything else as it is."""
+    """Return the array that an NNX Variable holds; anything else as it is."""
     if not _is_one_of(type(value).__mro__, getattr(sys.modules.get("flax.nnx"), "Variable", None)):
         return value
     return next((held for rest, held in _variable(value) if not rest), value)
 
 
 def state_of_module(value: object) -> Any | None:
-    """The state of an NNX module, in place of the module, whose class the notebook need not have."""
+    """Return the state of an NNX module, since the notebook need not have the module's class; None for others."""
     nnx = sys.modules.get("flax.nnx")
     module = getattr(nnx, "Module", None)
     if nnx is None or module is None or not isinstance(value, module):
@@ -49,12 +49,12 @@ def state_of_module(value: object) -> Any | None:
 
 
 def state(value: Any) -> Any:
-    """The state of an NNX object, as a pytree."""
+    """Return the state of an NNX object, as a pytree."""
     return sys.modules["flax.nnx"].state(value)
 
 
 def set_state(value: Any, state: Any) -> None:
-    """Has an NNX object take over such a state."""
+    """Give an NNX object the arrays of a state that `state` has returned."""
     sys.modules["flax.nnx"].update(value, state)
 
 
@@ -63,13 +63,13 @@ def _is_one_of(bases: tuple[type, ...], wanted: object) -> bool:
 
 
 def _variable(variable: Any) -> Iterable[tuple[str, Any]]:
-    # Through the class: a name that a Variable does not have is looked up in its value.
+    # Called through the class: a Variable looks up unknown attributes in its value.
     get = getattr(sys.modules["flax.nnx"].Variable, "get_raw_value", None)
     if get is None:  # before flax 0.12
         return []
     value = get(variable)
     jax = sys.modules.get("jax")
-    # What holds an array stands for it, in Flax's own calls as well: a person writes neither `[...]` nor `.value`.
+    # A Variable with an array is used like the array, also in Flax's own calls, without `[...]` or `.value`.
     whole = jax is not None and any(base is jax.Array for base in type(value).__mro__)
     return [("" if whole else ".get_value()", value)]
 
@@ -80,15 +80,15 @@ def _state(state: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _list(items: Any) -> Iterable[tuple[str, Any]]:
-    # NNX keeps the items of a List as attributes '0', '1', …
+    # NNX keeps the items of a List as attributes '0', '1', and so on.
     return [(f"[{name}]", value) for name, value in list(vars(items).items()) if name.isdecimal()]
 
 
 def _frozen_dict(frozen: Any) -> Iterable[tuple[str, Any]]:
-    """What a Linen `FrozenDict` holds.
+    """Return the items of a Linen `FrozenDict`.
 
-    Private API: the slot `_dict`; the public ways in copy the whole tree or call `__getitem__` for each
-    key. Without it nothing is found.
+    Private API: the slot `_dict`; the public ways copy the whole tree or call `__getitem__` for each key.
+    Without the slot nothing is found.
     """
     slot = getattr(sys.modules["flax.core"].FrozenDict, "_dict", None)
     return _items(slot.__get__(frozen)) if slot is not None else []

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nbdist.engine.values.parts import Children
 
 COMPILING_FILES = ("compiler.py", "interpreters/mlir.py", "interpreters/partial_eval.py")
-"""Under `jax/_src`: XLA's compilation, lowering, tracing. Source: stacks sampled in jax 0.10.2."""
+"""Files under `jax/_src` that compile, lower and trace. Source: stacks sampled in jax 0.10.2."""
 
 COMPILING_FUNCTIONS = {
     "pjit.py": {"_trace_for_jit", "_infer_params", "_resolve_and_lower"},
@@ -42,7 +42,7 @@ COMPILING_FUNCTIONS = {
 
 
 class Jax(Framework):
-    """See `nbdist.engine.frameworks.framework.Framework`; modules are imported when a question needs them."""
+    """JAX on an engine; the modules beside this one are imported when a question needs them."""
 
     name = "jax"
     title = "JAX"
@@ -50,37 +50,37 @@ class Jax(Framework):
     stage: Any = JaxStage
 
     def is_compiling(self, path: str, function: str) -> bool:
-        """Whether a function of JAX traces, lowers or compiles."""
+        """Return whether a function of JAX traces, lowers or compiles."""
         source, _, tail = path.partition("/")
         known = tail in COMPILING_FILES or function in COMPILING_FUNCTIONS.get(tail, ())
         return source == "_src" and known
 
     def initialize(self, process: Process, stage: Any) -> Initialized:
-        """See `nbdist.engine.frameworks.jax.start.initialize`."""
+        """Join JAX's cluster and start the back end."""
         from nbdist.engine.frameworks.jax.start import initialize
 
         return initialize(process, stage)
 
     def explain(self, process: Process, value: Any, expression: str) -> ArraysFound:
-        """See `nbdist.engine.frameworks.jax.tree.explain`."""
+        """Return where the pieces of an array lie, or of all arrays of a tree."""
         from nbdist.engine.frameworks.jax.tree import explain
 
         return explain(value, expression)
 
     def offer_array(self, value: Any, expression: str) -> OfferedArray | None:
-        """See `nbdist.engine.frameworks.jax.arrays.offer_array`."""
+        """Return this process's pieces of a JAX array; None for anything else."""
         from nbdist.engine.frameworks.jax.arrays import offer_array
 
         return offer_array(value, expression)
 
     def placed(self, sharding: Any, expression: str) -> Place:
-        """See `nbdist.engine.frameworks.jax.arrays.placed`."""
+        """Return how arrays are made from pieces under a sharding of JAX."""
         from nbdist.engine.frameworks.jax.arrays import placed
 
         return placed(sharding, expression)
 
     def nan(self, value: object, expression: str) -> NanCounts:
-        """See `nbdist.engine.frameworks.jax.nan.count`."""
+        """Count NaN and infinite values in this process's pieces of a tree."""
         from nbdist.engine.frameworks.jax.nan import count
 
         return count(value, expression)
@@ -88,46 +88,46 @@ class Jax(Framework):
     def program(
         self, function: Any, arguments: Sequence[Any], named: Mapping[str, Any], expression: str
     ) -> ProgramFound:
-        """See `nbdist.engine.frameworks.jax.program.program`."""
+        """Return the program that a call of a jitted function would run."""
         from nbdist.engine.frameworks.jax.program import program
 
         return program(function, arguments, named, expression)
 
     def rescue(self, namespace: dict[str, object], process_id: int) -> Rescued | None:
-        """See `nbdist.engine.frameworks.jax.rescue`."""
+        """Write the named arrays of this process to a file."""
         from nbdist.engine.frameworks.jax.rescue import rescue
 
         return rescue(namespace, process_id)
 
     def store(self) -> Any | None:
-        """That of JAX's coordinator."""
+        """Return the key-value store of JAX's coordinator."""
         from nbdist.engine.frameworks.jax.store import coordinator_client
 
         return coordinator_client()
 
     def refuse_saving(self) -> None:
-        """Its arrays are saved by shard; see `nbdist.engine.saving`."""
+        """Refuse nothing: JAX arrays are saved by shard; see `nbdist.engine.saving`."""
 
     def keeps_its_own(self, value: Any) -> bool:
-        """An object of Flax NNX."""
+        """Return whether a value is an object of Flax NNX."""
         from nbdist.engine.frameworks.jax.flax import is_module
 
         return is_module(type(value).__mro__)
 
     def state(self, value: Any) -> Any | None:
-        """See `nbdist.engine.frameworks.jax.flax.state`."""
+        """Return the state of an object of Flax NNX."""
         from nbdist.engine.frameworks.jax.flax import state
 
         return state(value)
 
     def set_state(self, value: Any, state: Any) -> None:
-        """See `nbdist.engine.frameworks.jax.flax.set_state`."""
+        """Give an object of Flax NNX the arrays of a state."""
         from nbdist.engine.frameworks.jax.flax import set_state
 
         set_state(value, state)
 
     def versions(self, process: Process) -> Versions:
-        """See `nbdist.engine.frameworks.jax.versions.versions`."""
+        """Return which program computed each array on several processes."""
         from nbdist.engine.frameworks.jax.start import step_of
         from nbdist.engine.frameworks.jax.versions import versions
 
@@ -141,7 +141,7 @@ class Jax(Framework):
         *,
         whole: bool = False,
     ) -> list[str]:
-        """See `nbdist.engine.frameworks.jax.versions.forget`."""
+        """Make arrays unusable whose pieces do not belong together; return which other paths led to them."""
         from nbdist.engine.frameworks.jax.start import step_or_new
         from nbdist.engine.frameworks.jax.versions import forget
 
@@ -149,14 +149,14 @@ class Jax(Framework):
         return forget(names, step, paths=paths, unnamed=unnamed, whole=whole)
 
     def repair(self, process: Process) -> Repairs:
-        """A repair of this process that has just begun."""
+        """Return a repair of this process that has just begun."""
         from nbdist.engine.frameworks.jax.repair.repair import Repair
         from nbdist.engine.frameworks.jax.start import step_of
 
         return Repair(process.shell.user_ns, folder=process.folder, step=step_of(process))
 
     def placements(self, process: Process, *, processes: int | None = None) -> Placements:
-        """See `nbdist.engine.frameworks.jax.placements`, and for another number `.resized`."""
+        """Return the placements of arrays; those of `resized` if the number of processes changes."""
         from nbdist.engine.frameworks.jax.placements import Placements
         from nbdist.engine.frameworks.jax.resized import Resized
         from nbdist.engine.frameworks.jax.start import step_or_new
@@ -167,128 +167,128 @@ class Jax(Framework):
         return Resized(process.shell.user_ns, step, processes)
 
     def objects(self, process_id: int) -> Objects | None:
-        """See `nbdist.engine.frameworks.jax.objects.Objects`."""
+        """Return how jitted functions and registrations of JAX go to a new process."""
         from nbdist.engine.frameworks.jax.objects import Objects
 
         return Objects()
 
     def holds(self) -> str | None:
-        """The platform of the back end that is up."""
+        """Return the platform of the back end that is up; None if none is."""
         from nbdist.engine.frameworks.jax.backend import backend
 
         client = backend()
         return None if client is None else str(client.platform)
 
     def joined(self) -> Membership | None:
-        """See `nbdist.engine.frameworks.jax.joined.joined`."""
+        """Return the place of this process in a cluster of JAX; None if it is in none."""
         from nbdist.engine.frameworks.jax.joined import joined
 
         return joined()
 
     def devices(self) -> UsedDevices | None:
-        """Those of the back end that is up."""
+        """Return the devices of the back end that is up; None if none is."""
         from nbdist.engine.frameworks.jax.joined import devices
 
         return devices()
 
     def is_up(self) -> bool:
-        """Whether a back end is up."""
+        """Return whether a back end is up."""
         from nbdist.engine.frameworks.jax.backend import ready
 
         return ready()
 
     def configure(self, environment: Mapping[str, str]) -> list[str]:
-        """See `nbdist.engine.frameworks.jax.joined.configure`."""
+        """Set environment variables in JAX's configuration; return the names of those it cannot take."""
         from nbdist.engine.frameworks.jax.joined import configure
 
         return configure(environment)
 
     def install(self, shell: Any) -> None:
-        """Has cells that end in an array on several processes show what is in it."""
+        """Make cells that end in an array on several processes show its values."""
         from nbdist.engine.frameworks.jax.summary import install
 
         install(shell)
 
     def library(self) -> Library | None:
-        """Flax's containers, and pytrees."""
+        """Return the library of Flax's containers and of pytrees."""
         from nbdist.engine.frameworks.jax.library import Library
 
         return Library()
 
     def observer(self, main_thread: int, process_id: int) -> Observer | None:
-        """What looks at devices, meshes and arrays."""
+        """Return an observer of JAX's devices, meshes and arrays."""
         from nbdist.engine.frameworks.jax.observe import Observer
 
         return Observer(main_thread)
 
     def tree(self, value: object, expression: str) -> ArraysFound | None:
-        """As `explain`, of a tree of arrays of JAX; None for what holds none."""
+        """Return the answer of `explain` for a tree of JAX arrays; None if it holds none."""
         from nbdist.engine.frameworks.jax.tree import tree
 
         return tree(value, expression)
 
     def summary(self, namespace: dict[str, object], path: str) -> Summary | None:
-        """See `nbdist.engine.frameworks.jax.summary.at_path`."""
+        """Return this process's part of a summary of the array under a path."""
         from nbdist.engine.frameworks.jax.summary import at_path
 
         return at_path(namespace, path)
 
     def comparer(self) -> Comparer | None:
-        """What compares arrays, keys, settings and the mesh in context."""
+        """Return a comparer of arrays, keys, settings and the mesh in context."""
         from nbdist.engine.frameworks.jax.comparer import Comparer
 
         return Comparer()
 
     def unwrapped(self, value: Any) -> Any:
-        """The array that a variable of Flax NNX stands for; within a tree it stays what it is."""
+        """Return the array that a variable of Flax NNX stands for; inside a tree a variable stays what it is."""
         from nbdist.engine.frameworks.jax.flax import unwrapped
 
         return unwrapped(value)
 
     def stand_in(self, value: object) -> object | None:
-        """The state of a module of Flax NNX."""
+        """Return the state of a module of Flax NNX; None for any other object."""
         from nbdist.engine.frameworks.jax.flax import state_of_module
 
         return state_of_module(value)
 
     def children(self, value: object) -> Children | None:
-        """What a container of Flax or another pytree holds."""
+        """Return the children of a container of Flax or of another pytree."""
         from nbdist.engine.frameworks.jax.library import children
 
         return children(value)
 
     def is_imported(self) -> bool:
-        """Whether `import jax` has been begun; `jaxlib` alone has no arrays."""
+        """Return whether `import jax` has begun; `jaxlib` alone has no arrays."""
         return "jax" in sys.modules
 
     # -- of values that are planned, in any process -----------------------------------------------
 
     def shapes(self, value: Any) -> Sequence[ArrayShape] | None:
-        """The arrays of any pytree."""
+        """Return the arrays of any pytree."""
         from nbdist.engine.frameworks.jax.shapes import shapes
 
         return shapes(value)
 
     def mesh_axes(self, value: Any) -> Mapping[str, int] | None:
-        """See `nbdist.engine.frameworks.jax.shapes.mesh_axes`."""
+        """Return the sizes of the axes of a JAX mesh by name."""
         from nbdist.engine.frameworks.jax.shapes import mesh_axes
 
         return mesh_axes(value)
 
     def spec(self, value: Any) -> AskedSpec | None:
-        """See `nbdist.engine.frameworks.jax.shapes.spec`."""
+        """Return the spec of a `PartitionSpec` or a `NamedSharding`."""
         from nbdist.engine.frameworks.jax.shapes import spec
 
         return spec(value)
 
     def layout(self, specs: Any, arrays: Sequence[ArrayShape], value: Any) -> AskedLayout | None:
-        """See `nbdist.engine.frameworks.jax.shapes.layout`."""
+        """Return the spec that a tree of specs gives each array of a value."""
         from nbdist.engine.frameworks.jax.shapes import layout
 
         return layout(specs, arrays)
 
     def mesh_over(self, sizes: Sequence[int], devices: Sequence[Any]) -> tuple[Any, bool] | None:
-        """See `nbdist.engine.frameworks.jax.torus.mesh_over`."""
+        """Return the devices of a slice in the shape of a mesh, and whether a dimension had to be split."""
         from nbdist.engine.frameworks.jax.torus import mesh_over
 
         return mesh_over(sizes, devices)

@@ -1,7 +1,7 @@
 """Bytes of live buffers on each device, every buffer counted once.
 
 Arrays share buffers: `shard.data` makes an array for each shard, `make_array_from_single_device_arrays`
-one over many. Metadata does not show that; JAX's memory profile counts buffers, whoever holds them.
+one over many. Metadata does not show that; JAX's memory profile counts each buffer once.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ _SAMPLE_VALUES = 2
 _SAMPLE_LABEL = 3
 _LABEL_KEY = 1
 _LABEL_STRING = 2
-_BYTES = 1  # of a sample's values: (how many, bytes)
+_BYTES = 1  # place in a sample's values, which are (number of buffers, bytes)
 
 
 def live_bytes(client: Any) -> dict[str, int] | None:
-    """Bytes on each device.
+    """Return the bytes of live buffers on each device.
 
     Args:
       client: A back end's client.
 
     Returns:
-      From `str(device)` to bytes, without devices that hold nothing; None where the back end keeps no such
-      profile. Reads no device memory; takes about 1 ms for 4,000 buffers.
+      Bytes by `str(device)`, without devices that hold nothing; None if the back end keeps no such profile.
+      Reads no device memory; takes about 1 ms for 4,000 buffers.
 
-    Source: `Client.heap_profile()`, what `jax.profiler.device_memory_profile()` compresses.
+    Source: `Client.heap_profile()`, which `jax.profiler.device_memory_profile()` compresses.
     """
     try:
         profile = client.heap_profile()
@@ -39,7 +39,7 @@ def live_bytes(client: Any) -> dict[str, int] | None:
 
 
 def bytes_by_device(profile: bytes) -> dict[str, int]:
-    """Sums the samples of a profile that are labelled as buffers of a device."""
+    """Return the sums of the samples of a profile that are labelled as buffers, by device."""
     strings: list[bytes] = []
     samples: list[bytes] = []
     for number, value in _fields(profile):
@@ -64,7 +64,7 @@ def bytes_by_device(profile: bytes) -> dict[str, int]:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """Numbers and values of a protocol buffer: an int for a varint, else the bytes.
+    """Yield the field numbers and values of a protocol buffer: an int for a varint, else the bytes.
 
     Raises:
       ValueError: A wire type that pprof does not use.
@@ -84,7 +84,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _numbers(value: int | bytes) -> list[int]:
-    """A repeated integer, packed or not."""
+    """Return the values of a repeated integer, packed or not."""
     if isinstance(value, int):
         return [value]
     numbers, at = [], 0
@@ -95,7 +95,7 @@ def _numbers(value: int | bytes) -> list[int]:
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """A varint and where it ends."""
+    """Return a varint and the place after it."""
     number = shift = 0
     while True:
         byte = message[at]

@@ -1,4 +1,4 @@
-"""How far JAX is on an engine that somebody else has started: asked without starting anything."""
+"""State of JAX on an engine that somebody else has started: cluster, configuration, devices; starts nothing."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from nbdist.engine.frameworks.jax import backend
 
 
 def joined() -> Membership | None:
-    """The process id and count under which this process is in a cluster of JAX's; None while it is in none.
+    """Return this process's id in a cluster of JAX and the number of processes; None while it is in none.
 
-    Private API: `jax._src.distributed.global_state` (jax 0.10.2). The public ways, `jax.process_index()` and
-    `jax.process_count()`, start a back end. Where it is gone the answer is None.
+    Private API: `jax._src.distributed.global_state` (jax 0.10.2). The public functions, `jax.process_index()`
+    and `jax.process_count()`, start a back end. Without the private name the answer is None.
     """
     state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
     if getattr(state, "client", None) is None:
@@ -22,10 +22,10 @@ def joined() -> Membership | None:
 
 
 def configure(environment: Mapping[str, str]) -> list[str]:
-    """Changes JAX's configuration in the stead of variables, which it reads when it is imported.
+    """Set environment variables in JAX's configuration, since JAX reads variables only when it is imported.
 
     Returns:
-      The names of those that came too late.
+      The names of variables that come too late: `jax.config` has no option of their name.
     """
     jax = sys.modules.get("jax")
     if jax is None:
@@ -41,7 +41,7 @@ def configure(environment: Mapping[str, str]) -> list[str]:
 
 
 def devices() -> UsedDevices | None:
-    """Those of the back end; None while none is up."""
+    """Return the numbers and the platform of the back end's devices; None while no back end is up."""
     if not backend.ready():
         return None
     jax = sys.modules["jax"]

@@ -1,4 +1,4 @@
-"""The values of typed PRNG keys, which must be equal where random numbers are to be."""
+"""Values of typed PRNG keys, which processes compare so that their random numbers are equal."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 MOST_KEYS = 256
 MOST_BYTES = 1 << 16
-"""So many keys are read, and no array of keys that is larger."""
+"""Most keys that are read, and most bytes of one array of keys; a larger array is left out."""
 
 READY_SECONDS = 1.0
-"""How long keys that are still computed are waited for, all together; one that is not there then is left out."""
+"""Time limit for all keys together that are still being computed; keys that are late are left out."""
 
 
 class Keys:
-    """The keys of one check.
+    """The keys found in one check.
 
     Attributes:
       found: Text by path, such as `"(0, 7)"`.
@@ -28,9 +28,9 @@ class Keys:
         self._deadline = time.monotonic() + READY_SECONDS
 
     def add(self, path: str, array: Any) -> None:
-        """Notes the value of an array of typed keys; of other arrays, or of one in pieces elsewhere, nothing.
+        """Note the value of an array of typed keys; ignore other arrays, and keys in pieces on several processes.
 
-        Copies what lies on this process to host memory; no collective, no computation.
+        Copies the values on this process to host memory; runs no collective and no computation.
         """
         dtype = array.dtype
         if dtype not in self._key_types:
@@ -43,7 +43,7 @@ class Keys:
     def _is_there(self, data: Any) -> bool:
         if not (data.is_fully_addressable or data.is_fully_replicated):
             return False
-        # Copying waits where no interrupt arrives, and the cell before may never end.
+        # Copying would wait where no interrupt arrives, and the cell that computes the keys may never end.
         while not data.is_ready():
             if time.monotonic() > self._deadline:
                 return False
@@ -52,7 +52,7 @@ class Keys:
 
 
 def is_key_type(dtype: Any) -> bool:
-    """Whether arrays of a dtype hold typed keys."""
+    """Return whether arrays of a dtype hold typed keys."""
     dtypes = sys.modules["jax"].dtypes
     return bool(dtypes.issubdtype(dtype, dtypes.prng_key))
 

@@ -1,4 +1,4 @@
-"""What holds JAX arrays: Flax's containers and modules, and classes registered as pytrees."""
+"""Library of classes that hold JAX arrays: Flax's containers and modules, and registered pytrees."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from nbdist.engine.values.parts import Children
 
 
 class Library:
-    """See `nbdist.engine.probe.library.Library`."""
+    """Knowledge of the classes whose objects hold JAX arrays."""
 
     def look_into(self, bases: tuple[type, ...]) -> Look | None:
-        """How to list what Flax's own containers hold."""
+        """Return a function that lists what Flax's own containers hold."""
         return flax.look_into(bases)
 
     def is_model(self, bases: tuple[type, ...]) -> bool:
-        """None is: modules are shown as trees of arrays."""
+        """Return False: modules are shown as trees of arrays."""
         return False
 
     def has_layout(self, bases: tuple[type, ...]) -> bool:
-        """None has."""
+        """Return False: no class of JAX or Flax has layouts to show."""
         return False
 
     def holds_arrays(self, cls: type, bases: tuple[type, ...]) -> bool:
-        """Whether it is a pytree, or a module of Flax."""
+        """Return whether a class is a pytree or a module of Flax."""
         return is_pytree(cls) or flax.is_module(bases)
 
 
 def is_pytree(cls: type) -> bool:
-    """Whether a class is registered with `jax.tree_util`.
+    """Return whether a class is registered with `jax.tree_util`.
 
     Private API: the registry of `jax._src.tree_util`, since the public ways to ask flatten an object,
-    which runs what its author wrote. Without it such objects count as plain ones.
+    which runs its author's code. Without the registry pytrees count as plain objects.
     """
     registry = getattr(sys.modules.get("jax._src.tree_util"), "_registry", None)
     return isinstance(registry, dict) and cls in registry
 
 
 def children(value: Any) -> Children | None:
-    """What a container of Flax, or another pytree that is no dataclass, holds on one level; None for others.
+    """Return what a container of Flax, or a pytree that is no dataclass, holds on one level; None for others.
 
-    What is static in a pytree counts as well.
+    The static part of a pytree is one more child, named `<static>`.
     """
     cls = type(value)
     look = flax.look_into(cls.__mro__)

@@ -1,4 +1,4 @@
-"""Meshes as reports have them: axes, types, device keys."""
+"""Descriptions of meshes for reports: axes, types, device keys."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from nbdist.contract.wire import encode
 
 
 def device_key(device: Any) -> DeviceKey:
-    """`"process_id:device_id"`."""
+    """Return `"process_id:device_id"`."""
     return f"{device.process_index}:{device.id}"
 
 
 class Meshes:
-    """Describes each mesh once and keeps no mesh alive.
+    """Descriptions of meshes, each made once; no mesh is kept alive.
 
-    A mesh holds its devices and they their back end, which must go away when it is taken down.
+    A mesh holds its devices, and devices hold their back end, which must be freed when it is taken down.
     """
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[weakref.ref[Any], Mesh]] = {}
 
     def describe(self, mesh: Any) -> Mesh:
-        """A mesh; the same object for the same mesh.
+        """Return the description of a mesh; the same object for the same mesh.
 
         Args:
           mesh: A `jax.sharding.Mesh`, or an `AbstractMesh`, which has no devices.
@@ -48,7 +48,7 @@ def _describe(mesh: Any) -> Mesh:
         Axis(
             name=str(name),
             size=int(mesh.shape[name]),
-            # JAX prints AxisType.Explicit and so on; meshes of before axis types behave as auto.
+            # JAX prints AxisType.Explicit and so on; meshes of versions before axis types behave as auto.
             type=kind.name.lower() if kind is not None else "auto",
         )
         for name, kind in zip(mesh.axis_names, types, strict=True)
@@ -59,7 +59,7 @@ def _describe(mesh: Any) -> Mesh:
 
 
 def mesh_of(axes: Iterable[Axis], devices: Iterable[DeviceKey]) -> Mesh:
-    """A mesh: its id is a digest of axes and devices, whoever made it."""
+    """Return a mesh whose id is a digest of its axes and devices."""
     axes, devices = tuple(axes), tuple(devices)
     text = json.dumps(encode((axes, devices)))
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]

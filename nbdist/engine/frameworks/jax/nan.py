@@ -1,4 +1,4 @@
-"""NaN and infinite values in the pieces of arrays that lie on this process; nothing is computed on a device."""
+"""Counts of NaN and infinite values in this process's pieces of arrays; nothing is computed on a device."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from nbdist.engine.frameworks.jax.tree import rooted, walk_tree
 from nbdist.engine.probe.lent import Lent
 
 MOST_ARRAYS = 10_000_000
-"""What is not looked at is said, and not taken for free of NaN."""
+"""Most arrays that are looked at; further ones are reported as not looked at, not as free of NaN."""
 
 
 def count(value: object, expression: str) -> NanCounts:
-    """Counts in each array of a tree, each of its pieces here by itself.
+    """Count NaN and infinite values in each array of a tree, in each piece on this process separately.
 
     Args:
-      value: An array, or what holds some: a dict, list, dataclass, pytree, or module of a framework.
-      expression: What a person wrote for it; the paths begin with it.
+      value: An array, or an object that holds arrays: a dict, list, dataclass, pytree, or module of a framework.
+      expression: The user's expression for `value`; the paths begin with it.
     """
     found: list[ArrayNan] = []
     looked, root = 0, rooted(expression)
-    # One array may stand at a million places. It is kept beside its count, so that no other gets its identity.
+    # One array may stand at a million places. It is kept beside its count, so that no other array gets its id.
     counted: dict[int, tuple[Any, tuple[PieceNan, ...] | None]] = {}
 
     def note(rest: str, met: Any) -> bool:
@@ -49,7 +49,7 @@ def count(value: object, expression: str) -> NanCounts:
 
 
 def _pieces(array: Any) -> tuple[PieceNan, ...] | None:
-    """Those of its pieces here that have NaN or infinite values; None where it has no values at all."""
+    """Return the counts of pieces here that have NaN or infinite values; None if the array has no values."""
     import jax
     import numpy as np
 
@@ -60,7 +60,7 @@ def _pieces(array: Any) -> tuple[PieceNan, ...] | None:
     try:
         read = [(shard, np.asarray(shard.data)) for shard in shards(array)]
     except RuntimeError:
-        return None  # what was to compute it has failed
+        return None  # the computation of the array has failed
     return tuple(
         PieceNan(
             device=shard.device.id,
@@ -84,7 +84,7 @@ def _counts(values: Any) -> dict[str, int]:
 
 
 def _index_text(index: tuple[slice, ...], shape: tuple[int, ...]) -> str:
-    """`[256:512, :]`; a whole axis is `:`."""
+    """Return an index as text such as `[256:512, :]`; a whole axis is `:`."""
     parts = []
     for part, size in zip(index, shape, strict=True):
         start, stop, _ = part.indices(size)

@@ -1,4 +1,4 @@
-"""What functions of `jax.jit` are to a new process."""
+"""Objects of JAX on their way to a new process: jitted functions and registrations."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from nbdist.engine.namespace.things import Mine, Things
 
 
 class Objects:
-    """See `nbdist.engine.namespace.objects.Objects`."""
+    """Answers about JAX's objects and registrations."""
 
     modules: tuple[str, ...] = ("flax.struct",)
 
     def reduce(self, value: Any) -> Any | None:
-        """A jitted function with its attributes, which its own pickle leaves out.
+        """Return how to pickle a jitted function with its attributes, which its own pickle leaves out.
 
-        Among them are `__wrapped__` and what `lower` needs.
+        Among the attributes are `__wrapped__` and those that `lower` needs.
         """
         if type(value) is not _jitted_type():
             return None
@@ -33,23 +33,23 @@ class Objects:
         return make, arguments, (state, dict(value.__dict__)), None, None, fill
 
     def settings(self) -> Any:
-        """None: `things` and `Placements` have all."""
+        """Return None: `things` and `Placements` have all settings."""
         return None
 
     def things(self, mine: Mine) -> Sequence[Things]:
-        """See `nbdist.engine.frameworks.jax.registries`."""
+        """Return JAX's configuration, the user's pytrees, and how Flax saves the user's classes."""
         return Configuration(), Pytrees(mine), FlaxStates(mine)
 
     def unpickling(self) -> AbstractContextManager[object]:
-        """See `nbdist.engine.frameworks.jax.registries.no_early_pytrees`."""
+        """Return a context in which subclasses of `flax.struct.PyTreeNode` are not registered as they are made."""
         return no_early_pytrees()
 
     def set(self, settings: Any) -> None:
-        """Nothing."""
+        """Do nothing: `settings` returns None."""
 
 
 def fill(function: Any, state: tuple[Any, dict[str, Any]]) -> None:
-    """Makes an empty jitted function what it was on the other process."""
+    """Give an empty jitted function the state and the attributes it had on the other process."""
     own, attributes = state
     function.__setstate__(own)
     function.__dict__.update(attributes)

@@ -1,7 +1,7 @@
-"""Devices, meshes and named arrays of this process, as a report carries them.
+"""Observer of the devices, meshes and named arrays of this process for reports.
 
-Imports no framework, starts no back end, reads no device memory and never touches
-`addressable_shards`, whose reading makes further live arrays.
+Imports no framework, starts no back end and reads no device memory. Never reads `addressable_shards`, which
+would make further live arrays.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["Observer", "describe", "devices", "ready"]
 
 
 class Observer:
-    """What `nbdist.engine.probe.observer.Observer` asks, for JAX; used from one thread.
+    """Observer of JAX's arrays, devices and meshes; used from one thread.
 
     Args:
-      main_thread: `threading.Thread.ident` of the thread whose mesh in context counts.
+      main_thread: `threading.Thread.ident` of the thread whose mesh in context is reported.
     """
 
     def __init__(self, main_thread: int) -> None:
@@ -33,8 +33,8 @@ class Observer:
         self._client: Any = None
 
     def begin(self) -> bool:
-        """Starts a look; False while no back end is up."""
-        # Kept for the length of a look only: a back end must go away when it is taken down.
+        """Start a look; return False while no back end is up."""
+        # The client is kept during a look only, so that a back end that is taken down is freed.
         self._client = backend()
         self._descriptions.begin()
         if self._client is None:
@@ -45,78 +45,78 @@ class Observer:
         return True
 
     def context_mesh(self) -> str | None:
-        """The id of the mesh in context on the main thread; None where there is none."""
+        """Return the id of the mesh in context on the main thread; None if there is none."""
         mesh = self._context.mesh()
         return self._meshes.describe(mesh).id if mesh is not None else None
 
     def array_classes(self) -> tuple[type, ...]:
-        """`jax.Array`."""
+        """Return `jax.Array`."""
         return array_classes()
 
     def mesh_classes(self) -> tuple[type, ...]:
-        """`jax.sharding.Mesh`."""
+        """Return `jax.sharding.Mesh`."""
         return mesh_classes()
 
     def add(self, path: str, array: Any, *, lent: bool = False) -> bool:
-        """Lists an array; False for one that is deleted or was donated, unless it is lent."""
+        """List an array; return False for one that is deleted or was donated, unless it is lent."""
         return self._descriptions.add(path, array, lent=lent)
 
     def keep(self, path: str, shape: tuple[int, ...]) -> bool:
-        """Lists again what the look before listed under a path with this shape."""
+        """List again the array that the last look listed under a path with this shape."""
         return self._descriptions.keep(path, shape)
 
     def add_mesh(self, mesh: Any) -> None:
-        """Lists a mesh met by itself. The empty mesh is none."""
+        """List a mesh that was met outside an array; the empty mesh is left out."""
         self._descriptions.add_mesh(mesh)
 
     def describe(self, array: Any) -> Array | None:
-        """One array without its path; its mesh is listed."""
+        """Return the description of an array without a path; its mesh is listed."""
         return self._descriptions.describe(array)
 
     def devices(self) -> tuple[Device, ...]:
-        """This process's devices."""
+        """Return this process's devices."""
         client, self._client = self._client, None
         return devices(client)
 
     def meshes(self) -> tuple[Mesh, ...]:
-        """The meshes of this look, by id."""
+        """Return the meshes of this look, in the order of their ids."""
         return self._descriptions.meshes()
 
     def arrays(self) -> tuple[Array, ...]:
-        """The arrays of this look, in the order met."""
+        """Return the arrays of this look, in the order met."""
         return self._descriptions.arrays()
 
     def distributions(self) -> tuple[Distribution, ...]:
-        """JAX itself sets none: meshes and shardings say it all."""
+        """Return none: JAX has no distributions beside meshes and shardings."""
         return ()
 
     def note(self) -> None:
-        """Notes the mesh in context."""
+        """Note the mesh in context."""
         self._context.note()
 
     def hook(self) -> None:
-        """Has each change of the mesh in context noted."""
+        """Note each change of the mesh in context from now on."""
         self._context.hook()
 
     def unhook(self) -> None:
-        """Leaves JAX as it was."""
+        """Restore JAX to what it was without hooks."""
         self._context.unhook()
 
 
 def array_classes() -> tuple[type, ...]:
-    """`jax.Array`, where JAX has been imported."""
+    """Return `jax.Array` if JAX has been imported."""
     array = getattr(sys.modules.get("jax"), "Array", None)
     return (array,) if array is not None else ()
 
 
 def mesh_classes() -> tuple[type, ...]:
-    """`jax.sharding.Mesh`, where JAX has been imported."""
+    """Return `jax.sharding.Mesh` if JAX has been imported."""
     mesh = getattr(sys.modules.get("jax.sharding"), "Mesh", None)
     return (mesh,) if mesh is not None else ()
 
 
 def describe(array: Any) -> tuple[Array, tuple[Mesh, ...]]:
-    """One array, with an empty path, and the mesh it lies on.
+    """Return the description of an array, with an empty path, and its mesh if it has one.
 
     Args:
       array: A `jax.Array` that holds values; no tracer, not deleted.
@@ -128,16 +128,16 @@ def describe(array: Any) -> tuple[Array, tuple[Mesh, ...]]:
 
 
 def devices(client: Any) -> tuple[Device, ...]:
-    """This process's devices.
+    """Return this process's devices.
 
     Args:
-      client: The back end's client; the public `jax.local_devices()` would start one where it was taken
-        down a moment ago.
+      client: The client of the back end. The public `jax.local_devices()` is not used: it would start a back
+        end that was taken down a moment ago.
     """
     local = client.local_devices()
     live = live_bytes(client)
     if live is not None and not live.keys() <= {str(device) for device in local}:
-        live = None  # labelled otherwise than expected: no figure rather than a wrong one
+        live = None  # unknown device labels: no number is better than a wrong one
     return tuple(
         Device(
             key=device_key(device),

@@ -1,4 +1,4 @@
-"""By which paths of the user's namespace arrays are reached."""
+"""Paths of the user's namespace under which arrays are reached."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from nbdist.engine.probe.walk import Bounds, Walk
 
 
 def array_paths(namespace: dict[str, object], arrays: type) -> dict[str, Any]:
-    """The arrays of a namespace by path, within the bounds of every look.
+    """Return the arrays of a namespace by path, within the bounds of every look.
 
-    A variable of Keras whose value a `fit` has taken out counts with the one of the last step, and not at all
-    where that is out of reach.
+    A running `fit` of Keras takes the values out of variables. Such a variable counts with its array of the last
+    step; it is left out where that array is out of reach.
     """
     found: dict[str, Any] = {}
 

@@ -1,7 +1,7 @@
-"""How JAX's devices, meshes, shardings and arrays are named to another process, and made there again.
+"""Placements of JAX: references to devices, meshes, shardings and arrays that another process resolves.
 
-What lies on devices of one process alone is that process's own, and becomes the other's own; all else is the same
-on both.
+A mesh or sharding over devices of one process alone is made over the other process's own devices. All others
+are over the same devices on both processes.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from nbdist.engine.namespace.placements import Parts
 from nbdist.engine.values.arrays import Piece
 
 Device = tuple[str, str, int, int]
-"""In a pickle: `"device"`, its platform, its process (the one that reads it: -1), its id or its place there."""
+"""In a pickle: `"device"`, platform, process, id. For the reader's own: `OWN`, place among local devices."""
 
 OWN = -1
 
 BEFORE_REPAIR = "from before a repair: make it again"
-"""Said of what is held by an object in which nothing can be replaced, such as an iterator."""
+"""Error for old devices, meshes or arrays that are still held by an object that cannot be changed."""
 
 
 class Placements:
-    """See `nbdist.engine.namespace.placements.Placements`.
+    """Placements of JAX's arrays on the same number of processes.
 
     Args:
-      namespace: The user's.
-      step: Has noted which program computed what.
+      namespace: The user's namespace.
+      step: Has noted which program computed each array.
     """
 
     def __init__(self, namespace: dict[str, Any], step: Step) -> None:
@@ -64,7 +64,7 @@ class Placements:
     # -- on the process that has lived on ----------------------------------------------------------
 
     def is_array(self, value: Any) -> bool:
-        """An array, and not what stands for one while a function is traced; a typed key holds one inside."""
+        """Return whether a value is an array; a tracer is none, nor is a typed key, which holds an array."""
         jax = sys.modules["jax"]
         if (
             not isinstance(value, jax.Array)
@@ -77,9 +77,9 @@ class Placements:
         return True
 
     def _is_of_now(self, array: Any) -> bool:
-        """Whether an array is one of the back end that is up, and not of one before a repair.
+        """Return whether an array belongs to the back end that is up, or is deleted.
 
-        The mesh of one from before has the new devices by now: only the back end knows which arrays are its own.
+        After a repair older arrays have meshes with the new devices, so that only the back end knows its arrays.
         """
         if id(array) not in self._live and not array.is_deleted():
             jax = sys.modules["jax"]
@@ -87,7 +87,7 @@ class Placements:
         return id(array) in self._live or array.is_deleted()
 
     def describe(self, array: Any, number: int) -> NamespaceArray:
-        """Its key is its path, else the program that computed it, else one that nobody else has."""
+        """Return a description; its key is the path, else the origin, else a text that no other process has."""
         spans = not array.is_fully_addressable
         return NamespaceArray(
             key=self._key(array) if spans else f"own {number}",
@@ -99,12 +99,12 @@ class Placements:
         )
 
     def _origin(self, array: Any) -> Origin | None:
-        """None: it gets one when the next cell begins, on all processes alike."""
+        """Return the origin of an array; None until it gets one, when the next cell begins on all processes."""
         origins = self._step.dispatched.origins
         return origins.of(array) if array in origins else None
 
     def placement(self, array: Any) -> Any:
-        """Its sharding, whether it is committed to its devices and of a weak type, and whether it has values."""
+        """Return an array's sharding, and whether it is committed to its devices, of a weak type, and deleted."""
         return (
             array.sharding,
             bool(getattr(array, "_committed", True)),
@@ -113,11 +113,11 @@ class Placements:
         )
 
     def pieces(self, array: Any) -> Sequence[Piece]:
-        """One for each part, however many devices have it."""
+        """Return one piece for each part, however many devices have it; none of a deleted array."""
         return [] if array.is_deleted() else unique_pieces(array)
 
     def find(self, keys: Collection[str]) -> Mapping[str, Any]:
-        """Arrays that lie on several processes, by path or by origin."""
+        """Return arrays on several processes by their keys: path or origin."""
         wanted = set(keys)
         jax = sys.modules["jax"]
         spanning = [a for a in jax.live_arrays() if not a.is_fully_addressable]
@@ -125,7 +125,7 @@ class Placements:
         return {key: array for key, array in found.items() if key in wanted}
 
     def spanning(self) -> Mapping[str, Any]:
-        """See the protocol."""
+        """Return arrays on several processes that have values and a known origin, by path."""
         return {
             path: array
             for path, array in self._at_paths().items()
@@ -133,15 +133,15 @@ class Placements:
         }
 
     def own(self) -> Mapping[str, Any]:
-        """See the protocol."""
+        """Return arrays of this process alone that have values, by path."""
         return {p: array for p, array in self._at_paths(own=True).items() if not array.is_deleted()}
 
     def whole(self, array: Any) -> Piece:
-        """See the protocol."""
+        """Return all of an array of this process alone."""
         return whole_piece(array)
 
     def _at_paths(self, *, own: bool = False) -> dict[str, Any]:
-        """Arrays on several processes, or on this one alone, that a path leads to; of a typed key its data."""
+        """Return arrays on several processes, or on this one alone, by path; for a typed key, its data."""
         jax = sys.modules["jax"]
         every = array_paths(self._namespace, jax.Array).items()
         found = {path: getattr(array, "_base_array", array) for path, array in every}
@@ -152,12 +152,12 @@ class Placements:
         }
 
     def now(self, arrays: Mapping[str, NamespaceArray]) -> Mapping[str, Origin]:
-        """See the protocol."""
+        """Return the origins of the arrays at these paths that have the same type."""
         origins = self._step.dispatched.origins
         return {path: origins.of(array) for path, array in self._alike(arrays).items()}
 
     def wanted(self, arrays: Mapping[str, NamespaceArray]) -> Mapping[str, Sequence[Box]]:
-        """See the protocol; nothing of one array that stands where there were two."""
+        """Return the parts that belong here; nothing for paths that lead to one array where there were two."""
         found = self._alike(arrays)
         then: dict[int, set[Origin | None]] = {}
         for path, array in found.items():
@@ -179,7 +179,7 @@ class Placements:
     def go_back(
         self, arrays: Mapping[str, NamespaceArray], parts: Mapping[str, Mapping[Box, Any]]
     ) -> list[str]:
-        """See the protocol."""
+        """Put new arrays of these parts in place of the arrays at their paths; return all paths to them."""
         import jax
 
         found, twins = self._at_paths(), Twins()
@@ -198,16 +198,16 @@ class Placements:
         back = sorted(path for path, array in found.items() if array in twins)
         del found, old
         become(twins, surveyed)
-        # A compiled function may have one of them in it as a constant.
+        # A compiled function may contain an old array as a constant.
         jax.clear_caches()
         return back
 
     def origins(self) -> frozenset[Origin]:
-        """See the protocol."""
+        """Return the origins of all arrays on several processes that have values and a known origin."""
         return frozenset(origin for _, origin in without_path(self._step, ()))
 
     def newer(self, there: Collection[Origin]) -> list[str]:
-        """See the protocol; of arrays that were made of values on the host, and have no path, nothing is known."""
+        """Return what leads to arrays of other origins, except arrays made of host values without a path."""
         found = {path: array for path, array in self._at_paths().items() if not array.is_deleted()}
         paths = {p for p, a in found.items() if self._origin(a) not in (None, UNKNOWN, *there)}
         rest = without_path(self._step, found.values())
@@ -218,7 +218,7 @@ class Placements:
         if self._paths is None:
             jax = sys.modules["jax"]
             every = array_paths(self._namespace, jax.Array).items()
-            # A typed key of random numbers is found at a path, and what it holds travels.
+            # The path leads to a typed PRNG key; the array in the key is what is sent.
             self._paths = {id(getattr(a, "_base_array", a)): path for path, a in reversed([*every])}
         path = self._paths.get(id(array))
         if path is not None:
@@ -227,7 +227,7 @@ class Placements:
         return f"@{generation}.{serial}.{output}" if serial else f"nameless {id(array)}"
 
     def reference(self, value: Any) -> Any | None:
-        """See the protocol; shardings of JAX's own making that name their devices in no public way are pickled."""
+        """Return the stand-in for devices, a mesh or a sharding; None for others, also private shardings."""
         import jax
 
         kinds = jax.sharding
@@ -264,7 +264,7 @@ class Placements:
         return None
 
     def _of_several(self, value: Any) -> Any | None:
-        """The stand-in for devices of several processes, as of `jax.devices()`: they are the same on all."""
+        """Return the stand-in for a container of devices of several processes, such as `jax.devices()`."""
         import jax
 
         devices = list(value.values()) if type(value) is dict else value
@@ -289,17 +289,17 @@ class Placements:
         return "device", device.platform, OWN, place
 
     def changes(self) -> Sequence[str]:
-        """None: the devices are as here."""
+        """Return none: the devices are the same as here."""
         return ()
 
     def settings(self) -> Any:
-        """The mesh and the device that are set."""
+        """Return the mesh in context and the default device."""
         return context.note()
 
     # -- on the new process ------------------------------------------------------------------------
 
     def referent(self, reference: Any) -> Any:
-        """Made of this process's devices."""
+        """Return the object for a stand-in, made of this process's devices."""
         import jax
         import numpy
 
@@ -312,7 +312,7 @@ class Placements:
                     find_device(platform, process, place) for _, platform, process, place in devices
                 ]
                 made = kind(each if keys is None else zip(keys, each, strict=True))
-                # What was one object is one.
+                # Stand-ins for one object become one object again.
                 return self._several.setdefault((number, devices), made)
             case ("mesh", devices, shape, names, types):
                 found = numpy.empty(len(devices), dtype=object)
@@ -334,7 +334,7 @@ class Placements:
     def place(
         self, described: NamespaceArray, placement: Any
     ) -> tuple[list[list[list[int]]], Callable[[Parts], Any]]:
-        """The parts that this process's devices hold."""
+        """Return the parts that this process's devices hold, and a function that makes the array of them."""
         sharding, committed, weak, has_gone = placement
         shape = described.shape
         devices = sharding.addressable_devices_indices_map(shape)
@@ -357,7 +357,7 @@ class Placements:
         return ([] if has_gone else list(distinct.values())), finish
 
     def set(self, settings: Any) -> None:
-        """Sets what another process has."""
+        """Set the mesh in context and the default device of another process."""
         import jax
 
         if settings.mesh is not None:
@@ -366,16 +366,16 @@ class Placements:
             jax.config.update("jax_default_device", settings.default_device)
 
     def begin(self, generation: int) -> None:
-        """Counts programs from there."""
+        """Start to count programs anew for the back end of this number."""
         self._step.dispatched.restart(generation)
 
     def came_from(self, array: Any, origin: Origin) -> None:
-        """Has it as the other processes have."""
+        """Note for an array made here the origin that it has on the other processes."""
         self._step.dispatched.origins.note(array, origin)
 
 
 def _devices_of_parts(sharding: Any, shape: Sequence[int]) -> dict[Box, list[int]]:
-    """The parts of an array that lie on this process, and the ids of the devices that have each."""
+    """Return the parts of an array on this process, each with the ids of the devices that have it."""
     found: dict[Box, list[int]] = {}
     for device, index in sharding.addressable_devices_indices_map(tuple(shape)).items():
         found.setdefault(box(bounds_of(index, shape)), []).append(device.id)
@@ -383,10 +383,10 @@ def _devices_of_parts(sharding: Any, shape: Sequence[int]) -> dict[Box, list[int
 
 
 def find_device(platform: str, process: int, place: int) -> Any:
-    """A device by its platform and id; `OWN` as process: this process's at that place.
+    """Return a device by platform, process and id; if the process is `OWN`, the local device at that place.
 
     Raises:
-      LookupError: There is none.
+      LookupError: There is no such device.
     """
     import jax
 

@@ -1,4 +1,4 @@
-"""The program that a call would run: compiled, read, and not run."""
+"""Program of a call: lowered and compiled, not run."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from nbdist.program.compiled import compile_program
 def program(
     function: Any, arguments: Sequence[Any], named: Mapping[str, Any], expression: str
 ) -> ProgramFound:
-    """Lowers a call from the types of its arguments, and compiles it for the devices that they lie on.
+    """Lower a call from the types of its arguments, and compile it for the devices that they lie on.
 
     Args:
-      function: What `jax.jit` has made.
-      arguments: Of the call, by place.
-      named: Of the call, by name.
-      expression: What a person wrote.
+      function: A function made by `jax.jit`.
+      arguments: The positional arguments of the call.
+      named: The keyword arguments of the call.
+      expression: The user's expression, for error texts.
 
     Raises:
       ArrayError: The function is not made by `jax.jit`.
-      ProgramError: What the compiler gives cannot be read.
+      ProgramError: The compiler's output cannot be read.
     """
     lower = getattr(function, "lower", None)
     if lower is None:
@@ -40,7 +40,7 @@ def program(
 
 
 def _limit() -> int | None:
-    """Bytes of memory of the smallest device here; None where a device does not say so, as CPUs do not."""
+    """Return the bytes of memory of the smallest device here; None if a device gives none, as CPUs do not."""
     import jax
 
     stats = [device.memory_stats() or {} for device in jax.local_devices()]

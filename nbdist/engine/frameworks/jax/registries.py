@@ -1,4 +1,4 @@
-"""Classes that cells have registered with JAX and Flax, and settings of JAX, on their way to a new process."""
+"""Registries on their way to a new process: the user's classes in JAX and Flax, and JAX's configuration."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from nbdist.engine.namespace.things import PLAIN, Carried, Fixed, Mine, name_of
 
 
 class Configuration:
-    """`jax.config`, but for devices, addresses and files of one process."""
+    """The options of `jax.config`, except devices, addresses and files of one process."""
 
     def read(self) -> Mapping[str, Any]:
-        """See `Things`."""
+        """Return the values of the options by name; a value that is not plain only as text."""
         values = getattr(sys.modules["jax"].config, "values", {})
         return {
             name: value if type(value) in PLAIN else Fixed(setting_text(value))
@@ -25,19 +25,19 @@ class Configuration:
         }
 
     def write(self, name: str, value: Any) -> None:
-        """See `Things`."""
+        """Set one option of `jax.config`."""
         sys.modules["jax"].config.update(name, value)
 
 
 class Pytrees:
-    """Classes of the user's that are pytrees.
+    """The user's classes that are registered as pytrees.
 
-    Private API: JAX does not list its pytrees. `jax._src.tree_util._registry` has their functions by class; the
-    closures of those of a dataclass, and of those that give keys too, have what they were made of. Without it
-    no pytrees are brought.
+    Private API: JAX does not list its pytrees. `jax._src.tree_util._registry` has their functions by class. For a
+    dataclass, and for a class registered with keys, the closure of the flatten function has the arguments of the
+    registration. Without the registry no pytrees are brought.
 
     Args:
-      mine: Tells what the user has written.
+      mine: Tells which classes the user has written.
     """
 
     PREFIX = "pytree "
@@ -46,7 +46,7 @@ class Pytrees:
         self._mine = mine
 
     def read(self) -> Mapping[str, Any]:
-        """See `Things`."""
+        """Return the user's pytree classes by name, each with how it was registered."""
         registry = getattr(sys.modules.get("jax._src.tree_util"), "_registry", {})
         return {
             self.PREFIX + name_of(kind): Carried(self._text(kind, entry), (kind, *_how(entry)))
@@ -55,7 +55,7 @@ class Pytrees:
         }
 
     def write(self, name: str, value: Any) -> None:
-        """See `Things`."""
+        """Register one class as a pytree, unless it is registered."""
         kind, how, arguments = value
         registry = getattr(sys.modules.get("jax._src.tree_util"), "_registry", {})
         if kind not in registry:
@@ -69,7 +69,7 @@ class Pytrees:
 
 
 def _how(entry: Any) -> tuple[str, tuple[Any, ...]]:
-    """The function of `jax.tree_util` that registers a class as it was, and its arguments behind the class."""
+    """Return the function of `jax.tree_util` that registered a class, and its arguments after the class."""
     flatten, unflatten = entry
     inside = inspect.getclosurevars(flatten).nonlocals if inspect.isfunction(flatten) else {}
     if {"data_fields", "meta_fields"} <= inside.keys():
@@ -80,12 +80,12 @@ def _how(entry: Any) -> tuple[str, tuple[Any, ...]]:
 
 
 class FlaxStates:
-    """How Flax saves instances of the user's classes.
+    """The functions with which Flax saves and restores instances of the user's classes.
 
     Private API: `flax.serialization._STATE_DICT_REGISTRY` has the functions by class; without it none are brought.
 
     Args:
-      mine: Tells what the user has written.
+      mine: Tells which classes the user has written.
     """
 
     PREFIX = "Flax's state of "
@@ -94,7 +94,7 @@ class FlaxStates:
         self._mine = mine
 
     def read(self) -> Mapping[str, Any]:
-        """See `Things`."""
+        """Return the user's classes by name, each with its functions."""
         registry = getattr(sys.modules.get("flax.serialization"), "_STATE_DICT_REGISTRY", {})
         found: dict[type, tuple[Callable[..., Any], ...]] = dict(registry)
         return {
@@ -104,7 +104,7 @@ class FlaxStates:
         }
 
     def write(self, name: str, value: Any) -> None:
-        """See `Things`."""
+        """Register the functions of one class with Flax."""
         import flax.serialization
 
         kind, save, restore = value
@@ -113,16 +113,16 @@ class FlaxStates:
 
 @contextlib.contextmanager
 def no_early_pytrees() -> Iterator[None]:
-    """While it is open, subclasses of `flax.struct.PyTreeNode` are not registered when they are made.
+    """Keep subclasses of `flax.struct.PyTreeNode` from being registered as they are made, within the context.
 
-    They are made without their fields, which come later; JAX would have them as pytrees without those for good.
+    Unpickling makes a class first and its fields later; JAX would know it as a pytree without fields for good.
     """
     base: Any = getattr(sys.modules.get("flax.struct"), "PyTreeNode", object)
     before = vars(base).get("__init_subclass__")
     if base is object or before is None:
         yield
         return
-    # `Pytrees` registers them when they are whole.
+    # `Pytrees` registers the classes when they are complete.
     base.__init_subclass__ = classmethod(lambda cls, **options: None)
     try:
         yield

@@ -1,4 +1,4 @@
-"""What a process holds, saved by a thread of it before it is given up: its main thread answers nobody any more."""
+"""Rescue of a process's arrays to a file, by one of its threads, once its main thread no longer answers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from nbdist.engine.frameworks.jax.paths import array_paths
 
 
 def rescue(namespace: dict[str, object], process_id: int) -> Rescued:
-    """Writes every named array whose values are there to a file that outlives the session.
+    """Write every named array that has values to a file that outlives the session.
 
-    Arrays of JAX are saved piece by piece, from wherever they are reached: `w[0:4, 0:2]` is one of `w`, by its
-    bounds in the whole. Arrays of NumPy are saved that have a name of their own. `numpy.load` reads the file.
-    What is still being computed is left out. The file is not there before it is whole.
+    JAX arrays are saved piece by piece under all paths that reach them: `w[0:4, 0:2]` is a piece of `w`, named
+    by its bounds in the whole array. NumPy arrays are saved if they have a name of their own. Arrays that are
+    still being computed are left out. `numpy.load` reads the file, which appears only when it is complete.
     """
     import numpy
 
@@ -35,28 +35,28 @@ def rescue(namespace: dict[str, object], process_id: int) -> Rescued:
     for path, array in named.items():
         try:
             pieces |= _pieces(path, array)
-        except Exception:  # noqa: BLE001 - deleted, lost, or not ready: named
+        except Exception:  # noqa: BLE001 - deleted, lost, or not ready: named in `left_out`
             left_out.append(path)
     folder = Path(tempfile.mkdtemp(prefix=f"nbdist-rescued-{os.getpid()}-"))
     file, part = folder / f"process-{process_id}.npz", folder / "part.npz"
     numpy.savez(part, **pieces)
     part.chmod(0o600)
-    part.rename(file)  # whole, or not there: the process may be ended meanwhile
+    part.rename(file)  # complete or absent: the process may be ended at any moment
     nbytes = sum(piece.nbytes for piece in pieces.values())
     return Rescued(path=str(file), arrays=len(pieces), nbytes=nbytes, left_out=tuple(left_out))
 
 
 def _pieces(path: str, array: Any) -> dict[str, Any]:
-    """The pieces of one array by name, none of which is waited for.
+    """Return the pieces of one array by name, without waiting for any.
 
     Raises:
-      ValueError: It is being computed, or has no values.
+      ValueError: The array is being computed, or has no values.
     """
     import numpy
 
     if type(array) is numpy.ndarray:
         return {path: array}
-    if array.is_deleted():  # asked whether it is ready, it ends the process (JAX 0.10.0)
+    if array.is_deleted():  # `is_ready` of a deleted array ends the process (JAX 0.10.0)
         raise ValueError(f"{path} has no values")
     if not array.is_ready():
         raise ValueError(f"{path} is being computed")

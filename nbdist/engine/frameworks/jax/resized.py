@@ -1,7 +1,7 @@
-"""How meshes, shardings and arrays lie on another number of processes.
+"""Placements of JAX on another number of processes.
 
-A mesh over all devices is made anew over those that there are then: one axis gets another size, all else is kept.
-An array keeps its `PartitionSpec` on it, but for dimensions that the new size does not divide: these are whole.
+A mesh over all devices is made anew over all new devices: one axis gets another size, all else is kept. An array
+keeps its `PartitionSpec`, except for dimensions that the new sizes do not divide: these are whole on each device.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from nbdist.errors import ArrayError
 from nbdist.quantities import array_type_text, count_text
 
 Entry = Any
-"""Of a `PartitionSpec`, for one dimension."""
+"""The entry of a `PartitionSpec` for one dimension."""
 
 
 @dataclass(frozen=True)
 class _Laid:
-    """In place of the sharding of one array."""
+    """The new placement of one array, in place of its sharding."""
 
     mesh: Any
     spec: tuple[Entry, ...]
@@ -31,15 +31,15 @@ class _Laid:
 
 
 class Resized(Placements):
-    """Those of this process, as they are described to processes of another number.
+    """Placements of this process's arrays, described for another number of processes.
 
     Args:
-      namespace: The user's.
-      step: Has noted which program computed what.
-      processes: How many there will be.
+      namespace: The user's namespace.
+      step: Has noted which program computed each array.
+      processes: The new number of processes.
 
     Raises:
-      ArrayError: Of what is described, when something cannot be on so many.
+      ArrayError: Processes have different numbers of devices. Methods: an object has no place on the new number.
     """
 
     def __init__(self, namespace: dict[str, Any], step: Step, processes: int) -> None:
@@ -57,11 +57,11 @@ class Resized(Placements):
         self._changes: dict[str, None] = {}
 
     def changes(self) -> Sequence[str]:
-        """What was made anew, or lies otherwise."""
+        """Return a sentence for each mesh that is made anew and each dimension that is no longer split."""
         return tuple(self._changes)
 
     def placement(self, array: Any) -> Any:
-        """As for as many processes, but with a spec that fits its shape."""
+        """Return an array's placement, with a spec that fits its shape if its mesh is over all devices."""
         import jax
 
         sharding, *rest = super().placement(array)
@@ -71,7 +71,7 @@ class Resized(Placements):
         return (sharding, *rest)
 
     def reference(self, value: Any) -> Any | None:
-        """As for as many processes, but for meshes over all devices."""
+        """Return the stand-in for a value; a mesh over all devices is made anew over the new ones."""
         import jax
 
         if type(value) is _Laid:
@@ -93,10 +93,10 @@ class Resized(Placements):
         return found
 
     def sizes(self, before: Mapping[str, int]) -> tuple[int, ...]:
-        """Those of a mesh that is made anew, from its sizes by name.
+        """Return the axis sizes of a mesh that is made anew, from its sizes by name.
 
         Raises:
-          ArrayError: It is not over all devices, or no size of one axis gives it as many as there will be.
+          ArrayError: The mesh is not over all devices, or no size of one axis makes it fit the new number.
         """
         if math.prod(before.values()) != self._before:
             raise self._over_a_part(math.prod(before.values()))
@@ -112,7 +112,7 @@ class Resized(Placements):
         return tuple(found.values())
 
     def _fitting(self, array: Any, sharding: Any) -> tuple[Entry, ...]:
-        """The spec of an array, without the axes that no longer divide a dimension."""
+        """Return the spec of an array, without the axes that no longer divide a dimension."""
         sizes = dict(zip(sharding.mesh.axis_names, self._mesh_sizes(sharding.mesh), strict=True))
         spec = []
         for dimension, entry in enumerate(sharding.spec):
@@ -131,7 +131,7 @@ class Resized(Placements):
         return tuple(spec)
 
     def _all_own(self, devices: Iterable[Any]) -> bool:
-        """Of a mesh over a part of the devices: whether it is over this process's alone."""
+        """Return True if all devices of a mesh are of this process; otherwise raise `ArrayError`."""
         if super()._all_own(devices := list(devices)):
             return True
         raise self._over_a_part(len(devices))
@@ -153,14 +153,14 @@ class Resized(Placements):
 
 
 def resized(axes: Mapping[str, int], devices: int) -> dict[str, int] | None:
-    """The sizes of a mesh over another number of devices: the first axis that can take another size does.
+    """Return the sizes of a mesh over another number of devices, changing the first axis that can be changed.
 
     Args:
       axes: Sizes by name, in order.
-      devices: How many there are.
+      devices: The new number of devices.
 
     Returns:
-      None where no axis can.
+      None if no axis can be changed to fit.
     """
     total = math.prod(axes.values())
     if devices == total:
@@ -173,7 +173,7 @@ def resized(axes: Mapping[str, int], devices: int) -> dict[str, int] | None:
 
 
 def _that_would(axes: Mapping[str, int], each: int) -> str:
-    """For how many processes, of so many devices each, a mesh can be made anew."""
+    """Return a sentence: for which numbers of processes, of `each` devices, a mesh can be made anew."""
     total = math.prod(axes.values())
     most = 2 * total // each
     fitting = [n for n in range(1, most + 1) if resized(axes, n * each) is not None]

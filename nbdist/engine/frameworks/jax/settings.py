@@ -1,4 +1,4 @@
-"""JAX's settings, as far as they change what a program computes."""
+"""JAX's settings that change what a program computes."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ OWN_SETTINGS = PLACES | frozenset(
         "jax_pallas_verbose_errors",
     }
 )
-"""Settings of JAX that each process may have of its own; all others are compared."""
+"""Settings of JAX that may differ between processes; all others are compared."""
 
 
 def settings() -> dict[str, str] | None:
-    """`jax.config` on this thread, as text by name; None where JAX is not imported.
+    """Return the settings of `jax.config` on this thread, as text by name; None if JAX is not imported.
 
-    Starts nothing. What only this thread has set (`with jax.enable_x64():` that was entered and not left) counts.
+    Starts nothing. Settings of this thread alone count, such as a `with jax.enable_x64():` that was not left.
     """
     config = getattr(sys.modules.get("jax"), "config", None)
     values = getattr(config, "values", None)
@@ -45,7 +45,7 @@ def settings() -> dict[str, str] | None:
 
 
 def setting_text(value: Any) -> str:
-    """A value as text without addresses; a device by its platform, as each process names one of its own."""
+    """Return a value as text without addresses; a device as its platform, since each process names its own."""
     if isinstance(value, Enum):
         return value.name
     if value is None or type(value) in (bool, int, float, str):

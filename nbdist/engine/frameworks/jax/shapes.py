@@ -1,6 +1,6 @@
-"""The arrays of a pytree by their shapes, and the specs that are asked for them; nothing is computed.
+"""Shapes of the arrays of a pytree, and the specs that are asked for them; nothing is computed.
 
-Any pytree will do: arrays, `jax.eval_shape`'s results, modules of Flax NNX, NumPy's arrays among them.
+The pytree may hold JAX arrays, NumPy arrays, results of `jax.eval_shape` and modules of Flax NNX.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Path = tuple[str, ...]
 
 
 def shapes(value: Any) -> list[ArrayShape]:
-    """The arrays of a pytree, in its order; of what is no array nothing."""
+    """Return the arrays of a pytree, in its order; leaves that are no arrays are left out."""
     kind, found = _variable(), []
     for keys, leaf in _leaves(value, kind):
         for rest, array in _held(leaf, kind):
@@ -44,7 +44,7 @@ def shapes(value: Any) -> list[ArrayShape]:
 
 
 def spec(value: Any) -> AskedSpec | None:
-    """A `PartitionSpec`, or a sharding with one; None for anything else."""
+    """Return the spec of a `PartitionSpec` or a `NamedSharding`; None for anything else."""
     kinds = sys.modules.get("jax.sharding")
     if kinds is None:
         return None
@@ -56,7 +56,7 @@ def spec(value: Any) -> AskedSpec | None:
 
 
 def mesh_axes(value: Any) -> dict[str, int] | None:
-    """The axes of a mesh of JAX, with devices or without; None for anything else."""
+    """Return the sizes of the axes of a `Mesh` or `AbstractMesh` by name; None for anything else."""
     kinds = sys.modules.get("jax.sharding")
     if kinds is None or not isinstance(value, kinds.Mesh | kinds.AbstractMesh):
         return None
@@ -64,14 +64,14 @@ def mesh_axes(value: Any) -> dict[str, int] | None:
 
 
 def layout(specs: Any, arrays: Sequence[ArrayShape]) -> AskedLayout | None:
-    """What a tree of specs asks for each array of a value; a spec stands for all that is below its place.
+    """Return the spec that a tree of specs gives each array of a value.
 
     Args:
-      specs: A tree of `PartitionSpec`, `NamedSharding` and None, of which each stands for all below its place.
-      arrays: Those of the value.
+      specs: A tree of `PartitionSpec`, `NamedSharding` and None; each holds for all arrays below its place.
+      arrays: The arrays of the value.
 
     Returns:
-      None where there is no such spec in it.
+      None if the tree has no spec, or a leaf that is neither a spec nor None.
     """
     given: dict[Path, Any] = {}
     kind = _variable()
@@ -110,14 +110,14 @@ def _is_spec(value: Any) -> bool:
 
 
 def _variable() -> Any | None:
-    """The class of variables of Flax NNX; None where it has not been imported."""
+    """Return the class of variables of Flax NNX; None if NNX has not been imported."""
     return getattr(sys.modules.get("flax.nnx"), "Variable", None)
 
 
 def _leaves(
     value: Any, kind: Any | None, also: Callable[[Any], bool] | None = None
 ) -> list[tuple[tuple[Any, ...], Any]]:
-    """The leaves of a pytree with their paths; variables are leaves, and what `also` says."""
+    """Return the leaves of a pytree with their paths; variables, and values that `also` accepts, are leaves."""
     import jax
 
     def is_leaf(one: Any) -> bool:
@@ -130,7 +130,7 @@ def _leaves(
 
 
 def _held(leaf: Any, kind: Any | None) -> list[tuple[tuple[Any, ...], Any]]:
-    """What a variable of Flax NNX holds; anything else as it is."""
+    """Return the leaves of the value that a variable of Flax NNX holds; the leaf itself if it is no variable."""
     if kind is None or not isinstance(leaf, kind):
         return [((), leaf)]
     get = getattr(kind, "get_raw_value", None)
@@ -139,7 +139,7 @@ def _held(leaf: Any, kind: Any | None) -> list[tuple[tuple[Any, ...], Any]]:
 
 
 def _own(leaf: Any, array: Any, kind: Any | None) -> AskedSpec | None:
-    """The spec that an array has, or that the variable it lies in was made with."""
+    """Return the spec with which the array's variable was made; without one, the spec of its sharding."""
     is_variable = kind is not None and isinstance(leaf, kind)
     if is_variable and (said := _annotated(leaf)) is not None:
         return said
@@ -147,7 +147,7 @@ def _own(leaf: Any, array: Any, kind: Any | None) -> AskedSpec | None:
 
 
 def _annotated(variable: Any) -> AskedSpec | None:
-    """What `nnx.with_partitioning` has noted, under each of the names that versions of Flax have for it."""
+    """Return the spec that `nnx.with_partitioning` has noted, under any of the names that Flax versions use."""
     known = variable.get_metadata() if hasattr(variable, "get_metadata") else {}
     names = ("out_sharding", "sharding_names", "sharding")
     found = next((known[name] for name in names if known.get(name) is not None), None)
@@ -157,7 +157,7 @@ def _annotated(variable: Any) -> AskedSpec | None:
 
 
 def _names(keys: Sequence[Any]) -> Path:
-    """The keys of a path alone: `['dense'].kernel[0]` → `("dense", "kernel", "0")`."""
+    """Return the keys of a path alone: `("dense", "kernel", "0")` for `['dense'].kernel[0]`."""
     found = []
     for key in keys:
         for attribute in ("key", "name", "idx"):

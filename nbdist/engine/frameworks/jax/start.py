@@ -1,4 +1,4 @@
-"""The start of JAX on an engine: it joins the others, and counts what it sends to them."""
+"""Start of JAX on an engine: joining the cluster, and counting the programs that this process sends."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from nbdist.spelling import command
 
 
 def initialize(process: Process, stage: JaxStage) -> Initialized:
-    """Joins the cluster, and starts the back end, so that the devices are known.
+    """Join the cluster and start the back end, so that the devices are known.
 
     Where the user is to call `jax.distributed.initialize`, nothing is started.
 
     Raises:
-      RuntimeError: JAX's own, as when a back end is already up.
+      RuntimeError: Raised by JAX, for example when a back end is already up.
     """
     import jax
 
@@ -53,7 +53,7 @@ def initialize(process: Process, stage: JaxStage) -> Initialized:
 
 
 def allow_going_on() -> None:
-    """Has JAX let the processes that live go on when one has left, and join another cluster."""
+    """Configure JAX so that processes go on when one has left, and can join another cluster."""
     import jax
 
     if hasattr(jax.config, "jax_enable_recoverability"):
@@ -63,12 +63,12 @@ def allow_going_on() -> None:
 def stay_in_step(
     process: Process, before: Collection[int], *, processes: int
 ) -> tuple[int, ...] | None:
-    """Has this process count and prove what it sends to others, once its back end is up.
+    """Begin to count and prove the programs that this process sends, once its back end is up.
 
     Args:
-      process: This one.
-      before: The ports on which this process listened before.
-      processes: How many there are; one alone has nobody to be in step with.
+      process: This process.
+      before: The ports on which this process listened before the back end was up.
+      processes: The number of processes; one that is alone counts nothing.
 
     Returns:
       The ports on which the others connect to it for collectives; None where it counts nothing.
@@ -83,14 +83,14 @@ def stay_in_step(
 
 
 def refuse_clearing(in_cell: Callable[[], bool]) -> None:
-    """Has `clear_backends()` fail in a cell: the process would be without the devices that the others count on.
+    """Make `clear_backends()` fail in a cell: the process would lose the devices that the others count on.
 
-    Private API: `jax._src.xla_bridge._clear_backends` (jax 0.12.0.1), through which the public function of
-    `jax.extend.backend` goes; to import that package takes 0.3 s. Where it is gone a cell can clear the back ends,
-    and each cell after it has an error.
+    Private API: `jax._src.xla_bridge._clear_backends` (jax 0.12.0.1), which the public function of
+    `jax.extend.backend` calls; importing that package takes 0.3 s. Without the private name a cell can clear the
+    back ends, and each cell after it has an error.
 
     Args:
-      in_cell: Whether a cell runs; a repair clears them between two, and JAX when the process ends.
+      in_cell: Returns whether a cell runs. Repairs clear back ends between cells, JAX when the process ends.
     """
     bridge = sys.modules.get("jax._src.xla_bridge")
     original = getattr(bridge, "_clear_backends", None)
@@ -112,27 +112,27 @@ def refuse_clearing(in_cell: Callable[[], bool]) -> None:
 
 
 def step_or_new(process: Process) -> Step:
-    """What this process counts; of one that is alone, which counts nothing, one in which nothing was counted."""
+    """Return this process's `Step`; a new, empty one for a process that is alone and counts nothing."""
     return step_of(process) if process.step is not None else Step(process.publish_step, before=())
 
 
 def step_of(process: Process) -> Step:
-    """What this process counts and proves; there is one once it has joined others."""
+    """Return this process's `Step`, which exists once the process has joined others."""
     assert isinstance(process.step, Step)
     return process.step
 
 
 def keep_gloo_on(address: str) -> bool:
-    """Makes gloo, which carries CPU collectives, listen on `address`.
+    """Make gloo, which carries CPU collectives, listen on `address`.
 
-    By itself it binds whatever this machine's host name resolves to, which may be every colleague's
-    network, or an address that does not answer.
+    By default gloo binds the address to which this machine's host name resolves. This may be an address that
+    all colleagues' machines can reach, or one that does not answer.
 
     Private API: `jaxlib._jax.make_gloo_tcp_collectives` takes a `hostname` (jaxlib 0.10.2);
-    `jax._src.xla_bridge.make_cpu_client` calls it without. Where it is gone gloo binds as before.
+    `jax._src.xla_bridge.make_cpu_client` calls it without one. Without the private name gloo binds its default.
 
     Returns:
-      Whether it could be done.
+      Whether gloo will listen there.
     """
     from jax._src.lib import _jax
 

@@ -1,4 +1,4 @@
-"""The key-value store of JAX's coordinator, through which processes exchange short texts without any device."""
+"""Key-value store of JAX's coordinator: processes exchange short texts in it without any device."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 
 def coordinator_client() -> Any | None:
-    """JAX's connection to its coordinator; None where it is not there or cannot do this.
+    """Return JAX's connection to its coordinator; None if there is none or it has no key-value methods.
 
     Private API: `jax._src.distributed.global_state.client` and its key-value methods (jax 0.10.2), which
-    Orbax uses as well; JAX offers no public way to exchange a text without a device computation. Without it
-    processes do not compare their calls, and the report on a stuck cell is what remains.
+    Orbax uses as well; JAX offers no public way to exchange a text without a device computation. Without the
+    connection processes do not compare their calls, and only the report on a stuck cell is left.
     """
     module = sys.modules.get("jax._src.distributed")
     client = getattr(getattr(module, "global_state", None), "client", None)

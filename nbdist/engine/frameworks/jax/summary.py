@@ -1,4 +1,4 @@
-"""What this process has of an array that lies on several; nothing is computed on a device."""
+"""Summary of this process's part of an array on several processes; nothing is computed on a device."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from nbdist.quantities import array_type_text
 from nbdist.summary import Grid, corners, places, text
 
 MOST_BYTES = 1 << 28
-"""A process that has more of an array reads none of it: that would take seconds, and memory of the host."""
+"""Most bytes of an array that a process reads; reading more would take seconds, and memory of the host."""
 
 
 def install(shell: Any) -> None:
-    """Has cells that end in an array on several processes show what is in it.
+    """Make cells that end in an array on several processes show its values.
 
-    JAX itself shows only its shape where no process has all of it, and of a large one.
+    JAX itself shows only the shape if the array is large, or if no process has all of it.
     """
     shell.display_formatter.mimebundle_formatter.for_type_by_name("jax", "Array", _bundle)
 
@@ -40,7 +40,7 @@ def _bundle(array: Any, **_: Any) -> dict[str, Any] | None:
 
 
 def _copy(array: Any) -> dict[str, Any] | None:
-    """What is in an array of which each process has all; it is the same text where the copies are equal."""
+    """Return the text of an array that each process has whole; equal copies give equal texts."""
     if not repr(array).startswith("Array(shape="):
         return None  # JAX shows its values
     summary = summarize(array, first_copies=False)
@@ -48,7 +48,7 @@ def _copy(array: Any) -> dict[str, Any] | None:
 
 
 def at_path(namespace: dict[str, object], path: str) -> Summary:
-    """What this process has of the array under a path of its namespace; runs nothing that a person wrote."""
+    """Return this process's part of a summary of the array under a path; runs no code that users wrote."""
     import jax
 
     array = array_paths(namespace, jax.Array).get(path)
@@ -68,17 +68,17 @@ def at_path(namespace: dict[str, object], path: str) -> Summary:
 def summarize(
     array: Any, grid: Grid | None = None, *, numbers: bool = True, first_copies: bool = True
 ) -> ArraySummary | None:
-    """This process's part of a summary; see `nbdist.summary`.
+    """Return this process's part of a summary; see `nbdist.summary`.
 
     Args:
       array: A `jax.Array`.
       grid: The places along each axis whose values are wanted; None: the corners.
-      numbers: Whether all values are to be looked at, for the smallest, the largest and so on.
-      first_copies: Whether only pieces are wanted of which this process has the first copy; else it is one copy of
-        an array that has no pieces.
+      numbers: Whether to read all values, for the smallest, the largest and so on.
+      first_copies: True: only pieces of which this process has the first copy. False: the first piece here, for
+        an array that each process has whole.
 
     Returns:
-      None for an array that has no values, or is no numbers.
+      None for an array that has no values, or whose values are not numbers.
     """
     import jax
 
@@ -95,7 +95,7 @@ def summarize(
             _piece(shard, array.shape, grid, readable=small, numbers=numbers) for shard in own
         )
     except RuntimeError:
-        return None  # what was to compute it has failed
+        return None  # the computation of the array has failed
     return ArraySummary(
         shape=tuple(array.shape),
         dtype=str(array.dtype),

@@ -1,4 +1,4 @@
-"""The arrays of a tree, each as a report describes it."""
+"""Arrays of a tree, each described as in a report."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ ALL = Bounds(
     containers_in_one=1_000_000,
     items=10_000_000,
 )
-"""Who asks for one tree wants all of it."""
+"""Bounds of a walk over one tree; wide, since whoever asks for a tree wants all of it."""
 
 MOST_LISTED = 20_000
-"""Of more arrays there are no longer descriptions but their number."""
+"""Most arrays that are described; further ones are only counted."""
 
 ROOT = "value"
 
 
 def walk_tree(value: object, found: Callable[[str, Any], bool], *, most: int) -> dict[str, int]:
-    """Calls `found` with each array of a tree and the rest of the expression that reaches it.
+    """Call `found` with each array of a tree and the rest of the expression that reaches it.
 
     Args:
-      value: An array, or what holds some: a dict, list, dataclass, pytree, or module of a framework.
-      found: Called with the rest of the expression, and the array or `Lent`; says whether it counts.
-      most: So many arrays are looked at.
+      value: An array, or an object that holds arrays: a dict, list, dataclass, pytree, or module of a framework.
+      found: Called with the rest of the expression, and the array or `Lent`; returns whether the array counts.
+      most: The number of arrays after which no more are looked at.
 
     Returns:
-      What was not looked at: `omitted` arrays, and `closed` containers, which lie too deep or are too many.
+      The numbers of `omitted` arrays, and of `closed` containers, which lie too deep or are too many.
     """
     import jax
 
@@ -64,10 +64,10 @@ def walk_tree(value: object, found: Callable[[str, Any], bool], *, most: int) ->
 
 
 def rooted(expression: str) -> str:
-    """The expression with brackets where something can only stand behind it with them."""
+    """Return the expression, in brackets if an index or attribute could not follow it otherwise."""
     try:
         node = ast.parse(expression.strip(), mode="eval").body
-    except SyntaxError:  # what IPython reads besides Python
+    except SyntaxError:  # IPython's own syntax
         return f"({expression})"
     closed = isinstance(
         node, ast.Name | ast.Attribute | ast.Subscript | ast.Call | ast.List | ast.Dict
@@ -76,10 +76,10 @@ def rooted(expression: str) -> str:
 
 
 def describe_tree(value: object, expression: str) -> ArraysFound:
-    """The arrays of a tree as `explain` answers them.
+    """Return the arrays of a tree in the form of `explain`.
 
     Raises:
-      ArrayError: It holds no arrays.
+      ArrayError: The tree holds no arrays.
     """
     descriptions, root = Descriptions(Meshes()), rooted(expression)
     first: dict[int, str] = {}
@@ -109,12 +109,12 @@ def describe_tree(value: object, expression: str) -> ArraysFound:
 
 
 def explain(value: Any, expression: str) -> ArraysFound:
-    """Where the pieces of an array, or of what a variable holds, lie, or of all arrays of a tree or module.
+    """Return where the pieces of arrays lie: of an array, a variable's array, or all arrays of a tree or module.
 
     The paths begin with `expression`, in brackets where it needs them.
 
     Raises:
-      ArrayError: It holds no arrays, or is one without values.
+      ArrayError: The value holds no arrays, or is an array without values.
     """
     import jax
 
@@ -128,7 +128,7 @@ def explain(value: Any, expression: str) -> ArraysFound:
 
 
 def tree(value: object, expression: str) -> ArraysFound | None:
-    """As `describe_tree`; None where it holds no arrays."""
+    """Return the answer of `describe_tree`; None if the value holds no arrays."""
     with contextlib.suppress(ArrayError):
         return describe_tree(value, expression)
     return None

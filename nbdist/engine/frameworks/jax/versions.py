@@ -1,4 +1,4 @@
-"""Which arrays on several processes a process has, so that all can see whether theirs belong together."""
+"""Origins of a process's arrays on several processes, compared to see whether the pieces belong together."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from nbdist.engine.frameworks.jax.step.step import Step
 def versions(
     namespace: dict[str, Any], step: Step, lost: Mapping[int, str] | None = None
 ) -> Versions:
-    """The origin of each array that lies on several processes.
+    """Return the origin of each array that lies on several processes.
 
     Args:
-      namespace: The user's.
+      namespace: The user's namespace.
       step: Has noted the origins.
-      lost: From the `id` of an array whose values could not be read to the reason.
+      lost: The reason why an array's values could not be read, by the `id` of the array.
 
     Returns:
-      Origins, None for an array in `lost`.
+      Origins by path; None for an array in `lost`.
     """
     import jax
 
@@ -58,10 +58,10 @@ def mixed(
     paths: Collection[str],
     unnamed: Collection[Origin],
 ) -> tuple[dict[int, Any], dict[int, Any]]:
-    """The arrays at these paths, and those of these origins that no path leads to, by `id`.
+    """Return the arrays at these paths, and the arrays of these origins that have no path, by `id`.
 
     Returns:
-      Those that nothing else is known to lead to, and those that another path leads to, which is right.
+      First the arrays that no other path is known to lead to, then those that a right path leads to as well.
     """
     import jax
 
@@ -87,14 +87,14 @@ def forget(
     unnamed: Collection[Origin],
     whole: bool = False,
 ) -> list[str]:
-    """Has what these paths lead to raise an error when it is used.
+    """Make the arrays at these paths raise an error when they are used.
 
-    An array that a right path leads to as well stays there: the name gets containers of its own, in which an
-    array without values stands for it. Where that cannot be, since an object would have to be another one, the
-    array is deleted all the same; with `whole` in any case.
+    An array that a right path leads to as well stays there: the wrong name gets new containers, with an array
+    without values in its place. If this would replace an object by another one, the array is deleted. With
+    `whole` every array is deleted.
 
     Returns:
-      The right paths whose arrays were deleted, and what else has held one of those; see `names_of_arrays`.
+      The right paths whose arrays were deleted, and the other holders of deleted arrays; see `names_of_arrays`.
     """
     import jax
 
@@ -130,7 +130,7 @@ def _name(path: str) -> str:
 
 
 def _without(value: Any, wrong: Collection[int], step: Step) -> Any:
-    """The same containers made anew, with arrays that have no values for those of these ids."""
+    """Return new containers like these, with arrays without values in place of the arrays of these ids."""
     import jax
 
     def renewed(leaf: Any) -> Any:
@@ -152,7 +152,7 @@ def _keeps_its_identity(value: Any) -> bool:
 
 
 def _emptied(array: Any) -> Any:
-    """An array that says, when it is used, that it has no values any more."""
+    """Return an array of the same type and sharding that is deleted, so that using it raises an error."""
     import jax
     import numpy
 
@@ -163,9 +163,9 @@ def _emptied(array: Any) -> Any:
 
 
 def without_path(step: Step, named: Collection[Any]) -> list[tuple[Any, Origin]]:
-    """The arrays on several processes, each with its origin where that is known, that are not among these."""
+    """Return the arrays on several processes that are not in `named` and have a known origin, each with it."""
     known = {id(array) for array in named}
-    # A typed key holds an array, and is deleted with it.
+    # A typed key holds an array; deleting the array deletes the key.
     known |= {id(getattr(array, "_base_array", None)) for array in named}
     return [
         (array, origin)

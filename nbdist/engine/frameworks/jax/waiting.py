@@ -1,4 +1,4 @@
-"""JAX's own collectives between processes: waited for so that an interrupt can end it."""
+"""Waiting for JAX's own collectives between processes in a way that an interrupt can end."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import Any
 
 
 def place() -> bool:
-    """Has `process_allgather` wait in JAX for what the others send, before it turns that into a NumPy array.
+    """Make `process_allgather` wait in JAX for the result of the collective before NumPy converts it.
 
-    NumPy's conversion of a JAX array waits in C++ and passes no signal on to Python, so that a process whose peers
-    do not come would never return from it. `sync_global_devices` and `assert_equal` wait there, and with the
-    latter each `device_put` to devices of several processes: Keras' `assign` between two epochs, for one.
+    NumPy's conversion of a JAX array waits in C++ and passes no signal on to Python, so that a process whose
+    peers do not come would never return from it. `sync_global_devices` and `assert_equal` wait there. Each
+    `device_put` to devices of several processes calls `assert_equal`; Keras' `assign` between two epochs is one.
 
     Returns:
       Whether it could be done; a second call changes nothing.
 
     Private API: the name `np` of `jax.experimental.multihost_utils` (jax 0.10.0 to 0.12.0.1), whose functions
-    offer no other place between the collective and the conversion. Where it is gone, such a process is stuck.
+    offer no other place between the collective and the conversion. Without that name such a process is stuck.
     """
     from jax.experimental import multihost_utils
 
@@ -29,7 +29,7 @@ def place() -> bool:
 
 
 class _WaitingNumpy:
-    """NumPy, for one module, but for `asarray`."""
+    """A stand-in for NumPy in one module, with its own `asarray`."""
 
     def __init__(self, numpy: Any) -> None:
         self._numpy = numpy
@@ -38,7 +38,7 @@ class _WaitingNumpy:
         return getattr(self._numpy, name)
 
     def asarray(self, value: Any, *arguments: Any, **options: Any) -> Any:
-        """As NumPy's; a JAX array is waited for with `block_until_ready`, which an interrupt ends."""
+        """Return NumPy's `asarray`, after `block_until_ready` for a JAX array, which an interrupt can end."""
         if hasattr(value, "block_until_ready"):
             value.block_until_ready()
         return self._numpy.asarray(value, *arguments, **options)

@@ -1,4 +1,4 @@
-"""Which classes are Keras', found through `sys.modules`: where it has not been imported there are none.
+"""Tests whether a class is one of Keras', through `sys.modules`: none is while Keras is not imported.
 
 Layers, models and optimizers of `tf_keras`, Keras 2 for TensorFlow, count as well.
 """
@@ -17,22 +17,22 @@ _OPTIMIZERS = (("keras.optimizers", "Optimizer"), ("tf_keras.optimizers", "Optim
 
 
 def is_variable(bases: Iterable[type]) -> bool:
-    """Whether a class is `keras.Variable` or derived from it."""
+    """Return whether a class is `keras.Variable` or derived from it."""
     return _is_one_of(bases, _VARIABLES)
 
 
 def is_layer(bases: Iterable[type]) -> bool:
-    """Whether a class is a layer, models included."""
+    """Return whether a class is a layer; models are layers, too."""
     return _is_one_of(bases, _LAYERS)
 
 
 def is_model(bases: Iterable[type]) -> bool:
-    """Whether a class is a model."""
+    """Return whether a class is a model."""
     return _is_one_of(bases, _MODELS)
 
 
 def is_optimizer(bases: Iterable[type]) -> bool:
-    """Whether a class is an optimizer."""
+    """Return whether a class is an optimizer."""
     return _is_one_of(bases, _OPTIMIZERS)
 
 

@@ -1,4 +1,4 @@
-"""The distribution that Keras has set, which must be equal on all processes before a cell."""
+"""Comparer of Keras: the distribution that is set must be equal on all processes before a cell."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from nbdist.engine.frameworks.keras.distribution import SetDistribution, describ
 
 
 class Comparer(comparer.Comparer):
-    """See the class of the same name in `nbdist.engine.agreement.comparer`."""
+    """The comparer of the distribution that Keras has set."""
 
     def __init__(self) -> None:
         self._meshes = Meshes()
 
     def distribution(self) -> DistributionFacts | None:
-        """The calling thread's distribution; None where none is set."""
+        """Return the calling thread's distribution; None where none is set."""
         noted = SetDistribution(threading.get_ident())
         noted.read()
         distribution = noted.get()

@@ -1,4 +1,4 @@
-"""Keras' models, layers and optimizers among values: their pickles hold the time at which they were made."""
+"""Digests of Keras' models, layers and optimizers: their pickles differ, since they hold the time of pickling."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from nbdist.engine.values.arrays import OfferedArray, digest
 def model_digest(
     value: Any, path: str, offer_array: Callable[[Any, str], OfferedArray | None]
 ) -> str | None:
-    """Equal for models of the same variables with equal values; None for what is none of Keras.
+    """Return a digest, equal for models of the same variables with equal values; None for any other object.
 
     Args:
       value: Any object.
-      path: How it is reached, for error texts.
-      offer_array: The framework's.
+      path: The expression that reaches the value, for error texts.
+      offer_array: The `offer_array` of the session's framework.
 
     Raises:
       ArrayError: A variable holds no values.
@@ -46,13 +46,13 @@ def model_digest(
 
 
 def model_glance(value: Any) -> Seen | None:
-    """A model, layer or optimizer by its variables, without their values, and its plain attributes; else None."""
+    """Return a description of a model, layer or optimizer, without its variables' values; None for others."""
     variables = _variables(value)
     if variables is None:
         return None
     arrays = [unwrapped(variable) for variable in variables]
     seen = [glance(array) for array in arrays]
-    # A state of random numbers that lies on several processes is that of all: Keras draws on all alike.
+    # A random state on several processes belongs to all of them: Keras draws the same numbers on each.
     alone = any(getattr(array, "is_fully_addressable", True) for array in arrays)
     texts = [
         (path_of(variable), one and one.text) for variable, one in zip(variables, seen, strict=True)

@@ -1,8 +1,8 @@
 """The distribution that Keras has set on the main thread, kept where other threads can read it.
 
 `set_distribution` and `with distribution.scope():` set a value that belongs to the thread, and
-`clear_session()` replaces all of them. A probe thread always sees none, so the main thread notes it: at each
-start and end of a cell, and whenever Keras sets it.
+`clear_session()` replaces the values of all threads. A probe thread never sees a distribution, so the main
+thread notes it: at each start and end of a cell, and whenever Keras sets it.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from nbdist.engine.frameworks.jax.meshes import Meshes, device_key, mesh_of
 from nbdist.engine.frameworks.keras.instance import attribute, items, pairs
 
 NAME = "distribution"
-"""Under which Keras keeps it."""
+"""The name under which Keras keeps the distribution."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Noted:
-    """A distribution and the state it was set in; keeps neither alive."""
+    """A distribution and the thread-local state it was set in; keeps neither alive."""
 
     distribution: weakref.ref[Any]
     state: weakref.ref[Any]
 
 
 class SetDistribution:
-    """The distribution set on one thread; keeps none alive.
+    """The distribution that is set on one thread; keeps no distribution alive.
 
     Args:
-      thread: `threading.Thread.ident` of the thread that counts.
+      thread: `threading.Thread.ident` of that thread.
     """
 
     def __init__(self, thread: int) -> None:
@@ -46,20 +46,20 @@ class SetDistribution:
         self._unhook: Callable[[], None] | None = None
 
     def get(self) -> Any | None:
-        """The `keras.distribution.Distribution` last noted; None where none is set. For any thread."""
+        """Return the `keras.distribution.Distribution` last noted, on any thread; None where none is set."""
         noted = self._noted
-        # clear_session() puts a new state in the place of the one it was set in.
+        # clear_session() replaces the state in which the distribution was set.
         if noted is None or noted.state() is not state_of(global_state()):
             return None
         return noted.distribution()
 
     def note(self) -> None:
-        """Notes what is set; does nothing on other threads. Also hooks in when it can."""
+        """Hook in where possible, and note the distribution that is set; other threads note nothing."""
         self.hook()
         self.read()
 
     def read(self) -> None:
-        """Notes what is set, without hooking in; does nothing on other threads."""
+        """Note the distribution that is set, without hooking in; do nothing on other threads."""
         if threading.get_ident() != self._thread:
             return
         state = state_of(global_state())
@@ -67,20 +67,20 @@ class SetDistribution:
         self._noted = _Noted(weakref.ref(found), weakref.ref(state)) if found is not None else None
 
     def hook(self) -> bool:
-        """Has every change noted from now on; False while Keras is not imported or offers no place."""
+        """Note every change from now on; return False while Keras is not imported or has no place for the hook."""
         if self._unhook is None:
             self._unhook = hook_changes(self.note)
         return self._unhook is not None
 
     def unhook(self) -> None:
-        """Leaves Keras as it was."""
+        """Remove the hook."""
         if self._unhook is not None:
             self._unhook()
             self._unhook = None
 
 
 def global_state() -> ModuleType | None:
-    """Keras' module of thread-local state; None while it is not (wholly) imported."""
+    """Return Keras' module of thread-local state; None while it is not (wholly) imported."""
     module = sys.modules.get("keras.src.backend.common.global_state")
     if module is None or getattr(module.__spec__, "_initializing", False):
         return None
@@ -88,27 +88,27 @@ def global_state() -> ModuleType | None:
 
 
 def state_of(module: ModuleType | None) -> Any | None:
-    """What holds the calling thread's values.
+    """Return the object with the thread-local values; None where it is missing.
 
     Private API: `global_state.GLOBAL_STATE_TRACKER`, a `threading.local` that `clear_session()` replaces. The
-    public `keras.distribution.distribution()` answers the same on the main thread, but importing Keras is
-    not done when the hook is first wanted, and without it other threads do not see `clear_session()`. Without it
-    no distribution is shown.
+    public `keras.distribution.distribution()` returns the same distribution on the main thread, but the import of
+    Keras is not complete when the hook is first wanted, and other threads could not see `clear_session()`. If the
+    object is missing, no distribution is shown.
     """
     return getattr(module, "GLOBAL_STATE_TRACKER", None)
 
 
 def hook_changes(note: Callable[[], None]) -> Callable[[], None] | None:
-    """Has `note` called, on the thread concerned, after each change of the distribution.
+    """Call `note` after each change of the distribution, on the thread that changes it.
 
     Returns:
-      A function that takes the hook away; None where it could not be placed. What is set is then known at cell
-      start and end only.
+      A function that removes the hook; None where it could not be placed. Then changes are noted only at the
+      start and end of a cell.
 
-    Private API: `global_state.set_global_attribute`, the one function through which `set_distribution` and
-    `Distribution.scope()` go, whatever name they were imported by. Keras offers no event for it. The module
-    is loaded seconds before `import keras` returns, so a cell that imports Keras and sets a distribution in
-    its next line is noticed too.
+    Private API: `global_state.set_global_attribute`, the one function that `set_distribution` and
+    `Distribution.scope()` call, whatever name they were imported by. Keras offers no event for a change. The
+    module is loaded seconds before `import keras` returns, so the hook is there in time for a cell that imports
+    Keras and sets a distribution in its next line.
     """
     module = global_state()
     original = getattr(module, "set_global_attribute", None)
@@ -133,10 +133,10 @@ def hook_changes(note: Callable[[], None]) -> Callable[[], None] | None:
 
 
 def sharding_problem() -> str | None:
-    """A sentence where `keras.distribution` does nothing with the back end in use; None where it works.
+    """Return a sentence if `keras.distribution` has no effect on the back end in use; None if it works.
 
-    Private API: `keras.src.backend.<name>.distribution_lib`, which offers `distribute_tensor` and `initialize`
-    where variables and data are really distributed. What the installed Keras offers decides, not its version.
+    Private API: `keras.src.backend.<name>.distribution_lib`, which has `distribute_tensor` and `initialize` where
+    variables and data are really distributed. These functions decide, not the version of Keras.
     """
     name = backend_name()
     if name is None:
@@ -151,30 +151,30 @@ def sharding_problem() -> str | None:
 
 
 def backend_name() -> str | None:
-    """The back end of the imported Keras, such as `"jax"`; None while it is not imported."""
+    """Return the back end of the imported Keras, such as `"jax"`; None while Keras is not imported."""
     ask = getattr(sys.modules.get("keras.src.backend.config"), "backend", None)
     return str(ask()) if callable(ask) else None
 
 
 def rules_of(distribution: Any) -> list[tuple[str, Any]]:
-    """The rules of its layout map, in order: pattern and `TensorLayout`; none where it has no map.
+    """Return the rules of a distribution's layout map, in order: pattern and `TensorLayout`; empty without a map.
 
     Private API: `ModelParallel._layout_map` and `LayoutMap._layout_map`. No public way leads from a
-    distribution to its map, and the map's own methods may be a user's. Without them no rules are known.
+    distribution to its map, and the map's own methods may be a user's. If they are missing, no rules are known.
     """
     return rules_of_map(attribute(distribution, "_layout_map"))
 
 
 def rules_of_map(layout_map: Any) -> list[tuple[str, Any]]:
-    """The rules of a `LayoutMap`, as `rules_of`."""
+    """Return the rules of a `LayoutMap`, as `rules_of` does."""
     found = pairs(attribute(layout_map, "_layout_map"))
     return [(pattern, layout) for pattern, layout in found if type(pattern) is str]
 
 
 def axes_of(layout: Any) -> tuple[str | None, ...] | None:
-    """The axes that a `TensorLayout` asks for, one per dimension; None for anything else.
+    """Return the axes that a `TensorLayout` asks for, one per dimension; None for anything else.
 
-    Private API: `TensorLayout._axes`, what its property `axes` answers.
+    Private API: `TensorLayout._axes`, behind its property `axes`.
     """
     axes = attribute(layout, "_axes")
     if not isinstance(axes, tuple):
@@ -183,12 +183,12 @@ def axes_of(layout: Any) -> tuple[str | None, ...] | None:
 
 
 def describe_distribution(distribution: Any, meshes: Meshes) -> tuple[Distribution, Mesh | None]:
-    """A distribution as reports have it, and its mesh.
+    """Return a distribution as reports have it, and its mesh.
 
-    The mesh is None where its devices are not known, as on a back end other than JAX.
+    The mesh is None if its devices are not known, as on a back end other than JAX.
 
     Private API: the attributes behind the properties of `keras.distribution.Distribution`, which a user's
-    subclass may override with code of its own. One that is gone reads as None.
+    subclass may override with code of its own. An attribute that is missing reads as None.
     """
     mesh = describe_mesh(attribute(distribution, "_device_mesh"), meshes)
     batch_axis = attribute(distribution, "_batch_dim_name")
@@ -209,10 +209,10 @@ def describe_distribution(distribution: Any, meshes: Meshes) -> tuple[Distributi
 
 
 def describe_mesh(device_mesh: Any, meshes: Meshes) -> Mesh | None:
-    """A `keras.distribution.DeviceMesh` as reports have meshes; None where a device is unknown.
+    """Return a `keras.distribution.DeviceMesh` as reports have meshes; None if a device is unknown.
 
-    Keras names devices `"cpu:2048"`. They are looked up in the back end that is up: Keras' own way, the
-    property `backend_mesh`, would start one.
+    Keras names devices `"cpu:2048"`. The names are looked up in the back end that is up: Keras' own way, the
+    property `backend_mesh`, would start a back end.
     """
     made = attribute(device_mesh, "_backend_mesh")
     jax_mesh = getattr(sys.modules.get("jax.sharding"), "Mesh", None)

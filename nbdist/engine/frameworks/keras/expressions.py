@@ -1,4 +1,4 @@
-"""The most readable Python expression that reaches each variable of a Keras layer or model."""
+"""Python expressions that reach the variables of a Keras layer or model, the most readable for each."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from nbdist.engine.probe.classes import bases_of, class_dict, package
 
 
 def suffixes(layer: Any) -> dict[int, str]:
-    """The most readable expressions that reach variables of a layer, by `id(variable)`.
+    """Return the most readable expressions that reach variables of a layer, by `id(variable)`.
 
-    `.layers[0].kernel` where layers are public and the variable is an attribute; a variable that is missing
-    is reached by its number.
+    An expression is `.layers[0].kernel` where layers are public and the variable is an attribute. The caller
+    reaches a variable that is missing here by its number.
     """
     found: dict[int, str] = {}
     queue = [("", layer, 0)]
@@ -42,7 +42,7 @@ def suffixes(layer: Any) -> dict[int, str]:
 
 
 def _inner(layer: Any, names: dict[int, str]) -> list[tuple[str, Any]]:
-    """The layers of a layer with the step to each: by number in a model, else by attribute."""
+    """Return the layers in a layer, each with the step to it: by number in a model, by attribute elsewhere."""
     public = _public_layers(layer)
     steps = [(f".layers[{number}]", inner) for number, inner in enumerate(public)]
     met = {id(inner) for _, inner in steps}
@@ -54,7 +54,7 @@ def _inner(layer: Any, names: dict[int, str]) -> list[tuple[str, Any]]:
 
 
 def _property_of(layer: Any, inner: Any) -> str | None:
-    """`.query_dense` of Keras' own layers, whose property of that name answers `_query_dense`."""
+    """Return `.query_dense` for a layer of Keras whose property of that name returns `_query_dense`, or None."""
     for name, value in kept(layer).items():
         public = name.removeprefix("_") if type(name) is str else None
         if value is inner and _is_public(public) and answers_as_keras(layer, str(public)):
@@ -63,7 +63,7 @@ def _property_of(layer: Any, inner: Any) -> str | None:
 
 
 def _public_layers(layer: Any) -> list[Any]:
-    """What the property `layers` of a model answers; nothing for a layer, or where a user's class answers."""
+    """Return the layers in a model's property `layers`; none for other layers, or if a user's class defines it."""
     cls = defining(type(layer), "layers")
     if cls is None or package(cls) not in PACKAGES:
         return []
@@ -78,7 +78,7 @@ def _public_layers(layer: Any) -> list[Any]:
 
 
 def _names(layer: Any) -> dict[int, str]:
-    """Public attributes by the identity of what they hold, also one level down in lists and dicts."""
+    """Return the public attributes by the `id()` of their values, and also the items of lists and dicts."""
     found: dict[int, str] = {}
     for name, value in kept(layer).items():
         if not _is_public(name) or not _gives_what_is_kept(type(layer), name):
@@ -102,7 +102,7 @@ def _is_public(name: object) -> bool:
 
 
 def _gives_what_is_kept(cls: type, name: str) -> bool:
-    """Whether no property of the class answers in place of what an instance keeps."""
+    """Return whether an attribute is read from the instance itself, and not from a property of the class."""
     owner = defining(cls, name)
     if owner is None:
         return True
@@ -111,9 +111,9 @@ def _gives_what_is_kept(cls: type, name: str) -> bool:
 
 
 def _property_name(layer: Any, variable: Any) -> str | None:
-    """`.kernel` of Keras' own layers, whose property of that name answers `_kernel`.
+    """Return `.kernel` for a layer of Keras whose property of that name returns `_kernel`, or None.
 
-    Not so where the layer has been quantized or adapted: the property then computes something else.
+    The result is None for a layer that has been quantized or adapted: its property computes something else.
     """
     name = str(attribute(variable, "_name"))
     if not _is_public(name) or attribute(layer, f"_{name}") is not variable:
@@ -125,16 +125,16 @@ def _property_name(layer: Any, variable: Any) -> str | None:
 
 
 def answers_as_keras(instance: Any, name: str) -> bool:
-    """Whether an attribute is what Keras defines, rather than a user's class."""
+    """Return whether Keras defines an attribute, not a user's class."""
     owner = defining(type(instance), name)
     return owner is not None and package(owner) in PACKAGES
 
 
 def layer_paths(layer: Any) -> list[str]:
-    """The paths of a layer and all layers in it, such as `"sequential/dense"`; for rules on their outputs.
+    """Return the paths of a layer and all layers in it, such as `"sequential/dense"`; for rules on their outputs.
 
-    Private API: `Layer._path`, behind its property `path`. Without it a rule on outputs counts as one that
-    matched nothing.
+    Private API: `Layer._path`, behind its property `path`. If it is missing, a rule on outputs counts as
+    unmatched.
     """
     found: list[str] = []
     queue = [(layer, 0)]

@@ -1,4 +1,4 @@
-"""Keras on an engine; its arrays are those of its back end, JAX's for all that concerns several processes."""
+"""Keras on an engine; its arrays belong to its back end, which is JAX for all work on several processes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GUARDS = PurePath(__file__).parent / "guards"
 
 
 class Keras(Jax):
-    """See `nbdist.engine.frameworks.framework.Framework`."""
+    """Keras as a framework; all methods that are not defined here are those of JAX."""
 
     name = "keras"
     title = "Keras"
@@ -45,38 +45,38 @@ class Keras(Jax):
     )
 
     def is_imported(self) -> bool:
-        """Whether Keras, or Keras 2 for TensorFlow, has been imported."""
+        """Return whether this process has imported Keras, or Keras 2 for TensorFlow."""
         return Framework.is_imported(self)
 
     def is_compiling(self, path: str, function: str) -> bool:
-        """Keras itself compiles nothing; its back end does."""
+        """Return False: Keras itself compiles nothing; its back end does."""
         return False
 
     def initialize(self, process: Process, stage: Any) -> Initialized:
-        """See `nbdist.engine.frameworks.keras.start.initialize`."""
+        """Join the cluster by `keras.distribution.initialize`."""
         from nbdist.engine.frameworks.keras.start import initialize
 
         return initialize(process, stage)
 
     def holds(self) -> str | None:
-        """Nothing that its back end does not hold."""
+        """Return None: the back end holds the devices, and answers for them."""
         return None
 
     def install(self, shell: Any) -> None:
-        """Arrays are shown by the framework they belong to."""
+        """Do nothing: the framework that an array belongs to shows it."""
 
     def library(self) -> Library | None:
-        """Layers, models, optimizers and variables."""
+        """Return the library of layers, models, optimizers and variables."""
         from nbdist.engine.frameworks.keras.variables import Places
 
         return Places()
 
     def observer(self, main_thread: int, process_id: int) -> Observer | None:
-        """None: arrays are looked at by the framework they belong to."""
+        """Return None: the framework that an array belongs to observes it."""
         return None
 
     def model_observer(self, main_thread: int, library: Library) -> ModelObserver | None:
-        """What looks at models and the distribution that is set."""
+        """Return the observer of models and of the distribution that is set."""
         from nbdist.engine.frameworks.keras.observe import KerasObserver
         from nbdist.engine.frameworks.keras.variables import Places
 
@@ -84,7 +84,7 @@ class Keras(Jax):
         return KerasObserver(main_thread, library)
 
     def objects(self, process_id: int) -> Objects | None:
-        """See `nbdist.engine.frameworks.keras.objects.Objects`; None of Keras 2 for TensorFlow."""
+        """Return how Keras 3's objects go to a new process; None if only Keras 2 for TensorFlow is imported."""
         if "keras" not in sys.modules:
             return None
         from nbdist.engine.frameworks.keras.objects import Objects
@@ -92,7 +92,7 @@ class Keras(Jax):
         return Objects(process_id)
 
     def placements(self, process: Process, *, processes: int | None = None) -> Placements:
-        """See `nbdist.engine.frameworks.keras.placements`."""
+        """Return JAX's placements, with Keras' device meshes added."""
         from nbdist.engine.frameworks.jax.start import step_or_new
         from nbdist.engine.frameworks.keras.placements import Placements, Resized
 
@@ -102,95 +102,95 @@ class Keras(Jax):
         return Resized(process.shell.user_ns, step, processes)
 
     def tree(self, value: object, expression: str) -> ArraysFound | None:
-        """None: trees are those of the framework the arrays belong to."""
+        """Return None: the framework that the arrays belong to answers for a tree."""
         return None
 
     def summary(self, namespace: dict[str, object], path: str) -> Summary | None:
-        """None: arrays are summarized by the framework they belong to."""
+        """Return None: the framework that an array belongs to summarizes it."""
         return None
 
     def keeps_its_own(self, value: Any) -> bool:
-        """See `nbdist.engine.frameworks.keras.state.keeps_its_own`."""
+        """Return whether this is an object of one of Keras' classes, or of a class derived from one."""
         from nbdist.engine.frameworks.keras.state import keeps_its_own
 
         return keeps_its_own(value)
 
     def state(self, value: Any) -> Any | None:
-        """See `nbdist.engine.frameworks.keras.state.state`."""
+        """Return the arrays of a model, layer, optimizer or variable; None for anything else."""
         from nbdist.engine.frameworks.keras.state import state
 
         return state(value)
 
     def set_state(self, value: Any, state: Any) -> None:
-        """See `nbdist.engine.frameworks.keras.state.set_state`."""
+        """Set the arrays of a model, layer, optimizer or variable to others of the same shapes and dtypes."""
         from nbdist.engine.frameworks.keras.state import set_state
 
         set_state(value, state)
 
     def comparer(self) -> Comparer | None:
-        """What compares the distribution that is set."""
+        """Return the comparer of the distribution that is set."""
         from nbdist.engine.frameworks.keras.comparer import Comparer
 
         return Comparer()
 
     def unwrapped(self, value: Any) -> Any:
-        """What a variable of Keras holds."""
+        """Return the array that a variable of Keras holds; anything else as it is."""
         from nbdist.engine.frameworks.keras.variables import unwrapped
 
         return unwrapped(value)
 
     def array_of(self, value: Any) -> Any:
-        """What a variable of Keras holds."""
+        """Return the array that a variable of Keras holds; anything else as it is."""
         return self.unwrapped(value)
 
     def stand_in(self, value: object) -> object | None:
-        """None: models are pickled as Keras pickles them."""
+        """Return None: models are pickled in Keras' own way."""
         return None
 
     def children(self, value: object) -> Children | None:
-        """None: models are compared as a whole."""
+        """Return None: models are compared as a whole."""
         return None
 
     def model_digest(self, value: object, path: str, offer_array: OfferArray) -> str | None:
-        """See `nbdist.engine.frameworks.keras.digest.model_digest`."""
+        """Return a digest of a model, layer or optimizer, equal for equal variables; None for anything else."""
         from nbdist.engine.frameworks.keras.digest import model_digest
 
         return model_digest(value, path, offer_array)
 
     def model_glance(self, value: object) -> Seen | None:
-        """See `nbdist.engine.frameworks.keras.digest.model_glance`."""
+        """Return a description of a model, layer or optimizer without values; None for anything else."""
         from nbdist.engine.frameworks.keras.digest import model_glance
 
         return model_glance(value)
 
-    # -- of values that are planned, in any process -----------------------------------------------
+    # Of values that are planned, in any process.
 
     def shapes(self, value: Any) -> Sequence[ArrayShape] | None:
-        """The variables of a layer, model or optimizer."""
+        """Return the shapes of the variables of a layer, model or optimizer; None for anything else."""
         from nbdist.engine.frameworks.keras.shapes import shapes
 
         return shapes(value)
 
     def mesh_axes(self, value: Any) -> Mapping[str, int] | None:
-        """See `nbdist.engine.frameworks.keras.shapes.mesh_axes`."""
+        """Return the axes of a `keras.distribution.DeviceMesh`; None for anything else."""
         from nbdist.engine.frameworks.keras.shapes import mesh_axes
 
         return mesh_axes(value)
 
     def spec(self, value: Any) -> AskedSpec | None:
-        """See `nbdist.engine.frameworks.keras.shapes.spec`."""
+        """Return what a `keras.distribution.TensorLayout` asks; None for anything else."""
         from nbdist.engine.frameworks.keras.shapes import spec
 
         return spec(value)
 
     def layout(self, specs: Any, arrays: Sequence[ArrayShape], value: Any) -> AskedLayout | None:
-        """See `nbdist.engine.frameworks.keras.shapes.layout`."""
+        """Return what a layout map or a distribution asks for each variable; None for other specs."""
         from nbdist.engine.frameworks.keras.shapes import layout
 
         return layout(specs, arrays, value)
 
     def mesh_over(self, sizes: Sequence[int], devices: Sequence[Any]) -> tuple[Any, bool] | None:
-        """None: its back end lays meshes."""
+        """Return None: the back end lays meshes."""
         return None
 
 

@@ -1,4 +1,4 @@
-"""What Keras' objects keep, read without calling anything of their classes.
+"""Access to the attributes and contents of Keras' objects without running code of their classes.
 
 A user's model may define properties, `__getattribute__`, `__eq__` or `__hash__`; none of them is run.
 """
@@ -13,7 +13,7 @@ from nbdist.engine.probe.classes import bases_of, class_dict, package
 
 
 def live(instance: Any) -> dict[str, Any]:
-    """What an instance keeps by name, as it is and changes: to be read, never to be walked."""
+    """Return an instance's own `__dict__`, which may change at any time: read single keys, never iterate."""
     for base in bases_of(type(instance)):
         found = class_dict(base).get("__dict__")
         if type(found) is GetSetDescriptorType:
@@ -23,27 +23,27 @@ def live(instance: Any) -> dict[str, Any]:
 
 
 def kept(instance: Any) -> dict[str, Any]:
-    """What an instance keeps by name: a copy; empty where it keeps nothing so."""
+    """Return a copy of an instance's `__dict__`; empty if it has none."""
     return dict(pairs(live(instance)))
 
 
 def attribute(instance: Any, name: str) -> Any:
-    """One thing an instance keeps; None where it does not. A class's descriptors are not called."""
+    """Return one entry of an instance's `__dict__`; None if missing. The class's descriptors are not called."""
     return live(instance).get(name)
 
 
 def defining(cls: type, name: str) -> type | None:
-    """The class in which objects of `cls` find an attribute; None where no class has it."""
+    """Return the class in which objects of `cls` find an attribute; None if no class has it."""
     return next((base for base in bases_of(cls) if name in class_dict(base)), None)
 
 
 def items(value: Any, limit: int = 4096) -> list[Any]:
-    """What a list or tuple holds, up to a limit; nothing of anything else.
+    """Return the first `limit` items of a list or tuple; an empty list for anything else.
 
-    TensorFlow puts lists that are set as attributes into a list of its own class, which is itself empty and keeps
-    them under `_storage`.
+    TensorFlow replaces a list that is set as an attribute by one of its own class. That list is itself empty, and
+    keeps the items under `_storage`.
     """
-    # By its class: a proxy only says that it is a list.
+    # The class decides: a proxy's `__class__` only claims to be a list.
     bases = bases_of(type(value))
     if list in bases:
         storage = live(value).get("_storage") if package(type(value)) == "tensorflow" else None
@@ -52,7 +52,7 @@ def items(value: Any, limit: int = 4096) -> list[Any]:
 
 
 def pairs(value: Any, limit: int = 4096) -> list[tuple[Any, Any]]:
-    """What a dictionary holds, up to a limit; nothing of anything else."""
+    """Return the first `limit` items of a dictionary; an empty list for anything else."""
     if dict not in bases_of(type(value)):
         return []
     # The main thread may add and remove keys meanwhile.

@@ -1,4 +1,4 @@
-"""Keras models as reports have them: each variable's rule, layout, spec and bytes, from metadata alone."""
+"""Keras models as reports have them: rule, layout, spec and bytes of each variable, from metadata alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from nbdist.engine.probe.observer import Describe
 
 MOST_MODELS = 8
 MOST_VARIABLES = 1000
-"""Of one model in a report; the rest is counted."""
+"""The most variables of one model in a report; the rest is only counted."""
 
 
 class Rules:
@@ -33,7 +33,7 @@ class Rules:
 
     Args:
       distribution: A `keras.distribution.Distribution`; None: no rule matches.
-      before: Those of the look before, which may have matched the same paths.
+      before: The rules of the look before, which may have matched the same paths.
     """
 
     def __init__(self, distribution: Any | None, before: Rules | None = None) -> None:
@@ -41,22 +41,22 @@ class Rules:
         self.patterns = tuple(pattern for pattern, _ in found)
         self.axes = {pattern: axes_of(layout) for pattern, layout in found}
         self._by_layout = {id(layout): pattern for pattern, layout in found}
-        # What was matched stays true while the patterns are the same.
+        # Matches stay true while the patterns are the same.
         same = before is not None and before.patterns == self.patterns
         self._by_path: dict[str, str | None] = before._by_path if before and same else {}
 
     def of(self, path: str, layout: Any) -> str | None:
-        """The rule of a variable; None where none matched.
+        """Return the rule of a variable; None where no rule matched.
 
-        A layout map hands out its own layouts, and an optimizer's slot takes that of the variable it belongs to,
-        so the layout itself gives the rule. A variable made before this distribution was set is matched by
-        its path.
+        A layout map gives its own layout objects to variables, and an optimizer's slot takes the layout of its
+        variable, so the layout object identifies the rule. A variable made before this distribution was set is
+        matched by its path.
         """
         pattern = self._by_layout.get(id(layout)) if layout is not None else None
         return pattern if pattern is not None else self.matching(path)
 
     def matching(self, path: str) -> str | None:
-        """The first rule that matches a path, as `LayoutMap` does: the whole path, or the very key."""
+        """Return the first rule that equals a path or matches all of it, as `LayoutMap` does; None if none."""
         if path not in self._by_path:
             self._by_path[path] = next(
                 (one for one in self.patterns if one == path or matches(one, path)), None
@@ -65,7 +65,7 @@ class Rules:
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Whether a rule's pattern matches the whole of a path; False where it is no regular expression."""
+    """Return whether a rule's pattern matches the whole of a path; False if it is no regular expression."""
     try:
         return re.fullmatch(pattern, path) is not None
     except re.error:
@@ -74,9 +74,9 @@ def matches(pattern: str, path: str) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Said:
-    """What is known of a variable, but for what follows from the meshes, and what it was said from.
+    """The description of a variable, as far as no mesh is needed, and the facts that it was made from.
 
-    `described` says of it that its devices hold all of it and that no rule missed it.
+    `described` has placeholders for what the meshes tell: `device_bytes` of the whole variable, `missed` False.
     """
 
     variable: weakref.ref[Any]
@@ -87,7 +87,7 @@ class _Said:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Known:
-    """What was last said of a model, and what it was said from."""
+    """The last description of a model, and the facts that it was made from."""
 
     model: weakref.ref[Any]
     about: tuple[Any, ...]
@@ -98,10 +98,10 @@ class _Known:
 class Models:
     """The `models` section of a report, made anew in each look; keeps no model alive.
 
-    What has not changed is the same object in the next look, so that comparing two sections is cheap.
+    A description that has not changed is the same object in the next look, so that sections are cheap to compare.
 
     Args:
-      places: Where the variables of models are found.
+      places: Finds the variables of models.
     """
 
     def __init__(self, places: Places) -> None:
@@ -118,13 +118,13 @@ class Models:
         describe: Describe,
         meshes: Callable[[], Mapping[str, Mesh]],
     ) -> tuple[Model, ...]:
-        """Models as reports have them; those that have no variables yet are left out.
+        """Return models as reports have them; models without variables are left out.
 
         Args:
-          models: Each with the expression that reaches it.
-          distribution: The one that is set on the main thread, if any.
+          models: Each model, with the expression that reaches it.
+          distribution: The distribution that is set on the main thread, if any.
           describe: Describes the array that a variable holds.
-          meshes: Gives the meshes of the arrays described so far, by id.
+          meshes: Returns the meshes of the arrays described so far, by id.
         """
         self._rules = Rules(distribution, self._rules)
         known, self._known = self._known, {}
@@ -165,7 +165,7 @@ class Models:
         return known.described
 
     def _placed(self, said: _Said, meshes: Mapping[str, Mesh]) -> Variable:
-        """A variable with what its devices hold of it."""
+        """Return a variable's description with the facts that the meshes tell: `device_bytes` and `missed`."""
         return replace(
             said.described,
             device_bytes=piece_bytes(said.array, meshes),
@@ -183,7 +183,7 @@ class Models:
         rest = [pattern for pattern in self._rules.patterns if pattern not in used]
         if not rest:
             return ()
-        # Rules also place what layers put out, under the path of the layer and "/output".
+        # Rules also apply to the outputs of layers, under the path of the layer and "/output".
         outputs = [f"{path}/output" for path in layer_paths(model)]
         return tuple(one for one in rest if not any(matches(one, path) for path in outputs))
 
@@ -205,22 +205,22 @@ class Models:
     def _variable(
         self, variable: Any, array: Array | None, group: str, listed: bool
     ) -> _Said | None:
-        """One variable; None while nothing is known of its value.
+        """Return what is known of one variable; None while nothing is known of its value.
 
-        Private API: `Variable._layout`, which is not public. Without it rules are known by paths alone.
+        Private API: `Variable._layout`. If it is missing, rules are found by paths alone.
         """
         before = self._before.get(id(variable))
         if before is not None and before.variable() is not variable:
             before = None
         if array is None and before is not None:
-            array = before.array  # a running `fit` has its value; where it lies has not changed
+            array = before.array  # a running `fit` has the value; its sharding has not changed
         if array is None:
             return None
         path, layout = path_of(variable), attribute(variable, "_layout")
         rule = self._rules.of(path, layout)
         axes = self._rules.axes[rule] if rule is not None else axes_of(layout)
         if rule is None and axes is not None and not any(axes):
-            axes = None  # what Keras gives those that no rule matched
+            axes = None  # Keras gives this layout to variables that no rule matched
         facts = (path, group, listed, rule, axes, bool(self._rules.patterns))
         if before is None or before.facts != facts or before.array is not array:
             before = _Said(weakref.ref(variable), facts, array, _described(array, facts))

@@ -1,4 +1,4 @@
-"""What Keras' models and settings are to a new process; their arrays are those of the back end."""
+"""Keras' models and settings on the way to a new process; the back end sends their arrays."""
 
 from __future__ import annotations
 
@@ -19,15 +19,11 @@ STATE = (
     "global_random_seed",
     "object_name_uids",
 )
-"""Of what Keras keeps for a thread: settings, and how many layers there are of each name."""
+"""Attributes of Keras' thread-local state: settings, and how many layers there are of each name."""
 
 
 class Objects:
-    """See `nbdist.engine.namespace.objects.Objects`.
-
-    Args:
-      process_id: Of this process.
-    """
+    """Answers of Keras on one process, for as long as a namespace is on its way."""
 
     modules: tuple[str, ...] = ()
 
@@ -35,11 +31,11 @@ class Objects:
         self._process_id = process_id
 
     def reduce(self, value: Any) -> Any | None:
-        """See `nbdist.engine.frameworks.keras.pickling.reduce`."""
+        """Return how to pickle an object of Keras; None for anything else."""
         return pickling.reduce(value)
 
     def settings(self) -> Any:
-        """The distribution that is set, and what Keras keeps beside it; classes that are registered."""
+        """Return the distribution that is set, Keras' other settings, and the registered classes."""
         import keras
 
         state, config = state_of(global_state()), keras.config
@@ -52,7 +48,7 @@ class Objects:
         }
 
     def set(self, settings: Any) -> None:
-        """By no function of Keras' own: those that set a distribution wait for the other processes."""
+        """Set the settings; the distribution directly, since Keras' functions for it wait for other processes."""
         import keras
 
         pickling.finish(self._process_id, sys.modules["jax"].process_count())
@@ -65,9 +61,9 @@ class Objects:
         keras.saving.get_custom_objects().update(settings["custom_objects"])
 
     def things(self, mine: Mine) -> Sequence[Things]:
-        """None: `settings` has all."""
+        """Return nothing: `settings` has all settings."""
         return ()
 
     def unpickling(self) -> AbstractContextManager[object]:
-        """See `nbdist.engine.namespace.objects.Objects`."""
+        """Return a context that does nothing."""
         return nullcontext()

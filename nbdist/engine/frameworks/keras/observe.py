@@ -1,4 +1,4 @@
-"""What Keras adds to a look: the distribution that is set, and the models of the namespace."""
+"""Observer of Keras: the distribution that is set, and the models of the namespace."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nbdist.engine.probe.observer import Describe
 
 @dataclass(frozen=True, slots=True)
 class OfKeras:
-    """One look: sections of a report."""
+    """The result of one look: sections of a report."""
 
     distributions: tuple[Distribution, ...]
     meshes: tuple[Mesh, ...]
@@ -25,11 +25,11 @@ class OfKeras:
 
 
 class KerasObserver:
-    """Looks at Keras again and again; used from one thread, but for `note`.
+    """An observer of Keras for repeated looks; all methods but `note` are called on one thread.
 
     Args:
       main_thread: `threading.Thread.ident` of the thread that runs cells.
-      places: Where the variables of models are found, by the walk as well.
+      places: Finds the variables of models; the walk over the namespace uses the same object.
     """
 
     def __init__(self, main_thread: int, places: Places) -> None:
@@ -39,16 +39,16 @@ class KerasObserver:
         self._met: list[tuple[str, Any]] = []
 
     def add_model(self, path: str, model: Any) -> None:
-        """Takes a model that was met; one that has two names counts once."""
+        """Take a model that the walk has met; a model with two names counts once."""
         if len(self._met) < MOST_MODELS and not any(model is one for _, one in self._met):
             self._met.append((path, model))
 
     def look(self, describe: Describe, meshes: Callable[[], Mapping[str, Mesh]]) -> OfKeras:
-        """What there is now; holds no model afterwards.
+        """Return the sections as of now; keep no model afterwards.
 
         Args:
           describe: Describes the array that a variable holds.
-          meshes: Gives the meshes of the arrays described so far, by id.
+          meshes: Returns the meshes of the arrays described so far, by id.
         """
         distribution = self._set.get()
         met, self._met = self._met, []
@@ -59,19 +59,19 @@ class KerasObserver:
         return OfKeras((described,), (mesh,) if mesh is not None else (), models)
 
     def note(self) -> None:
-        """Notes the distribution that is set; called on the main thread."""
+        """Note the distribution that is set, and follow its changes; called on the main thread."""
         self._set.note()
 
     def note_once(self) -> None:
-        """Notes the distribution that is set, and leaves Keras as it is."""
+        """Note the distribution that is set, and leave Keras as it is."""
         self._set.read()
 
     def hook(self) -> None:
-        """Has each change of the distribution, and each epoch's results, noted."""
+        """Hook into Keras: note each change of the distribution, and the results of each epoch and evaluation."""
         self._set.hook()
         hook_callbacks()
 
     def unhook(self) -> None:
-        """Leaves Keras as it was."""
+        """Remove the hooks."""
         self._set.unhook()
         unhook_callbacks()

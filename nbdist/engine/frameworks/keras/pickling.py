@@ -1,7 +1,7 @@
-"""Objects of Keras as what they keep.
+"""Pickles of Keras' objects by their `__dict__`.
 
-Their own pickles read whole values of all processes, and make variables anew when they are read. Making a variable
-under a distribution is a collective, which a new process would wait in for ever.
+Keras' own pickles read the whole values of all processes, and unpickling them makes the variables anew. Making a
+variable under a distribution is a collective, in which a new process would wait for ever.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from collections.abc import Callable
 from typing import Any
 
 _made: list[Any] = []
-"""What has come from another process, until all of it is there."""
+"""Objects that have come from another process, until all objects are there."""
 
 COMPILED = ("train_function", "test_function", "predict_function")
-"""Of a model: what it compiles again when it finds none."""
+"""Attributes of a model that it compiles again when they are None."""
 
 
 def reduce(value: Any) -> tuple[Any, ...] | None:
-    """How an object of Keras is pickled; None for anything else.
+    """Return how to pickle an object of Keras, as `object.__reduce_ex__` does; None for anything else.
 
-    Private API: `KerasSaveable`, the class of all that has a pickle of Keras' own making, the containers and the
-    `Tracker` in which a layer keeps its parts, and `Distribution`. Keras offers no public way to copy an object
-    with its variables as they are. Where a name is gone, the object is pickled as it
-    says itself, and what cannot be is named as left out.
+    Private API: `KerasSaveable`, the base class of all objects with a pickle of Keras' own, the containers and
+    the `Tracker` in which a layer keeps its parts, and `Distribution`. Keras offers no public way to copy an
+    object with its variables as they are. If a name is missing, the object is pickled in its own way; an object
+    that cannot be pickled is named as left out.
     """
     bases = type(value).__mro__
     if _named("keras.src.saving.keras_saveable", "KerasSaveable") in bases:
@@ -43,16 +43,12 @@ def reduce(value: Any) -> tuple[Any, ...] | None:
 
 
 def finish(process_id: int, processes: int) -> None:
-    """Makes anew what goes by the identity of others, and what is each process's own.
-
-    Args:
-      process_id: Of this process.
-      processes: How many there are.
+    """Set again the entries of the objects that hold an `id()` of another object, or this process's own number.
 
     Private API: by `id()` an optimizer finds the place of a variable (`_trainable_variables_indices`), a tracker
-    what it has (`stored_ids`), and a functional model its nodes (`_nodes`, of `map_graph`). A distribution keeps
-    the number of its process (`_process_id`), and how many there are (`_num_processes`, `_is_multi_process`).
-    What has none of these is left as it is.
+    its contents (`stored_ids`), and a functional model its nodes (`_nodes`, of `map_graph`). A distribution keeps
+    the number of its process (`_process_id`), and the number of processes (`_num_processes`,
+    `_is_multi_process`). An object without these attributes stays as it is.
     """
     made, _made[:] = [*_made], []
     for one in made:
@@ -74,7 +70,7 @@ def finish(process_id: int, processes: int) -> None:
 
 
 def _is_for_all(distribution: dict[str, Any]) -> bool:
-    """Whether a distribution is one of all processes, from what it keeps; there may have been one alone."""
+    """Return whether a distribution, given by its attributes, covers all processes, even if there was only one."""
     if distribution.get("_num_processes", 1) > 1:
         return True
     devices = getattr(distribution.get("_device_mesh"), "devices", None)
@@ -91,13 +87,13 @@ def _empty(value: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
 
 
 def _fill(one: Any, state: dict[str, Any]) -> None:
-    """Past the class's own `__setattr__`, which notes variables and layers as new."""
+    """Set attributes without the class's own `__setattr__`, which would register variables and layers as new."""
     one.__dict__.update(state)
     _made.append(one)
 
 
 def _fill_container(one: Any, state: tuple[Any, dict[str, Any]]) -> None:
-    """Past the class's own methods, for the same reason."""
+    """Fill a container without the class's own methods, for the same reason as `_fill`."""
     values, attributes = state
     one.__dict__.update(attributes)
     if isinstance(one, list):

@@ -1,4 +1,4 @@
-"""How meshes of Keras' lie on another number of processes; arrays are those of its back end."""
+"""Placement of Keras' device meshes on another number of processes; the back end places the arrays."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ ANEW = "keras mesh anew"
 
 
 class Placements(placements.Placements):
-    """See `nbdist.engine.frameworks.jax.placements.Placements`."""
+    """JAX's placements that also read the stand-ins of Keras' device meshes."""
 
     def referent(self, reference: Any) -> Any:
-        """Made of the devices that Keras lists here."""
+        """Return the object for a stand-in; a device mesh is made of the devices that Keras lists here."""
         if reference[0] != ANEW:
             return super().referent(reference)
         distribution = sys.modules["keras"].distribution
@@ -23,10 +23,10 @@ class Placements(placements.Placements):
 
 
 class Resized(resized.Resized, Placements):
-    """See `nbdist.engine.frameworks.jax.resized.Resized`."""
+    """JAX's placements for another number of processes that also make stand-ins for Keras' device meshes."""
 
     def reference(self, value: Any) -> Any | None:
-        """As for JAX's meshes: one over all devices is made anew."""
+        """Return a stand-in; that of a device mesh has the sizes of a mesh over the new number of devices."""
         if type(value) is not sys.modules["keras"].distribution.DeviceMesh:
             return super().reference(value)
         sizes = dict(zip(value.axis_names, value.shape, strict=True))

@@ -1,4 +1,4 @@
-"""Has what `fit` and `evaluate` find noted: the results of an epoch or an evaluation."""
+"""Hook into Keras' callbacks that notes the results of each epoch of `fit` and of each evaluation."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from nbdist.engine.frameworks.keras.classes import PACKAGES
 from nbdist.engine.probe.progress import evaluation, note
 
 _hooked: dict[str, Callable[[], None]] = {}
-"""What takes each hook away, by package."""
+"""A function that removes each hook, by package."""
 
 
 def hook_callbacks() -> None:
-    """Has the results of each epoch and evaluation noted, of the packages imported by now.
+    """Note the results of each epoch and evaluation from now on, for the packages imported by now.
 
     `keras.callbacks.CallbackList` is public: every `fit` and `evaluate` calls it at each epoch's end and each
-    evaluation's end. Its methods are followed rather than a callback added, which would be in what `fit`
-    returns and prints. A class without them is left alone, and nothing is noted.
+    evaluation's end. The hook wraps its methods: an added callback would show in the results and the output of
+    `fit`. A class without these methods is left alone, and nothing is noted.
     """
     for name in PACKAGES:
         package = sys.modules.get(name)
@@ -34,13 +34,13 @@ def hook_callbacks() -> None:
 
 
 def unhook_callbacks() -> None:
-    """Leaves the packages as they were."""
+    """Remove the hooks from all packages."""
     while _hooked:
         _hooked.popitem()[1]()
 
 
 def _follow(cls: Any) -> Callable[[], None] | None:
-    """Places the hook; returns what takes it away, or None where the class or its methods are gone."""
+    """Place the hook; return a function that removes it, or None where the class or its methods are missing."""
     epoch_end, test_end = (getattr(cls, name, None) for name in ("on_epoch_end", "on_test_end"))
     if epoch_end is None or test_end is None:
         return None
@@ -71,16 +71,16 @@ def _follow(cls: Any) -> Callable[[], None] | None:
 
 
 def _is_of_fit(callbacks: Any) -> bool:
-    """Whether a list of callbacks is that of a `fit`, which validates with it at each epoch's end.
+    """Return whether a list of callbacks belongs to a `fit`, which also validates with it at each epoch's end.
 
-    Every `fit` has a `History`, to which it gives `epoch` when it begins; in `tf_keras` evaluations have one, too.
+    Every `fit` has a `History`, and sets `epoch` on it at the start. In `tf_keras` evaluations have one, too.
     """
     every = getattr(callbacks, "callbacks", ())
     return any(type(one).__name__ == "History" and hasattr(one, "epoch") for one in every)
 
 
 def _results(logs: Any) -> dict[str, Any]:
-    """The results as numbers. On the thread that trains, which has just turned them into numbers itself."""
+    """Return the results as numbers; runs on the thread that trains, where Keras has just made them numbers."""
     found = {}
     for name, value in (logs or {}).items():
         try:

@@ -1,4 +1,4 @@
-"""The variables of Keras models by their shapes, and what a layout map asks for them."""
+"""Shapes of the variables of Keras models, and the specs that a layout map asks for them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from nbdist.errors import ArrayError
 
 
 def shapes(value: Any) -> list[ArrayShape] | None:
-    """The variables of a layer or model with its optimizer, of an optimizer, or a list of variables.
+    """Return shapes of the variables of a layer, a model with its optimizer, an optimizer, or a list of variables.
 
     Returns:
       None for anything else.
 
     Raises:
-      ArrayError: There are none yet.
+      ArrayError: The value has no variables yet.
     """
     variables = _variables(value)
     if variables is None:
@@ -39,9 +39,9 @@ def shapes(value: Any) -> list[ArrayShape] | None:
 
 
 def mesh_axes(value: Any) -> dict[str, int] | None:
-    """The axes of a `keras.distribution.DeviceMesh`; None for anything else.
+    """Return the size of each axis of a `keras.distribution.DeviceMesh`; None for anything else.
 
-    Private API: `DeviceMesh._devices` and `_axis_names`, see `describe_mesh`.
+    Private API: `DeviceMesh._devices` and `_axis_names`, as in `describe_mesh`.
     """
     if not _is(value, "DeviceMesh"):
         return None
@@ -50,7 +50,7 @@ def mesh_axes(value: Any) -> dict[str, int] | None:
 
 
 def spec(value: Any) -> AskedSpec | None:
-    """A `keras.distribution.TensorLayout`; None for anything else."""
+    """Return what a `keras.distribution.TensorLayout` asks; None for anything else."""
     if not _is(value, "TensorLayout"):
         return None
     axes: Sequence[str | None] = axes_of(value) or ()
@@ -59,12 +59,12 @@ def spec(value: Any) -> AskedSpec | None:
 
 
 def layout(specs: Any, arrays: Sequence[ArrayShape], value: Any) -> AskedLayout | None:
-    """What a layout map asks for each variable, or a distribution.
+    """Return what a layout map or a distribution asks for each variable.
 
     Args:
       specs: A `LayoutMap`, `ModelParallel` or `DataParallel`.
-      arrays: The variables.
-      value: The model they are of; None where it is not here.
+      arrays: The shapes of the variables.
+      value: The model of these variables; None where it is in another process.
 
     Returns:
       None for other specs.
@@ -84,7 +84,7 @@ def layout(specs: Any, arrays: Sequence[ArrayShape], value: Any) -> AskedLayout 
         if owner is not None:  # Keras gives an optimizer's slot the layout of its variable
             asked[number] = asked[owner]
     used = {one.rule for one in asked if one is not None}
-    # Rules also place what layers put out, under the path of the layer and "/output".
+    # Rules also apply to the outputs of layers, under the path of the layer and "/output".
     outputs = [f"{path}/output" for path in layer_paths(value)] if is_layer(_bases(value)) else []
     unmatched = [
         pattern
@@ -95,7 +95,7 @@ def layout(specs: Any, arrays: Sequence[ArrayShape], value: Any) -> AskedLayout 
 
 
 def _matched(rules: Sequence[tuple[str, Any]], name: str) -> AskedSpec | None:
-    """As `LayoutMap` does it: the very key, else the one pattern that matches the whole path."""
+    """Return the spec for a path as `LayoutMap` does: of the equal key, else of the one pattern that matches."""
     exact = [one for one in rules if one[0] == name]
     found = exact or [one for one in rules if matches(one[0], name)]
     if not found:
@@ -111,7 +111,7 @@ def _matched(rules: Sequence[tuple[str, Any]], name: str) -> AskedSpec | None:
 
 
 def _slot_of(array: ArrayShape, arrays: Sequence[ArrayShape]) -> int | None:
-    """Of an optimizer's slot the variable it belongs to: the path of that is the beginning of its name.
+    """Return the index of the variable that an optimizer's slot belongs to: the slot's name begins with its path.
 
     Source: `keras.optimizers.Optimizer.add_variable_from_reference`.
     """
@@ -141,7 +141,7 @@ def _variables(value: Any) -> list[Any] | None:
 
 
 def _shape(variable: Any) -> ArrayShape | None:
-    """One variable; None for one of strings."""
+    """Return the shape of one variable; None for a variable of strings."""
     dtype = getattr(variable.dtype, "name", variable.dtype)
     try:
         itemsize = dtype_named(dtype).itemsize
@@ -164,6 +164,6 @@ def _bases(value: Any) -> tuple[type, ...]:
 
 
 def _is(value: Any, name: str) -> bool:
-    """Whether a value is of a class of `keras.distribution`."""
+    """Return whether a value is an instance of this class of `keras.distribution`."""
     kind = getattr(sys.modules.get("keras.distribution"), name, None)
     return kind is not None and any(base is kind for base in _bases(value))

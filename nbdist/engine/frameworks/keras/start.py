@@ -1,4 +1,4 @@
-"""The start of Keras on an engine: it joins the others through its back end."""
+"""The start of Keras on an engine: the process joins the others through Keras' back end."""
 
 from __future__ import annotations
 
@@ -32,16 +32,14 @@ from nbdist.spelling import option
 
 
 def initialize(process: Process, stage: KerasStage) -> Initialized:
-    """Joins the cluster by `keras.distribution.initialize`.
-
-    Where the user is to call that, nothing is started.
+    """Join the cluster by `keras.distribution.initialize`; start nothing where the user is to call that.
 
     Returns:
-      As `nbdist.engine.frameworks.jax.start.initialize`.
+      The same as `nbdist.engine.frameworks.jax.start.initialize`.
 
     Raises:
-      SessionError: Keras has another back end already, or none that joins processes.
-      RuntimeError: The framework's own, as when a back end is already up.
+      SessionError: Keras is not installed, has another back end already, or has one that joins no processes.
+      RuntimeError: The framework's own, for example when a back end is already up.
     """
     backend, arguments = stage.backend, stage.arguments
     keras = imported(backend, process.process_id, process.host)
@@ -63,7 +61,7 @@ def initialize(process: Process, stage: KerasStage) -> Initialized:
         )
     before = listening_ports()
     if stage.late:
-        # Any, for the moment: without one Keras would have all processes compute one together.
+        # Any seed will do for now: without a seed, Keras makes all processes compute one together.
         keras.utils.set_random_seed(0)
     with added_to_jax(stage.jax if backend == "jax" else {}):
         keras.distribution.initialize(
@@ -85,10 +83,10 @@ def initialize(process: Process, stage: KerasStage) -> Initialized:
 
 
 def imported(backend: str, process_id: int, host: str) -> ModuleType:
-    """Keras, with the back end that was asked for.
+    """Import Keras with the back end that was asked for, and return it.
 
     Raises:
-      SessionError: It has been imported with another one, or is not installed.
+      SessionError: Keras has been imported with another back end, or is not installed.
     """
     try:
         keras = importlib.import_module("keras")
@@ -109,10 +107,10 @@ def imported(backend: str, process_id: int, host: str) -> ModuleType:
 
 
 def joins(backend: str) -> bool:
-    """Whether the installed Keras can join processes on a back end.
+    """Return whether the installed Keras can join processes on a back end.
 
     Private API: each back end's `distribution_lib`, in which `keras.distribution.initialize` looks for its
-    `initialize`; there is no public way to ask. Where it has moved the answer is that of Keras 3.15: JAX only.
+    `initialize`; there is no public way to ask. If it has moved, the answer is that of Keras 3.15: JAX only.
     """
     try:
         library = importlib.import_module(f"keras.src.backend.{backend}.distribution_lib")
@@ -122,7 +120,7 @@ def joins(backend: str) -> bool:
 
 
 def nothing_sharded(keras: ModuleType) -> str:
-    """What must be said of a back end on which a distribution may be set and does nothing."""
+    """Return the warning for a back end on which a distribution can be set and has no effect."""
     return (
         f"keras.distribution of Keras {keras.__version__} shards nothing on the "
         f"{keras.backend.backend()} back end: "
@@ -132,7 +130,7 @@ def nothing_sharded(keras: ModuleType) -> str:
 
 
 def version_text(keras: ModuleType) -> str:
-    """`3.15.1 on jax 0.10.2`."""
+    """Return the versions of Keras and its back end, such as `3.15.1 on jax 0.10.2`."""
     backend = keras.backend.backend()
     return f"{keras.__version__} on {backend} {importlib.import_module(backend).__version__}"
 
@@ -151,10 +149,10 @@ def _prepare_jax(devices: int | None, gloo: str | None) -> None:
 
 @contextlib.contextmanager
 def added_to_jax(arguments: Mapping[str, Any]) -> Iterator[None]:
-    """Within it, `jax.distributed.initialize` gets these arguments beside those of its caller.
+    """Add these arguments to each call of `jax.distributed.initialize` inside the context.
 
-    Keras passes on three arguments only; without the others JAX would look for a Slurm or MPI cluster in
-    stray variables, and heartbeat and timeout could not be chosen.
+    Keras passes only three arguments on. Without the others, JAX would look for a Slurm or MPI cluster in stray
+    environment variables, and nobody could choose heartbeat and timeout.
     """
     import jax
 

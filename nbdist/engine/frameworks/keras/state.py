@@ -1,4 +1,4 @@
-"""What models, layers, optimizers and variables of Keras keep, for a save by shard."""
+"""The arrays of Keras' models, layers, optimizers and variables, for a save by shard."""
 
 from __future__ import annotations
 
@@ -17,17 +17,14 @@ from nbdist.engine.saving.objects import Suffix
 
 
 def keeps_its_own(value: Any) -> bool:
-    """Whether this is any object of Keras' own classes, or of one derived from them."""
+    """Return whether this is an object of one of Keras' classes, or of a class derived from one."""
     return any(base.__module__.startswith(("keras.", "tf_keras.")) for base in type(value).__mro__)
 
 
 def state(value: Any) -> Mapping[str, Any] | None:
-    """The arrays of a model with its optimizer, a layer, an optimizer or a variable, by what reaches them.
+    """Return the arrays of a model with its optimizer, a layer, optimizer or variable, by suffix; else None.
 
-    A layer that was made twice has other names in Keras, but the same way to each variable.
-
-    Returns:
-      None of anything else.
+    A layer that is made a second time gets other names in Keras, but the suffix of each variable is the same.
     """
     found = _variables(value)
     if found is None:
@@ -36,7 +33,7 @@ def state(value: Any) -> Mapping[str, Any] | None:
 
 
 def set_state(value: Any, state: Mapping[str, Any]) -> None:
-    """Has an object keep other arrays of the same shapes and dtypes."""
+    """Set the arrays of an object to others of the same shapes and dtypes."""
     for suffix, variable in (_variables(value) or {}).items():
         set_raw_value(variable, state[suffix])
 

@@ -1,4 +1,4 @@
-"""What a layer is made of: its own variables, and the layers in it."""
+"""The parts of a layer: its own variables, its seed generators, and the layers in it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from nbdist.engine.frameworks.keras.instance import items, live
 from nbdist.engine.probe.classes import bases_of
 
 MOST_VARIABLES = 4096
-"""Of one model."""
+"""The most variables of one model that are listed."""
 
 DEEPEST = 32
-"""Levels of layers within layers."""
+"""The most levels of layers within layers that are searched."""
 
 
 def own_variables(layer: Any) -> list[Any]:
-    """The variables of a layer without those of the layers in it.
+    """Return the variables of a layer without those of the layers in it.
 
     Private API: the lists behind Keras' property `variables`, which a user's class may override; `tf_keras`
-    has them under other names. Without them a layer has none.
+    has them under other names. If these lists are missing, the result is empty.
     """
     has = live(layer).get
     trainable = has("_trainable_variables", has("_trainable_weights"))
@@ -30,18 +30,19 @@ def own_variables(layer: Any) -> list[Any]:
 
 
 def seed_generators(layer: Any) -> list[Any]:
-    """Those that a layer draws random numbers from; each has a variable `state`.
+    """Return the seed generators from which a layer draws random numbers; each has a variable `state`.
 
-    Private API: the list that Keras' property `variables` reads. Without it their states are not shown.
+    Private API: the list that Keras' property `variables` reads. If this list is missing, their states are not
+    shown.
     """
     return items(live(layer).get("_seed_generators"))
 
 
 def inner_layers(layer: Any) -> list[Any]:
-    """The layers that a layer has, in Keras' order.
+    """Return the layers in a layer, in Keras' order.
 
-    Private API: the list behind the property `layers` of models; layers have no public one. Without it only a
-    layer's own variables are shown.
+    Private API: the list behind the property `layers` of models; other layers have no such property. If the list
+    is missing, only a layer's own variables are shown.
     """
     has = live(layer).get
     found = []

@@ -32,16 +32,16 @@ class Place:
 
 
 class Places:
-    """Where the variables of layers and models are, found anew only when their number changes.
+    """The places of the variables of layers and models, searched again only when the variables change in number.
 
-    Keeps no model alive. It is what the walk asks of Keras: see `nbdist.engine.probe.library.Library`.
+    Keeps no model alive. This class is the `nbdist.engine.probe.library.Library` of Keras.
     """
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[weakref.ref[Any], tuple[int, ...], list[Place]]] = {}
 
     def look_into(self, bases: tuple[type, ...]) -> Look | None:
-        """How to list what objects of a class hold, where the class is Keras' or derived from it.
+        """Return a function that lists what objects of a class hold; None for a class that is not Keras'.
 
         Args:
           bases: The class and its bases, in order of resolution.
@@ -52,23 +52,23 @@ class Places:
             look = self._look_into_layer
         else:
             look = _look_into_optimizer if is_optimizer(bases) else None
-        # Of a class with its own way to attributes no expression is known to reach what it keeps.
+        # If a class reads attributes in its own way, no expression is known to reach its variables.
         return look if look is None or gives_what_it_keeps(bases) else _nothing
 
     def is_model(self, bases: tuple[type, ...]) -> bool:
-        """Whether objects of a class are models."""
+        """Return whether objects of a class are models, and read attributes in the usual way."""
         return is_model(bases) and gives_what_it_keeps(bases)
 
     def has_layout(self, bases: tuple[type, ...]) -> bool:
-        """Whether objects of a class are layers, models included."""
+        """Return whether objects of a class are layers; models are layers, too."""
         return is_layer(bases)
 
     def holds_arrays(self, cls: type, bases: tuple[type, ...]) -> bool:
-        """What holds arrays is all found by `look_into`."""
+        """Return False: `look_into` finds all arrays."""
         return False
 
     def of(self, layer: Any) -> list[tuple[Place, Any]]:
-        """All variables of a layer, and of the optimizer of a model, each with its place."""
+        """Return all variables of a layer, and of the optimizer of a model, each with its place."""
         counts = _counts(layer)
         known = self._known.get(id(layer))
         if known is not None and known[0]() is layer and known[1] == counts:
@@ -85,32 +85,32 @@ class Places:
         for place, variable in self.of(layer):
             if place.suffix is not None:
                 value = raw_value(variable)
-                # None while a running `fit` has it, and before it is made.
+                # None while a running `fit` has the value, and before the value is made.
                 if value is None:
                     value = Lent(lent.get(id(variable)), _shape(variable))
                 yield place.suffix, value
 
 
 def raw_value(variable: Any) -> Any | None:
-    """What a variable of a layer holds: an array of its back end; None before it is made, and while `fit` has it.
+    """Return the array of a layer's variable; None before the array is made, and while a running `fit` has it.
 
     Private API: `Variable._value`. The public `value` casts to another dtype inside an autocast scope and makes
-    a value where there is none. Without it no variable is shown.
+    a value where there is none. If it is missing, no variable is shown.
     """
     value = attribute(variable, "_value")
     if value is not None:
         return value
     if not is_variable(bases_of(type(variable))):
-        return variable  # of `tf_keras`, whose variables are TensorFlow's own
+        return variable  # `tf_keras` has TensorFlow's own variables
     in_nnx_mode = "_value" in class_dict(type(variable))
     return attribute(variable, "_raw_value") if in_nnx_mode else None
 
 
 def set_raw_value(variable: Any, value: Any) -> None:
-    """Has a variable hold an array of the same shape and dtype, as it lies.
+    """Set a variable's array to another of the same shape and dtype, and keep the new array's sharding.
 
-    Private API: `Variable._value`, as in `raw_value`; the public `assign` may lay the array anew. Without it, and
-    where Flax NNX keeps the value, `assign` is called.
+    Private API: `Variable._value`, as in `raw_value`; the public `assign` may change the sharding. If it is
+    missing, and where Flax NNX keeps the value, `assign` is called.
     """
     if "_value" in live(variable):
         variable._value = value
@@ -119,10 +119,10 @@ def set_raw_value(variable: Any, value: Any) -> None:
 
 
 def path_of(variable: Any) -> str:
-    """A variable's path in Keras, such as `"sequential/dense/kernel"`; empty where it has none.
+    """Return a variable's path in Keras, such as `"sequential/dense/kernel"`; empty if it has none.
 
     Private API: `Variable._path`, behind its property `path`; for `tf_keras`, the names of TensorFlow's variables.
-    Without them variables have no path, and no rule matches them.
+    If they are missing, variables have no path, and no rule matches them.
     """
     has = live(variable).get
     path = has("_path") or has("_handle_name") or has("_common_name")
@@ -130,17 +130,17 @@ def path_of(variable: Any) -> str:
 
 
 def is_trainable(variable: Any) -> bool:
-    """Whether a variable is trained, as far as itself says.
+    """Return whether a variable itself is marked as trainable; its layer or model is not asked.
 
-    Private API: `_trainable` of Keras' and TensorFlow's variables, behind their property; a mirrored one has it
-    in its copies. Without it all count as not trainable.
+    Private API: `_trainable` of Keras' and TensorFlow's variables, behind their property; the copies of a
+    mirrored variable have it. If it is missing, all variables count as not trainable.
     """
     copies = items(attribute(variable, "_values"))
     return bool(attribute(copies[0] if copies else variable, "_trainable"))
 
 
 def unwrapped(value: Any) -> Any:
-    """What a `keras.Variable` holds, and anything else, as one without a value, as it is."""
+    """Return the array of a `keras.Variable`; a variable without a value, and anything else, as it is."""
     held = raw_value(value) if is_variable(bases_of(type(value))) else None
     return held if held is not None else value
 
@@ -167,7 +167,7 @@ def _look_into_optimizer(optimizer: Any) -> Iterable[tuple[str, Any]]:
 
 def _places(layer: Any) -> list[tuple[Place, Any]]:
     names = suffixes(layer)
-    # `tf_keras` orders its list otherwise.
+    # The property of `tf_keras` has another order than `layer_variables`.
     owner = defining(type(layer), "variables")
     numbered = owner is not None and package(owner) == "keras"
     found = []
@@ -184,7 +184,7 @@ def _places(layer: Any) -> list[tuple[Place, Any]]:
 
 
 def _counts(layer: Any) -> tuple[int, ...]:
-    """What changes when variables come or go: the layers, and how many variables each has."""
+    """Return numbers that change when variables come or go: the layers, and how many variables each has."""
     found: list[int] = []
     queue = [(layer, 0)]
     while queue:
@@ -197,7 +197,7 @@ def _counts(layer: Any) -> tuple[int, ...]:
 
 
 def layer_variables(layer: Any, *, level: int = 0) -> list[Any]:
-    """All variables of a layer, in the order of its property `variables`."""
+    """Return all variables of a layer, in the order of its property `variables`."""
     found = list({id(variable): variable for variable in own_variables(layer)}.values())
     seen = set(map(id, found))
     states = [attribute(one, "state") for one in seed_generators(layer)]
@@ -212,10 +212,10 @@ def layer_variables(layer: Any, *, level: int = 0) -> list[Any]:
 
 
 def optimizer_variables(optimizer: Any) -> list[Any]:
-    """All variables of an optimizer, in the order of its property `variables`; none of anything else.
+    """Return all variables of an optimizer, in the order of its property `variables`; none for anything else.
 
     Private API: `Optimizer._variables`, behind that property, which a user's class may override. An optimizer
-    that scales the loss adds those of the one inside it.
+    that scales the loss adds the variables of its inner optimizer.
     """
     found = items(attribute(optimizer, "_variables"))
     inner = attribute(optimizer, "inner_optimizer")
@@ -223,10 +223,10 @@ def optimizer_variables(optimizer: Any) -> list[Any]:
 
 
 def lent_values(model: Any) -> dict[int, Any]:
-    """The values that a running `fit` has taken out of a model's variables, by `id(variable)`.
+    """Return the values that a running `fit` has taken out of a model's variables, by `id(variable)`.
 
-    Private API: `_jax_state` of Keras' trainer for JAX, which holds them between two steps while the variables
-    hold None. Without it what was listed before `fit` began stays as it is until the epoch ends.
+    Private API: `_jax_state` of Keras' trainer for JAX, which holds the values between two steps while the
+    variables hold None. If it is missing, the values listed before `fit` began stay listed until the epoch ends.
     """
     state = dict(pairs(attribute(model, "_jax_state")))
     if not state:

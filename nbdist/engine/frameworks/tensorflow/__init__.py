@@ -1,1 +1,1 @@
-"""What nbdist knows of TensorFlow."""
+"""TensorFlow on the engines."""

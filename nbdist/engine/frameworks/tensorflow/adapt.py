@@ -1,10 +1,12 @@
-"""`fit`, `evaluate` and `predict` of Keras 3 under `MultiWorkerMirroredStrategy`, and on uneven batches.
+"""Overrides in Keras 3 for `fit`, `evaluate` and `predict` over several workers, and on uneven batches.
 
-As shipped (Keras 3.15.1) two places of Keras' TensorFlow trainer fail there. Building the model reduces the
-first batch, which fails over several workers, and on one where the replicas' parts differ in size. The numbers
-of each step, scalars, are reduced over a dimension they do not have, over several workers. The first is given
-one replica's part of the batch, of which only shapes are used; the second the mean over replicas that it says
-it computes.
+Two functions of Keras' TensorFlow trainer fail there as shipped (Keras 3.15.1):
+
+- Building the model reduces the first batch. This fails over several workers (`MultiWorkerMirroredStrategy`), and
+  on one worker if the replicas' parts differ in size. The override gives one replica's part of the batch; only
+  shapes and dtypes are used.
+- Over several workers, the numbers of each step, which are scalars, are reduced over a dimension that they do not
+  have. The override computes the mean over replicas, as Keras says it does.
 
 Upstream: https://github.com/keras-team/keras/issues/20585 and
 https://github.com/tensorflow/tensorflow/issues/72388.
@@ -28,16 +30,16 @@ ANNOUNCEMENT = (
 
 
 def adapt() -> str | None:
-    """Puts the overrides in place where the installed Keras needs them; a second call changes nothing.
+    """Put the overrides in place where the installed Keras needs them; a second call changes nothing.
 
-    Imports Keras, unless `tf.keras` is to be the legacy one: an override must be there before it is used.
+    Imports Keras, unless `tf.keras` is to be the legacy one: an override must be there before Keras is used.
 
-    What needs them is found by trying, not by version: each function is run once on a strategy that only
-    notes what it is asked. That runs no operation, so a strategy can still be made afterwards.
+    A trial decides which overrides are needed, not the version: each function is run once on a strategy that only
+    notes the requests. This runs no operation, so a strategy can still be made afterwards.
 
     Returns:
-      One line that says what was adapted; None where nothing was: already done, Keras does not run on
-      TensorFlow, or works by itself.
+      One line that names the adapted functions. None where nothing was adapted: the overrides are there already,
+      Keras does not run on TensorFlow, or Keras works as shipped.
     """
     trainer = _trainer()
     if trainer is None:
@@ -56,7 +58,7 @@ def adapt() -> str | None:
 
 
 def undo() -> None:
-    """Leaves Keras as it was."""
+    """Remove the overrides."""
     trainer = _trainer()
     if trainer is None:
         return
@@ -70,10 +72,10 @@ def undo() -> None:
 
 
 def _trainer() -> Any | None:
-    """The module of Keras' TensorFlow trainer, if Keras 3 is installed and runs on TensorFlow.
+    """Return the module of Keras' TensorFlow trainer, if Keras 3 is installed and runs on TensorFlow; or None.
 
-    Private API: `keras.src.backend.tensorflow.trainer` (Keras 3.15.1). Gone, or another back end: nothing
-    is adapted.
+    Private API: `keras.src.backend.tensorflow.trainer` (Keras 3.15.1). If it is missing, or Keras has another back
+    end, nothing is adapted.
     """
     if os.environ.get("TF_USE_LEGACY_KERAS", "0") not in ("1", "true", "True"):
         with contextlib.suppress(ImportError):
@@ -103,7 +105,7 @@ def _build_from_local(original: Callable[..., Any]) -> Callable[..., Any]:
 def _local_part(strategy: Any, batch: Any) -> Any:
     from keras import tree
 
-    # Of a batch only shapes and dtypes are used, so that of any replica will do.
+    # Only the shapes and dtypes of the batch are used, so any replica's part will do.
     return tree.map_structure(lambda v: strategy.experimental_local_results(v)[0], batch)
 
 
@@ -113,17 +115,17 @@ def _reduce_over_workers(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(values, strategy, reduction)
         from keras import tree
 
-        # Not this worker's own numbers: callbacks that decide by them must decide alike on all.
+        # All workers get the same numbers: callbacks that decide by them must decide alike on all.
         return tree.map_structure(lambda v: strategy.reduce("MEAN", v, axis=None), values)
 
     return reduce_per_replica
 
 
 def spans_workers(strategy: Any) -> bool:
-    """Whether this is a `MultiWorkerMirroredStrategy` over several workers.
+    """Return whether this is a `MultiWorkerMirroredStrategy` over several workers.
 
-    Private API: `strategy.extended._in_multi_worker_mode()` (TensorFlow 2.21), as Keras' trainer asks.
-    Gone: nothing spans workers, and Keras does as shipped.
+    Private API: `strategy.extended._in_multi_worker_mode()` (TensorFlow 2.21), which Keras' trainer calls, too.
+    If it is missing, the result is False, and Keras works as shipped.
     """
     import tensorflow as tf
 
@@ -134,10 +136,10 @@ def spans_workers(strategy: Any) -> bool:
 
 
 def _builds_from_a_reduced_batch(trainer: Any) -> bool:
-    """Whether the trainer gives a whole batch, a structure, to `strategy.reduce`.
+    """Return whether the trainer gives a whole batch, a structure, to `strategy.reduce`.
 
     Private API: `TensorFlowTrainer._maybe_symbolic_build(iterator, data_batch)` (Keras 3.15.1).
-    Gone or changed: it is left alone.
+    If it is missing or has changed, it is not adapted.
     """
     build = getattr(trainer.TensorFlowTrainer, "_maybe_symbolic_build", None)
     if build is None or not _takes(build, "self", "iterator", "data_batch"):
@@ -153,10 +155,10 @@ def _builds_from_a_reduced_batch(trainer: Any) -> bool:
 
 
 def _reduces_scalars_over_a_dimension(trainer: Any) -> bool:
-    """Whether the trainer asks for the mean of a scalar over its dimension 0.
+    """Return whether the trainer asks for the mean of a scalar over its dimension 0.
 
     Private API: `keras.src.backend.tensorflow.trainer.reduce_per_replica(values, strategy, reduction)`
-    (Keras 3.15.1). Gone or changed: it is left alone.
+    (Keras 3.15.1). If it is missing or has changed, it is not adapted.
     """
     reduce = getattr(trainer, "reduce_per_replica", None)
     if reduce is None or not _takes(reduce, "values", "strategy", "reduction"):
@@ -176,7 +178,7 @@ def _takes(function: Any, *names: str) -> bool:
 
 
 class _NoModel:
-    """Stands in for a model that is to be built."""
+    """A stand-in for a model that is to be built."""
 
     _distribute_strategy: Any
     distribute_strategy: Any
@@ -186,12 +188,12 @@ class _NoModel:
 
 
 def _noting_strategy() -> Any:
-    """A strategy over several workers that notes what it is asked to reduce, and does nothing."""
+    """Return a strategy over several workers that notes the requests to reduce, and does nothing."""
     import tensorflow as tf
 
     class Noting(tf.distribute.MultiWorkerMirroredStrategy):
         def __init__(self) -> None:
-            # Not the base's, which would connect the workers.
+            # The base class's `__init__` is not called: it would connect the workers.
             self.asked: list[tuple[str, Any, Any]] = []
             self.batch = (tf.distribute.DistributedValues(),) * 2
 

@@ -1,4 +1,4 @@
-"""TensorFlow's variables and tensors: where their copies lie, and their bytes on their way to the kernel."""
+"""TensorFlow's variables and tensors: where their copies lie, and how their bytes go to the kernel."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from nbdist.spelling import option
 
 
 def explain(value: Any, expression: str, *, process_id: int) -> ArraysFound:
-    """Where the copies of one variable lie.
+    """Return where the copies of one variable lie.
 
     Args:
       value: The variable.
-      expression: How it was named.
-      process_id: Of this process.
+      expression: The expression that names it.
+      process_id: The number of this process.
 
     Raises:
-      ArrayError: No variable, or none of the strategy in force.
+      ArrayError: The value is no variable, or belongs to no strategy in force.
     """
     import tensorflow as tf
 
@@ -41,13 +41,13 @@ def explain(value: Any, expression: str, *, process_id: int) -> ArraysFound:
 
 
 def offer_array(value: Any, expression: str) -> OfferedArray | None:
-    """A variable or tensor of this process, whole; None for anything else.
+    """Return the offer of a variable or tensor of this process, whole; None for anything else.
 
-    Of a mirrored variable the copy of this process's first replica is read. One that is put together when it is
-    read is, which all workers must do together.
+    For a mirrored variable, the copy of this process's first replica is read. A variable whose copies are combined
+    when it is read is read that way; all workers must do that together.
 
     Raises:
-      ArrayError: It holds no numbers, as a symbolic tensor or one of strings.
+      ArrayError: The value holds no numbers, such as a symbolic tensor or one of strings.
     """
     import numpy
     import tensorflow as tf
@@ -67,7 +67,7 @@ def offer_array(value: Any, expression: str) -> OfferedArray | None:
 
 
 def placed(sharding: Any, expression: str) -> Place:
-    """TensorFlow has no arrays that are made of pieces on several processes.
+    """Refuse: TensorFlow has no arrays that are made of pieces on several processes.
 
     Raises:
       ArrayError: Always.

@@ -1,7 +1,7 @@
-"""The batch that a strategy splits over its replicas, learned when a data set is given to it.
+"""The batch that a strategy splits over its replicas, noted when a data set is given to the strategy.
 
-A data set's batch size is known to TensorFlow only when it is distributed, by an operation; so it is asked on
-the main thread at that moment, where TensorFlow asks the same.
+TensorFlow finds the batch size of a data set only when the data set is distributed, by an operation. So nbdist
+runs the same operation at that moment, on the main thread.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from nbdist.engine.frameworks.tensorflow.strategies import is_default
 class Batches:
     """The batches of one data set.
 
-    `size` is the number of examples in a batch over all replicas, `of_replicas` what each gets of it, in
-    order. `auto_shard` says whether TensorFlow splits it over workers; None where there is one only.
+    `size` is the number of examples in a batch over all replicas, `of_replicas` the number that each replica gets,
+    in order. `auto_shard` says whether TensorFlow splits the data set over workers; None with one worker only.
     """
 
     size: int
@@ -32,7 +32,7 @@ class Batches:
 
 
 class Noted:
-    """What was given to strategies; written on the main thread, read on others."""
+    """The batches last given to a strategy; written on the main thread, read on others."""
 
     def __init__(self) -> None:
         self._last: tuple[weakref.ref[Any], Batches] | None = None
@@ -40,12 +40,12 @@ class Noted:
         self._unhook: Callable[[], None] | None = None
 
     def last(self, strategy: Any) -> Batches | None:
-        """The batches of the data set last given to this strategy to train on."""
+        """Return the batches of the data set last given to this strategy to train on; None if none was."""
         noted = self._last
         return noted[1] if noted is not None and noted[0]() is strategy else None
 
     def given(self, strategy: Any, dataset: Any) -> None:
-        """Notes a data set that a strategy is about to distribute, unless it is for evaluation."""
+        """Note a data set that a strategy is about to distribute, unless it is for evaluation."""
         if threading.current_thread() is not threading.main_thread() or is_default(strategy):
             return
         if not self._trains(sys._getframe(1)):
@@ -55,23 +55,23 @@ class Noted:
             self._last = weakref.ref(strategy), batches
 
     def _trains(self, frame: FrameType | None) -> bool:
-        """Whether it is given by `fit` to train on, or by no method of Keras at all."""
+        """Return whether `fit` gives the data set to train on, or no method of Keras gives it."""
         while frame is not None:
             code = frame.f_code
             if "keras" in code.co_filename and code.co_name in ("fit", "evaluate", "predict"):
-                # `fit` distributes the data to train on before any to validate with.
+                # `fit` distributes the training data before the validation data.
                 first = self._training_line.setdefault(code, frame.f_lineno)
                 return code.co_name == "fit" and first == frame.f_lineno
             frame = frame.f_back
         return True
 
     def hook(self) -> None:
-        """Begins, once TensorFlow is imported."""
+        """Note data sets from now on; do nothing while TensorFlow is not imported."""
         if self._unhook is None:
             self._unhook = hook_data_sets(self.given)
 
     def unhook(self) -> None:
-        """Leaves TensorFlow as it was."""
+        """Remove the hook."""
         if self._unhook is not None:
             self._unhook()
             self._unhook = None
@@ -81,28 +81,28 @@ _NOTED = Noted()
 
 
 def install() -> None:
-    """Has data sets noted that are given to strategies; a second call changes nothing."""
+    """Note from now on data sets that are given to strategies; a second call changes nothing."""
     _NOTED.hook()
 
 
 def uninstall() -> None:
-    """Leaves TensorFlow as it was."""
+    """Remove the hook."""
     _NOTED.unhook()
 
 
 def last(strategy: Any) -> Batches | None:
-    """The batches of the data set last given to this strategy to train on. For any thread."""
+    """Return the batches of the data set last given to this strategy to train on, from any thread; or None."""
     return _NOTED.last(strategy)
 
 
 def hook_data_sets(given: Callable[[Any, Any], None]) -> Callable[[], None] | None:
-    """Has `given` called with strategy and data set before each is distributed.
+    """Call `given` with strategy and data set before each data set is distributed.
 
-    Keras and users alike hand data sets to `tf.distribute.Strategy.experimental_distribute_dataset`, which is
-    public; it is followed, since a strategy does not say afterwards what it was given.
+    Keras and users alike give data sets to `tf.distribute.Strategy.experimental_distribute_dataset`, which is
+    public. This method is wrapped, since a strategy does not tell afterwards which data set it was given.
 
     Returns:
-      A function that takes the hook away; None while TensorFlow is not (wholly) imported.
+      A function that removes the hook; None while TensorFlow is not (wholly) imported.
     """
     tensorflow = sys.modules.get("tensorflow")
     if tensorflow is None or getattr(tensorflow.__spec__, "_initializing", False):
@@ -128,7 +128,7 @@ def hook_data_sets(given: Callable[[Any, Any], None]) -> Callable[[], None] | No
 
 
 def batches_of(strategy: Any, dataset: Any) -> Batches | None:
-    """How a strategy will split a data set; None where TensorFlow does not know its batch size.
+    """Return how a strategy will split a data set; None where TensorFlow does not know its batch size.
 
     Source of the split: `batch_sizes_for_worker` in tensorflow/python/data/experimental/ops/distribute.py.
     """
@@ -145,11 +145,11 @@ def batches_of(strategy: Any, dataset: Any) -> Batches | None:
 
 
 def batch_size(dataset: Any) -> int | None:
-    """The number of examples in each batch but the last; None where TensorFlow does not know.
+    """Return the number of examples in each batch but the last; None where TensorFlow does not know it.
 
     Private API: `tensorflow.python.data.experimental.ops.distribute.compute_batch_size` (TensorFlow 2.21), with
-    which strategies find it; the shape of a data set has it only with `drop_remainder`. Gone: no batches
-    are shown.
+    which strategies find this number; the shape of a data set has it only with `drop_remainder`. If it is missing,
+    no batches are shown.
     """
     tf = sys.modules["tensorflow"]
     module = sys.modules.get("tensorflow.python.data.experimental.ops.distribute")
@@ -159,5 +159,5 @@ def batch_size(dataset: Any) -> int | None:
     try:
         found = int(compute(dataset))
     except (tf.errors.OpError, ValueError, TypeError, IndexError):
-        return None  # not batched: distributing it says so
+        return None  # not batched: TensorFlow raises its own error when it distributes the data set
     return found if found > 0 else None

@@ -1,4 +1,4 @@
-"""TensorFlow's eager context: whether it has started, and how to begin anew in the same process."""
+"""TensorFlow's eager context: tests whether it has started, aborts its collectives, and resets it in place."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ UNAVAILABLE = 14
 
 
 def started() -> bool:
-    """Whether TensorFlow has its devices; never starts it.
+    """Return whether TensorFlow has its devices; never start it.
 
-    Private API: `tensorflow.python.eager.context._context` and its `_context_handle` (TensorFlow 2.21); the
-    public functions start what they ask about. Gone: not started, so nothing of TensorFlow is shown.
+    Private API: `tensorflow.python.eager.context._context` and its `_context_handle` (TensorFlow 2.21); the public
+    functions would start the context. If they are missing, the answer is False, and reports show no TensorFlow.
     """
     module = sys.modules.get("tensorflow.python.eager.context")
     found = getattr(module, "_context", None)
@@ -23,18 +23,18 @@ def started() -> bool:
 
 
 def abort_collectives(message: str) -> bool:
-    """Ends all collectives that run with `tf.errors.UnavailableError`; later ones fail until `reset_context`.
+    """Make all collectives that run raise `tf.errors.UnavailableError`, from any thread.
 
-    From any thread.
+    Later collectives fail until `reset_context`.
 
-    Private API: `context().abort_collective_ops(code, message)` (TensorFlow 2.21), with which its own
-    strategies react to a lost worker. Gone: a worker stays blocked until its peers come or end.
+    Private API: `context().abort_collective_ops(code, message)` (TensorFlow 2.21), with which TensorFlow's own
+    strategies react to a lost worker. If it is missing, a worker stays blocked until its peers come or end.
 
     Returns:
-      Whether it could be done.
+      Whether the collectives were aborted.
     """
     if not started():
-        # It would wait for the start, which the main thread may be blocked in.
+        # The call would wait for the start, in which the main thread may be blocked.
         return False
     context = sys.modules["tensorflow.python.eager.context"].context()
     abort = getattr(context, "abort_collective_ops", None)
@@ -45,16 +45,16 @@ def abort_collectives(message: str) -> bool:
 
 
 def reset_context() -> None:
-    """Forgets the cluster, so that a strategy can be made for another one; on the main thread.
+    """Forget the cluster, so that a strategy can be made for another one; call this on the main thread.
 
-    Which devices are visible and which logical devices there are stays as it was. What lived in the old
-    context (variables, models, datasets, strategies) cannot be used any more; Keras' session is cleared.
-    Takes less than 0.1 s; the new strategy connects in about 1 s.
+    Visible devices and logical devices stay as they were. Objects of the old context (variables, models, datasets,
+    strategies) cannot be used any more; Keras' session is cleared. The reset takes less than 0.1 s; the new
+    strategy connects in about 1 s.
 
     Private API: `tensorflow.python.eager.context._reset_context` (TensorFlow 2.21), "only for testing".
 
     Raises:
-      RuntimeError: It is gone; only new processes help.
+      RuntimeError: That function is missing; only new processes help.
     """
     import tensorflow as tf
     from tensorflow.python.eager import context
@@ -87,7 +87,7 @@ def _settled_devices(tf: Any) -> dict[str, Any]:
 
 
 def _clear_keras() -> None:
-    """Its names and generators hold variables of the old context."""
+    """Clear Keras' session: its names and generators hold variables of the old context."""
     for name in ("keras", "tf_keras"):
         keras = sys.modules.get(name)
         backend = getattr(keras, "backend", None)

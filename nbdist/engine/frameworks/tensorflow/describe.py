@@ -1,4 +1,4 @@
-"""Variables and tensors as reports have them, from their metadata alone; none is kept."""
+"""Descriptions of variables and tensors for reports, from their metadata alone; no variable is kept alive."""
 
 from __future__ import annotations
 
@@ -19,11 +19,7 @@ class _Entry:
 
 
 class Descriptions:
-    """The arrays of a look; what has not changed is the same object in the next one.
-
-    Args:
-      process_id: Of this process.
-    """
+    """The descriptions of the arrays of a look; one that has not changed is the same object in the next look."""
 
     def __init__(self, process_id: int) -> None:
         self._process_id = process_id
@@ -33,13 +29,13 @@ class Descriptions:
         self._unlisted: dict[int, _Entry] = {}
 
     def begin(self, replicas: Replicas) -> None:
-        """Starts a look at a process with this strategy."""
+        """Start a look at a process with the replicas of its strategy."""
         self._replicas = replicas
         self._before, self._now = self._now, {}
         self._unlisted = {i: one for i, one in self._unlisted.items() if one.array() is not None}
 
     def add(self, path: str, array: Any) -> bool:
-        """Lists an array; False for one that cannot be described."""
+        """List an array; return False for one that cannot be described."""
         entry = self._entry(self._before.get(path), array, path)
         if entry is None:
             return False
@@ -47,7 +43,7 @@ class Descriptions:
         return True
 
     def keep(self, path: str, shape: tuple[int, ...]) -> bool:
-        """Lists again what the look before listed under a path with this shape."""
+        """List again what the last look listed under a path with this shape; return False if it listed nothing."""
         entry = self._before.get(path)
         if entry is None or entry.described.shape != shape:
             return False
@@ -55,7 +51,7 @@ class Descriptions:
         return True
 
     def describe(self, array: Any) -> Array | None:
-        """One array with an empty path, without listing it."""
+        """Return one array with an empty path, without listing it; None if it cannot be described."""
         entry = self._entry(self._unlisted.get(id(array)), array, "")
         if entry is None:
             return None
@@ -63,7 +59,7 @@ class Descriptions:
         return entry.described
 
     def arrays(self) -> tuple[Array, ...]:
-        """The arrays of this look, in the order met."""
+        """Return the arrays of this look, in the order met."""
         return tuple(entry.described for entry in self._now.values())
 
     def _entry(self, before: _Entry | None, array: Any, path: str) -> _Entry | None:
@@ -77,10 +73,10 @@ class Descriptions:
 
 
 def describe(array: Any, path: str, replicas: Replicas, process_id: int) -> Array | None:
-    """A variable or tensor as reports have arrays.
+    """Return the description of a variable or tensor for a report.
 
-    None where its shape is not known, its elements have no size (strings, handles), or it lies on a device
-    that is not among those shown.
+    The result is None if its shape is not known, its elements have no size (strings, handles), or it lies on a
+    device that is not shown.
     """
     shape = array.shape
     if shape is None or not shape.is_fully_defined():
@@ -111,18 +107,18 @@ def _sharding(array: Any, dimensions: int, replicas: Replicas, process_id: int) 
     return NamedSharding(
         mesh=replicas.mesh.id,
         spec=((),) * dimensions,
-        # Each replica has its own until it is read, as the counts of a metric.
+        # Each replica has a value of its own until the variable is read, such as the counts of a metric.
         unreduced=(AXIS,) if array.synchronization.name == "ON_READ" else (),
         memory_kind=None,
     )
 
 
 def replica_values(array: Any) -> tuple[Any, ...] | None:
-    """This process's replicas of a distributed variable, one for each of its devices; None for a plain one.
+    """Return this process's copies of a distributed variable, one for each of its devices; None for a plain one.
 
     Private API: `_values` of `tensorflow.python.distribute.values.DistributedVariable` (TensorFlow 2.21); the
-    public `strategy.experimental_local_results` needs the strategy it was made under. Gone: it is described
-    as a plain variable on its first device.
+    public `strategy.experimental_local_results` needs the strategy under which the variable was made. If it is
+    missing, the variable is described as a plain variable on its first device.
     """
     values = getattr(array, "_values", None)
     return values if isinstance(values, tuple) and values else None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TensorFlow(Framework):
-    """See `nbdist.engine.frameworks.framework.Framework`."""
+    """TensorFlow as a framework; modules are imported when a method needs them."""
 
     name = "tensorflow"
     title = "TensorFlow"
@@ -26,34 +26,34 @@ class TensorFlow(Framework):
     stage = TensorFlowStage
 
     def initialize(self, process: Process, stage: Any) -> Initialized:
-        """See `nbdist.engine.frameworks.tensorflow.start.initialize`."""
+        """Do one of the two steps of a start: `devices`, then `strategy`."""
         from nbdist.engine.frameworks.tensorflow.start import initialize
 
         return initialize(process, stage)
 
     def explain(self, process: Process, value: Any, expression: str) -> ArraysFound:
-        """See `nbdist.engine.frameworks.tensorflow.arrays.explain`."""
+        """Return where the copies of one variable lie."""
         from nbdist.engine.frameworks.tensorflow.arrays import explain
 
         return explain(value, expression, process_id=process.process_id)
 
     def offer_array(self, value: Any, expression: str) -> OfferedArray | None:
-        """See `nbdist.engine.frameworks.tensorflow.arrays.offer_array`."""
+        """Return the offer of a variable or tensor of this process, whole; None for anything else."""
         from nbdist.engine.frameworks.tensorflow.arrays import offer_array
 
         return offer_array(value, expression)
 
     def placed(self, sharding: Any, expression: str) -> Place:
-        """See `nbdist.engine.frameworks.tensorflow.arrays.placed`."""
+        """Refuse: TensorFlow has no arrays that are made of pieces on several processes."""
         from nbdist.engine.frameworks.tensorflow.arrays import placed
 
         return placed(sharding, expression)
 
     def refuse_saving(self) -> None:
-        """TensorFlow has checkpoints of its own.
+        """Refuse: TensorFlow has checkpoints of its own.
 
         Raises:
-          SessionError: Always; says what to use.
+          SessionError: Always; the text says what to use.
         """
         raise SessionError(
             "Variables of TensorFlow are not saved by shard. In a cell, use tf.train.Checkpoint "
@@ -64,13 +64,13 @@ class TensorFlow(Framework):
         )
 
     def holds(self) -> str | None:
-        """Whatever there is, once it has started."""
+        """Return an empty text, for an unknown platform, once TensorFlow has started; None before."""
         from nbdist.engine.frameworks.tensorflow.context import started
 
         return "" if started() else None
 
     def observer(self, main_thread: int, process_id: int) -> Observer | None:
-        """What looks at the strategy in force and its variables."""
+        """Return the observer of the strategy in force and its variables."""
         from nbdist.engine.frameworks.tensorflow.observe import Observer
 
         return Observer(main_thread, process_id)

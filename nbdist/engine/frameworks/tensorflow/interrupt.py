@@ -1,9 +1,9 @@
-"""An interrupt reaches a worker that is blocked in a collective.
+"""Interrupts of a worker that is blocked in a collective of TensorFlow.
 
-Python's handler of SIGINT runs on the main thread, between two instructions of Python; inside TensorFlow
-there are none, and a collective whose peers do not come never ends. A thread of its own receives the signal and,
-when the main thread does not come out of TensorFlow by itself, has TensorFlow abort its collectives. So it
-does when the main thread came out at once and has left a collective behind: without `tf.function` those run
+Python's handler of SIGINT runs on the main thread, between two instructions of Python. Inside TensorFlow there are
+none, and a collective whose peers do not come never ends. So a separate thread receives the signal. If the main
+thread does not come out of TensorFlow by itself, this thread makes TensorFlow abort its collectives. It does the
+same if the main thread came out at once and has left a collective behind: without `tf.function`, collectives run
 on threads of a pool, and the next collective of the peers would meet the one left behind.
 """
 
@@ -28,20 +28,20 @@ from nbdist.message_guard import MessageGuard
 logger = logging.getLogger(__name__)
 
 MESSAGE = "interrupted by nbdist; run %dist_recover or session.recover() before the next collective"
-"""Both are named: the thread that listens works for no call."""
+"""The text names the magic and the function: the thread that listens does not know which of them a person uses."""
 
 PATIENCE_SECONDS = 0.2
-"""Between the signal and the first look, and between looks. Python's own handler needs far less."""
+"""The time between the signal and the first look, and between looks. Python's own handler needs far less."""
 
 CELL = b"\0"
-"""Stands between the numbers of signals where a cell starts; no signal has that number."""
+"""The mark of a cell's start between the numbers of signals; no signal has this number."""
 
 LOOKS = 10
-"""At the states of all threads, in one such time: a process that computes is seen to."""
+"""How often the states of all threads are read in one such time, to see whether the process computes."""
 
 
 class Interrupts:
-    """Receives SIGINT and frees the main thread from collectives; one for each process.
+    """Receiver of SIGINT that frees the main thread from collectives; one for each process.
 
     Args:
       main_thread: `threading.Thread.ident` of the thread that runs cells.
@@ -61,24 +61,24 @@ class Interrupts:
         self.freed = False
 
     def install(self) -> None:
-        """Begins; on the main thread, like `signal.set_wakeup_fd`."""
+        """Begin to receive; called on the main thread, as `signal.set_wakeup_fd` must be."""
         self._before = signal.set_wakeup_fd(self._wakeup_write, warn_on_full_buffer=False)
         os.register_at_fork(after_in_child=self._leave_fork)
         threading.Thread(target=self._listen, name="nbdist-interrupts", daemon=True).start()
 
     def uninstall(self) -> None:
-        """Ends, and leaves the wake-up descriptor as it was; on the main thread."""
+        """End, and set the wake-up descriptor as it was before; called on the main thread."""
         if self._wakeup_write < 0:
             return
         current = signal.set_wakeup_fd(self._before)
         if current != self._wakeup_write:
-            # Somebody has taken our place meanwhile, and keeps it.
+            # Other code has set its own descriptor meanwhile, which stays.
             signal.set_wakeup_fd(current)
         os.close(self._wakeup_write)
         self._wakeup_write = -1
 
     def _leave_fork(self) -> None:
-        # The signals of a child, such as one of multiprocessing, are not ours.
+        # A forked child, such as one of multiprocessing, handles its signals itself.
         if self._wakeup_write >= 0 and os.getpid() != self._pid:
             signal.set_wakeup_fd(-1)
 
@@ -99,13 +99,13 @@ class Interrupts:
                     self._free(cell)
 
     def _free(self, cell: int) -> None:
-        """Looks until the cell has ended, or the main thread is out of TensorFlow, or was freed."""
+        """Look until the cell has ended or the process is out of TensorFlow; abort collectives if it waits."""
         waits = False
         while not waits:
             time.sleep(PATIENCE_SECONDS)
             if self._cells != cell or not self.inside():
                 return
-            # Not by processor time: on a busy machine a process that computes may get little of it.
+            # Processor time would not do: on a busy machine, a process that computes may get little of it.
             waits = not computes(seconds=PATIENCE_SECONDS, looks=LOOKS)
         if self._cells != cell or not self.inside():
             return
@@ -113,21 +113,21 @@ class Interrupts:
         abort_collectives(MESSAGE)
 
     def begin(self) -> None:
-        """A cell starts: an interrupt of an earlier one does not concern it, however late it is seen to."""
+        """Begin a cell: an interrupt of an earlier cell has no effect on this one, however late it is handled."""
         self._cells += 1
         self.freed = False
         if self._wakeup_write < 0:
             return
         room = select.poll()
         room.register(self._wakeup_write, select.POLLOUT)
-        room.poll()  # full of interrupts of earlier cells, which the thread passes over at once
+        room.poll()  # waits while the pipe is full of earlier interrupts, which the thread soon reads
         os.write(self._wakeup_write, CELL)
 
     def translated(self, error: BaseException | None) -> BaseException | None:
-        """What a cell that ended with `error` has really ended with.
+        """Return a `KeyboardInterrupt` if an interrupt has aborted the cell's collectives, else `error` itself.
 
-        What was aborted ends with `tf.errors.UnavailableError`, or with pybind11's complaint that Python's own
-        handler has raised in the middle of it. It is an interrupt where an interrupt has aborted it.
+        An aborted collective raises `tf.errors.UnavailableError`, or pybind11's complaint that Python's own
+        handler has raised in the middle of the call.
         """
         if self.freed and isinstance(error, Exception):
             interrupt = KeyboardInterrupt(MESSAGE)
@@ -136,7 +136,7 @@ class Interrupts:
         return error
 
     def inside(self) -> bool:
-        """Whether the main thread is in TensorFlow, or another thread in one of its collectives."""
+        """Return whether the main thread is in TensorFlow, or another thread in one of its collectives."""
         if is_tensorflow(self._stack(self._main_thread)):
             return True
         others = (thread.ident for thread in threading.enumerate())
@@ -144,7 +144,7 @@ class Interrupts:
 
 
 def computes(*, seconds: float, looks: int) -> bool:
-    """Whether another thread of this process is seen to run, or to be ready to; False where nobody says.
+    """Return whether another thread of this process runs or is ready to run; False where the system does not say.
 
     Source: the state in `/proc/<pid>/task/<id>/stat`, proc(5).
     """
@@ -161,14 +161,15 @@ def computes(*, seconds: float, looks: int) -> bool:
 
 
 def is_tensorflow(stack: Stack) -> bool:
-    """Whether the innermost Python code is TensorFlow's."""
+    """Return whether the innermost Python code is TensorFlow's."""
     inside = folders("tensorflow")
     return bool(stack) and bool(inside) and stack[0].filename.startswith(inside)
 
 
 def is_collective(stack: Stack) -> bool:
-    """Whether the innermost Python code is that of a collective operation."""
-    # Private API, only read: generated from TensorFlow's op definitions (2.21). Gone: not found.
+    """Return whether the innermost Python code is that of a collective operation."""
+    # Private API: the name of a file generated from TensorFlow's op definitions (2.21). If it has changed, no
+    # collective is found.
     return is_tensorflow(stack) and stack[0].filename.endswith("gen_collective_ops.py")
 
 
@@ -176,10 +177,7 @@ _installed: Interrupts | None = None
 
 
 def install(main_thread: int) -> None:
-    """Has interrupts reach this process also in a collective; a second call changes nothing.
-
-    On the main thread.
-    """
+    """Make interrupts reach a collective, too; called on the main thread. A second call changes nothing."""
     global _installed
     if _installed is None:
         _installed = Interrupts(main_thread)
@@ -188,9 +186,9 @@ def install(main_thread: int) -> None:
 
 
 def _follow_cells(interrupts: Interrupts) -> None:
-    """Has cells of this process' IPython shell, if any, end with what they have really ended with.
+    """Replace the error of each cell of this process's IPython shell, if any, by the translated one.
 
-    The reply to a cell is made from its result after the event that reports its end.
+    IPython makes the reply to a cell from its result after the event `post_run_cell`.
     """
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
@@ -205,7 +203,7 @@ def _follow_cells(interrupts: Interrupts) -> None:
 
 
 def uninstall() -> None:
-    """Leaves signals as they were; on the main thread."""
+    """Handle signals as before `install`; called on the main thread."""
     global _installed
     if _installed is not None:
         _installed.uninstall()

@@ -1,6 +1,6 @@
-"""Devices, variables and the strategy of this process, as a report carries them.
+"""Observer of TensorFlow: devices, variables and the strategy of this process, as a report has them.
 
-Runs no operation, starts no context, reads no device memory: only what Python objects say of themselves.
+It runs no operation, starts no context and reads no device memory: it reads attributes of Python objects only.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ __all__ = ["Observer", "remember"]
 
 
 def remember(strategy: Any) -> None:
-    """Notes the strategy that is in force from now on; on the main thread."""
+    """Note the strategy that is in force from now on; called on the main thread."""
     REMEMBERED.note(strategy)
 
 
 class Observer:
-    """See `nbdist.engine.probe.observer.Observer`.
+    """An observer of TensorFlow's devices, variables and strategy, for repeated looks.
 
     Args:
       main_thread: `threading.Thread.ident` of the thread that runs cells.
-      process_id: Of this process.
+      process_id: The number of this process.
     """
 
     def __init__(self, main_thread: int, process_id: int) -> None:
@@ -35,7 +35,7 @@ class Observer:
         self._descriptions = Descriptions(process_id)
 
     def begin(self) -> bool:
-        """Starts a look; False where no strategy is in force, as with TensorFlow for `tf.data` alone."""
+        """Start a look; return False if no strategy is in force, as with TensorFlow for `tf.data` alone."""
         strategy = REMEMBERED.get()
         if strategy is None:
             self._replicas = None
@@ -47,32 +47,32 @@ class Observer:
         return True
 
     def array_classes(self) -> tuple[type, ...]:
-        """`tf.Variable`, from which mirrored ones derive."""
+        """Return `tf.Variable`, the base class of mirrored variables, too."""
         module = sys.modules.get("tensorflow.python.ops.variables")
         cls = getattr(module, "Variable", None)
         return (cls,) if isinstance(cls, type) else ()
 
     def mesh_classes(self) -> tuple[type, ...]:
-        """None: the strategy's is the only mesh."""
+        """Return no class: the strategy's mesh is the only one."""
         return ()
 
     def add(self, path: str, array: Any, *, lent: bool = False) -> bool:
-        """Lists a variable under a path."""
+        """List a variable under a path; return False if it cannot be described."""
         return self._descriptions.add(path, array)
 
     def keep(self, path: str, shape: tuple[int, ...]) -> bool:
-        """Lists again what the look before listed."""
+        """List again what the last look listed under a path with this shape; return False if it listed nothing."""
         return self._descriptions.keep(path, shape)
 
     def add_mesh(self, mesh: Any) -> None:
-        """There is no other mesh than the strategy's."""
+        """Do nothing: the strategy's mesh is the only one."""
 
     def describe(self, array: Any) -> Array | None:
-        """One variable with an empty path; None where it cannot be described."""
+        """Return one variable with an empty path; None if it cannot be described."""
         return self._descriptions.describe(array)
 
     def devices(self) -> tuple[Device, ...]:
-        """The devices of this process that have replicas."""
+        """Return the devices of this process that have replicas."""
         if self._replicas is None:
             return ()
         own = f"{self._process_id}:"
@@ -93,19 +93,19 @@ class Observer:
         )
 
     def meshes(self) -> tuple[Mesh, ...]:
-        """All replicas."""
+        """Return one mesh, of all replicas; none without a strategy."""
         return () if self._replicas is None else (self._replicas.mesh,)
 
     def arrays(self) -> tuple[Array, ...]:
-        """The variables of this look."""
+        """Return the variables of this look."""
         return self._descriptions.arrays()
 
     def context_mesh(self) -> str | None:
-        """None: a strategy is in force whatever the context."""
+        """Return None: a strategy is in force in any context."""
         return None
 
     def distributions(self) -> tuple[Distribution, ...]:
-        """The strategy in force, and the batch it was last given."""
+        """Return the strategy in force, with the batch it was last given."""
         if self._replicas is None:
             return ()
         given = batches.last(self._replicas.strategy())
@@ -122,15 +122,15 @@ class Observer:
         return (strategy,)
 
     def note(self) -> None:
-        """Strategies and batches are noted when they are made; here only that they shall be."""
+        """Hook in, so that strategies and batches are noted when they are made."""
         self.hook()
 
     def hook(self) -> None:
-        """Follows strategies that users make themselves."""
+        """Note from now on strategies that users make themselves, and batches given to strategies."""
         REMEMBERED.hook()
         batches.install()
 
     def unhook(self) -> None:
-        """Leaves TensorFlow as it was."""
+        """Remove the hooks."""
         REMEMBERED.unhook()
         batches.uninstall()

@@ -1,4 +1,4 @@
-"""Models of a strategy that is gone are refused: their metrics and collectives no longer work, without a word."""
+"""Refusal of models whose strategy is gone: their metrics and collectives would fail without an error."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MARK = "nbdist_refuses_outdated"
 
 
 def refuse_outdated() -> None:
-    """Has the models of the packages imported by now refused from now on; a second call changes nothing.
+    """Refuse outdated models from now on, for the packages imported by now; a second call changes nothing.
 
-    After a reset their variables hold what they held, but metrics are not reset between epochs any more, and a
-    collective may meet one of another step (TensorFlow 2.21).
+    After a reset, the variables of an older model keep their values, but its metrics are not reset between epochs
+    any more, and a collective may meet one of another step (TensorFlow 2.21).
     """
     for package in PACKAGES:
         cls = getattr(sys.modules.get(package), "Model", None)

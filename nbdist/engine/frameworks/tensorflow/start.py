@@ -19,7 +19,7 @@ from nbdist.spelling import option
 
 
 def initialize(process: Process, stage: TensorFlowStage) -> Initialized:
-    """One of the two steps of a start: `devices`, then `strategy`.
+    """Do one of the two steps of a start: `devices`, then `strategy`.
 
     Raises:
       SessionError: TensorFlow is missing, or has already run something.
@@ -30,7 +30,7 @@ def initialize(process: Process, stage: TensorFlowStage) -> Initialized:
 
 
 def settle_devices(process: Process, stage: DevicesStage) -> Initialized:
-    """Says which devices this process has; after this TensorFlow may start."""
+    """Set which devices this process has; TensorFlow may start after this step."""
     platform, devices, local_device_ids = stage.platform, stage.devices, stage.local_device_ids
     tf = _tensorflow(process)
     process.descriptors.leave_out(Chatter(chief=process.process_id == 0))
@@ -66,7 +66,7 @@ def settle_devices(process: Process, stage: DevicesStage) -> Initialized:
 
 
 def make_strategy(process: Process, stage: StrategyStage) -> Initialized:
-    """Makes the strategy and puts it into the namespace, as `strategy`; a second call makes it anew."""
+    """Make the strategy, and put it into the namespace as `strategy`; a second call makes it anew."""
     tf = _tensorflow(process)
     if stage.tf_config is not None:
         os.environ["TF_CONFIG"] = stage.tf_config
@@ -88,14 +88,14 @@ def make_strategy(process: Process, stage: StrategyStage) -> Initialized:
     return Initialized(
         process_id=stage.process_id,
         replicas=strategy.num_replicas_in_sync,
-        # Its class has another name than the one it is made by.
+        # The strategy's class has another name than the public one.
         strategy="MultiWorkerMirroredStrategy" if several else "MirroredStrategy",
         said=said,
     )
 
 
 def local_devices(tf: Any) -> list[str]:
-    """Names of the logical devices a strategy of this process alone spreads over."""
+    """Return the names of the logical devices that a strategy of this process alone spreads over."""
     gpus = tf.config.list_logical_devices("GPU")
     return [device.name for device in gpus or tf.config.list_logical_devices("CPU")]
 

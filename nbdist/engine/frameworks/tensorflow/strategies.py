@@ -1,6 +1,6 @@
 """The strategy of this process: the devices of all its replicas, as a mesh of one axis.
 
-Read from metadata alone, which is there from the moment a strategy is made.
+All is read from metadata, which a strategy has from the moment it is made.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from nbdist.engine.frameworks.jax.meshes import mesh_of
 AXIS = "replica"
 
 DEVICE = re.compile(r"(?:/job:(\w+))?(?:/replica:\d+)?(?:/task:(\d+))?/device:(\w+):(\d+)$", re.I)
-"""TensorFlow's own names, such as `/job:worker/replica:0/task:1/device:CPU:0`."""
+"""The pattern of TensorFlow's device names, such as `/job:worker/replica:0/task:1/device:CPU:0`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replicas:
-    """What is reported of one strategy; does not keep it alive.
+    """The facts about one strategy for a report; does not keep the strategy alive.
 
-    `kind` is the name it is made by. `mesh` has the devices of all replicas of all workers, in order.
-    `platform` is what its devices are, `"cpu"` or `"gpu"`.
+    `kind` is the public name of its class. `mesh` has the devices of all replicas of all workers, in order.
+    `platform` is the platform of its devices, `"cpu"` or `"gpu"`.
     """
 
     strategy: weakref.ref[Any]
@@ -44,7 +44,7 @@ class Replicas:
 
 
 class Remembered:
-    """The strategy made last in this process; written on the main thread, read on others."""
+    """The strategy that was made last in this process; written on the main thread, read on others."""
 
     def __init__(self) -> None:
         self._last: weakref.ref[Any] | None = None
@@ -53,50 +53,50 @@ class Remembered:
         self._unhook: Callable[[], None] | None = None
 
     def note(self, strategy: Any) -> None:
-        """Notes a strategy; TensorFlow's default, which spreads nothing, is none."""
+        """Note a strategy; ignore TensorFlow's default strategy, which spreads nothing."""
         if not is_default(strategy):
             self._last = weakref.ref(strategy)
             self._made.add(strategy)
 
     def retire(self) -> None:
-        """TensorFlow is about to forget all clusters: the strategies made so far are of no use any more."""
+        """Mark the strategies made so far as unusable: TensorFlow is about to forget all clusters."""
         self._retired.update(self._made)
         self._made.clear()
 
     def is_retired(self, strategy: Any) -> bool:
-        """Whether a strategy was made before the last reset."""
+        """Return whether a strategy was made before the last reset."""
         return strategy in self._retired
 
     def get(self) -> Any | None:
-        """The strategy, while it is alive."""
+        """Return the strategy; None if it is not alive any more, or none was made."""
         return self._last() if self._last is not None else None
 
     def hook(self) -> None:
-        """Has every strategy noted that the main thread makes from now on, once TensorFlow is imported."""
+        """Note from now on each strategy that the main thread makes; do nothing until TensorFlow is imported."""
         if self._unhook is None:
             self._unhook = hook_strategies(self.note)
 
     def unhook(self) -> None:
-        """Leaves TensorFlow as it was."""
+        """Remove the hook."""
         if self._unhook is not None:
             self._unhook()
             self._unhook = None
 
 
 REMEMBERED = Remembered()
-"""Of this process, like TensorFlow's own strategy in scope."""
+"""The instance for this process; global, like TensorFlow's own strategy in scope."""
 
 
 def is_default(strategy: Any) -> bool:
-    """Whether this is what TensorFlow has in scope where no strategy is, which spreads nothing."""
+    """Return whether this is TensorFlow's default strategy, in force outside any scope; it spreads nothing."""
     return type(strategy).__name__.startswith("_Default")
 
 
 def hook_strategies(note: Callable[[Any], None]) -> Callable[[], None] | None:
-    """Has `note` called on the main thread with each strategy that is made.
+    """Call `note` with each strategy that the main thread makes.
 
     Returns:
-      A function that takes the hook away; None while TensorFlow is not (wholly) imported.
+      A function that removes the hook; None while TensorFlow is not (wholly) imported.
     """
     tensorflow = sys.modules.get("tensorflow")
     if tensorflow is None or getattr(tensorflow.__spec__, "_initializing", False):
@@ -122,14 +122,14 @@ def hook_strategies(note: Callable[[Any], None]) -> Callable[[], None] | None:
 
 
 def replicas_of(strategy: Any, process_id: int) -> Replicas | None:
-    """What a strategy spreads over; None where it does not say.
+    """Return the replicas of a strategy; None if its devices are not known.
 
     Args:
       strategy: A `tf.distribute.Strategy`.
-      process_id: Of this process, to which devices belong that are no worker's.
+      process_id: The number of this process, which owns devices that are no worker's.
 
     Private API: `strategy.extended.worker_devices` and `strategy.extended._num_workers` (TensorFlow 2.21).
-    There is no public list of a strategy's devices. Gone: the strategy is not shown.
+    There is no public list of a strategy's devices. If they are missing, the strategy is not shown.
     """
     extended = getattr(strategy, "extended", None)
     names = getattr(extended, "worker_devices", None)
@@ -142,16 +142,16 @@ def replicas_of(strategy: Any, process_id: int) -> Replicas | None:
     owners = range(workers) if spans and workers > 1 else (process_id,)
     devices = [f"{owner}:{index}" for owner in owners for index in indices]
     axes = [Axis(name=AXIS, size=len(devices), type="auto")]
-    # It has another name than the one it is made by.
+    # The class has another name than the public one.
     kind = type(strategy).__name__.replace("CollectiveAllReduce", "MultiWorkerMirrored")
     platform = found[0][3].lower()  # type: ignore[index]
     return Replicas(weakref.ref(strategy), kind, workers, mesh_of(axes, devices), platform)
 
 
 def key_of(device: str, platform: str, process_id: int) -> str | None:
-    """The key of a local device from TensorFlow's name for it; None for one of another platform.
+    """Return the key of a local device from TensorFlow's name for it; None for a device of another platform.
 
-    A process with GPUs shows those, and leaves out the processor that feeds them.
+    A process with GPUs shows its GPUs, and leaves out the CPU that feeds them.
     """
     match = DEVICE.search(device)
     if match is None or match[3].lower() != platform:

@@ -1,8 +1,8 @@
-"""What TensorFlow writes on every process and nobody need read, and what is said of it once.
+"""Filter of TensorFlow's messages that nobody needs to read; one of them is replaced by a sentence, said once.
 
-TensorFlow's C++ writes to the process's standard error, a line beginning with the level, the time and the
-source, such as `W0000 00:00:1795178940.708603   21496 dataset.cc:997] …`. Times and thread ids differ, so the
-lines of several processes are never equal and would be shown for each.
+TensorFlow's C++ writes to the process's standard error. A line begins with the level, the time and the source,
+such as `W0000 00:00:1795178940.708603   21496 dataset.cc:997] …`. Times and thread ids differ, so the lines of
+several processes are never equal, and would be shown for each process.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ _LINE = rb"^%b\d{4} [\d:.]+ +\d+ %b:\d+\] %b.*\n?"
 _ANY_SOURCE = rb"\S+"
 
 INFORMATION = re.compile(_LINE % (b"I", _ANY_SOURCE, b""), re.M)
-"""Servers that started, tasks that connected: `%dist_init` has said so."""
+"""Messages on servers that started and tasks that connected: `%dist_init` has told the user already."""
 
 CONTINUED = re.compile(
     rb"^(?:/job:\w+/replica:\d+/task:\d+|The error could be from a previous operation\. Restart .*)\n?",
     re.M,
 )
-"""The second line of such a message."""
+"""The second line of a message."""
 
 KNOWN = tuple(
     re.compile(_LINE % (level, source, text), re.M)
     for level, source, text in (
         # A machine without a GPU, on which none was asked for.
         (b"E", rb"cuda_platform\.cc", rb"failed call to cuInit"),
-        # About Keras' own way to repeat a data set.
+        # Caused by Keras' own way to repeat a data set.
         (b"W", rb"dataset\.cc", rb"Input of GeneratorDatasetOp"),
         # Keras reads a batch ahead to build the model; the cache is filled in the first epoch.
         (b"W", rb"cache_dataset_ops\.cc", rb"The calling iterator did not fully read the dataset"),
@@ -41,7 +41,7 @@ KNOWN = tuple(
 
 AUTO_SHARD = re.compile(
     rb"^[IW]\d{4} [\d:.]+ +\d+ auto_shard\.cc:\d+\] AUTO sharding policy will apply DATA .*\n?"
-    # The node of the graph that is no file, over many lines.
+    # Many lines describe the node of the graph that reads no file.
     rb"(?:^(?!\w\d{4} [\d:.]+ ).*\n?)*",
     re.M,
 )
@@ -54,24 +54,24 @@ AUTO_SHARD_SAID = (
 
 
 def follow_standard_error() -> None:
-    """Has TensorFlow's Python logger write to the present `sys.stderr`.
+    """Make TensorFlow's Python logger write to the present `sys.stderr`.
 
-    It has kept that of the process which imported it, closed since the fork, so that a warning would become
-    "--- Logging error ---" and two stacks.
+    The logger has kept `sys.stderr` of the process that imported TensorFlow, which is closed since the fork: a
+    warning would become "--- Logging error ---" and two stacks.
     """
     import tensorflow as tf
 
     for handler in tf.get_logger().handlers:
         if isinstance(handler, logging.StreamHandler):
-            # Not by setStream, which would flush the old one.
+            # `setStream` would flush the old stream.
             handler.stream = sys.stderr
 
 
 class Chatter:
-    """Leaves out what is known; called with each new piece of standard error.
+    """A filter that removes known messages; called with each new piece of standard error.
 
     Args:
-      chief: Whether this process says the lines that are said once.
+      chief: Whether this process writes the sentence that is said once.
     """
 
     def __init__(self, *, chief: bool) -> None:
@@ -79,7 +79,7 @@ class Chatter:
         self._said = False
 
     def __call__(self, data: bytes) -> bytes:
-        """What is left of `data`."""
+        """Return `data` without the known messages."""
         data = AUTO_SHARD.sub(self._of_auto_shard, data)
         for pattern in (INFORMATION, CONTINUED, *KNOWN):
             data = pattern.sub(b"", data)

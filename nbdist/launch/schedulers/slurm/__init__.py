@@ -1,1 +1,1 @@
-"""Slurm: one `srun` starts a parent of one process in each task."""
+"""Slurm: one `srun` starts an agent for one process in each task."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """What `salloc` or `sbatch` was given.
+    """The size of an allocation, as `salloc` or `sbatch` was asked for it.
 
-    `tasks` and `tasks_per_node` are None where nobody asked for a number; `gpus` says that it has some.
+    `tasks` and `tasks_per_node` are None if nobody asked for a number; `gpus` says that it has GPUs.
     """
 
     job: str
@@ -22,7 +22,7 @@ class Allocation:
 
 
 def allocation(environment: Mapping[str, str]) -> Allocation | None:
-    """The allocation these variables name; None where they name none.
+    """Return the allocation these variables name; None if they name none.
 
     Source: the output environment variables of salloc(1).
     """

@@ -1,4 +1,4 @@
-"""Asking Slurm: one of its commands, run once."""
+"""Queries to Slurm: one of its commands, run once."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from nbdist.errors import LaunchError, OptionError
 from nbdist.spelling import option
 
 ANSWER_SECONDS = 10.0
-"""A controller that does not listen is reported by Slurm's commands themselves, mostly sooner."""
+"""Seconds until a query fails; if Slurm's controller does not listen, its commands mostly report that sooner."""
 
 
 def have_commands() -> None:
-    """Checks that Slurm's commands are here.
+    """Check that Slurm's commands are on the PATH.
 
     Raises:
       OptionError: They are not.
@@ -33,10 +33,10 @@ def _elsewhere() -> str:
 
 
 def ask(*command: str, timeout_s: float = ANSWER_SECONDS) -> str:
-    """What a command of Slurm writes.
+    """Return the output of a command of Slurm.
 
     Raises:
-      LaunchError: It failed, with its own words, or does not answer.
+      LaunchError: The command failed, with its own words, or does not answer.
     """
     try:
         done = subprocess.run(
@@ -60,7 +60,7 @@ def ask(*command: str, timeout_s: float = ANSWER_SECONDS) -> str:
 
 
 def node_addresses(*, nodes: str | None, partition: str | None) -> tuple[str, ...]:
-    """Where Slurm itself reaches the nodes of an allocation, of a partition, or all of them; each once.
+    """Return where Slurm itself reaches the nodes of an allocation, of a partition, or all of them; each once.
 
     Raises:
       LaunchError: Slurm cannot be asked.

@@ -34,14 +34,14 @@ OURS = {
     ("-b", "--begin-only", "--test-only"): "nothing would be started",
     ("--multi-prog",): "all processes run one program",
 }
-"""Options of srun that nbdist gives itself, and which of its own to use instead, or why not."""
+"""Options of srun that nbdist sets itself, with nbdist's option to use instead, or why there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmOptions:
-    """What was asked for, under the names `nbdist.start` has for it.
+    """The options of `nbdist.start` that concern Slurm, under its names.
 
-    `time` is a limit as Slurm reads it (minutes, `1:30:00`, `2-12`); `slurm_options` go to `srun` as they are.
+    `time` is a limit as Slurm reads it (minutes, `1:30:00`, `2-12`); `srun` gets `slurm_options` unchanged.
     """
 
     nodes: int | None = None
@@ -55,16 +55,16 @@ class SlurmOptions:
 def slurm_job(
     asked: SlurmOptions, *, processes: int | None, python: str, inside: Allocation | None
 ) -> Job:
-    """The job, or the step of an allocation that is there.
+    """Return the job, or the step of an existing allocation.
 
     Args:
       asked: The options.
-      processes: `-n`, where it was given.
+      processes: `-n`, if it was given.
       python: The interpreter on the nodes.
       inside: The allocation this kernel runs in.
 
     Raises:
-      OptionError: Numbers that do not agree, or options that cannot be.
+      OptionError: Numbers that do not agree, or impossible options.
     """
     extra = further_options(
         asked.slurm_options,
@@ -77,11 +77,11 @@ def slurm_job(
     name = f"nbdist-{secrets.token_hex(4)}"
     command = ["srun", f"--job-name={name}", "--chdir=/", "--export=ALL"]
     command += ["--input=all", "--output=all", "--error=all"]
-    # One task that ends, or one node that fails, must not take the variables of the others along.
+    # If one task ends or one node fails, the others must keep their variables.
     command += ["--kill-on-bad-exit=0", "--wait=0", "--no-kill"]
     if inside is not None:
         _refuse_inside(asked, inside)
-        # The step in which this kernel may run itself holds the processors of its node.
+        # This kernel may run in a step itself, which then holds the processors of its node.
         command += [f"--jobid={inside.job}", "--overlap"]
     for srun_option, value in (
         ("--nodes", asked.nodes),
@@ -109,7 +109,7 @@ _GPUS_OF_TASK = re.compile(r"--gpus-per-task|--gpu-bind|--tres-per-task")
 
 
 def agree(asked: SlurmOptions, processes: int | None, inside: Allocation | None) -> int:
-    """How many processes there will be, which must be known before they are.
+    """Return the number of processes, which must be known before they start.
 
     Raises:
       OptionError: The numbers do not agree, or are more than the allocation has.
@@ -161,7 +161,7 @@ def _refuse_inside(asked: SlurmOptions, inside: Allocation) -> None:
 
 
 def _is(word: str, names: Sequence[str]) -> bool:
-    """Whether a word is one of these options, with its value or without."""
+    """Return whether a word is one of these options, with its value or without."""
     if word.startswith("--"):
         return word.partition("=")[0] in names
     return word.startswith("-") and word[:2] in names

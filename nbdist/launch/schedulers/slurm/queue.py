@@ -1,4 +1,4 @@
-"""Where a job of Slurm stands: what `srun` has said, and what the queue says."""
+"""State of a job of Slurm, from the words of `srun` and from the queue."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from nbdist.machine.log_tail import LOG_LINES
 from nbdist.ranges import numbers
 
 LOOK_SECONDS = 1.0
-"""How often the queue is asked while a job waits."""
+"""Seconds between two queries of the queue while a job waits."""
 
 SETTLE_SECONDS = 1.0
-"""How long after its end the queue may say that a job runs or is completing."""
+"""Seconds after a job's end in which the queue may still call it running or completing."""
 
 QUEUED = re.compile(r"srun: job (\d+) queued and waiting for resources")
 ALLOCATED = re.compile(r"srun: job \d+ has been allocated resources")
@@ -31,7 +31,7 @@ TASKS = re.compile(r"srun: error: (\S+): tasks? (\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """What the queue says of a job; `reason` is empty where Slurm has none."""
+    """State of a job in the queue; `reason` is empty if Slurm has none."""
 
     job: str
     state: str
@@ -42,7 +42,7 @@ class JobState:
 
 
 class SlurmWatch:
-    """See `nbdist.launch.agents.watch.Watch`.
+    """Watch of a job of Slurm.
 
     Args:
       name: The name of the job, which no other has.
@@ -72,7 +72,7 @@ class SlurmWatch:
         self._ending: str | None = None
 
     def waiting(self, lines: Sequence[str]) -> str | None:
-        """What the queue says, asked once a second."""
+        """Return the job's state in the queue, which is asked once a second."""
         text = "\n".join(lines)
         step = list(STEP_WAITS.finditer(text))
         if step and not STEP_CREATED.search(text):
@@ -87,7 +87,7 @@ class SlurmWatch:
         return str(self._state or JobState(queued[1], "PENDING", ""))
 
     def look(self) -> JobState | None:
-        """What the queue says now, also of a job that has ended a moment ago; None when it says nothing."""
+        """Return the job's present state in the queue, also shortly after its end; None if the queue has none."""
         which = f"--jobs={self._allocation}" if self._allocation else f"--name={self._name}"
         with contextlib.suppress(LaunchError):
             found = self._ask("squeue", "--noheader", "--states=all", which, "--format=%i|%T|%r")
@@ -98,7 +98,7 @@ class SlurmWatch:
         return None
 
     def ending(self, lines: Sequence[str]) -> str | None:
-        """The job's last state, where it is not that of one that has ended by itself."""
+        """Return the job's last state, unless it is that of a job that has ended by itself."""
         if not self._asked_for_end:
             self._asked_for_end = True
             self._ending = _cancelled(lines) or self._last_state()
@@ -116,14 +116,14 @@ class SlurmWatch:
         return f"Slurm's job {found.job} ({state})"
 
     def reasons(self, lines: Sequence[str]) -> tuple[str, ...]:
-        """The last ones."""
+        """Return the last lines."""
         return tuple(lines[-LOG_LINES:])
 
     def ended_tasks(self, lines: Sequence[str]) -> dict[int, str]:
-        """Those of which srun says so."""
+        """Return the tasks whose end srun has reported."""
         text = "\n".join(lines)
         if CANCELLED.search(text):
-            return {}  # all of them, and `ending` says why
+            return {}  # all tasks have ended, and `ending` says why
         return {
             task: f"{said} (host {host})"
             for host, tasks, said in TASKS.findall(text)
@@ -131,13 +131,13 @@ class SlurmWatch:
         }
 
     def cancel(self) -> None:
-        """By its name; the allocation of which it is a step is left to whoever has it."""
+        """Cancel the job by its name; if it is a step, its allocation is left to its owner."""
         with contextlib.suppress(LaunchError):
             self._ask("scancel", f"--name={self._name}")
 
 
 def _cancelled(lines: Sequence[str]) -> str | None:
-    """What the nodes have said of it, which is there before the queue knows."""
+    """Return the end of the job as the nodes report it, which they do before the queue knows."""
     said = CANCELLED.search("\n".join(lines))
     if said is None:
         return None
@@ -145,5 +145,5 @@ def _cancelled(lines: Sequence[str]) -> str | None:
 
 
 def _order(job: str) -> list[int]:
-    """A later job's number is larger: `12`, or `12_3` in an array of jobs."""
+    """Return a key that is larger for a later job: of `12`, or of `12_3` in an array of jobs."""
     return [int(number) for number in re.findall(r"\d+", job)]

@@ -1,8 +1,8 @@
-"""Every reference of this process is re-pointed from old objects to their twins (Smalltalk's `become:`).
+"""Re-pointing of every reference in this process from old objects to their twins (Smalltalk's `become:`).
 
-What cannot be changed (tuples, frozen sets, slices, bound methods) gets twins of its own, outwards until nothing
-is left that refers to an old one; then all that refers to any of them is changed in place. Must run while no user
-code does.
+Immutable objects (tuples, frozen sets, slices, bound methods) that refer to an old object get twins of their own,
+outwards until none is left. Then all objects that refer to one with a twin are changed in place. Objects that
+cannot be changed are found as stale afterwards (`Repair._stale`). Must run while no user code runs.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from nbdist.engine.frameworks.jax.repair.survey import Survey
 from nbdist.engine.frameworks.jax.repair.twins import Twins
 
 ROUNDS = 10
-"""Frozen sets in keys of frozen sets so deep are followed outwards."""
+"""Most rounds; each follows frozen sets that are in keys of frozen sets one level outwards."""
 
 
 def become(twins: Twins, survey: Survey) -> int:
-    """Re-points all references; answers how many were changed.
+    """Re-point all references; return how many were changed.
 
     Args:
-      twins: What is to be replaced; gets the twins of tuples and their like as well.
-      survey: Of all that `matters`, before any of the twins was made.
+      twins: The objects to replace; gets twins of immutable objects as well.
+      survey: All objects whose class `matters`, found before any twin was made.
     """
     count = 0
     twins.survey = survey
@@ -46,7 +46,7 @@ def become(twins: Twins, survey: Survey) -> int:
         for holder in _renew(twins):
             try:
                 found = repoint(holder, twins)
-            except Exception:  # noqa: BLE001 - a `__hash__` or `__eq__` of a user's; found as stale
+            except Exception:  # noqa: BLE001 - a user's `__hash__` or `__eq__` raised; found as stale
                 continue
             count += found
             if found:
@@ -62,10 +62,10 @@ def become(twins: Twins, survey: Survey) -> int:
 
 
 def _renew(twins: Twins) -> list[Any]:
-    """Gives all that cannot be changed, and leads to what has a twin, a twin of its own, inner ones first.
+    """Add twins of immutable objects that lead to an object with a twin, inner ones first.
 
     Returns:
-      What refers to any that has a twin now: a walk over the heap is not made twice.
+      The objects that refer to one with a twin, so that no second walk over the heap is needed.
     """
     waiting, holders = _unchangeable(twins)
     while waiting:
@@ -78,14 +78,14 @@ def _renew(twins: Twins) -> list[Any]:
                     twins.add(holder, new)
                     own = instance_dict(new)
                     if own:
-                        holders.append(own)  # it was not there during the walk
+                        holders.append(own)  # this `__dict__` was not there during the walk
         if len(waiting) == before:
-            break  # a circle, which only C makes: found as stale
+            break  # a reference cycle, which only C can make: found as stale
     return [*holders, *twins.hidden_holders()]
 
 
 def _unchangeable(twins: Twins) -> tuple[dict[int, Any], list[Any]]:
-    """What leads to a twin through tuples and their like only, by id; with all that refers to any."""
+    """Return immutable objects that lead to an old one through such objects only, by id; and all referrers met."""
     found: dict[int, Any] = {}
     every: list[Any] = []
     holders = twins.holders()
@@ -104,19 +104,19 @@ def _unchangeable(twins: Twins) -> tuple[dict[int, Any], list[Any]]:
 
 
 def _renewal(kind: type) -> Callable[[Any, Twins], Any] | None:
-    """What makes the twin of an object that cannot be changed; None for all others."""
+    """Return the function that makes the twin of an immutable object; None for objects of other classes."""
     return next((renew for base, renew in _RENEWALS if issubclass(kind, base)), None)
 
 
 def _computes_hash(one: Any) -> bool:
-    """Of one that matters; few classes have such a hash, no context, and all others matter for no other reason."""
+    """Return whether an object that `matters` has a hash from Python: few classes, no context, all others."""
     kind = type(one)
     return computes_hash(kind) if issubclass(kind, type) else kind is not contextvars.Context
 
 
 def _contexts(twins: Twins) -> int:
-    """Re-points the variables of contexts; those of one that another thread is in are found as stale."""
-    changed = _set_again(contextvars.copy_context(), twins)  # the one that this thread is in
+    """Re-point the variables of contexts; a context that another thread has entered is found as stale."""
+    changed = _set_again(contextvars.copy_context(), twins)  # the context of this thread
     for one in twins.survey.wanted:
         if type(one) is contextvars.Context:
             with contextlib.suppress(RuntimeError):
@@ -132,15 +132,15 @@ def _set_again(context: contextvars.Context, twins: Twins) -> int:
 
 
 def _forget_lookups(classes: Iterable[Any], changed: Mapping[int, Any]) -> None:
-    """Has the interpreter look up attributes of classes again, where it keeps what it has found before."""
+    """Clear the interpreter's cached attribute lookups of classes whose `__dict__` was changed."""
     for cls in classes:
         if not changed.keys().isdisjoint(map(id, gc.get_referents(vars_of(cls)))):
             ctypes.pythonapi.PyType_Modified(ctypes.c_void_p(id(cls)))
 
 
 def repoint(holder: Any, twins: Twins) -> int:
-    """Re-points what one object refers to; answers how many references were changed."""
-    # Never isinstance: it asks the object for its `__class__`, which may be code of the user's.
+    """Re-point the references of one object; return how many were changed."""
+    # Never isinstance: it asks the object for its `__class__`, which may run code of the user's.
     kind = type(holder)
     if holder in twins or _renewal(kind) is not None:
         return 0
@@ -154,10 +154,10 @@ def repoint(holder: Any, twins: Twins) -> int:
 
 def _new_tuple(old: tuple[Any, ...], twins: Twins) -> tuple[Any, ...] | None:
     if len(gc.get_referents(old)) < tuple.__len__(old):
-        return None  # a thread is about to fill it: reading what is not there yet ends the process
+        return None  # a thread is filling the tuple: reading its empty places ends the process
     try:
         new = tuple.__new__(type(old), [twins.of(value) for value in tuple.__iter__(old)])
-    except TypeError:  # a tuple of C's, such as os.stat_result: found as stale
+    except TypeError:  # a tuple class of C, such as os.stat_result: found as stale
         return None
     own = instance_dict(old)
     if own:
@@ -184,7 +184,7 @@ def _mapping(holder: dict[Any, Any], twins: Twins) -> int:
     changed = 0
     items = list(dict.items(holder))
     if twins.any_in(key for key, _ in items):
-        # The order stays, also of those that come after a key that is replaced.
+        # All items are put in again, so that the order stays.
         renewed = [(twins.of(key), value) for key, value in items]
         if table_of(holder).refill(holder, renewed):
             changed += sum(
@@ -265,7 +265,7 @@ def _error(holder: BaseException, twins: Twins) -> int:
 def _pointer(holder: ctypes.py_object[Any], twins: Twins) -> int:
     try:
         old = holder.value
-    except ValueError:  # it points to nothing
+    except ValueError:  # the pointer is null
         return 0
     if old not in twins:
         return 0
@@ -279,7 +279,7 @@ def _array(holder: Any, twins: Twins) -> int:
     if frozen:
         try:
             holder.flags.writeable = True
-        except ValueError:  # a view of one that cannot be written: found as stale
+        except ValueError:  # a view of an array that cannot be written: found as stale
             return 0
     for index, value in enumerate(holder.flat):
         if value in twins:
@@ -291,7 +291,7 @@ def _array(holder: Any, twins: Twins) -> int:
 
 
 def _generator(holder: Any, twins: Twins) -> int:
-    """The variables of a generator or coroutine that stands still between two values."""
+    """Re-point the variables of a suspended generator or coroutine; return how many were changed."""
     frame = next(
         (
             frame
@@ -304,18 +304,18 @@ def _generator(holder: Any, twins: Twins) -> int:
 
 
 def repoint_variables(frame: types.FrameType, twins: Twins) -> int:
-    """Re-points the variables of a function that does not run now; answers how many were changed."""
+    """Re-point the variables of a function that is not running; return how many were changed."""
     variables = frame.f_locals
     stale = [name for name, value in variables.items() if value in twins]
     for name in stale:
         variables[name] = twins.of(variables[name])
-    if stale and type(variables) is dict:  # before Python 3.13 this was a copy
+    if stale and type(variables) is dict:  # before Python 3.13 `f_locals` is a copy
         ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
     return len(stale)
 
 
 def instance_dict(holder: Any) -> MutableMapping[str, Any] | None:
-    """The real `__dict__` of an object, whatever its class says of it; None where it has none."""
+    """Return the real `__dict__` of an object, whatever its class returns as `__dict__`; None if it has none."""
     generic = ctypes.pythonapi.PyObject_GenericGetDict
     generic.argtypes, generic.restype = [ctypes.c_void_p, ctypes.c_void_p], ctypes.py_object
     try:
@@ -327,7 +327,7 @@ def instance_dict(holder: Any) -> MutableMapping[str, Any] | None:
 
 
 def _attributes(holder: Any, twins: Twins) -> int:
-    """What an object has in `__dict__` and in slots, past any `__setattr__` of its class."""
+    """Re-point an object's `__dict__` and slots, past any `__setattr__`; return how many were changed."""
     changed = 0
     if not issubclass(type(holder), type):
         own = instance_dict(holder)
@@ -346,7 +346,7 @@ def _slot(holder: Any, member: types.MemberDescriptorType, twins: Twins) -> int:
         if value not in twins:
             return 0
         member.__set__(holder, twins.of(value))
-    except (AttributeError, TypeError):  # empty, or read-only: a part of C
+    except (AttributeError, TypeError):  # an empty slot, or a read-only member of a C class
         return 0
     return 1
 

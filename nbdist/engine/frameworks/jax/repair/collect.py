@@ -1,4 +1,4 @@
-"""Freeing a back end that nothing uses any more: it and its devices refer to each other."""
+"""Collection of a back end that nothing uses any more; the back end and its devices refer to each other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Weak = Sequence[weakref.ref[Any]] | None
 
 
 def prepare(clients: Collection[Any]) -> Weak:
-    """Has the garbage collector find these back ends, which are about to be let go, without a look at all else."""
+    """Put back ends that will be released into the garbage collector's young generation."""
     _make_young(_circle(clients))
     try:
         return [weakref.ref(client) for client in clients]
@@ -22,10 +22,10 @@ def prepare(clients: Collection[Any]) -> Weak:
 
 
 def collect(prepared: Weak) -> None:
-    """Frees what was prepared, where only it refers to itself by now.
+    """Free the prepared back ends, if nothing else refers to them any more.
 
-    A collection of all that there is takes a tenth of a second of every process: it comes only where something
-    else is in the way.
+    A collection of the whole heap takes a tenth of a second of every process. It runs only if a collection of
+    the young generation has not freed them.
     """
     gc.collect(0)
     if prepared is None or not all(reference() is None for reference in prepared):
@@ -33,7 +33,7 @@ def collect(prepared: Weak) -> None:
 
 
 def _circle(clients: Collection[Any]) -> dict[int, Any]:
-    """What they refer to and is of the same library, by id: devices and memories."""
+    """Return the back ends, and the objects of jaxlib that they lead to (devices, memories), by id."""
     found = {id(one): one for one in clients}
     new = list(clients)
     while new:
@@ -49,9 +49,9 @@ def _circle(clients: Collection[Any]) -> dict[int, Any]:
 
 
 def _make_young(objects: dict[int, Any]) -> None:
-    """Has the garbage collector take these as made just now: it then finds them without looking at all others.
+    """Move objects into the garbage collector's young generation, which it can collect without the others.
 
-    `PyObject_GC_Track` puts an object among the youngest (https://docs.python.org/3/c-api/gcsupport.html).
+    `PyObject_GC_Track` puts an object there (https://docs.python.org/3/c-api/gcsupport.html).
     """
     for address, one in objects.items():
         if gc.is_tracked(one):

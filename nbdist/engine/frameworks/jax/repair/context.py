@@ -1,4 +1,4 @@
-"""What JAX keeps for the main thread beside Python objects: the mesh in context, and the default device."""
+"""JAX's context on the main thread, which is set and not named: the mesh in context and the default device."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from nbdist.engine.frameworks.jax.repair.twins import Twins
 
 @dataclass(frozen=True)
 class Context:
-    """As it was noted; the objects are those of the old back end."""
+    """The mesh in context and the default device when they were noted, of the old back end."""
 
     mesh: Any | None
     default_device: Any | None
 
     def restore(self, twins: Twins) -> None:
-        """Sets the same again, on the new devices."""
+        """Set the same mesh and device again, on the new devices."""
         import jax
 
         if self.mesh is not None:
@@ -26,7 +26,7 @@ class Context:
 
 
 def note() -> Context:
-    """What is set on the calling thread; `with mesh:` is no matter, since it ends with its cell."""
+    """Return the context of the calling thread; a `with mesh:` does not count, since it ends with its cell."""
     import jax
 
     mesh = jax.sharding.get_mesh()

@@ -1,4 +1,4 @@
-"""Host copies of every live array of this process, each piece once, and the arrays made of them again."""
+"""Host copies of every live array of this process, each piece once, and the arrays made from them."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from nbdist.errors import RecoveryError
 from nbdist.quantities import bytes_text
 
 MARGIN = 0.8
-"""Of the memory that is free, as much is filled with copies; the rest goes to disk, array by array."""
+"""Share of the free memory that copies may fill; each further piece goes to disk."""
 
 _CUT = re.compile(r"Gloo [\w-]+ failed: .*Connection closed by peer")
-"""The error of a collective that waited for another process when its connections were ended for a repair."""
+"""Error of a collective whose connections were ended for a repair while it waited for another process."""
 
 
 @dataclass
 class Copies:
-    """What was copied.
+    """Copies of arrays.
 
-    `pieces` holds, for each array of `arrays`, its copies: the ids of the devices that have a piece, and the
-    piece. `lost` are arrays whose values could not be read, with the reason; `on_disk` counts bytes that found
-    no room in memory.
+    `pieces` has the copies of each array of `arrays`: the ids of the devices that have a piece, and the piece.
+    `lost` are arrays whose values could not be read, `reasons` says why. `nbytes` counts the bytes in memory,
+    `on_disk` those that did not fit there.
     """
 
     arrays: list[Any] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Copies:
     on_disk: int = 0
 
     def clear(self) -> None:
-        """Lets go of everything."""
+        """Drop all arrays and copies."""
         for values in (self.arrays, self.pieces, self.lost, self.reasons):
             values.clear()
 
@@ -55,14 +55,14 @@ def save(
     room_bytes: int | None = None,
     hopeless: Callable[[Any], bool] = lambda array: False,
 ) -> Copies:
-    """Copies all pieces of these arrays that this process holds; waits for those that are being computed.
+    """Copy all pieces of these arrays on this process; wait for arrays that are being computed.
 
     Args:
-      arrays: Of any sharding; deleted ones are left out.
-      folder: Where what finds no room in memory goes.
-      room_bytes: Of memory for copies; default: most of what is free now.
-      hopeless: Whether an array that is not there yet waits for what will not come; asked again and again, and
-        such an array is lost.
+      arrays: Arrays of any sharding; deleted ones are left out.
+      folder: Gets the copies that do not fit in memory.
+      room_bytes: Memory for copies; default: most of what is free now.
+      hopeless: Returns whether an array that is not ready waits for values that will not come; called again and
+        again. Such an array is lost.
 
     Raises:
       RecoveryError: Neither memory nor disk has room.
@@ -88,10 +88,10 @@ def save(
 
 
 def _wait(array: Any, hopeless: Callable[[Any], bool]) -> None:
-    """Waits until an array has its values.
+    """Wait until an array has its values.
 
     Raises:
-      RuntimeError: It gets none.
+      RuntimeError: The array will get none.
     """
     pause = 0.001
     while not array.is_ready():
@@ -103,7 +103,7 @@ def _wait(array: Any, hopeless: Callable[[Any], bool]) -> None:
 
 
 def _copy(piece: Any, saved: Copies, room: int, folder: Path) -> Any:
-    """A copy in memory, or on disk where `room` bytes would be too few; counted."""
+    """Return a copy in memory, or on disk if the copies would exceed `room` bytes; count its bytes."""
     if saved.nbytes + piece.nbytes <= room:
         saved.nbytes += piece.nbytes
         return piece.copy()
@@ -112,10 +112,9 @@ def _copy(piece: Any, saved: Copies, room: int, folder: Path) -> Any:
 
 
 def _unique(array: Any) -> list[tuple[list[int], Any]]:
-    """Each piece once, with the ids of all devices of this process that hold it.
+    """Return each piece once, with the ids of all devices of this process that hold it.
 
-    Of pieces that should be copies of each other and are not, as `shard_map` makes them with `check_vma=False`,
-    each is one.
+    Replicas with different values, as `shard_map` with `check_vma=False` makes them, count as separate pieces.
     """
     import numpy
 
@@ -139,7 +138,7 @@ def _bytes(piece: Any) -> Any:
 
 
 def _on_disk(piece: Any, folder: Path) -> Any:
-    """A copy that lies in a file without a name, so that nothing of it is left."""
+    """Return a copy in a file without a name, so that no file is left behind."""
     import numpy
 
     with tempfile.TemporaryFile(dir=folder) as file:
@@ -150,10 +149,10 @@ def _on_disk(piece: Any, folder: Path) -> Any:
 
 
 def _reserve(descriptor: int, count: int, folder: Path) -> None:
-    """Takes room in a file; writing to a mapped one that finds none later would end the process (SIGBUS).
+    """Reserve room in a file: writing to a mapped file without room would end the process (SIGBUS).
 
     Raises:
-      RecoveryError: There is none.
+      RecoveryError: The disk has no room.
     """
     if not count or not hasattr(os, "posix_fallocate"):
         return
@@ -168,7 +167,7 @@ def _reserve(descriptor: int, count: int, folder: Path) -> None:
 
 
 def free_bytes() -> int:
-    """Memory that can be taken without harm, in bytes; without a limit where the system does not say.
+    """Return the bytes of memory that can be taken without harm; `sys.maxsize` if the system does not say.
 
     Source: `MemAvailable` of /proc/meminfo, and the group's limit (cgroup v2) where it is lower.
     """
@@ -189,12 +188,12 @@ def free_bytes() -> int:
 def remade(
     old: Any, pieces: list[tuple[list[int], Any]], sharding: Any, local: dict[int, Any]
 ) -> Any:
-    """The array that stands for an old one.
+    """Return the array that replaces an old one.
 
     Args:
-      old: Gives shape, dtype and whether it is committed to its devices.
-      pieces: Its copies, as `Copies` has them.
-      sharding: The new one.
+      old: Gives shape, dtype, weak type and whether the array is committed to its devices.
+      pieces: The copies of the old array, as in `Copies.pieces`.
+      sharding: The new sharding.
       local: This process's new devices by id.
     """
     import jax
@@ -212,7 +211,7 @@ def remade(
 
 
 def deleted(old: Any, sharding: Any, local: dict[int, Any]) -> Any:
-    """An array that says, when it is used, that it has no values any more."""
+    """Return an array without values, which raises an error when it is used."""
     import numpy
 
     devices = sorted(device.id for device in sharding.device_set if device.id in local)
@@ -223,15 +222,15 @@ def deleted(old: Any, sharding: Any, local: dict[int, Any]) -> Any:
 
 
 def array_like(old: Any, sharding: Any, buffers: list[Any]) -> Any:
-    """An array of these buffers that differs from the old one in its devices only.
+    """Return an array of these buffers that differs from the old one only in its devices.
 
     Private API: `jax._src.array.ArrayImpl` and `_committed`. The public function makes every array committed to
-    its devices and of a strong type; a scalar that went along with arrays anywhere no longer would. Where they
-    have changed, it stays so.
+    its devices and of a strong type; a scalar could then no longer be used with arrays on other devices. If the
+    private API has changed, the result of the public function is returned.
     """
     import jax
 
-    # The dtype cannot be seen where none of the devices is this process's.
+    # The dtype is given since there may be no buffers: none of the devices may be this process's.
     made = jax.make_array_from_single_device_arrays(old.shape, sharding, buffers, dtype=old.dtype)
     committed, weak = getattr(old, "_committed", True), bool(getattr(old, "weak_type", False))
     make: Callable[..., Any] | None = getattr(sys.modules.get("jax._src.array"), "ArrayImpl", None)

@@ -1,4 +1,4 @@
-"""The frames of the last error: what a debugger looks at afterwards, also after a repair."""
+"""Frames of the last error, which a debugger can look at also after a repair."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ OWN = str(Path(__file__).parents[4])
 
 
 class LastFrames:
-    """Those of the person's own functions; what the others refer to is freed, their text has been shown.
+    """The frames of the user's own functions in the last error; all others are cleared, their text has been shown.
 
-    Frames of frameworks refer to programs and buffers of the back end that goes, which nothing could re-point.
+    Frames of frameworks refer to programs and buffers of the old back end, which cannot be re-pointed.
     """
 
     def __init__(self) -> None:
@@ -34,11 +34,11 @@ class LastFrames:
                 else:
                     with contextlib.suppress(
                         RuntimeError
-                    ):  # it still runs, as what runs cells does
+                    ):  # the frame still runs, as those that run cells do
                         frame.clear()
 
     def repoint(self, twins: Twins) -> None:
-        """Re-points what is kept; `become` leaves frames alone, since most of them run."""
+        """Re-point the kept errors and frames; `become` changes no frames, since most of them run."""
         for error in self._errors:
             error.args = twins.of(error.args)
         for frame in self._functions():

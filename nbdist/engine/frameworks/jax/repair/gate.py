@@ -1,7 +1,7 @@
-"""A gate before JAX's back ends: while they are down for a repair, threads of the user's that need one wait.
+"""Gate before JAX's back ends: while they are down for a repair, the user's threads that need one wait.
 
-A thread that computes would start a back end of its own as soon as the old one is gone. JAX then refuses to join
-the others (`jax.distributed.initialize() must be called before any JAX calls`), in every further repair as well.
+A thread that computes would start a new back end as soon as the old one is gone. JAX then refuses to join the
+other processes (`jax.distributed.initialize() must be called before any JAX calls`), also in every later repair.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any
 from nbdist.spelling import command
 
 LOOK_SECONDS = 0.01
-"""How often a thread looks whether the back end is up again."""
+"""Interval at which a waiting thread checks whether the gate is open."""
 
 WAIT_SECONDS = 60.0
-"""How long a thread waits; the others may be in the way of a repair, and the main thread waits for what a thread
-has asked JAX for."""
+"""Longest time that a thread waits: the main thread, which repairs, may wait for a call that this thread has
+made to JAX, and other processes may hold up the repair."""
 
 
 def close() -> None:
-    """Has all threads but this one wait where they ask for a back end, until `reopen`; after a while they fail.
+    """Make all other threads wait for `reopen` when they ask for a back end; they fail after `WAIT_SECONDS`.
 
-    Private API: `jax._src.xla_bridge.backends` (jax 0.12.0.1), through which every public way to a back end goes,
-    and which starts them. Where it is gone nobody waits, and the repair fails while a thread computes.
+    Private API: `jax._src.xla_bridge.backends` (jax 0.12.0.1), which every public way to a back end calls, and
+    which starts back ends. Without it no thread waits, and a repair fails if a thread computes meanwhile.
     """
     bridge: Any = sys.modules.get("jax._src.xla_bridge")
     original = _original(bridge)
@@ -52,7 +52,7 @@ def close() -> None:
 
 
 def start() -> None:
-    """Starts the back ends, past what JAX keeps of them: a thread that waits has asked for that already."""
+    """Start the back ends past JAX's caches: a waiting thread has asked for the cached result already."""
     import jax
 
     original = _original(sys.modules.get("jax._src.xla_bridge"))
@@ -60,7 +60,7 @@ def start() -> None:
 
 
 def reopen() -> None:
-    """Lets all threads on."""
+    """Let the waiting threads go on."""
     bridge: Any = sys.modules.get("jax._src.xla_bridge")
     original = _original(bridge)
     if original is not None:
@@ -68,6 +68,6 @@ def reopen() -> None:
 
 
 def _original(bridge: Any) -> Callable[[], Any] | None:
-    """JAX's own function, also where the gate is closed already."""
+    """Return JAX's own function, also if the gate is closed already."""
     found = getattr(bridge, "backends", None)
     return getattr(found, "__wrapped__", found)

@@ -1,4 +1,4 @@
-"""Tables (dicts and sets) in which a key is found again although its hash, or the key itself, has changed."""
+"""Tables (dicts and sets), refilled so that keys are found again after a key or its hash has changed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 
 from nbdist.engine.frameworks.jax.repair.twins import Twins
 
-# Asked of `type` itself: a metaclass may answer something else, or raise.
+# Read through `type` itself: a metaclass may return something else, or raise.
 mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 vars_of: Callable[[type], types.MappingProxyType[str, Any]] = type.__dict__["__dict__"].__get__
 
 
 @dataclass(frozen=True)
 class Table:
-    """How one kind of table is read and filled, past any method of a class of the user's."""
+    """Functions that read and fill one kind of table, without calling methods of a user's class."""
 
     make: Callable[[Iterable[Any]], Any]
     clear: Callable[[Any], None]
@@ -28,10 +28,10 @@ class Table:
     items: Callable[[Any], list[tuple[Any, Any]]]
 
     def refill(self, table: Any, items: list[tuple[Any, Any]]) -> bool:
-        """Puts these into it, in this order; False, and nothing changed, where two have become equal.
+        """Replace a table's items, in this order; return False, and change nothing, if two keys are equal now.
 
         Raises:
-          Exception: What a `__hash__` or `__eq__` raises; nothing is changed.
+          Exception: A `__hash__` or `__eq__` has raised it; nothing is changed.
         """
         trial: Any = self.make(())
         for key, value in items:
@@ -44,7 +44,7 @@ class Table:
         return True
 
 
-_ORDERED = Table(  # it has an order of its own beside that of a dict
+_ORDERED = Table(  # an OrderedDict keeps an order of its own beside that of a dict
     make=collections.OrderedDict,
     clear=collections.OrderedDict.clear,
     put=collections.OrderedDict.__setitem__,
@@ -65,22 +65,22 @@ _SET = Table(
 
 
 def table_of(holder: Any) -> Table:
-    """The kind of a dict or a set."""
+    """Return the kind of table that a dict or a set is."""
     if issubclass(type(holder), set):
         return _SET
     return _ORDERED if issubclass(type(holder), collections.OrderedDict) else _DICT
 
 
 def rehash(changed: Mapping[int, Any], computing: Iterable[Any], twins: Twins) -> bool:
-    """Has keys found again whose hashes come from what was changed in place.
+    """Refill tables with keys whose hashes depend on objects that were changed in place.
 
     Args:
-      changed: The objects that were, by id.
+      changed: The changed objects, by id.
       computing: All objects whose hash is computed in Python.
-      twins: Gets twins of frozen sets, which cannot be filled anew.
+      twins: Gets twins of frozen sets, which cannot be refilled.
 
     Returns:
-      Whether it got any.
+      Whether `twins` got any.
     """
     stale, holders = _stale(changed, computing, twins)
     for table in {id(one): one for one in holders}.values():
@@ -93,11 +93,11 @@ def rehash(changed: Mapping[int, Any], computing: Iterable[Any], twins: Twins) -
 def _stale(
     changed: Mapping[int, Any], computing: Iterable[Any], twins: Twins
 ) -> tuple[dict[int, Any], list[Any]]:
-    """What takes its hash from what was changed, by id; and all that refers to any of it."""
+    """Return objects whose hash depends on changed ones, by id, and all objects that refer to any of them."""
     by_part: dict[int, list[Any]] = {}
     for holder in computing:
         for part in gc.get_referents(holder):
-            if type(part) is dict or id(part) in changed:  # its `__dict__` above all
+            if type(part) is dict or id(part) in changed:  # a dict is mostly the `__dict__`
                 by_part.setdefault(id(part), []).append(holder)
     found = {id(one): one for one in changed.values() if _hashes_by_content(type(one))}
     found |= {id(holder): holder for number in changed for holder in by_part.get(number, ())}
@@ -121,7 +121,7 @@ def _refill(table: Any, stale: Mapping[int, Any]) -> None:
     kind = table_of(table)
     items = kind.items(table)
     if not stale.keys().isdisjoint(id(key) for key, _ in items):
-        with contextlib.suppress(Exception):  # a `__hash__` of a user's: it stays as it is
+        with contextlib.suppress(Exception):  # a user's `__hash__` raised: the table stays as it is
             kind.refill(table, items)
 
 
@@ -134,7 +134,7 @@ def _new_frozenset(holder: Any, stale: dict[int, Any], twins: Twins) -> bool:
         return False
     try:
         twins.add(holder, frozenset.__new__(kind, inside))
-    except Exception:  # noqa: BLE001 - a `__hash__` of a user's: it stays as it is
+    except Exception:  # noqa: BLE001 - a user's `__hash__` raised: the set stays as it is
         return False
     return True
 
@@ -144,11 +144,11 @@ def _hashes_by_content(kind: type) -> bool:
 
 
 def matters(kind: type) -> bool:
-    """Whether objects of a class are themselves classes, contexts, or have a hash that is computed in Python."""
+    """Return whether objects of a class are classes, contexts, or have a hash that is computed in Python."""
     return issubclass(kind, type) or kind is contextvars.Context or computes_hash(kind)
 
 
 def computes_hash(kind: type) -> bool:
-    """Whether a function in Python computes the hash of objects of a class."""
+    """Return whether a function in Python computes the hash of objects of a class."""
     found = next((vars_of(c)["__hash__"] for c in mro(kind) if "__hash__" in vars_of(c)), None)
     return type(found) is types.FunctionType

@@ -1,4 +1,4 @@
-"""By which names of the user's namespace objects are reached that no path leads to."""
+"""Names of the user's namespace that lead to objects which have no path."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ STEPS = 8
 """The number of references that are followed back from an object to a name."""
 
 MOST_NAMED = 20
-"""Objects that are looked up by name; each costs a walk back through the heap."""
+"""Most objects for which a name is looked for; each costs a walk back through the heap."""
 
 _OF_IPYTHON = re.compile(r"_+|_i+|_i?\d+|_[dio]h|_exit_code|__\w+__")
 
 
 def names_of(holders: Sequence[Any], namespace: dict[str, object]) -> list[str]:
-    """Return those of these objects that a user's program reaches by a name, each as a few words."""
+    """Return a few words for each of these objects that a user's program reaches by a name."""
     found = set()
     for holder in holders[:MOST_NAMED]:
         name = reached_from(holder, namespace)
@@ -31,9 +31,9 @@ def names_of(holders: Sequence[Any], namespace: dict[str, object]) -> list[str]:
 
 
 def names_of_arrays(arrays: Collection[Any], namespace: dict[str, object]) -> list[str]:
-    """By which names a user's program reaches arrays that no path leads to, each as a few words.
+    """Return the names by which a user's program reaches arrays that have no path, each as a few words.
 
-    The variables of functions that have ended, which an exception keeps, count as nothing.
+    Variables of functions that have ended, which an exception keeps, do not count.
     """
     if not arrays:
         return []
@@ -53,7 +53,7 @@ def names_of_arrays(arrays: Collection[Any], namespace: dict[str, object]) -> li
 
 
 def names_by_id(ids: Collection[int], namespace: dict[str, object]) -> list[str]:
-    """The names of dicts and sets, or of objects with such attributes, with the `id` of one of these as a key."""
+    """Return the names of dicts and sets with one of these ids as a key, or of objects with such an attribute."""
     found = set()
     for name, value in filter(lambda item: _is_users(item[0]), [*namespace.items()]):
         own = () if _is_module(value) else (instance_dict(value) or {}).values()
@@ -63,7 +63,7 @@ def names_by_id(ids: Collection[int], namespace: dict[str, object]) -> list[str]
 
 
 def _has_key(table: Any, ids: Collection[int]) -> bool:
-    """Whether one of these is a key; where the first key is no number all others are taken for none either."""
+    """Return whether one of these ids is a key; False if the first key is no int, without reading the others."""
     kind = next((k for k in (dict, set, frozenset) if issubclass(type(table), k)), None)
     if kind is None or type(next(kind.__iter__(table), None)) is not int:
         return False
@@ -71,7 +71,7 @@ def _has_key(table: Any, ids: Collection[int]) -> bool:
 
 
 def reached_from(holder: Any, namespace: dict[str, object]) -> str | None:
-    """The name through which a user's program reaches an object; None when no name does, within `STEPS`."""
+    """Return a name through which a user's program reaches an object within `STEPS`; None if there is none."""
     seen = {id(holder)}
     frontier: list[Any] = [holder]
     for _ in range(STEPS):
@@ -93,14 +93,14 @@ def reached_from(holder: Any, namespace: dict[str, object]) -> str | None:
 
 
 def _is_module(value: Any) -> bool:
-    """Whether it is a module or its dictionary: nobody makes a library again."""
+    """Return whether a value is a module or its `__dict__`: users cannot make a library anew."""
     return type(value) is types.ModuleType or (type(value) is dict and "__spec__" in value)
 
 
 def _name(values: Iterable[Any], namespace: dict[str, object]) -> str | None:
     ids = {id(value) for value in values}
     names = [name for name, value in list(namespace.items()) if id(value) in ids]
-    # One that the user means to be seen comes first.
+    # A name without a leading underscore comes first: users mean it to be seen.
     return min(filter(_is_users, names), key=lambda name: name.startswith("_"), default=None)
 
 

@@ -1,8 +1,8 @@
-"""One repair of this process, in the four parts that all processes take together.
+"""Repair of this process, in four parts that all processes take together.
 
-`save` changes nothing but memory; `leave` takes the back end down; `rejoin` finds the others at a new coordination
-service; `restore` makes everything anew on the new devices. None begins before all processes have ended the one
-before: a process that failed would be waited for. All run on the main thread, while no user code does.
+`save` only copies; `leave` takes the back end down; `rejoin` joins the others at a new coordination service;
+`restore` makes everything anew on the new devices. No part begins before all processes have ended the last one,
+since they would wait for a process that has failed. All parts run on the main thread, while no user code runs.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from nbdist.engine.frameworks.jax.step.step import Step
 from nbdist.engine.frameworks.jax.versions import forget, mixed, versions
 
 _BUFFER = type(gc.get_referents(memoryview(b""))[0])
-"""What stands between a NumPy array and the memory of another object that it reads."""
+"""Type of the object between a NumPy array and another object whose memory it reads."""
 
 INTERNAL = ("jax", "jaxlib")
-"""What these keep for themselves is no matter of the user's."""
+"""Packages whose objects may keep references to old objects; this does not concern the user."""
 
 UNKNOWN_SECONDS = 3.0
-"""How long an array may take of which nothing says what it waits for: longer than a copy from the host does."""
+"""How long an array of unknown origin may take to get its values; a copy from the host takes less."""
 
 
 class Repair:
-    """Kept from `save` until `restore` has succeeded.
+    """One repair, kept from `save` until `restore` has succeeded.
 
     Args:
-      namespace: The user's.
-      folder: Private to the session, for copies that find no room in memory.
-      step: Counted and proved on the old back end, and will on the new one.
+      namespace: The user's namespace.
+      folder: Private to the session, for copies that do not fit in memory.
+      step: Counts and proves, on the old back end and then on the new one.
     """
 
     def __init__(self, namespace: dict[str, Any], *, folder: Path, step: Step) -> None:
@@ -72,16 +72,16 @@ class Repair:
         self.saved: Saved | None = None
 
     def save(self, common: int) -> Saved:
-        """Copies every live array to host memory, or to disk where that is too small.
+        """Copy every live array to host memory, or to disk where memory is too small.
 
         Args:
-          common: The serial of the last program that all processes have sent. What a later one computes does not
-            come, and is not waited for.
+          common: The serial of the last program that all processes have sent. Outputs of later programs never get
+            their values, and are not waited for.
         """
         import jax
 
         self._frames = LastFrames()
-        gc.unfreeze()  # what was there before the fork may refer to devices by now
+        gc.unfreeze()  # objects from before the fork may refer to devices by now
         free = free_bytes()
         every = [a for name in live_platforms() for a in jax.live_arrays(name)]
         hopeless = partial(self._hopeless, common=common, until=time.monotonic() + UNKNOWN_SECONDS)
@@ -98,24 +98,24 @@ class Repair:
         return self.saved
 
     def _hopeless(self, array: Any, common: int, *, until: float) -> bool:
-        """Whether an array that has no values yet waits for what does not come; see `save`.
+        """Return whether an array waits for values that will not come; see `save`.
 
         Args:
-          array: Not ready now; also one that nothing is computed for may be so for a moment.
+          array: An array that is not ready; one that no program computes may be so for a moment, too.
           common: As for `save`.
-          until: When one of unknown origin is given up, by `time.monotonic`.
+          until: When an array of unknown origin is given up, as `time.monotonic()`.
         """
         dispatched = self._step.dispatched
         origin = dispatched.origins.of(array)
         generation, serial, _ = origin
         if origin != UNKNOWN and serial == 0:
-            return False  # it was there when a cell began, and no program computes it
+            return False  # the array was there when a cell began, and no program computes it
         if self._step.stuck:
             return True
         if not dispatched.hooked or array.is_fully_addressable:
             return False
         if origin == UNKNOWN:
-            # A proof's, or made of values on the host in the cell that has failed.
+            # An array of a proof, or one made of values on the host in the cell that has failed.
             return time.monotonic() > until
         return generation == dispatched.generation and serial > common
 
@@ -124,19 +124,19 @@ class Repair:
         return versions(self._namespace, self._step, lost)
 
     def leave(self) -> None:
-        """Takes the back end down, and leaves the coordination service."""
+        """Take the back end down, and leave the coordination service."""
         import jax
         from jax.extend.backend import clear_backends
 
         gate.reopen()  # after a first try in which the others have not left
         if self._old is None or self._halfway is not None:
-            # A second try replaces also what the first has put in the place of some.
+            # A second try also replaces the objects that the first has put in place of old ones.
             self._old = find_old(self._old)
         else:
-            # What there was is still the same; who refers to it need not be.
+            # The old objects are the same as in the last try; the objects that refer to them may have changed.
             self._old.survey = survey(matters)
         self.begun = True
-        # After a try that has not succeeded, what others have kept is still the one before it.
+        # After a failed try, other libraries still keep the client from before it.
         self._client = self._client or service.client()
         gate.close()
         self._step.listen_anew()
@@ -146,13 +146,13 @@ class Repair:
         jax.clear_caches()
 
     def rejoin(self, arguments: Mapping[str, Any]) -> None:
-        """Joins the others at a new coordination service, and starts the back end.
+        """Join the others at a new coordination service, and start the back end.
 
         Args:
-          arguments: Those of `jax.distributed.initialize`.
+          arguments: The arguments of `jax.distributed.initialize`.
 
         Raises:
-          RuntimeError: The others did not come in time, or an error of JAX's own.
+          RuntimeError: The others did not come in time, or JAX has raised an error.
         """
         try:
             service.join(arguments)
@@ -166,13 +166,13 @@ class Repair:
         unnamed: Collection[Origin] = (),
         generation: int | None = None,
     ) -> Restored:
-        """Makes devices, meshes, shardings and arrays anew, and re-points every reference.
+        """Make devices, meshes, shardings and arrays anew, and re-point every reference.
 
         Args:
-          lost: Paths of arrays that must have no values, since those of different processes do not belong
-            together.
-          unnamed: Origins of arrays that no path leads to, and that must have none either.
-          generation: As for `Dispatched.restart`; those of processes differ where a repair has ended on some only.
+          lost: Paths of arrays that must lose their values, since their pieces do not belong together.
+          unnamed: Origins of arrays without a path that must lose their values, too.
+          generation: As for `Dispatched.restart`; the processes' own numbers differ if an earlier repair has ended
+            on some of them only.
         """
         import jax
 
@@ -197,11 +197,11 @@ class Repair:
         emptied = [twins.of(array) for each in every for array in each if id(array) in hidden]
         del every
         count = len(self._copies.arrays)
-        # Should it fail halfway, a second try begins with the copies again.
+        # If `become` fails halfway, a second try begins with the copies again.
         self._halfway = twins
         references = become(twins, self._old.survey)
         self._frames.repoint(twins)
-        # What was saved is used up: should the rest fail, the next repair begins with what is there now.
+        # The copies are used up: if the rest fails, the next repair begins with the arrays that are there now.
         self.begun, self._old, self._copies, self._halfway = False, None, Copies(), None
         self._frames = self._client = None
         self._context.restore(twins)
@@ -214,7 +214,7 @@ class Repair:
         self._step.until_freed(clients)
         prepared = prepare(clients)
         del clients
-        # A back end refers to itself. It must be gone before the ports of the new one are looked for.
+        # A back end is in a reference cycle. It must be freed before the ports of the new one are looked for.
         collect(prepared)
         self._step.begin(generation)
         return Restored(
@@ -227,7 +227,7 @@ class Repair:
         )
 
     def _arrays(self, twins: Twins, devices: Devices, taken: set[int]) -> set[int]:
-        """Adds the twins of all arrays; answers the ids of those that have no values any more."""
+        """Add the twins of all arrays; return the ids of the arrays that have no values any more."""
         gone = {id(array) for array in self._copies.lost} | taken
         pairs = zip(self._copies.arrays, self._copies.pieces, strict=True)
         for old, pieces in pairs:
@@ -244,9 +244,9 @@ class Repair:
         return gone
 
     def _without_values(self, arrays: Iterable[Any], twins: Twins, devices: Devices) -> None:
-        """Adds twins that have no values, for arrays that have none, or have lost them.
+        """Add twins without values, for arrays that have none or have lost them.
 
-        Without them JAX would say of such an array that its devices are others than those of the rest.
+        Without a twin, using such an array would give JAX's error that arrays lie on different devices.
         """
         lost = {id(array) for array in self._copies.lost}
         for old in arrays:
@@ -254,12 +254,12 @@ class Repair:
                 continue
             sharding = self._sharding(old, twins)
             if sharding is not None:
-                # Without memory for a moment it stays as it was.
+                # If memory is too small for a moment's zeros, the array stays as it was.
                 with contextlib.suppress(RuntimeError):
                     self._stands_for(old, deleted(old, sharding, devices.local), twins)
 
     def _stands_for(self, old: Any, new: Any, twins: Twins) -> None:
-        """Adds a twin, which comes from where the old one does."""
+        """Add a twin, with the origin of the old array."""
         self._step.dispatched.origins.move(old, new)
         twins.add(old, new)
 
@@ -269,9 +269,9 @@ class Repair:
         return sharding_like(old.sharding, twins) if new is old.sharding else new
 
     def _stale(self, twins: Twins) -> list[str]:
-        """Find what is reached by a name and still refers to an old object, each as a few words.
+        """Return a few words for each object that has a name and still refers to an old object.
 
-        A program that was compiled apart from its function, or lowered, does so where nobody sees it.
+        Programs lowered or compiled apart from their function always count: their references are not visible.
         """
         import jax
 
@@ -284,37 +284,37 @@ class Repair:
 
 
 def _clients(devices: Iterable[Any]) -> list[Any]:
-    """The back ends of devices, each once.
+    """Return the back ends of devices, each once.
 
-    Undocumented: `Device.client` (jaxlib 0.10.0 to 0.12.0.1). Where it is gone the devices stand for their back
-    ends, which they keep alive.
+    Undocumented: `Device.client` (jaxlib 0.10.0 to 0.12.0.1). Without it the devices are returned in place of
+    their back ends, which they keep alive.
     """
     found = [getattr(device, "client", device) for device in devices]
     return list({id(one): one for one in found}.values())
 
 
 def _buffers_of(array: Any) -> Any:
-    """The array that a typed PRNG key holds; any other array itself.
+    """Return the array that a typed PRNG key holds; any other array itself.
 
-    Private API: `PRNGKeyArray._base_array` (jax 0.10.0 to 0.12.0.1). Where it is gone a key whose pieces do not
-    belong together is named as lost, and not taken.
+    Private API: `PRNGKeyArray._base_array` (jax 0.10.0 to 0.12.0.1). Without it a key whose pieces do not belong
+    together is reported as lost, but keeps its values.
     """
     return getattr(array, "_base_array", array)
 
 
 def _only_keeps_alive(holder: Any) -> bool:
-    """Whether nothing is computed with what an object refers to.
+    """Return whether nothing computes with the objects that a holder refers to.
 
-    These are the client that went, and buffers whose values NumPy reads: they stay what they were.
+    Such holders are the old client, and buffers whose values NumPy reads: they stay what they were.
     """
     return type(holder) is _BUFFER or type(holder).__module__.partition(".")[0] in INTERNAL
 
 
 def _forget_effects() -> None:
-    """Drops the order that `jax.debug.print` and its like keep: what they wait for does not come.
+    """Drop the tokens that keep `jax.debug.print` and similar effects in order: they wait for lost programs.
 
-    Private API: `jax._src.dispatch.runtime_tokens`, which `jax.effects_barrier` waits for. Where it is gone a
-    repair waits for them as well, and says their error.
+    Private API: `jax._src.dispatch.runtime_tokens`, which `jax.effects_barrier` waits for. Without it a repair
+    waits for the tokens as well, and reports their error.
     """
     tokens = getattr(sys.modules.get("jax._src.dispatch"), "runtime_tokens", None)
     if tokens is not None:

@@ -1,4 +1,4 @@
-"""Leaving one coordination service of JAX's, and joining the next."""
+"""JAX's coordination service: leaving one, and joining the next."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 NO_STATUS = "bad_cast"
-"""The error of a callback that jaxlib cannot give what it has for it."""
+"""Part of jaxlib's error when it cannot convert the argument of a callback."""
 
 
 def leave() -> None:
-    """Leaves the service, also one that does not answer any more.
+    """Leave the service, also one that does not answer any more.
 
     Private API: `jax._src.distributed.global_state` with `client` (jax 0.10.0 to 0.12.0.1). A client that has
-    failed refuses to be shut down, and JAX keeps it. Where it is gone, joining another service is then an error of
-    JAX's.
+    failed refuses to be shut down, and JAX keeps it. Without the private name, JAX then refuses to join another
+    service.
     """
     import jax
 
@@ -27,24 +27,24 @@ def leave() -> None:
         state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
         if state is not None:
             state.client = None
-            jax.distributed.shutdown()  # what is left besides
+            jax.distributed.shutdown()  # shuts down the rest
 
 
 def client() -> Any | None:
-    """JAX's client of the service that this process has joined; None where it has joined none.
+    """Return JAX's client of the service that this process has joined; None if it has joined none.
 
-    Private API: `jax._src.distributed.global_state.client` (jax 0.10.0 to 0.12.0.1). Where it is gone, libraries
-    that keep it for themselves, as Orbax does, can save nothing after a repair.
+    Private API: `jax._src.distributed.global_state.client` (jax 0.10.0 to 0.12.0.1). Without it, libraries that
+    keep the client themselves, as Orbax does, can save nothing after a repair.
     """
     state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
     return getattr(state, "client", None)
 
 
 def join(arguments: Mapping[str, Any]) -> None:
-    """Joins a service, and waits for the others.
+    """Join a service, and wait for the other processes.
 
     Args:
-      arguments: Those of `jax.distributed.initialize`.
+      arguments: The arguments of `jax.distributed.initialize`.
 
     Raises:
       RuntimeError: The others did not come in time.
@@ -63,15 +63,15 @@ def join(arguments: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def client_with(**options: Any) -> Iterator[None]:
-    """Within it, JAX's client of a service is made with these options as well.
+    """Make JAX create its client of a service with these options, within the context.
 
-    `shutdown_on_destruction=False`: leaving a service asks nothing of it, which may not answer any more.
-    `missed_heartbeat_callback`: one that cannot connect raises an error; by itself it ends its process (SIGABRT).
-    jaxlib cannot convert what it would call this with, and raises that as an error.
+    `shutdown_on_destruction=False`: leaving a service sends it no request, which it may not answer any more.
+    `missed_heartbeat_callback`: a client that cannot connect raises an error; by default it ends its process
+    (SIGABRT). jaxlib cannot convert the argument of this callback, and raises that as an error.
 
     Private API: `jaxlib._jax.get_distributed_runtime_client` and these arguments (jaxlib 0.10.0 to 0.12.0.1).
-    Where they are gone a process whose others do not come ends, and one whose service has ended waits for it when
-    it leaves.
+    Without them a process ends if the others do not come, and waits for its service when it leaves one that has
+    ended.
     """
     jaxlib: Any = getattr(sys.modules.get("jax._src.distributed"), "_jax", None)
     make: Any = getattr(jaxlib, "get_distributed_runtime_client", None)
@@ -88,9 +88,9 @@ def client_with(**options: Any) -> Iterator[None]:
 
 
 def leaves_without_asking() -> contextlib.AbstractContextManager[None]:
-    """Within it, a service is joined in such a manner that leaving it asks nothing of it."""
+    """Return a context: a service that is joined in it is left without a request to it."""
     return client_with(shutdown_on_destruction=False)
 
 
 def _ignore(*status: object) -> None:
-    """Called with what has failed, by a jaxlib that can convert it; connecting raises it as well."""
+    """Ignore a failure: a jaxlib that can convert it calls this, and connecting raises it as well."""

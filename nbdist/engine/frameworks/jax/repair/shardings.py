@@ -1,4 +1,4 @@
-"""New devices, meshes and shardings in the place of those of a back end that is gone."""
+"""New devices, meshes and shardings in place of those of the old back end."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from nbdist.engine.frameworks.jax.repair.survey import Survey, survey
 from nbdist.engine.frameworks.jax.repair.twins import Twins
 
 Key = tuple[str, int, int]
-"""Platform, process and id: what stays of a device when its back end is made anew."""
+"""Platform, process and id of a device; they stay the same when its back end is made anew."""
 
 
 def device_key(device: Any) -> Key:
-    """What a device has in common with the one that comes after it."""
+    """Return the key that a device shares with its successor."""
     return device.platform, device.process_index, device.id
 
 
 @dataclass
 class Devices:
-    """The devices of the new back end."""
+    """The devices of the new back end: all by key, and this process's by id."""
 
     by_key: dict[Key, Any]
     local: dict[int, Any]
 
     @classmethod
     def now(cls, platforms: list[str]) -> Devices:
-        """Those there are; starts the back ends of these platforms."""
+        """Return the devices of these platforms; start their back ends."""
         import jax
 
         every = [device for platform in platforms for device in jax.devices(platform)]
@@ -40,9 +40,9 @@ class Devices:
 
 @dataclass
 class Old:
-    """What refers to the back end that goes: found before it is taken down, in one walk over the heap.
+    """The objects of the old back end, found in one walk over the heap before it is taken down.
 
-    `survey` is of all that `matters` where references are re-pointed.
+    `survey` includes the objects whose class `matters` when references are re-pointed.
     """
 
     devices: list[Any]
@@ -53,10 +53,10 @@ class Old:
 
 
 def find_old(earlier: Old | None = None) -> Old:
-    """All devices, meshes and shardings of this process.
+    """Return all devices, meshes and shardings of this process.
 
     Args:
-      earlier: What was found before a repair that did not come to its end; the devices of that are old as well.
+      earlier: The result from before a repair that did not end; its devices are old as well.
     """
     import jax
 
@@ -64,7 +64,7 @@ def find_old(earlier: Old | None = None) -> Old:
     platforms = live_platforms()
     sharding = jax.sharding.Sharding
     found = survey(lambda kind: kind is kinds.Mesh or issubclass(kind, sharding) or matters(kind))
-    # Never isinstance: it asks the object for its `__class__`, which may be code of the user's.
+    # Never isinstance: it asks the object for its `__class__`, which may run code of the user's.
     meshes = [one for one in found.wanted if type(one) is kinds.Mesh and not one.empty]
     shardings = [one for one in found.wanted if issubclass(type(one), sharding)]
     devices = [device for platform in platforms for device in jax.devices(platform)]
@@ -76,10 +76,10 @@ def find_old(earlier: Old | None = None) -> Old:
 
 
 def live_platforms() -> list[str]:
-    """The platforms whose back end is up, the default one first.
+    """Return the platforms whose back end is up, the default one first.
 
-    Private API: `jax._src.xla_bridge._backends`; the public ways to ask start them. Without it only the default
-    one is known.
+    Private API: `jax._src.xla_bridge._backends`; the public functions start back ends. Without it only the
+    default platform is known.
     """
     import jax
 
@@ -89,10 +89,10 @@ def live_platforms() -> list[str]:
 
 
 def add_twins(old: Old, devices: Devices, twins: Twins) -> None:
-    """Gives every old device, mesh and sharding its twin.
+    """Add a twin for every old device, mesh and sharding.
 
     Raises:
-      KeyError: A device has no successor: the processes are others than before.
+      KeyError: A device has no successor, since the processes are not the same as before.
     """
     for device in old.devices:
         twins.add(device, devices.by_key[device_key(device)])
@@ -114,7 +114,7 @@ def _mesh(old: Any, twins: Twins) -> Any:
 
 
 def sharding_like(old: Any, twins: Twins) -> Any | None:
-    """The same sharding on the new devices; None for one that names no concrete device."""
+    """Return the same sharding on the new devices; None if it has no concrete devices or cannot be made."""
     kinds = sys.modules["jax.sharding"]
     kind = type(old)
     if kind is kinds.NamedSharding:
@@ -129,10 +129,10 @@ def sharding_like(old: Any, twins: Twins) -> Any | None:
 
 
 def _by_hlo(old: Any, twins: Twins) -> Any | None:
-    """Shardings that XLA or a compiled function has chosen.
+    """Return a sharding on the new devices like one that XLA or a compiled function has chosen.
 
-    Private API: `jax._src.sharding_impls.GSPMDSharding`, what every sharding can be written as, with
-    `_device_assignment` and `_to_xla_hlo_sharding`. Where it is gone such an array is lost, and named.
+    Private API: `jax._src.sharding_impls.GSPMDSharding`, which can express every sharding, with
+    `_device_assignment` and `_hlo_sharding`. Without it an array of such a sharding is lost, and reported.
     """
     kinds = sys.modules.get("jax._src.sharding_impls")
     make = getattr(kinds, "GSPMDSharding", None)

@@ -1,4 +1,4 @@
-"""One walk over all that the garbage collector knows."""
+"""Survey: one walk over all objects that the garbage collector knows."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 CHUNK = 300
-"""So many objects are looked at at once that what they refer to is still in the processor's cache when it is asked
-for its class (130 ms for a million references; 200 in chunks of 30,000, or all at once)."""
+"""Objects looked at in one step. The objects that they refer to are then still in the processor's cache when
+their classes are read: 130 ms for a million references; 200 ms in chunks of 30,000, or all at once."""
 
 
 @dataclass(slots=True)
 class Survey:
-    """What a walk has found.
+    """The objects that a walk has found.
 
     Attributes:
-      wanted: The objects whose class was asked for.
-      arrays: Arrays of objects, such as of devices: the garbage collector knows none of them.
+      wanted: Objects of the wanted classes.
+      arrays: NumPy arrays of objects, for example of devices, which the garbage collector does not know.
     """
 
     wanted: list[Any] = field(default_factory=list)
@@ -26,10 +26,10 @@ class Survey:
 
 
 def survey(wanted: Callable[[type], bool]) -> Survey:
-    """Finds all objects whose class is wanted, each class being asked about once; and arrays of objects.
+    """Find all objects of wanted classes, and all NumPy arrays of objects; `wanted` is called once for each class.
 
-    The latter are found as what others refer to, which may be a dict or a tuple of nothing but arrays: the garbage
-    collector knows nothing of these either.
+    The arrays are found through the objects that refer to them. Such an object may be a dict or a tuple with
+    nothing but arrays, which the garbage collector does not know either.
     """
     found = Survey()
     asked: dict[int, bool] = {}
@@ -47,10 +47,10 @@ def survey(wanted: Callable[[type], bool]) -> Survey:
 
 
 def objects() -> Iterator[list[Any]]:
-    """All that the garbage collector knows, in chunks; the newest first, and for a moment only.
+    """Yield all objects that the garbage collector knows, in chunks, the newest first.
 
-    Of a tuple that another thread is about to fill nobody else may know for as long: where the thread goes on,
-    Python raises SystemError in it.
+    Callers keep a chunk for a moment only: if another thread is filling a tuple while the chunk refers to it,
+    Python raises SystemError in that thread.
     """
     for generation in range(len(gc.get_count())):
         every = gc.get_objects(generation)
@@ -59,7 +59,7 @@ def objects() -> Iterator[list[Any]]:
 
 
 def _of(objects: list[Any], wanted: Callable[[type], bool], asked: dict[int, bool]) -> list[Any]:
-    """Those whose class is wanted; `asked` has what is known of classes, by id, since one may define `__eq__`."""
+    """Return objects of wanted classes; `asked` has answers by id of class, since one may define `__eq__`."""
     found = []
     for one in objects:
         kind = type(one)
@@ -72,10 +72,10 @@ def _of(objects: list[Any], wanted: Callable[[type], bool], asked: dict[int, boo
 
 
 def _unknown(values: list[Any], seen: set[int]) -> list[Any]:
-    """Those that the garbage collector does not know and that may lead to more; each once."""
+    """Return once each value that the garbage collector does not know and that may hold further objects."""
     import numpy
 
-    # A million references: the cheapest question first.
+    # This runs for a million references: the cheapest test comes first.
     array, tracked = numpy.ndarray, gc.is_tracked
     found = []
     for value in values:

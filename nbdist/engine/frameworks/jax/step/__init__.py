@@ -1,1 +1,1 @@
-"""In step: whether the collectives of this process still match those of the others."""
+"""Step: whether the collectives of this process still match those of the others."""

@@ -1,7 +1,7 @@
-"""What must be the same on all processes, compared in the coordinator's store before anything is computed of it.
+"""Announcements of array shapes in the coordinator's store, compared before a program computes with the arrays.
 
-Each process writes what it has, and then reads what is there. Nobody is waited for: of two processes at least the
-later one sees both, and refuses; the first waits in its collective, for what does not come, until the cell ends.
+Each process writes its shapes, and then reads what is there. No process waits for another: of two processes at
+least the later one sees both, and refuses; the first waits in its collective in vain, until the cell ends.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import Any
 from nbdist.engine.frameworks.jax.store import coordinator_client
 
 FOLDER = "nbdist/announced"
-"""Below it a folder for each thing that is compared, and in that a text for each process."""
+"""Folder in the store: below it one folder for each thing that is compared, with a text for each process."""
 
 NAMED = 3
-"""Shapes that are named."""
+"""Most shapes that are named."""
 
 
 class Announced:
-    """What this process has written, until the next cell begins."""
+    """Announcements of this process, which stay until the next cell begins."""
 
     def __init__(self) -> None:
         self._keys: list[str] = []
 
     def begin(self) -> None:
-        """Takes back what was written in the cell before."""
+        """Delete the announcements of the last cell."""
         keys, self._keys = self._keys, []
         client: Any = coordinator_client() if keys else None
         for key in keys if hasattr(client, "key_value_delete") else ():
@@ -37,17 +37,17 @@ class Announced:
                 client.key_value_delete(key)
 
     def others(self, what: str, name: str, shapes: Sequence[str]) -> tuple[str, int, str] | None:
-        """Writes the shapes of something, and looks for a process on which it has others.
+        """Announce the shapes of a thing, and look for a process that has announced other shapes of it.
 
-        Only on the main thread, where the same comes in the same order on all processes.
+        Does nothing on threads other than the main one: only there is the order the same on all processes.
 
         Args:
-          what: Its place, such as the number of a program: the same on all processes.
-          name: Of another name nothing is concluded.
-          shapes: As `shape_text` says them.
+          what: The place of the thing, such as the number of a program: the same on all processes.
+          name: Announcements of another name are not compared.
+          shapes: Texts from `shape_text`.
 
         Returns:
-          The shapes here, another process, and those there; None where none is known to have others.
+          The shapes here that differ, the other process, and its shapes; None if none is known to differ.
         """
         client = coordinator_client()
         if client is None or threading.current_thread() is not threading.main_thread():
@@ -67,11 +67,11 @@ class Announced:
 
 
 def named(shapes: Iterable[str], others: Sequence[str]) -> str:
-    """The first of these shapes that are not at the same place among the others."""
+    """Return the first of these shapes that differ from the others at the same place."""
     found = [s for i, s in enumerate(shapes) if i >= len(others) or others[i] != s]
     return ", ".join(found[:NAMED]) or "fewer arrays"
 
 
 def shape_text(array: Any) -> str:
-    """`float32[16,4]`."""
+    """Return dtype and shape of an array, such as `float32[16,4]`."""
     return f"{array.dtype}[{','.join(map(str, array.shape))}]"

@@ -1,8 +1,7 @@
-"""Whether the main thread is in a call of a compiled function that computes with other processes.
+"""Calls of compiled functions that compute with other processes, seen while the main thread is in one.
 
-On CPU a program on small arrays runs inside of its call, which is counted when it returns. One that waits there
-for other processes is known by the call that its innermost Python code is in the middle of, seen from another
-thread.
+On CPU a program on small arrays runs inside its call, and is counted only when the call returns. If it waits there
+for other processes, another thread sees it by the call that the main thread's innermost Python frame is in.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from nbdist.engine.cell.main_thread import FRAME_OBJECTS_SINCE, MainThread, curr
 from nbdist.engine.frameworks.jax.step.dispatched import is_array, spans
 
 COMPILED = "PjitFunction"
-"""The type of a function that `jax.jit` gives (jaxlib 0.10.0 to 0.12.0.1)."""
+"""Name of the type of functions that `jax.jit` returns (jaxlib 0.10.0 to 0.12.0.1)."""
 
 MOST = 10_000
-"""Of so many values in containers it is looked whether they are arrays on several processes."""
+"""Most objects in containers that are looked at for arrays on several processes."""
 
 
 def calling(thread: MainThread) -> bool:
-    """Whether the main thread waits in C++ in such a call; False where nobody can tell.
+    """Return whether the main thread waits in C++ in such a call; False if this cannot be told.
 
     Only names, attributes and items are followed that can be read without running code of the user's.
     """
@@ -42,14 +41,14 @@ def calling(thread: MainThread) -> bool:
 
 
 def raising() -> str | None:
-    """The error that is being raised on the main thread, while its `finally` or `except` runs.
+    """Return the error, as text, that is being raised on the main thread while a `finally` or `except` runs.
 
     Runs no code of the user's, such as the error's own `__str__`.
     """
     found: Any = sys._current_exceptions().get(threading.main_thread().ident or 0)
     error = (
         found[1] if isinstance(found, tuple) else found
-    )  # all three of `sys.exc_info` until Python 3.12
+    )  # until Python 3.12 a triple as from `sys.exc_info`
     if not isinstance(error, Exception):
         return None
     said = error.args[0] if error.args and isinstance(error.args[0], str) else ""
@@ -57,7 +56,7 @@ def raising() -> str | None:
 
 
 def calls_over_processes(frame: FrameType) -> bool:
-    """Whether a frame is in a call of a compiled function with an array on several processes."""
+    """Return whether a frame is in a call of a compiled function with an array on several processes."""
     call = call_of(frame)
     if call is None or type(value_of(call.func, frame)).__name__ != COMPILED:
         return False
@@ -67,7 +66,7 @@ def calls_over_processes(frame: FrameType) -> bool:
 
 
 def call_of(frame: FrameType) -> ast.Call | None:
-    """The call that a frame is in the middle of, as it is written; None where it is in none, or has no source."""
+    """Return the call that a frame is in, parsed from its source; None if it is in none, or has no source."""
     positions = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), None)
     if positions is None or None in positions:
         return None
@@ -86,7 +85,7 @@ def call_of(frame: FrameType) -> ast.Call | None:
 
 
 def value_of(node: ast.expr, frame: FrameType) -> Any:
-    """What a name, an attribute or an item stands for; None where finding that could run code of the user's."""
+    """Return the value of a name, an attribute or an item; None if finding it could run code of the user's."""
     match node:
         case ast.Name(id=name):
             for names in (frame.f_locals, frame.f_globals):
@@ -107,7 +106,7 @@ def value_of(node: ast.expr, frame: FrameType) -> Any:
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """What is in plain containers, the first of it."""
+    """Yield the values in nested plain containers; `MOST` objects are looked at."""
     waiting = [value]
     for _ in range(MOST):
         if not waiting:

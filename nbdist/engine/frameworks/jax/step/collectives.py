@@ -1,4 +1,4 @@
-"""The collectives in a compiled program: they must be the same on all processes, or values are mixed up."""
+"""Collectives in compiled programs: they must be the same on all processes, or values are mixed up."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _LAYOUT = re.compile(r"(?<=\])\{[^}]*\}")
 
 
 def collectives(text: str) -> str:
-    """Each collective of an optimized HLO module on a line, as `all-reduce(add) f32[] replica_groups=[1,4]<=[4]`.
+    """Return one line for each collective of an optimized HLO module.
 
-    Nothing in it depends on the process, on file names or on numbers that XLA gives. Source of the format:
-    `HloModule::ToString` (jaxlib 0.10.0 to 0.12.0.1).
+    An example is `all-reduce(add) f32[] replica_groups=[1,4]<=[4]`. No line depends on the process, on file names
+    or on numbers that XLA gives. Source of the format: `HloModule::ToString` (jaxlib 0.10.0 to 0.12.0.1).
     """
     text = _COMMENT.sub("", text)
     combines: dict[str, str] = {}
@@ -46,30 +46,30 @@ def collectives(text: str) -> str:
 
 
 class Collectives:
-    """Reads each program once, and keeps none alive."""
+    """Collectives of programs, each read once; no program is kept alive."""
 
     def __init__(self) -> None:
         self._known: weakref.WeakKeyDictionary[Any, str | None] = weakref.WeakKeyDictionary()
 
     def __contains__(self, program: Any) -> bool:
-        """Whether it was read before."""
+        """Return whether a program was read before."""
         return program in self._known
 
     def read(self, program: Any, modules: Callable[[], Any]) -> str | None:
-        """Read a program that is new; return its text, None where the back end does not give it.
+        """Read a new program; return its HLO text, None if the back end does not give it.
 
         Args:
-          program: Identifies it.
-          modules: Gives its HLO modules.
+          program: The object by which the program is known.
+          modules: Returns the program's HLO modules.
         """
         self._known[program] = None
         try:
             texts = [m.to_string() for m in modules()]
-        except Exception:  # noqa: BLE001 - what a back end cannot do
+        except Exception:  # noqa: BLE001 - the back end cannot give the text
             return None
         self._known[program] = "\n".join(map(collectives, texts))
         return "\n".join(texts)
 
     def of(self, program: Any) -> str | None:
-        """As `collectives`, of a program that was read; None where the back end does not give its text."""
+        """Return the collectives of a program that was read; None if the back end does not give its text."""
         return self._known.get(program)

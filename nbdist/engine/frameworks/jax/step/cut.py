@@ -1,7 +1,7 @@
-"""Ends the collectives that wait, from a thread of this process: where no signal arrives, this works.
+"""Cut of the collectives that wait, from a thread of this process; works also where no signal arrives.
 
-On CPU, JAX's collectives go through gloo: each process listens on one port of its own, and connects to those of
-the others.
+On CPU, JAX's collectives go through gloo: each process listens on one port of its own, and connects to the ports
+of the others.
 """
 
 from __future__ import annotations
@@ -27,47 +27,47 @@ from nbdist.engine.frameworks.jax.step.sockets import (
 QUIET_SECONDS = 0.04
 STILL_SECONDS = 0.3
 QUIET_LIMIT_SECONDS = 1.0
-"""So long nothing may have moved before connections are ended; so long where something waits to be sent or read,
-as for a host that is cut off; and no longer is waited for that."""
+"""Connections are ended once no byte has moved for `QUIET_SECONDS`. If bytes wait to be sent or read, as for a
+host that is cut off, this takes `STILL_SECONDS`. The whole wait ends after `QUIET_LIMIT_SECONDS`."""
 
 DRAIN_SECONDS = 10.0
-"""So long after a cut what others still send is read; they are cut at the same time, or a second later."""
+"""How long data that others still send is read after a cut; the others are cut at most about a second later."""
 
 LOOK_SECONDS = 0.01
 AT_ONCE_BYTES = 1 << 20
 
 _MOVED = struct.Struct("=2Q")
 _MOVED_AT = 120
-"""Where `tcpi_bytes_acked` and `tcpi_bytes_received` are in Linux's `struct tcp_info` (since 4.1)."""
+"""Offset of `tcpi_bytes_acked` and `tcpi_bytes_received` in Linux's `struct tcp_info` (since 4.1)."""
 
 
 class Cut:
-    """Ends the connections that carry collectives, as if the others had closed them.
+    """Cut of the connections that carry collectives, as if the others had closed them.
 
-    gloo (at commit 5b46c340) frees whoever waits at a connection when it reads its end, but for two: whose message
-    is half written, also by a write that failed, and whose message is half read (`Pair::signalException` goes
-    through neither `tx_` nor `rx_`). These wait for half an hour. So nothing may be under way when a connection
-    ends, and no write may fail: only reading is ended, the connection stays open through a copy of ours, and what
-    others send meanwhile is read from there once gloo has closed its own.
+    When gloo (at commit 5b46c340) reads the end of a connection, it frees the threads that wait there, with two
+    exceptions: those whose message is half written, also by a write that failed, and those whose message is half
+    read (`Pair::signalException` goes through neither `tx_` nor `rx_`). These wait for half an hour. So nothing
+    may be under way when a connection ends, and no write may fail: only reading is ended. The connection stays
+    open through a copy of its descriptor; once gloo has closed its own, data of others is read from the copy.
     """
 
     def __init__(self) -> None:
-        # By inode, with what was its descriptor.
+        # The original descriptor and the copy, by inode.
         self._kept: dict[int, tuple[int, socket.socket]] = {}
         self._lock = threading.Lock()
         self._drained_until = 0.0
 
     def cut(self, own: Collection[int], others: Collection[int]) -> int:
-        """Ends all; answers how many that were not ended before.
+        """End all connections; return how many were not ended before.
 
-        Each process must end its own: a ring waits for its neighbour only. Every communicator of this process's
-        back end is broken afterwards. A program whose collective has failed goes on to its next one all the same,
-        and what that sends may come to a receiver that has given up. So connections between two devices of this
-        process end first, and then what is on its way is let arrive.
+        Each process must end its own: in a ring each waits for its neighbour only. Every communicator of this
+        process's back end is broken afterwards. A program whose collective has failed still goes on to its next
+        one, which may send data to a receiver that has given up. So the connections between two devices of this
+        process are ended first; data that is on its way then gets time to arrive.
 
         Args:
-          own: The ports on which this process takes such connections.
-          others: Those of the other processes.
+          own: The ports on which this process accepts such connections.
+          others: The ports of the other processes.
         """
         inner = self._both_ends(own)
         count = self._end(own, others, lambda number: number in inner)
@@ -77,13 +77,13 @@ class Cut:
         return count
 
     def moved_bytes(self, own: Collection[int], others: Collection[int]) -> int:
-        """How much has been sent and received on these connections so far; 0 where nobody knows."""
+        """Return the bytes sent and received on these connections so far; 0 if the system does not say."""
         if sys.platform != "linux":
             return 0
         return sum(sent + received for sent, received, _ in self._moved(own, others).values())
 
     def release(self) -> None:
-        """Closes what was kept open: no process has a back end any more that knows these connections."""
+        """Close the copies, once no process has a back end any more that knows these connections."""
         with self._lock:
             for _, copy in self._kept.values():
                 copy.close()
@@ -105,10 +105,10 @@ class Cut:
     def _carrying(
         self, own: Collection[int], others: Collection[int]
     ) -> Iterator[tuple[int, socket.socket]]:
-        """Those that carry collectives and are not ended yet, each with its descriptor and as a copy."""
+        """Yield the connections that carry collectives and are not ended yet: descriptors and copies."""
         peers = {*own, *others}  # two devices of one process are connected as well
         for number, found in tcp_sockets():
-            # gloo may close it at this moment. What listens stays: gloo ends the process where that fails.
+            # gloo may close the socket at this moment. Listening sockets stay: gloo ends the process if one fails.
             with contextlib.suppress(OSError):
                 if connection(found.fileno()).inode in self._kept or listens(found):
                     continue
@@ -116,7 +116,7 @@ class Cut:
                     yield number, found
 
     def _both_ends(self, own: Collection[int]) -> set[int]:
-        """The descriptors of connections of this process with itself."""
+        """Return the descriptors of connections of this process with itself."""
         ends = {}
         for number, found in self._carrying(own, ()):
             with contextlib.suppress(OSError):
@@ -124,7 +124,7 @@ class Cut:
         return {number for (near, far), number in ends.items() if (far, near) in ends}
 
     def _until_quiet(self, own: Collection[int], others: Collection[int]) -> None:
-        """Waits until nothing is on its way on these connections; where nobody knows, for a moment."""
+        """Wait until no data is on its way on these connections; where the system does not say, for a moment."""
         if sys.platform != "linux":
             time.sleep(QUIET_SECONDS)
             return
@@ -145,7 +145,7 @@ class Cut:
     def _moved(
         self, own: Collection[int], others: Collection[int]
     ) -> dict[int, tuple[int, int, int]]:
-        """Bytes that were sent and received, and those that still wait to be, by descriptor."""
+        """Return the numbers of bytes that were sent, were received, and still wait, by descriptor."""
         found = {}
         for number, one in self._carrying(own, others):
             with contextlib.suppress(OSError, struct.error):
@@ -155,7 +155,7 @@ class Cut:
         return found
 
     def _drain(self) -> None:
-        """Reads for a while what others send to connections that gloo has closed here; their writes would stop."""
+        """Read for a while what others send to connections that gloo has closed here: their writes would stop."""
         with self._lock:
             runs = time.monotonic() < self._drained_until
             self._drained_until = time.monotonic() + DRAIN_SECONDS
@@ -175,7 +175,7 @@ class Cut:
 
 
 def _waiting(one: socket.socket) -> int:
-    """Bytes of a connection that were not read here, or have not arrived there."""
+    """Return the number of bytes of a connection that were not read here, or have not arrived there."""
     count = bytearray(4)
     total = 0
     for queue in (termios.FIONREAD, termios.TIOCOUTQ):

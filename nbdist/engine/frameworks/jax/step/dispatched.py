@@ -1,4 +1,4 @@
-"""The programs that this process has sent to devices of several processes, in their order.
+"""Dispatched programs: those that this process has sent to devices of several processes, in order.
 
 XLA pairs the collectives of processes by their order alone. Two processes that have sent the same programs in
 the same order since they were last in step are in step; others are not.
@@ -26,22 +26,22 @@ from nbdist.engine.frameworks.jax.step.recompiled import Recompiled, described
 from nbdist.errors import ArrayError
 
 LABELS = 512
-"""Of so many programs it is remembered what they are called."""
+"""Number of the newest programs whose names are kept."""
 
 TRAIL = 4096
-"""Of so many programs it is remembered which they were."""
+"""Number of the newest programs whose checksums are kept."""
 
 UNNAMED = b"?"
-"""Stands for a program that no function of Python's belongs to, such as one that was compiled ahead of time."""
+"""Label of a program without a Python function, such as one that was compiled ahead of time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """What was sent since the processes were last in step.
+    """Counts of the programs sent since the processes were last in step.
 
-    `programs` ran on all devices of the session, and `names` is a checksum over their names in order, `kinds` over
-    the collectives of those that ran for the first time; `parts` ran on devices of several processes, but not on
-    all, so that other processes may have sent none.
+    `programs` ran on all devices of the session; `names` is a checksum over their names in order, `kinds` over the
+    collectives of those that ran for the first time. `parts` ran on devices of several processes, but not on all
+    devices, so that other processes may have sent none.
     """
 
     programs: int = 0
@@ -56,23 +56,23 @@ class Count:
 
 
 class Dispatched:
-    """Counts programs on devices of several processes; written by the threads that send them.
+    """Counts of programs on devices of several processes; written by the threads that send them.
 
     Attributes:
-      count: Since the processes were last in step.
-      serial: How many programs on all devices there were since the back end is up; in step, the same everywhere.
+      count: The programs since the processes were last in step.
+      serial: The number of programs on all devices since the back end is up; the same everywhere if in step.
       trail: The newest programs, each as a checksum over all names and collectives up to it; the last is that of
         `serial`.
-      generation: Which back end this is, of those there were; the same everywhere.
+      generation: The number of this back end; the same everywhere.
       origins: Which program computed each array.
       ignored: `threading.get_ident()` of threads whose programs are not counted.
-      labels: Which programs were sent since the processes were last in step, the newest of them.
-      kinds: Their collectives, where they ran for the first time, else None.
-      given: The arrays that no program has computed which they were the first to get, as `Made.used` says them.
-      made: Numbers those arrays.
-      parts: By the devices, how many programs the cell has sent to these alone since the processes were last in
-        step, and a checksum over their names in order.
-      devices: How many the session has.
+      labels: The names of the newest programs since the processes were last in step.
+      kinds: The collectives of these programs; None for one that did not run for the first time.
+      given: The made arrays that these programs were the first to get, as texts of `Made.used`.
+      made: Numbers the arrays that no program has computed.
+      parts: The number of programs that the cell has sent to a group of devices alone since the processes were
+        last in step, and a checksum over their names in order; by group.
+      devices: The number of devices of the session.
     """
 
     def __init__(self) -> None:
@@ -95,16 +95,16 @@ class Dispatched:
 
     @property
     def hooked(self) -> bool:
-        """Whether every program is seen; where JAX's own places are gone none is."""
+        """Whether every program is seen; False, and none is, if JAX cannot be hooked."""
         return self._unhook is not None
 
     @property
     def place(self) -> tuple[int, int]:
-        """The back end's number, and how many programs on all devices were sent to it."""
+        """The number of the back end, and the number of programs on all devices that were sent to it."""
         return self.generation, self.serial
 
     def hook(self) -> bool:
-        """Has every program seen from now on; False where JAX offers no place for that."""
+        """Hook into JAX so that every program is seen from now on; return False if JAX cannot be hooked."""
         if self._unhook is None:
             unhook = hook_programs(self._fast, self._slow)
             if unhook is not None:
@@ -113,17 +113,18 @@ class Dispatched:
         return self.hooked
 
     def begin_cell(self, run: int, *, same: bool, code: bool = True) -> None:
-        """Numbers what the cell makes and sends to some devices alone from one; arguments as for `Made.begin`."""
+        """Begin a cell, whose arrays and programs on some devices are numbered from 1; see `Made.begin`."""
         if run != self.made.run:
             self._numbers.clear()
             self.parts.clear()
         self.made.begin(run, same=same, code=code)
 
     def restart(self, generation: int | None = None) -> None:
-        """A new back end is up: nothing was sent to it yet.
+        """Begin with a new back end, to which nothing was sent yet.
 
         Args:
-          generation: Its number, the same on all processes and never used before; default: one more than before.
+          generation: The number of the back end, the same on all processes and never used before; default: one
+            more than before.
         """
         self.serial = 0
         self.generation = self.generation + 1 if generation is None else generation
@@ -132,9 +133,9 @@ class Dispatched:
         self.in_step()
 
     def renumber(self) -> None:
-        """Begins to count anew, as all processes do that have found different counts in a proof that has passed.
+        """Begin to count anew, on all processes, after a proof that has passed with different counts.
 
-        Which program computed what since they were in step is no longer the same on all, and is forgotten.
+        The origins of arrays computed since the processes were in step differ between them, and are forgotten.
         """
         self.origins.forget(self.generation, self.serial - self.count.programs)
         self.generation += 1
@@ -142,7 +143,7 @@ class Dispatched:
         self.trail.clear()
 
     def in_step(self) -> None:
-        """The processes are in step."""
+        """Note that the processes are in step: set all counts since then to zero."""
         self.count = Count()
         self.labels.clear()
         self.kinds.clear()
@@ -150,10 +151,10 @@ class Dispatched:
         self.parts.clear()
 
     def _fast(self, function: Any, arguments: Any, options: Any, output: Any) -> None:
-        """Called by JAX's C++ after each call of a compiled function."""
+        """Count a program; JAX's C++ calls this after each call of a compiled function."""
         if threading.get_ident() not in self.ignored:
             leaf = first_array(output)
-            # Without an output there is nothing to go by; its arguments lie on the same devices.
+            # Without an output the arguments show the devices: they lie on the same ones.
             if leaf is None:
                 leaf = first_array(arguments)
             if leaf is not None and spans(leaf):
@@ -161,7 +162,7 @@ class Dispatched:
                 self._add(name, None, leaf, (arguments, options))(output)
 
     def _slow(self, program: Any, arguments: Iterable[Any]) -> Callable[[Any], None] | None:
-        """Called before a program runs that JAX's C++ does not know yet; what it returns gets the output."""
+        """Count a program that is new to JAX's C++, before it runs; return a function that takes the output."""
         if threading.get_ident() in self.ignored:
             return None
         given = list(arguments)
@@ -184,10 +185,10 @@ class Dispatched:
             if leaf is not None and spans(leaf):
                 self._add(name, kind, leaf, given)(output)
 
-        return late  # nothing to go by before it runs; an output is
+        return late  # without arrays as arguments, only the output shows the devices
 
     def _read(self, program: Any, name: bytes, function: Any, called_with: Any) -> None:
-        """Reads a program that is to run for the first time; warns where a repair has made it another."""
+        """Read a program before it runs for the first time; warn if it is another one than before a repair."""
         text = self._collectives.read(program, lambda: program.xla_executable.hlo_modules())
         if text is None or function is None:
             return
@@ -199,7 +200,7 @@ class Dispatched:
             )
 
     def _compare(self, name: bytes, arguments: Iterable[Any]) -> None:
-        """Compares what a program is about to be computed of for the first time, with the same on other processes.
+        """Compare a program's arguments, before it runs for the first time, with those on other processes.
 
         Raises:
           ArrayError: Another process has arrays of other shapes.
@@ -219,13 +220,13 @@ class Dispatched:
     def _add(
         self, name: bytes, kind: str | None, leaf: Any, arguments: Any
     ) -> Callable[[Any], None]:
-        """Counts a program; what it returns gets the output."""
+        """Count a program; return a function that takes its output."""
         before = self.count
         group = self._group(leaf)
         given = self.made.used(arguments)
         if group:
             self.count = replace(before, parts=before.parts + 1)
-            # Other processes may send none to these devices: they have an order of their own.
+            # Other processes may send no programs to these devices, which are therefore numbered separately.
             self._numbers[group] += 1
             count, checksum = self.parts.get(group, (0, 0))
             self.parts[group] = count + 1, zlib.crc32(name + given.encode(), checksum)
@@ -246,7 +247,7 @@ class Dispatched:
         self.origins.computed(leaves, self.generation, self.serial, within)
 
     def _group(self, array: Any) -> str:
-        """Names the devices of an array, as `0,2/PROCESS,PROCESS`; empty where these are all of the session."""
+        """Return the name of an array's devices, `ID,ID/PROCESS,PROCESS`; empty for all devices of the session."""
         sharding = array.sharding
         if sharding.num_devices == self.devices:
             return ""
@@ -255,7 +256,7 @@ class Dispatched:
         return f"{','.join(map(str, ids))}/{','.join(map(str, processes))}"
 
     def _make(self, output: Any, inferred: bool) -> None:
-        """Called after each function of JAX that makes arrays of values on the host."""
+        """Number the arrays of an output; called after each of `MAKERS`."""
         __tracebackhide__ = True
         if threading.get_ident() in self.ignored or not self.made.in_cell:
             return
@@ -268,7 +269,7 @@ class Dispatched:
 
 
 def first_array(tree: Any) -> Any | None:
-    """Some array of a pytree, None where it has none; all of one program's lie on the same devices."""
+    """Return any array of a pytree, since all of a program lie on the same devices; None if it has none."""
     jax = sys.modules["jax"]
     first = tree
     while type(first) in (tuple, list) and first:
@@ -279,38 +280,38 @@ def first_array(tree: Any) -> Any | None:
 
 
 def is_array(value: Any) -> bool:
-    """Whether it is an array of JAX with values, not one that a function is traced with."""
+    """Return whether a value is a JAX array and not a tracer."""
     jax = sys.modules["jax"]
     return isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
 
 
 def label(function: Any) -> bytes:
-    """What identifies a function, on every process alike: its name, and where it stands in its cell."""
+    """Return a label that identifies a function on every process: its name, and its place in the cell."""
     code = getattr(function, "__code__", None)
     if code is None:
         return getattr(function, "__name__", "").encode() or UNNAMED
-    # Libraries may send helpers of theirs in another order; what a cell defines is the user's own.
+    # Marks functions that a cell defines; libraries may send their own helpers in another order.
     own = "ipykernel" in code.co_filename or code.co_filename.startswith("<")
     where = f"{code.co_firstlineno} {len(code.co_code)} {code.co_names}"
     return f"{code.co_name}{'()' if own else ''} {where}".encode()
 
 
 def _title(name: bytes) -> str:
-    """The name of the function of this label, as a person writes it."""
+    """Return the name of the function of a label, as a person writes it."""
     return name.decode(errors="replace").partition(" ")[0]
 
 
 def _is_of_jax(function: Any) -> bool:
-    """Whether a function is one of JAX's own, which takes nothing from outside its arguments; so does none."""
+    """Return whether a function is JAX's own, and so uses its arguments alone; True for None as well."""
     return function is None or str(getattr(function, "__module__", "")).startswith("jax.")
 
 
 def compiled_function() -> tuple[Any | None, Any]:
-    """The function that JAX calls for the first time with arguments of their kind, and those; from its frames.
+    """Return the function that JAX is calling for the first time with such arguments, and its arguments.
 
     Private API: the frame of `jax._src.pjit`'s `cache_miss`, with its variables `fun`, `args` and `kwargs`
-    (jax 0.10.0 to 0.12.0.1). Without it, two functions that take each other's place are not told apart in their
-    first calls, and programs that a repair has changed are not told from those of before.
+    (jax 0.10.0 to 0.12.0.1). Without it, two functions that swap places are not told apart in their first calls,
+    and programs that are different after a repair are not noticed.
     """
     frame = sys._getframe(1)
     while frame is not None:
@@ -322,7 +323,7 @@ def compiled_function() -> tuple[Any | None, Any]:
 
 
 def spans(array: Any) -> bool:
-    """Whether an array lies on devices of several processes."""
+    """Return whether an array lies on devices of several processes."""
     return not array.is_fully_addressable
 
 
@@ -330,15 +331,15 @@ def hook_programs(
     fast: Callable[[Any, Any, Any, Any], None],
     slow: Callable[[Any, Any], Callable[[Any], None] | None],
 ) -> Callable[[], None] | None:
-    """Has `fast` called after each call of a compiled function, and `slow` before each other program.
+    """Install hooks that call `fast` after each call of a compiled function in C++, `slow` before other programs.
 
     Returns:
-      A function that takes both hooks away; None where they could not be placed, and nothing is changed.
+      A function that removes both hooks; None if they cannot be placed, and then nothing is changed.
 
     Private API, since JAX has no event for an execution: `jax._src.api._post_hook_state`, through which JAX
     itself checks for NaN after each call in C++ (jax 0.10.0 to 0.12.0.1), and
     `jax._src.interpreters.pxla.ExecuteReplicated.__call__`, which runs everything else, and is passed to `slow`
-    with the arguments. Where one is gone the session compares processes by a collective alone.
+    with the arguments. If one is gone the session compares processes by a collective alone.
     """
     api = sys.modules.get("jax._src.api")
     pxla = sys.modules.get("jax._src.interpreters.pxla")
@@ -371,7 +372,7 @@ def hook_programs(
 
 
 class _Hooks:
-    """Stands for the one hook JAX has, so that `jax_debug_nans` and the count do not displace each other."""
+    """Replacement for JAX's only hook, so that `jax_debug_nans` and the count do not displace each other."""
 
     NEEDED = ("set_global", "set_local", "get_global", "get_local")
 
@@ -383,14 +384,14 @@ class _Hooks:
             self._unset = fresh.submit(state.get_local).result()
 
     def place(self) -> None:
-        """Takes the place of what is there, globally and on this thread, and calls that as well."""
+        """Replace the hooks that are set, globally and on this thread, and go on calling them."""
         self.set_global(self._state.get_global())
         local = self._state.get_local()
         if local is not self._unset:
             self.set_local(local)
 
     def leave(self) -> None:
-        """Puts back what there would be without this."""
+        """Restore the hooks that would be set without this object."""
         self._state.set_global(self._theirs)
         if callable(self._state.get_local()):
             self._state.set_local(self._theirs)
@@ -400,8 +401,8 @@ class _Hooks:
         self._state.set_global(self._both(theirs))
 
     def set_local(self, theirs: Callable[..., None] | None) -> None:
-        # JAX sets None, which hides the global one from then on, whenever `jax.debug_nans` begins or ends on a
-        # thread. What counts there is the global one, which asks itself whether there is something to check.
+        # Whenever `jax.debug_nans` begins or ends on a thread, JAX sets None there, which would hide the global
+        # hook. The global hook must stay in force: it finds out itself whether there is something to check.
         self._state.set_local(self._unset if theirs is None else self._both(theirs))
 
     def _both(self, theirs: Callable[..., None] | None) -> Callable[..., None]:

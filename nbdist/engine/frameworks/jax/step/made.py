@@ -1,8 +1,8 @@
-"""Arrays on several processes that each process makes of values of its own, without any program.
+"""Made arrays: arrays on several processes that each process makes from its own values, without any program.
 
-No collective pairs them, so nothing stops two processes from using different ones together: the batch of step 9
-here, that of step 5 there. They are numbered as a cell makes them, and a program that gets one counts as the same
-on all processes only where they have the same number and shape.
+No collective pairs them, so two processes may use different ones together: the batch of step 9 here, that of
+step 5 there. They are numbered as a cell makes them. A program that gets one counts as the same on all processes
+only if the arrays have the same number and shape.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nbdist.engine.frameworks.jax.step.announced import Announced, shape_text
 from nbdist.errors import ArrayError
 
 INFERS = "make_array_from_process_local_data"
-"""Takes the global shape from the rows of this process, where it is not given one."""
+"""Name of the function that takes the global shape from the rows of this process if it is given none."""
 
 MAKERS = (
     INFERS,
@@ -31,12 +31,12 @@ MAKERS = (
 )
 
 MANY = 64
-"""From so many on, arrays that no longer exist are dropped."""
+"""Number of noted arrays from which on those that no longer exist are dropped."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _One:
-    """An array that no program has used yet; `number` is 0 where the order says nothing."""
+    """An array that no program has used yet; `number` is 0 if the order of making says nothing."""
 
     array: weakref.ref[Any]
     run: int
@@ -45,12 +45,12 @@ class _One:
 
 
 class Made:
-    """Numbers the arrays that a cell makes; keeps none alive.
+    """Numbers of the arrays that a cell makes; no array is kept alive.
 
     Attributes:
       run: The number of the newest cell.
-      in_cell: Whether it runs; nbdist makes arrays between cells, when it moves values and repairs.
-      announced: Compares shapes.
+      in_cell: Whether a cell runs; between cells nbdist makes arrays, when it moves values and repairs.
+      announced: Compares shapes with other processes.
     """
 
     def __init__(self) -> None:
@@ -63,12 +63,12 @@ class Made:
         self.in_cell = False
 
     def begin(self, run: int, *, same: bool, code: bool = True) -> None:
-        """A cell begins.
+        """Begin a cell.
 
         Args:
-          run: The number of its sending, the same on all processes.
-          same: Whether what was made before is known by its name: its number no longer counts.
-          code: Whether code of the user's runs; it does not in a round of copies.
+          run: The number of the cell's sending, the same on all processes.
+          same: Whether arrays made before are known by their paths: their numbers no longer count.
+          code: Whether code of the user's runs; none does in a round of copies.
         """
         if same and self._unused:
             self._unused = {key: replace(one, number=0) for key, one in self._unused.items()}
@@ -81,18 +81,18 @@ class Made:
         self.announced.begin()
 
     def restart(self) -> None:
-        """A new back end is up; what was made for the last one is gone."""
+        """Begin with a new back end; the arrays of the last one are gone."""
         self.in_cell = False
         self._unused.clear()
         self._seen.clear()
 
     def note(self, array: Any, group: str, place: tuple[int, int]) -> Origin:
-        """Numbers an array that was made just now; answers where it comes from.
+        """Number an array that was made just now; return its origin.
 
         Args:
-          array: On devices of several processes.
-          group: Names its devices.
-          place: The back end, and the newest program.
+          array: An array on devices of several processes.
+          group: The name of its devices.
+          place: The numbers of the back end and of the newest program.
         """
         shape = shape_text(array)
         if threading.current_thread() is threading.main_thread():
@@ -100,8 +100,8 @@ class Made:
             number = self._numbers[group]
             origin = (*place, f"{self.run} made {number} {group} {shape}")
         else:
-            # A thread makes arrays whenever it gets to it, such as batches ahead of a training: between which
-            # programs is chance, and with several threads also in which order.
+            # A thread makes arrays at any time, such as batches ahead of a training: which programs are sent
+            # before and after is chance, and with several threads the order is, too.
             name = f"thread {threading.current_thread().name}"
             self._numbers[name] += 1
             number, origin = 0, (place[0], 0, f"{name} made {self._numbers[name]} {group} {shape}")
@@ -112,11 +112,11 @@ class Made:
         return origin
 
     def used(self, arguments: Any) -> str:
-        """Which of these arrays a program gets for the first time, as text; empty for none.
+        """Return which of these arrays a program gets for the first time, as text; empty for none.
 
         Returns:
-          Such as `RUN: 10 float32[16]`, with the numbers and the shapes each in order: which name leads to which
-          of several is no difference.
+          A text such as `RUN: 10 float32[16]`. Numbers and shapes are each sorted, so that it makes no difference
+          which argument is which of several arrays.
         """
         if not self._unused:
             return ""
@@ -133,12 +133,12 @@ class Made:
         return f"{run}: {' '.join([*numbers, *sorted(one.shape for one in found)])}"
 
     def compare(self, array: Any) -> None:
-        """Compares a shape that was taken from this process's rows with those of the others.
+        """Compare a shape that was taken from this process's rows with those of the other processes.
 
-        Of a cell that of the first such array, and each that is new here: it takes a millisecond.
+        This takes a millisecond: only the first such array of a cell is compared, and each shape that is new here.
 
         Raises:
-          ArrayError: Another process has got another shape.
+          ArrayError: Another process has another shape.
         """
         __tracebackhide__ = True
         shape = shape_text(array)
@@ -159,12 +159,12 @@ class Made:
 
 
 def hook_makers(made: Callable[[Any, bool], None]) -> Callable[[], None]:
-    """Has `made` called with what each of `MAKERS` returns, and whether its shape was taken from this process.
+    """Install hooks that call `made` with each result of `MAKERS`, and whether its shape came from this process.
 
-    Public functions of JAX, which has no event for an array that no program computes.
+    The hooks replace public functions of JAX, which has no event for an array that no program computes.
 
     Returns:
-      A function that takes the hooks away.
+      A function that removes the hooks.
     """
     jax = sys.modules["jax"]
     before = {name: getattr(jax, name) for name in MAKERS}
@@ -178,7 +178,7 @@ def hook_makers(made: Callable[[Any, bool], None]) -> Callable[[], None]:
             made(output, name == INFERS and stated is None)
             return output
 
-        make.__module__ = "jax"  # where it is found again when it is pickled
+        make.__module__ = "jax"  # a pickle of the function refers to it there
         return make
 
     for name, original in before.items():

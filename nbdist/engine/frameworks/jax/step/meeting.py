@@ -1,13 +1,13 @@
-"""Groups of devices of which not all processes have come: who waits for the others is freed, from any thread.
+"""Meetings of the processes of a group of devices: a process that waits for absent ones is freed, from any thread.
 
 On CPU gloo connects the devices of a group when a program first needs it. Each process writes its address into the
-key-value store of JAX's coordinator, and waits there for those of the others, 30 seconds each (`kDefaultTimeout`
-of gloo's `rendezvous/store.h`; XLA's `GlooKeyValueStore`). No connection is there yet that could be cut, and where
-the main thread waits in C++, as in NumPy's conversion, it gets no signal.
+key-value store of JAX's coordinator, and waits there for the addresses of the others, 30 seconds each
+(`kDefaultTimeout` of gloo's `rendezvous/store.h`; XLA's `GlooKeyValueStore`). There is no connection to cut yet. A
+main thread that waits in C++, as in NumPy's conversion, gets no signal.
 
-So addresses are written in the place of those that are missing. Of two processes the one with the higher address
-connects (gloo's `Pair::connect`), and the lowest there is, port 0, refuses: the program fails (`Gloo context
-initialization failed`). An address that comes later is refused by the store.
+So addresses are written in place of the missing ones. Of two processes the one with the higher address connects
+(gloo's `Pair::connect`). The written address is the lowest, with port 0, which refuses connections: the program
+fails (`Gloo context initialization failed`). The store refuses an address that comes later.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from typing import Any
 from nbdist.engine.frameworks.jax.store import coordinator_client
 
 FOLDER = "cpu:gloo"
-"""Where XLA's back end for CPUs has gloo's addresses (jaxlib 0.12.0.1): below it a folder for each group, named by
-the ids of its devices, and in that one key for each device, numbered. Where others are used nothing is freed."""
+"""Where XLA's CPU back end keeps gloo's addresses (jaxlib 0.12.0.1): below it a folder for each group, named by
+the ids of its devices, with one numbered key for each device. If XLA uses other keys nothing is freed."""
 
 LENGTHS = {socket.AF_INET: 2 + 4, socket.AF_INET6: 2 + 4 + 16}
-"""Bytes of port and address in a `sockaddr`, behind the two of its family (ip(7) and ipv6(7) of Linux)."""
+"""Bytes of port and address in a `sockaddr`, after the two bytes of its family (ip(7) and ipv6(7) of Linux)."""
 
 
 class Meetings:
-    """Those of one back end; where one of them was ended, a repair must follow.
+    """The meetings of one back end; after one was ended, a repair must follow.
 
     Attributes:
-      ended: Whether one was.
+      ended: Whether a meeting was ended.
     """
 
     def __init__(self) -> None:
@@ -41,13 +41,13 @@ class Meetings:
         self._ending = threading.Lock()
 
     def end(self, own: Collection[int]) -> None:
-        """Ends those in which this process waits, on a thread of its own: the coordinator may not answer.
+        """End the meetings in which this process waits, on a separate thread: the coordinator may not answer.
 
         Private API: `key_value_dir_get_bytes` and `key_value_set_bytes` of `coordinator_client()` (jax 0.12.0.1).
         Without them such a wait ends by itself, after half a minute.
 
         Args:
-          own: The ports on which this process takes connections of collectives.
+          own: The ports on which this process accepts connections for collectives.
         """
         threading.Thread(target=self._end, args=(own,), name="nbdist-meetings", daemon=True).start()
 
@@ -74,10 +74,10 @@ class Meetings:
 
 
 def missing(addresses: Mapping[str, bytes], own: Collection[int]) -> dict[str, bytes]:
-    """For each key of an address for which this process waits, one that refuses.
+    """Return an address that refuses connections for each key whose address this process waits for.
 
     Args:
-      addresses: All that are known, by key.
+      addresses: All known addresses, by key.
       own: As for `Meetings.end`.
     """
     groups: dict[str, dict[int, bytes]] = {}
@@ -95,7 +95,7 @@ def missing(addresses: Mapping[str, bytes], own: Collection[int]) -> dict[str, b
 
 
 def _refusing(value: bytes, own: Collection[int]) -> bytes | None:
-    """An address of this process, with zeros in the place of its port and host; None where it is not one."""
+    """Return an address of this process with zeros in place of port and host; None if it is another's."""
     for family, length in LENGTHS.items():
         for port in own:
             head = struct.pack("=H", family)

@@ -1,7 +1,7 @@
-"""Where each array on several processes comes from: what it is the same by on all of them.
+"""Origins of arrays on several processes, by which all processes can identify an array.
 
-An array has no name that all processes know. By its origin two processes see whether what they have under one name
-is one array, or two that only look alike.
+An array has no name that all processes know. By its origin two processes see whether the arrays that they have
+under one name are one array, or two that only look alike.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import Any
 from nbdist.contract.calls.stepping import Origin
 
 UNKNOWN: Origin = (0, 0, "")
-"""Of an array that no program computed, and no path led to."""
+"""Origin of an array that no program computed, and no path led to."""
 
 _Table = dict[int, tuple[weakref.ref[Any], Origin]]
-"""Arrays by their `id`."""
+"""Arrays and their origins, by the `id` of the array."""
 
 FRESH = 64
-"""Outputs of so many programs are kept as they come, before those that no longer exist are dropped."""
+"""Number of programs whose outputs are kept as they come, before outputs that no longer exist are dropped."""
 
 MANY = 10_000
-"""From so many arrays on, those that no longer exist are looked for whenever their number has doubled."""
+"""Number of arrays from which on those that no longer exist are dropped, whenever the number has doubled."""
 
 
 class Origins:
-    """The origin of every living array that is known; keeps none of them alive.
+    """The known origins of living arrays; no array is kept alive.
 
-    A training step gives a thousand arrays an origin, and its next turn drops them all: what is written at each
-    program is one list of weak references, and nothing is called when an array ends.
+    A training step gives a thousand arrays an origin, and the next step drops them all. So a program adds only one
+    list of weak references, and nothing is called when an array ends.
     """
 
     def __init__(self) -> None:
@@ -42,13 +42,13 @@ class Origins:
     def computed(
         self, outputs: Sequence[Any], generation: int, serial: int, within: str = ""
     ) -> None:
-        """A program has computed these arrays; the first origin of an array stays.
+        """Note the program that has computed these arrays; the first origin of an array stays.
 
         Args:
           outputs: The arrays.
           generation: The number of the back end.
-          serial: Of the newest program on all devices.
-          within: Which program it was, where it ran on some devices alone.
+          serial: The serial of the newest program on all devices.
+          within: Identifies a program that ran on some devices alone.
         """
         self._fresh.append((generation, serial, within, list(map(weakref.ref, outputs))))
         if len(self._fresh) >= FRESH:
@@ -58,29 +58,29 @@ class Origins:
                 self._settle()
 
     def made(self, array: Any, origin: Origin) -> None:
-        """An array was made of values on the host; a path that leads to it says more, where one is noted."""
+        """Note the origin of an array made of values on the host; a path that is noted later takes precedence."""
         self._made[id(array)] = weakref.ref(array), origin
         if len(self._made) > self._made_limit:
             self._made = _living(self._made)
             self._made_limit = max(MANY, 2 * len(self._made))
 
     def paths_noted(self) -> None:
-        """Every array that lives has an origin by now."""
+        """Drop the origins of `made`, since every living array has another one by now."""
         self._made.clear()
 
     def note(self, array: Any, origin: Origin) -> None:
-        """An array comes from there; the first origin of an array stays."""
+        """Note the origin of an array; its first origin stays."""
         if array not in self:
             self._known[id(array)] = (weakref.ref(array), origin)
 
     def move(self, old: Any, new: Any) -> None:
-        """`new` stands for `old`."""
+        """Give `new` the origin of `old`, which it replaces."""
         origin = self.of(old)
         if origin != UNKNOWN or old in self:
             self.note(new, origin)
 
     def forget(self, generation: int, after: int) -> None:
-        """Nothing is known any more of what later programs of this generation have computed."""
+        """Forget the origins of arrays computed in this generation by programs with a serial above `after`."""
         self._settle()
         for table in (self._known, self._made):
             for key, (_, origin) in list(table.items()):
@@ -88,7 +88,7 @@ class Origins:
                     del table[key]
 
     def of(self, array: Any) -> Origin:
-        """Where an array comes from; of a typed PRNG key that is not known, where what it holds comes from."""
+        """Return the origin of an array; for a typed PRNG key without one, the origin of the array it holds."""
         self._settle()
         for table in (self._known, self._made):
             for one in (array, getattr(array, "_base_array", array)):
@@ -97,12 +97,12 @@ class Origins:
         return UNKNOWN
 
     def __contains__(self, array: Any) -> bool:
-        """Whether its origin stays: a program has computed it, or a path to it was noted."""
+        """Return whether an array's origin stays: a program has computed the array, or a path to it was noted."""
         self._settle()
         return _found(self._known, array) is not None
 
     def __iter__(self) -> Iterator[tuple[Any, Origin]]:
-        """Living arrays, each with its origin; not those that threads have made, whenever they got to it."""
+        """Yield living arrays with their origins; those of `made` with serial 0, as by threads, are left out."""
         self._settle()
         made = [one for one in self._made.values() if one[1][1] > 0]
         for reference, origin in [*self._known.values(), *made]:
@@ -111,7 +111,7 @@ class Origins:
                 yield array, origin
 
     def _settle(self) -> None:
-        """Gives what was computed since the last time its place."""
+        """Give an origin to the outputs noted since the last call."""
         if not self._fresh:
             return
         fresh, self._fresh = self._fresh, []
@@ -131,7 +131,7 @@ class Origins:
 
 def _found(table: _Table, array: Any) -> Origin | None:
     reference, origin = table.get(id(array), (None, None))
-    # Another array may have had its place in memory.
+    # Another array may have had the same id before.
     return origin if reference is not None and reference() is array else None
 
 

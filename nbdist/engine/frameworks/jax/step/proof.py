@@ -1,11 +1,11 @@
-"""The proof that processes are in step: small collectives of our own, with numbers only they know.
+"""Proof that processes are in step: small collectives of nbdist's own, with numbers that only they carry.
 
-First all processes meet, with one device each, over connections that nothing else uses: as long as one stays away,
-none sends what another could take for something else. There they compare how many programs each has sent, and
-which. Then, where that is not enough, all devices take part in a collective like those of the user.
+First all processes meet, with one device each, over connections that nothing else uses: as long as one process
+stays away, none sends data that another could take for something else. There they compare how many programs each
+has sent, and which. If this comparison is not enough, all devices then take part in a collective like the user's.
 
-JAX keeps the order of a process's collectives. A process that has another one pending pairs the wrong ones in
-this, so that the proof does not come back, or brings what nobody has sent.
+JAX keeps the order of a process's collectives. A process with another collective pending is paired wrongly in this
+one, so that the proof does not return, or returns numbers that nobody has sent.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ COLUMNS = 6
 class Trial:
     """One proof under way.
 
-    `passed` is None until the numbers of all processes are here; `alike` says whether all had sent the same
-    programs before.
+    `passed` is None until the numbers of all processes have come; `alike` says whether all had sent the same
+    programs before, `uneven` whether they had sent different numbers of programs.
     """
 
     number: int
@@ -40,26 +40,26 @@ class Trial:
     uneven: bool = False
 
     def abandon(self) -> None:
-        """Ends the wait for it, if it is not over yet; whatever comes later is no proof."""
+        """End the wait for the proof, if it is not over; a later result proves nothing."""
         if not self.done.is_set():
             self.abandoned = True
             self.done.set()
 
     @property
     def in_step(self) -> bool:
-        """Whether it has proven that all are in step."""
+        """Whether the trial has proven that all processes are in step."""
         return bool(self.passed) and self.alike and not self.abandoned
 
 
 class Proof:
-    """Made once for each back end, compiled at once.
+    """The collectives of proofs on one back end, compiled when this is made.
 
     Args:
-      ignore: Called around what the proof itself sends, with the thread, and whether its programs are to be left
-        out of the count.
+      ignore: Called before and after a proof sends its programs, with the thread, and whether the thread's
+        programs are to be left out of the count.
 
     Raises:
-      RuntimeError: JAX's own, where a program cannot be compiled.
+      RuntimeError: JAX cannot compile a program.
     """
 
     def __init__(self, ignore: Callable[[int, bool], None]) -> None:
@@ -68,17 +68,17 @@ class Proof:
         self._ignore = ignore
         devices = jax.devices()
         first = {device.process_index: device for device in reversed(devices)}
-        # XLA connects devices anew for each order of them, and nobody else has them backwards.
+        # XLA makes new connections for each order of devices, and nothing else uses this reverse order.
         self._meeting = Gathering([first[process] for process in sorted(first, reverse=True)])
         self._all = Gathering(devices)
 
     def begin(self, number: int, count: Count, *, counted: bool) -> Trial:
-        """Sends this process's numbers, on a thread of its own, since nothing interrupts a wait in C++.
+        """Send this process's numbers, on a separate thread, since nothing interrupts a wait in C++.
 
         Args:
-          number: Of this proof, the same on all processes and never used before.
-          count: What this process has sent since the last one.
-          counted: Whether this process thinks equal counts proof enough; all processes must.
+          number: The number of this proof, the same on all processes and never used before.
+          count: The programs that this process has sent since all were last in step.
+          counted: Whether equal counts are proof enough for this process; they are only if all processes say so.
         """
         trial = Trial(number)
         threading.Thread(
@@ -95,12 +95,12 @@ class Proof:
         try:
             self._ignore(threading.get_ident(), True)
             found = self._meeting.rows(row)
-            # If the collective of all devices passes, a program more on one process had none. It has computed what
-            # the others have not: that is in step, and not alike.
+            # If the counts differ and the collective of all devices passes, the additional programs had no
+            # collectives. The processes are then in step, but not alike: one has computed more than the others.
             trial.uneven = not bool((found[:, 2] == row[:, 2]).all())
             trial.alike = bool((found[:, 2:5] == row[:, 2:5]).all())
             passed = bool((found[:, :2] == row[:, :2]).all())
-            # All have the same rows, and so the same answer.
+            # All processes have the same rows, and so come to the same result.
             if passed and (trial.uneven or found[:, 5].any()):
                 passed = bool((self._all.rows(row)[:, :2] == row[:, :2]).all())
             trial.passed = passed
@@ -112,10 +112,10 @@ class Proof:
 
 
 class Gathering:
-    """A collective in which these devices bring each other their process's row.
+    """A collective that gathers one row from each device, the row of its process.
 
     Args:
-      devices: In this order.
+      devices: The devices in the order of their rows.
     """
 
     def __init__(self, devices: list[Any]) -> None:
@@ -129,7 +129,7 @@ class Gathering:
         self._shape = (len(devices), COLUMNS)
         self._sharding = NamedSharding(mesh, PartitionSpec("every"))
         whole = NamedSharding(mesh, PartitionSpec())
-        # On a thread of its own, where no mesh or device of the user's is in context.
+        # On a new thread, where no mesh or device of the user's is in context.
         with ThreadPoolExecutor(1) as alone:
             self._gather = alone.submit(self._compiled, whole).result()
 
@@ -139,7 +139,7 @@ class Gathering:
             return self._jax.jit(lambda rows: rows, out_shardings=whole).lower(rows).compile()
 
     def rows(self, row: Any) -> Any:
-        """The rows of all devices, as a NumPy array; waits for them."""
+        """Return the rows of all devices as a NumPy array; waits for them."""
         import numpy
 
         make = self._jax.make_array_from_single_device_arrays

@@ -1,7 +1,7 @@
-"""Programs that are compiled again after a repair, compared with what they were before it.
+"""Recompiled programs: compared, after a repair, with the programs from before it.
 
-A function that `jax.jit` has compiled goes on with the values that it has found in globals, closures and
-attributes, whatever is set there later. After a repair it is compiled again, and finds the later ones.
+A function that `jax.jit` has compiled keeps the values that it has found in globals, closures and attributes, even
+if they are set to others later. After a repair it is compiled again, and finds the later ones.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 from nbdist.engine.frameworks.jax.step.announced import shape_text
 
 _PLACES = re.compile(r"\n(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:\d+ .*\n)*")
-"""Of the lines that an operation comes from, and by which way it was called."""
+"""Tables of the source lines that operations come from, and of the calls that led there."""
 _REMARKS = re.compile(r", (?:metadata=\{.*?\}(?=,|$)|backend_config=.*$)", re.MULTILINE)
-"""At the end of an operation: where it comes from, and how the back end goes about it."""
+"""Remarks at the end of an operation: its source, and the back end's configuration for it."""
 
 
 class Recompiled:
-    """The programs of each function, as long as that lives."""
+    """The programs of each function, kept as long as the function lives."""
 
     def __init__(self) -> None:
         self._known: weakref.WeakKeyDictionary[Any, dict[int, tuple[int, bytes]]] = (
@@ -29,12 +29,12 @@ class Recompiled:
         )
 
     def note(self, function: Any, arguments: int, text: str, generation: int) -> bool:
-        """Note a program that was compiled; answer whether it was another one before a repair.
+        """Note a compiled program; return whether it was a different one before a repair.
 
         Args:
-          function: Of which it was compiled; one that cannot be referred to weakly is not compared.
-          arguments: As `described` has them.
-          text: Its optimized HLO. Constants of more than a few elements are not in it.
+          function: The function that was compiled; one that allows no weak references is not compared.
+          arguments: The result of `described` for its arguments; 0: not compared.
+          text: The optimized HLO, without constants of more than a few elements.
           generation: The number of the back end.
         """
         try:
@@ -51,11 +51,11 @@ class Recompiled:
 
 
 def described(arguments: Any) -> int:
-    """Return what tells arguments of a function from others with which it is compiled again; 0: nothing does."""
+    """Return a hash of arguments, different where a function is compiled anew; 0 if they cannot be hashed."""
     leaves, structure = sys.modules["jax"].tree_util.tree_flatten(arguments)
     try:
         return hash((structure, *map(_described, leaves)))
-    except TypeError:  # what cannot be hashed is no static argument
+    except TypeError:  # a leaf cannot be hashed, so it is no static argument
         return 0
 
 

@@ -1,4 +1,4 @@
-"""The sockets of this process, whoever has opened them."""
+"""Sockets of this process, whichever library has opened them."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from typing import NamedTuple
 
 
 class Connection(NamedTuple):
-    """A TCP connection of this process: the number of its descriptor, and what tells it from later ones."""
+    """A TCP connection of this process: its descriptor, and the inode that tells it from later connections."""
 
     number: int
     inode: int
 
 
 def connection(number: int) -> Connection:
-    """The connection that a descriptor stands for.
+    """Return the connection of a descriptor.
 
     Raises:
-      OSError: It is closed.
+      OSError: The descriptor is closed.
     """
     return Connection(number, os.fstat(number).st_ino)
 
 
 def is_open(one: Connection) -> bool:
-    """Whether its descriptor still stands for it."""
+    """Return whether a connection's descriptor is still open and its own."""
     try:
         return connection(one.number) == one
     except OSError:
@@ -36,7 +36,7 @@ def is_open(one: Connection) -> bool:
 
 
 def tcp_sockets() -> Iterator[tuple[int, socket.socket]]:
-    """The TCP sockets of this process by descriptor, each as a copy that is closed again."""
+    """Yield the TCP sockets of this process with their descriptors, each as a copy that is closed afterwards."""
     folder = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"  # noqa: PTH112
     for entry in os.listdir(folder):  # noqa: PTH208 - names are numbers here
         with contextlib.suppress(OSError), copy_of(int(entry)) as found:
@@ -45,10 +45,10 @@ def tcp_sockets() -> Iterator[tuple[int, socket.socket]]:
 
 
 def copy_of(number: int) -> socket.socket:
-    """A copy of the socket that a descriptor stands for; the caller closes it.
+    """Return a copy of the socket of a descriptor; the caller closes the copy.
 
     Raises:
-      OSError: It is none, or is closed by now.
+      OSError: The descriptor is closed, or is not of a socket.
     """
     if not stat.S_ISSOCK(os.fstat(number).st_mode):
         raise OSError(errno.ENOTSOCK, os.strerror(errno.ENOTSOCK))
@@ -56,15 +56,15 @@ def copy_of(number: int) -> socket.socket:
 
 
 def is_internet(one: socket.socket) -> bool:
-    """Whether it has a port."""
+    """Return whether a socket is of IPv4 or IPv6, and so has a port."""
     return one.family in (socket.AF_INET, socket.AF_INET6)
 
 
 def listens(one: socket.socket) -> bool:
-    """Whether it takes connections."""
+    """Return whether a socket accepts connections."""
     return bool(one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
 
 
 def listening_ports() -> set[int]:
-    """The TCP ports on which this process listens."""
+    """Return the TCP ports on which this process listens."""
     return {found.getsockname()[1] for _, found in tcp_sockets() if listens(found)}

@@ -1,4 +1,4 @@
-"""This process's part in staying in step with the others."""
+"""Step of this process with the others: counts of programs, proofs, and the end of waiting collectives."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ from nbdist.engine.frameworks.jax.step.under_way import (
 )
 
 SAY_SECONDS = 0.05
-"""A proof that takes longer is reported: another process may have to be asked to take part."""
+"""A proof that takes longer is reported, since another process may have to be asked to take part."""
 
 STUCK_SECONDS = 2.0
 FREED_SECONDS = 0.5
-"""A collective that was cut has ended within milliseconds, on a busy machine as well; what takes longer is stuck.
-Values that are being computed are given up later than a back end."""
+"""After a cut, a collective is stuck if it takes longer: for values, and for a back end that is to be freed.
+Others end within milliseconds, also on a busy machine."""
 
 LEAST_SECONDS = 0.01
-"""Less processor time than this is no progress."""
+"""The unit of processor time in which progress is counted; less is no progress."""
 
 SWITCH = "NBDIST_IN_STEP"
-"""Set to 0 in a process's environment, nothing is counted and nothing is proven: for measuring what it costs."""
+"""Environment variable: if it is 0, nothing is counted or proven, to measure what that costs."""
 
 
 class Step:
-    """Counts what is sent, proves, and cuts.
+    """The counts, proofs and cuts of this process.
 
     Attributes:
-      ports: On which this process takes the connections of collectives.
+      ports: The ports on which this process accepts connections for collectives.
       unsettled: Whether a cell has failed here since the processes were last known to be in step.
       proven: The number of the last proof that has passed here.
 
     Args:
-      say: Publishes how the cell that runs has left this process, as output of it.
+      say: Publishes how the running cell has left this process, as output of the cell.
       before: The ports on which this process listened before its back end was up.
-      interruptible: Where an interrupt may end the wait for others.
+      interruptible: Context in which an interrupt may end the wait for others.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Step:
         self._said: tuple[int, int] | None = None
 
     def begin(self, generation: int | None = None) -> None:
-        """Called when the back end is up, and after each repair; `generation` as for `Dispatched.restart`."""
+        """Begin with a new back end, also after each repair; `generation` as for `Dispatched.restart`."""
         import jax
 
         self._cut.release()
@@ -98,11 +98,11 @@ class Step:
         self._proof = Proof(self._ignore)
 
     def meet(self, others: Collection[int]) -> None:
-        """Learns the ports of the other processes' collectives."""
+        """Take the ports at which the other processes accept connections for collectives."""
         self._others = frozenset(others)
 
     def listen_anew(self) -> None:
-        """The back end goes: what listens from now on belongs to the next."""
+        """Prepare for the next back end: ports that are opened from now on belong to it."""
         self._proof = None
         self._before = frozenset(listening_ports() - self.ports)
 
@@ -113,7 +113,7 @@ class Step:
             self.dispatched.ignored.discard(thread)
 
     def sent(self) -> Sent:
-        """What was sent since the processes were last in step, and altogether."""
+        """Return counts of the programs sent since the processes were last in step, and in total."""
         generation, serial = self.dispatched.place
         return Sent(
             **asdict(self.dispatched.count),
@@ -125,7 +125,7 @@ class Step:
         )
 
     def sent_so_far(self, main: MainThread) -> Sent:
-        """As `sent`, in the middle of a cell, past the main thread."""
+        """Return the same as `sent` in the middle of a cell, without the main thread's help."""
         raised = raising()
         return replace(
             self.sent(), calling=calling(main), raising=raised, progress=self._progress()
@@ -138,7 +138,7 @@ class Step:
         )
 
     def trail(self) -> Trail:
-        """What was sent, and which programs these were."""
+        """Return the counts of `sent`, and which programs these were."""
         sent = self.dispatched.count.programs
         left = serials_under_way(self.dispatched)
         return Trail(
@@ -150,10 +150,10 @@ class Step:
         )
 
     def under_way(self, common: int) -> UnderWay:
-        """What is computed of the programs that all processes have sent, and how far that is.
+        """Return how many arrays are not computed yet, of programs that all processes have sent, and the progress.
 
         Args:
-          common: The serial of the last of them.
+          common: The serial of the last of these programs.
         """
         return UnderWay(
             arrays=len(arrays_under_way(self.dispatched, common)),
@@ -169,17 +169,17 @@ class Step:
         in_step: Sequence[int] | None = None,
         code: bool = True,
     ) -> None:
-        """Called on the main thread when a cell begins, or a round of copies.
+        """Begin a cell, or a round of copies; called on the main thread.
 
-        Arrays that no program has computed are known by the path that leads to them now, if the processes are in
-        step: then it leads to the same on all.
+        If the processes are in step, a path leads to the same array on all. An array that no program has computed
+        then gets the path that leads to it now as its origin.
 
         Args:
           run: The number of this sending of the cell.
-          targets: The processes that run it.
-          namespace: The user's.
-          in_step: After which program the kernel knows all processes to be in step; see `CellLabel`.
-          code: Whether code of the user's runs; it does not in a round of copies.
+          targets: The processes that run the cell.
+          namespace: The user's namespace.
+          in_step: The program after which the kernel knows all processes to be in step; see `CellLabel`.
+          code: Whether code of the user's runs; none does in a round of copies.
         """
         if in_step is not None and tuple(in_step) == self.dispatched.place:
             self.dispatched.in_step()
@@ -194,7 +194,7 @@ class Step:
         if new:
             unknown = {id(array) for array in new}
             for path, array in array_paths(namespace, jax.Array).items():
-                # A program gives a typed key; what the key holds is the array that lives.
+                # The path may lead to a typed key; the live array is the one in the key.
                 held = getattr(array, "_base_array", array)
                 if id(held) in unknown:
                     by_path = self.dispatched.generation, 0, f"{run} {path} {shape_text(held)}"
@@ -204,15 +204,15 @@ class Step:
             origins.paths_noted()
 
     def end_cell(self, number: int, *, failed: bool, compared: bool = False) -> None:
-        """Sees to it, on the main thread, that a cell which used other processes' devices has left all in step.
+        """End a cell on the main thread: if it used other processes' devices, check that all are in step.
 
-        Where the kernel compares what the processes have sent, each waits until it is computed, and says what it
-        was. Elsewhere it is proven. A process that failed does not wait for the others: it answers at once, and is
-        asked later. An interrupt ends the wait as `abandon` does.
+        If the kernel compares what the processes have sent, each waits until its programs are computed, and
+        reports which they were. Otherwise the processes run a proof. A process that failed does not wait for the
+        others: it reports at once, and is asked later. An interrupt ends the wait as `abandon` does.
 
         Args:
-          number: Of this sending of the cell, the same on all processes.
-          failed: Whether its code has failed here.
+          number: The number of this sending of the cell, the same on all processes.
+          failed: Whether the cell's code has failed here.
           compared: Whether the kernel compares the processes before any of them runs another cell.
         """
         self.dispatched.made.in_cell = False
@@ -241,7 +241,7 @@ class Step:
             self._say(CellStep(number=number, proven=proven, sent=self.sent()))
 
     def _say_when_computed(self, number: int) -> None:
-        """Says what this process has sent, once it is computed."""
+        """Report what this process has sent, once that is computed."""
         since = self._said[1] if self._said and self._said[0] == self.dispatched.generation else 0
         if arrays := arrays_under_way(self.dispatched, self.dispatched.serial, since=since):
             trial = Trial(number)
@@ -256,7 +256,7 @@ class Step:
         self._say(CellStep(number=number, compared=True, sent=self.sent()))
 
     def _wait(self, trial: Trial, *, compared: bool) -> None:
-        """Waits for it, and says so where that takes longer."""
+        """Wait for a trial; report it if it takes longer than `SAY_SECONDS`."""
         self._trial = trial
         try:
             with self._interruptible():
@@ -271,18 +271,18 @@ class Step:
             trial.abandon()
 
     def labels(self) -> Labels:
-        """The newest programs since all were in step."""
+        """Return the names of the newest programs since all were in step, and their collectives."""
         names = tuple(name.decode(errors="replace") for name in self.dispatched.labels)
         kinds, given = tuple(self.dispatched.kinds), tuple(self.dispatched.given)
         return Labels(labels=names, kinds=kinds, given=given)
 
     def prove(self, number: int, *, timeout_s: float, compared: bool) -> Proven:
-        """Takes part in a proof that a kernel asks for.
+        """Take part in a proof that a kernel asks for.
 
         Args:
-          number: Of the proof.
-          timeout_s: How long is waited for the others.
-          compared: Whether the kernel has compared by their names what the processes have sent.
+          number: The number of the proof.
+          timeout_s: Time limit of the wait for the others.
+          compared: Whether the kernel has compared the names of the programs that the processes have sent.
         """
         if self._proof is None:
             return Proven(passed=False, alike=True, error="no back end is up")
@@ -304,12 +304,12 @@ class Step:
         return Proven(passed=passed, alike=trial.alike, error=trial.error)
 
     def abandon(self) -> None:
-        """Ends the wait of the main thread for a proof, from any thread; nothing is proven then."""
+        """End the wait of the main thread for a proof, from any thread; nothing is proven then."""
         if self._trial is not None:
             self._trial.abandon()
 
     def cut(self) -> int:
-        """Ends all collectives that wait, from any thread; a repair must follow."""
+        """End all collectives that wait, from any thread; a repair must follow."""
         if self._cut_at is None:
             self._cut_at = time.monotonic()
         self._meetings.end(self.ports)
@@ -317,16 +317,16 @@ class Step:
 
     @property
     def stuck(self) -> bool:
-        """Whether a collective was cut some time ago, and may wait for half an hour yet."""
+        """Whether a collective still waits some time after it was cut; it may wait for half an hour."""
         since = self._cut_at
         long_ago = since is not None and time.monotonic() - since > STUCK_SECONDS
         return long_ago and bool(carrying(self.ports) or waiting())
 
     def until_freed(self, back_end: Any) -> None:
-        """Waits until no collective is left of the back end that goes.
+        """Wait until no collective of the old back end is left.
 
-        Where one stays after a moment it is stuck: it costs no computing time any more, and the back end is kept
-        until gloo gives up, since freeing it would wait as long.
+        A collective that is left after a moment is stuck. It is stopped from using processor time, and the back
+        end is kept until gloo gives up, since freeing it would wait as long.
         """
         let_go()
         until = time.monotonic() + FREED_SECONDS

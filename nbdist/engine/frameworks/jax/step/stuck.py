@@ -1,9 +1,9 @@
-"""Collectives that were cut, and in which gloo waits all the same, until its own limit of 30 minutes.
+"""Stuck collectives: they were cut, but gloo waits in them until its own limit of 30 minutes.
 
-gloo gives up a message whose buffer is gone, but not the connection: the rest of the message stays unread, so that
-the end of the connection is never seen (`Pair::prepareRead` answers -1; gloo at commit 5b46c340), and its thread
-asks for events all the time. And it frees nobody whose message was half written or half read when the connection
-ended (see `nbdist.engine.frameworks.jax.step.cut`): then no connection is left, only the thread that waits.
+gloo gives up a message whose buffer is gone, but not the connection. The rest of the message stays unread, so that
+gloo never sees the end of the connection (`Pair::prepareRead` returns -1; gloo at commit 5b46c340), and its thread
+asks for events all the time. gloo also does not free a thread whose message was half written or half read when the
+connection ended (see `nbdist.engine.frameworks.jax.step.cut`): only the waiting thread is left then.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _WATCHED = re.compile(r"^tfd:\s*(\d+)", re.MULTILINE)
 
 
 def carrying(own: Collection[int]) -> list[Connection]:
-    """The connections whose events gloo's thread waits for; none where the system does not say.
+    """Return the connections whose events gloo's thread waits for; none if the system does not say.
 
-    It waits for new ones as well, at the port in `own`. Source: `tfd` in `/proc/<pid>/fdinfo`, proc(5).
+    The thread also waits for new connections at a port in `own`. Source: `tfd` in `/proc/<pid>/fdinfo`, proc(5).
     """
     found: list[Connection] = []
     for watched in _watched().values():
@@ -55,9 +55,9 @@ def carrying(own: Collection[int]) -> list[Connection]:
 
 
 def silence(stuck: Connection) -> bool:
-    """Puts a connection on which nothing ever happens in the place of a stuck one; False if it is gone.
+    """Replace a stuck connection by one on which nothing ever happens; return False if it is gone.
 
-    gloo's thread no longer runs in circles, and finds its descriptor when it closes it in the end.
+    gloo's thread then stops asking for events, and can still close its descriptor in the end.
     """
     if not is_open(stuck):
         return False
@@ -70,14 +70,14 @@ def silence(stuck: Connection) -> bool:
             contextlib.suppress(OSError),
             contextlib.closing(select.epoll.fromfd(os.dup(number))) as one,
         ):
-            # Without events, since none must ever be reported; gloo fails where it is not registered.
+            # Registered since gloo fails otherwise; without events since none must ever be reported.
             one.register(stuck.number, 0)
-    far.detach()  # stays open, so that there is no end either
+    far.detach()  # the far side stays open, so that the near one sees no end of the connection
     return True
 
 
 def _watched() -> dict[int, list[int]]:
-    """What waits for events of other descriptors, and of which."""
+    """Return the descriptors that are watched for events, by the epoll descriptor that watches them."""
     found = {}
     if FOLDER.is_dir():
         for entry in FOLDER.iterdir():
@@ -101,17 +101,17 @@ _KEPT: list[_Kept] = []
 
 
 def waiting() -> frozenset[int]:
-    """The threads that are in a collective of a back end that is not kept."""
+    """Return the threads that wait in a collective of a back end that is not kept."""
     found = frozenset(waiting_threads())
     return found.difference(*(kept.threads for kept in _KEPT))
 
 
 def keep(back_end: Any, threads: Collection[int]) -> None:
-    """Keeps a back end in which a collective is stuck: whoever frees one waits for all its threads."""
+    """Keep a back end in which a collective is stuck, since freeing it would wait for all its threads."""
     _KEPT.append(_Kept(time.monotonic(), back_end, frozenset(threads)))
 
 
 def let_go() -> None:
-    """Forgets back ends whose last collective has reached gloo's own limit by now."""
+    """Release kept back ends whose stuck collectives have reached gloo's own limit by now."""
     before = time.monotonic() - LIMIT_SECONDS
     _KEPT[:] = [kept for kept in _KEPT if kept.since > before]

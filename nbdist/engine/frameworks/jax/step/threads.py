@@ -1,4 +1,4 @@
-"""Threads of the back end, as the operating system sees them: which are in a collective, how much they compute."""
+"""Threads of XLA, as the operating system sees them: which wait in a collective, and their processor time."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from nbdist.engine.cell.main_thread import FUTEX
 FOLDER = Path("/proc/self/task")
 
 NAMED = "tf_XLA"
-"""How the names of the threads begin in which XLA computes on CPU (jaxlib 0.10.0 to 0.12.0.1)."""
+"""Prefix of the names of the threads in which XLA computes on CPU (jaxlib 0.10.0 to 0.12.0.1)."""
 
 NO_LIMIT = "0x0"
 
 
 def waiting_threads() -> set[int]:
-    """Those of XLA's threads that wait with a time limit: in a collective, or until its participants are there.
+    """Return XLA's threads that wait with a time limit: in a collective, or until its participants have come.
 
-    Threads without work wait without one. Empty where the system does not say, which is anywhere but on Linux.
+    Threads without work wait without a limit. The result is empty if the system does not say; only Linux does.
     Source: `/proc/<pid>/task/<tid>/syscall` with the arguments of futex(2), of which the fourth is the limit.
     """
     futex = FUTEX.get(platform.machine())
@@ -35,7 +35,7 @@ def waiting_threads() -> set[int]:
 
 
 def computed_seconds() -> float:
-    """Processor time that XLA's threads have used so far; where the system does not say, that of the process.
+    """Return the processor time that XLA's threads have used; that of the process if the system does not say.
 
     Source: the first number of `/proc/<pid>/task/<tid>/schedstat`, in nanoseconds (sched-stats in Linux' docs).
     """
@@ -49,7 +49,7 @@ def computed_seconds() -> float:
 
 
 def _tasks() -> Iterator[Path]:
-    """XLA's threads."""
+    """Yield the folders of XLA's threads."""
     if FOLDER.is_dir():
         for task in FOLDER.iterdir():
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What is computed of the programs that all processes have sent."""
+"""Arrays under way: outputs of programs that are not computed yet."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from nbdist.engine.frameworks.jax.step.dispatched import Dispatched
 
 
 def arrays_under_way(dispatched: Dispatched, common: int, *, since: int = 0) -> list[Any]:
-    """The arrays that are not computed yet, of those that programs compute.
+    """Return the outputs of a range of programs that are not computed yet.
 
     Args:
       dispatched: The programs.
-      common: The serial of the last of them.
-      since: That of the last before them.
+      common: The serial of the last program in the range.
+      since: The serial of the last program before the range.
     """
     return [array for array, serial in _under_way(dispatched) if since < serial <= common]
 
 
 def serials_under_way(dispatched: Dispatched) -> set[int]:
-    """Those of the programs of which an array is not computed yet."""
+    """Return the serials of the programs that have an output which is not computed yet."""
     return {serial for _, serial in _under_way(dispatched)}
 
 
@@ -39,15 +39,15 @@ def _under_way(dispatched: Dispatched) -> Iterator[tuple[Any, int]]:
 
 
 def wait_for_arrays(arrays: Iterable[Any], then: Callable[[], None]) -> None:
-    """Calls `then` once these are computed, or failed, on a thread: nothing interrupts a wait in C++."""
-    # None is kept alive by being waited for.
+    """Call `then`, on a new thread, once these arrays are computed or failed: no wait in C++ is interruptible."""
+    # Waiting keeps no array alive.
     references = list(map(weakref.ref, arrays))
 
     def wait() -> None:
         for reference in references:
             array = reference()
             if array is not None and not array.is_deleted():
-                # What a program has raised is for whoever uses its arrays.
+                # The error of a program is raised where its arrays are used.
                 with contextlib.suppress(Exception):
                     array.block_until_ready()
         then()
@@ -56,6 +56,6 @@ def wait_for_arrays(arrays: Iterable[Any], then: Callable[[], None]) -> None:
 
 
 def _is_ready(array: Any) -> bool:
-    """Whether its values are there, or it does not say (a typed PRNG key): then nobody waits for it alone."""
+    """Return whether an array has its values; True for typed PRNG keys, which do not say: none is waited for."""
     asked = getattr(array, "is_ready", None)
     return asked is None or bool(asked())

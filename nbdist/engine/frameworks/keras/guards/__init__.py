@@ -1,4 +1,4 @@
-"""The traps of Keras on several processes become errors before anything waits."""
+"""Guards of Keras on several processes: calls that would wait for ever become errors before they begin."""
 
 from nbdist.engine.frameworks.keras.guards.install import guard, install, remove
 

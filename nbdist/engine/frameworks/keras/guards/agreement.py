@@ -1,9 +1,9 @@
-"""Processes agree on a call before any of them begins it.
+"""Agreement of the processes on a call before any of them begins it.
 
-Each puts on the board what it is about to call, and at the end of each cell that it has ended. One that
-waits here goes on when all others have put the same call, and raises when one has left the cell without it.
-There is no time limit: a process that is still busy may yet come, and the kernel's report names the line of
-the one that waits.
+Each process puts on the board which call it is about to make, and at the end of each cell that the cell has ended.
+A process that waits here goes on when all others have put the same call. It raises when another process has ended
+the cell without the call. There is no time limit: a process that is still busy may yet come, and the kernel's
+report names the line at which a process waits.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from nbdist.spelling import command
 
 SHORTEST_SECONDS = 0.0005
 LONGEST_SECONDS = 0.05
-"""Between two looks at the board."""
+"""The shortest and longest time between two looks at the board."""
 
 KEPT = 32
-"""How many own calls stay on the board. Others lag one agreed call behind at most, but calls that were refused
-at once are not waited for."""
+"""How many of its earlier calls a process keeps on the board. Other processes are at most one agreed call behind,
+but nobody waits for calls that were refused at once."""
 
 State = dict[str, Any]
 
 
 class Agreement:
-    """One process's part in it; used on the main thread.
+    """One process's part in the agreement; used on the main thread.
 
     Args:
-      board: Where all processes write.
+      board: The board of all processes.
       cell: The cell that runs.
-      process_id: This process.
-      host: Its host's name.
+      process_id: The number of this process.
+      host: The name of its host.
 
     Attributes:
       agreed: The calls of the group that were compared last, by process id.
@@ -58,7 +58,7 @@ class Agreement:
         self.agreed: dict[int, Call] = {}
 
     def edge(self) -> None:
-        """To be called at each start and each end of a cell."""
+        """Note a cell's start, or put its end on the board; called at each start and each end of a cell."""
         running = self._cell.running
         if running is not self._seen:
             self._seen = running
@@ -68,22 +68,22 @@ class Agreement:
             try:
                 self._put(running, ended=_first_line(self._cell.error))
             except RuntimeError:
-                # Process 0 is gone; that ends the session's cells by itself.
+                # Process 0 is gone, which ends the session's cells anyway.
                 return
 
     def close(self) -> None:
-        """Ends this process's part; nothing is sent to others any more."""
+        """End this process's part: send nothing to other processes any more."""
         self._closed = True
 
     def trains_alone(self, method: str) -> None:
-        """Notes a call that no other process has part in, to be sent to those that wait for one."""
+        """Note a call of this process alone; processes that wait for a common call are told of it."""
         self._alone = method
 
     def meet(self, call: Call, group: Sequence[int]) -> NbdistError | None:
-        """Waits until all of `group` are about to make the same call.
+        """Wait until all processes of `group` are about to make the same call.
 
         Args:
-          call: This process's; with a refusal, it is sent and not waited for.
+          call: This process's call; with a refusal, it is sent, and this process does not wait.
           group: The processes whose devices the distribution spans, in order; this one among them.
 
         Returns:
@@ -115,7 +115,7 @@ class Agreement:
                 f"{call.method} could not be agreed on: JAX's coordinator does not answer ({error})."
             )
         except KeyboardInterrupt:
-            # Who has not yet read that this process comes must not start without it.
+            # A process that has not yet read this call must not begin without this process.
             entry["call"] = {**call.plain(), "refusal": "it was interrupted"}
             self._put(running)
             raise
@@ -147,7 +147,7 @@ class Agreement:
                 elif gone := self._left(process, state, run, group, mine):
                     return gone
             if len(calls) == len(group):
-                # All have come this far, so nobody looks for what was put before.
+                # All processes have put this call, so nobody reads earlier ones any more.
                 self._calls = self._calls[-1:]
                 self.agreed = {p: calls[p] for p in group}
                 return disagreement(self.agreed, self._me)
@@ -157,7 +157,7 @@ class Agreement:
     def _left(
         self, process: int, state: State, run: int, group: tuple[int, ...], mine: Call
     ) -> NbdistError | None:
-        """Why a process that has not put the call never will; None when it still may."""
+        """Return the error if a process that has not put the call never will; None while it still may."""
         at = where([process], state["host"])
         if state["run"] > run or (state["run"] == run and state["ended"] is not None):
             ended = state["ended"] if state["run"] == run else ""
@@ -179,7 +179,7 @@ class Agreement:
         return None
 
     def _misses(self, entry: State, group: tuple[int, ...]) -> bool:
-        """Whether another's call waits for this process, which is about to wait for another."""
+        """Return whether another process's call waits for this one, which is about to wait for another group."""
         other = tuple(entry["group"])
         return other != group and self._me in other and self._counts.get(other, 0) < entry["number"]
 

@@ -1,4 +1,4 @@
-"""What the arguments of `fit`, `evaluate`, `predict` and `save` say beforehand: rows, batches, steps, paths."""
+"""Facts from the arguments of `fit`, `evaluate`, `predict` and `save` beforehand: rows, batches, steps, paths."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """How many rows this process feeds in each step; None where not known beforehand.
+    """The rows that this process feeds in each step; None where not known beforehand.
 
-    `batch` is the rows of a full step, `last` those of a smaller last one (0: there is none), `steps` the
-    steps of one epoch.
+    `rows` is the number of all rows, `batch` the rows of a full step, `last` the rows of a smaller last step (0:
+    there is none), `steps` the steps of one epoch.
     """
 
     rows: int | None
@@ -27,32 +27,32 @@ class Feed:
 
 
 MOST_ROWS = 1000
-"""Rows of an array that are compared between processes."""
+"""The most rows of an array that are compared between processes."""
 
 UNKNOWN = Feed(None, None, None, None)
 
 
 def is_tf_dataset(data: Any) -> bool:
-    """Whether this is a `tf.data.Dataset`; TensorFlow is not imported for that."""
+    """Return whether this is a `tf.data.Dataset`; TensorFlow is not imported for this test."""
     tensorflow = sys.modules.get("tensorflow")
     return tensorflow is not None and isinstance(data, tensorflow.data.Dataset)
 
 
 def feed(data: Any, *, batch_size: int | None, steps: int | None, epochs: int = 1) -> Feed:
-    """What Keras makes of this input.
+    """Return how Keras divides this input into steps.
 
     Args:
-      data: As the argument `x`.
-      batch_size: As given.
-      steps: `steps_per_epoch` or its like, as given.
-      epochs: How many there are; with `steps` they go on through the rows.
+      data: The argument `x`, or other data in its place.
+      batch_size: The argument, as given.
+      steps: `steps_per_epoch` or the corresponding argument, as given.
+      epochs: The number of epochs; with `steps`, each epoch goes on where the one before has ended in the rows.
     """
     rows = row_count(data)
     if rows is None:
         found = _known_length(data)
         given = [n for n in (steps, found) if n is not None]
         return Feed(None, None, None, min(given) if given else None)
-    # As keras' ArrayDataAdapter does.
+    # The same as Keras' ArrayDataAdapter.
     batch = batch_size or (math.ceil(rows / steps) if steps else 32)
     whole = math.ceil(rows / batch)
     used = min(steps, whole) if steps else whole
@@ -65,7 +65,7 @@ def feed(data: Any, *, batch_size: int | None, steps: int | None, epochs: int = 
 
 
 def row_count(data: Any) -> int | None:
-    """The rows of an array or a tree of arrays; None for anything else."""
+    """Return the number of rows of an array or a tree of arrays; None for anything else."""
     if data is None or is_tf_dataset(data):
         return None
     keras = sys.modules["keras"]
@@ -82,7 +82,7 @@ def row_count(data: Any) -> int | None:
 
 
 def rows_digest(data: Any) -> str | None:
-    """A digest of NumPy arrays, of large ones by at most 1,000 rows over their length; None for anything else."""
+    """Return a digest of NumPy arrays, from at most 1,000 evenly spaced rows of each; None for anything else."""
     leaves = [leaf for leaf in sys.modules["keras"].tree.flatten(data) if leaf is not None]
     found = hashlib.blake2b(digest_size=16)
     for leaf in leaves:
@@ -98,7 +98,7 @@ def rows_digest(data: Any) -> str | None:
 
 
 def _known_length(data: Any) -> int | None:
-    """Batches of a `tf.data.Dataset` or a `PyDataset`, None where it does not say."""
+    """Return the number of batches of a `tf.data.Dataset` or a `PyDataset`; None if it is not known."""
     if is_tf_dataset(data):
         cardinality = int(data.cardinality())
         return cardinality if cardinality >= 0 else None
@@ -110,7 +110,7 @@ def _known_length(data: Any) -> int | None:
 
 
 def split_rows(rows: int | None, validation_split: float) -> tuple[int | None, int | None]:
-    """Rows to train on and to validate with."""
+    """Return the number of rows to train on, and of rows to validate with."""
     if rows is None:
         return None, None
     train = math.floor(rows * (1.0 - validation_split))
@@ -118,7 +118,7 @@ def split_rows(rows: int | None, validation_split: float) -> tuple[int | None, i
 
 
 def written_paths(method: str, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """Files and folders that the call will write on this process, absolute."""
+    """Return the absolute paths of files and folders that the call will write on this process."""
     if method.startswith("save"):
         found = [arguments["filepath"]]
     else:
@@ -129,7 +129,7 @@ def written_paths(method: str, arguments: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def callbacks_in(given: Any) -> Sequence[Any]:
-    """The callbacks of the argument `callbacks`."""
+    """Return the callbacks of the argument `callbacks`."""
     inside = getattr(given, "callbacks", given)
     if inside is None:
         return []

@@ -1,4 +1,4 @@
-"""A notice board all processes share: one short text each, kept by JAX's coordinator.
+"""A board that all processes share: one short text for each process, kept by JAX's coordinator.
 
 No device takes part, so nothing here can wait for a process that does something else.
 """
@@ -15,9 +15,9 @@ class Board:
     """The board, as one process uses it; each call is one request to the coordinator (0.4 ms locally).
 
     Args:
-      client: Such as `nbdist.engine.frameworks.jax.store.coordinator_client`; asked each time, since a
-        repair joins another coordinator.
-      process_id: Whose text `put` replaces.
+      client: A function such as `nbdist.engine.frameworks.jax.store.coordinator_client`; called for each request,
+        since a repair joins another coordinator.
+      process_id: The process whose text `put` replaces.
     """
 
     def __init__(self, client: Callable[[], Any | None], process_id: int) -> None:
@@ -25,7 +25,7 @@ class Board:
         self._key = f"{FOLDER}/{process_id}"
 
     def put(self, text: str) -> None:
-        """Replaces this process's text.
+        """Replace this process's text.
 
         Raises:
           RuntimeError: The coordinator cannot be reached.
@@ -33,7 +33,7 @@ class Board:
         self._connected().key_value_set(self._key, text, allow_overwrite=True)
 
     def read(self) -> dict[int, str]:
-        """The texts of all processes that have put one, by process id.
+        """Return the texts of all processes that have put one, by process id.
 
         Raises:
           RuntimeError: The coordinator cannot be reached.

@@ -1,4 +1,4 @@
-"""What a process is about to do, as it is sent to the others before."""
+"""Guarded calls as processes send them to each other before they make them, and how the calls can disagree."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ EQUAL = {
     "validation steps": "{} validation steps",
     "rows": "{} rows",
 }
-"""What must be the same on all processes, and how it reads."""
+"""The facts that must be the same on all processes, and the words for each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One guarded call of one process.
 
-    `facts` are values under the keys of `EQUAL`, None where not known beforehand; `paths` are files and
-    folders it will write, which processes of one host must not share. `refusal` is why this process will not
-    make the call after all. `rows` is a digest of the rows that this process gives, where each gives its own.
+    `facts` are values under the keys of `EQUAL`, None where not known beforehand. `paths` are files and folders
+    that the call will write; processes of one host must not share them. `refusal` is why this process will not
+    make the call after all. `rows` is a digest of this process's rows, where each process gives rows of its own.
     """
 
     method: str
@@ -40,21 +40,21 @@ class Call:
     rows: str | None = None
 
     def plain(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Return the call in types that JSON can hold."""
         return dataclasses.asdict(self)
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Call:
-        """The inverse of `plain`."""
+        """Return the call for a result of `plain`."""
         return cls(**{**data, "paths": tuple(data["paths"])})
 
 
 def disagreement(calls: Mapping[int, Call], me: int) -> AgreementError | None:
-    """Why these calls, one of each process, cannot work together; None when they can.
+    """Return the error if these calls, one of each process, cannot work together; None if they can.
 
     Args:
-      calls: By process id.
-      me: Whose error it will be.
+      calls: The calls by process id.
+      me: The process that will raise the error.
     """
     for process, call in calls.items():
         if call.refusal is not None and process != me:
@@ -71,11 +71,11 @@ def disagreement(calls: Mapping[int, Call], me: int) -> AgreementError | None:
 
 
 def same_rows(calls: Mapping[int, Call], times: int) -> str | None:
-    """A warning where all processes give the same rows, and each is to give its own; None where they do not.
+    """Return a warning if all processes give the same rows where each must give its own; None if they do not.
 
     Args:
-      calls: By process id; of one process alone there is nothing to say.
-      times: How often a row is computed with that all give.
+      calls: The calls by process id; the result for one call is None.
+      times: How often an epoch trains with a row that all processes give.
     """
     digests = {call.rows for call in calls.values()}
     if len(calls) < 2 or len(digests) > 1 or None in digests:
@@ -142,7 +142,7 @@ def _path_remedy(method: str) -> str:
 
 
 def _each(values: Mapping[int, object], reads: str) -> str:
-    """`8 steps an epoch on process 0, 7 steps an epoch on process 1`, or with the process first for calls."""
+    """Return text such as `8 steps on process 0 and 7 steps on process 1`; for calls, the processes come first."""
     groups: dict[object, list[int]] = {}
     for process, value in values.items():
         groups.setdefault(value, []).append(process)

@@ -1,4 +1,4 @@
-"""What one process can refuse by itself, in words."""
+"""Reasons for which one process refuses a call by itself, in words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nbdist.engine.frameworks.keras.guards.places import Places
 def input_refusal(
     method: str, arguments: Mapping[str, Any], distribution: Any, places: Places
 ) -> str | None:
-    """Why auto-sharding cannot take this input; None when it can, or is off."""
+    """Return why auto-sharding cannot take this input; None if it can, or is off."""
     if not distribution.auto_shard_dataset:
         return None
     names = [name for name in ("x", "validation_data") if arguments.get(name) is not None]
@@ -36,7 +36,7 @@ def input_refusal(
 
 
 def batch_refusal(method: str, option: str, feed: Feed, places: Places) -> str | None:
-    """Why the sizes of steps do not divide over the mesh; None when they do, or are not known."""
+    """Return why the sizes of steps do not divide over the mesh; None if they do, or are not known."""
     bad = places.bad_sizes(feed)
     if not bad or feed.rows is None:
         return None
@@ -58,7 +58,7 @@ def batch_refusal(method: str, option: str, feed: Feed, places: Places) -> str |
 
 
 def dataset_refusal(method: str, data: Any, places: Places) -> str | None:
-    """Why the batches of a `tf.data.Dataset` that is shared out do not divide over the mesh."""
+    """Return why a `tf.data.Dataset`'s batches do not divide over the mesh; None if they do, or are not known."""
     if not is_tf_dataset(data):
         return None
     size = _batch_of(data)
@@ -72,7 +72,7 @@ def dataset_refusal(method: str, data: Any, places: Places) -> str | None:
 
 
 def _batch_of(data: Any) -> int | None:
-    """Rows in each batch, where all have as many."""
+    """Return the number of rows in each batch; None if not known or not equal for all."""
     import keras
 
     for spec in keras.tree.flatten(data.element_spec):
@@ -83,7 +83,7 @@ def _batch_of(data: Any) -> int | None:
 
 
 def output_refusal(method: str, model: Any, places: Places) -> str | None:
-    """Why `predict` cannot give its output: it lies on devices of other processes too."""
+    """Return why `predict` cannot give its output, which lies on several processes' devices; None if it can."""
     import keras
 
     if method != "predict" or places.own == places.count:
@@ -98,7 +98,7 @@ def output_refusal(method: str, model: Any, places: Places) -> str | None:
 
 
 def save_refusal(method: str, model: Any, arguments: Mapping[str, Any]) -> str | None:
-    """Why Keras cannot write variables that lie on devices of several processes."""
+    """Return why Keras cannot write variables that lie on devices of several processes; None if it can."""
     if not written_paths(method, arguments):
         return None
     split = next((v for v in model.variables if _is_split(v)), None)
@@ -121,6 +121,6 @@ def _is_split(variable: Any) -> bool:
 
 
 def _nearest(size: int, step: int) -> str:
-    """`28 or 32` for 30 in steps of 4."""
+    """Return the nearest multiples of `step`, such as `28 or 32` for 30 and 4."""
     below, above = size - size % step, size + step - size % step
     return f"{below} or {above}" if below else f"{above}"

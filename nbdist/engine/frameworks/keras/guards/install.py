@@ -1,4 +1,4 @@
-"""Around `keras.Model`'s own methods: each call is looked at, and agreed on, before it begins."""
+"""Wrappers of `keras.Model`'s own methods: each call is checked and agreed on before it begins."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from nbdist.engine.frameworks.process import Process
 
 METHODS = ("fit", "evaluate", "predict", "save", "save_weights")
 ATTRIBUTE = "nbdist_watch"
-"""Of `keras.Model`, while it is guarded."""
+"""The attribute of `keras.Model` that holds the guard."""
 
 
 def install(process: Process) -> None:
-    """Guards `keras.Model` on this engine; a second call changes nothing."""
+    """Guard `keras.Model` on this engine; a second call changes nothing."""
     import keras
 
     if guard() is not None:
@@ -43,7 +43,7 @@ def install(process: Process) -> None:
 
 
 def remove() -> None:
-    """Leaves `keras.Model` as it was; a second call changes nothing."""
+    """Remove the guard from `keras.Model`; a second call changes nothing."""
     import keras
 
     watch = guard()
@@ -56,7 +56,7 @@ def remove() -> None:
 
 
 def guard() -> Watch | None:
-    """What guards `keras.Model` now; None where nothing does, as in a plain process."""
+    """Return the guard of `keras.Model`; None where it has none, as in a plain process."""
     import keras
 
     watch: Watch | None = vars(keras.Model).get(ATTRIBUTE)
@@ -64,7 +64,7 @@ def guard() -> Watch | None:
 
 
 def _agreement(process: Process) -> Agreement | None:
-    """The agreement with the other processes; None where JAX's coordinator cannot be used for it."""
+    """Return the agreement with the other processes; None if JAX is not connected to a coordinator."""
     if coordinator_client() is None:
         return None
     board = Board(coordinator_client, process.process_id)
@@ -74,7 +74,7 @@ def _agreement(process: Process) -> Agreement | None:
 
 
 def _placed(owner: Any, name: str, method: Callable[..., Any]) -> Callable[[], None]:
-    """Puts a method into a class; the answer takes it away again."""
+    """Put a method into a class; return a function that removes it."""
     own = vars(owner).get(name)
     setattr(owner, name, method)
     return lambda: delattr(owner, name) if own is None else setattr(owner, name, own)
@@ -91,7 +91,7 @@ def _guarded(name: str, original: Callable[..., Any], watch: Watch) -> Callable[
         try:
             bound = signature.bind(self, *args, **options)
         except TypeError:
-            return original(self, *args, **options)  # whose own error is the right one
+            return original(self, *args, **options)  # the call's own error is the right one
         bound.apply_defaults()
         error = watch.before(name, self, bound.arguments)
         if error is not None:

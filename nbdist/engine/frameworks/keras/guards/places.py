@@ -1,4 +1,4 @@
-"""Where the batches of a distribution go: which processes take part, and what sizes they can take."""
+"""Places of the batches of a distribution: which processes take part, and which sizes of steps they can take."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from nbdist.engine.frameworks.keras.guards.arguments import Feed
 class Places:
     """A set distribution, as this process sees its batch axis.
 
-    `axis` is the mesh axis rows are split over, of `count` places, `own` of which have devices of this
-    process. `processes` have devices in the mesh, in order. `text` is the mesh as in `batch=4 × model=2`.
+    `axis` is the mesh axis that rows are split over. It has `count` places; this process has devices on `own` of
+    them. `processes` are those with devices in the mesh, in order. `text` is the mesh as in `batch=4 × model=2`.
     """
 
     kind: str
@@ -25,7 +25,7 @@ class Places:
 
     @classmethod
     def of(cls, distribution: Any, process_id: int) -> Places:
-        """Those of a `keras.distribution.Distribution` on JAX."""
+        """Return the places of a `keras.distribution.Distribution` on JAX."""
         mesh = distribution.device_mesh
         devices = mesh.backend_mesh.devices
         axis = list(mesh.axis_names).index(distribution.batch_dim_name)
@@ -46,15 +46,15 @@ class Places:
 
     @property
     def times(self) -> int:
-        """How many shares the rows of a step have; processes give one each."""
+        """The number of shares that the rows of a step have; each process gives one share."""
         return self.count // self.own if self.own else 1
 
     def rows(self, local: int | None) -> int | None:
-        """Rows of all processes in a step to which this one gives `local`."""
+        """Return the rows of all processes in a step to which this process gives `local` rows."""
         return None if local is None or not self.own else local * self.count // self.own
 
     def bad_sizes(self, feed: Feed) -> list[int]:
-        """Sizes of steps that do not divide over this process's places."""
+        """Return the sizes of steps that do not divide over this process's places."""
         sizes = [size for size in (feed.batch, feed.last) if size]
         return [size for size in sizes if self.own and size % self.own]
 

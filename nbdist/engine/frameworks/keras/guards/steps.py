@@ -1,4 +1,4 @@
-"""Steps of training that do not run too far ahead of the devices."""
+"""Waits for each step of training, so that steps do not run too far ahead of the devices."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from nbdist.engine.frameworks.keras.guards.arguments import callbacks_in
 
 
 def run_ahead_too_far(distribution: Any) -> bool:
-    """Whether steps that nobody waits for would end in a deadlock.
+    """Return whether steps that nobody waits for would end in a deadlock.
 
     Seen on CPU where a process has several devices (jaxlib 0.10.2, plain JAX without nbdist, two processes of two
-    devices): 16 steps with a collective end, 64 never do; with one device each 300 end. It looks as if the
-    computations one device may have in flight were used up by steps whose collectives need the other's.
+    devices): 16 steps with a collective end, 64 never do. With one device in each process 300 end. The likely
+    reason: one device may have a limited number of computations in flight, and steps whose collectives need the
+    other device use up that number.
     """
     import jax
 
@@ -23,9 +24,9 @@ def run_ahead_too_far(distribution: Any) -> bool:
 
 
 def with_waiting(callbacks: Any) -> Any:
-    """The argument `callbacks`, and one with which Keras waits for the results of each step.
+    """Return the argument `callbacks` with one added that makes Keras wait for the results of each step.
 
-    Keras hands them to callbacks on other threads and goes on, unless a callback objects.
+    Keras gives the results to callbacks on other threads and goes on, unless a callback has methods for steps.
     """
     if hasattr(callbacks, "callbacks"):
         return callbacks  # a `CallbackList`, which the caller has made
@@ -37,15 +38,15 @@ def _waiting() -> type[Any]:
     import keras
 
     class WaitsForEachStep(keras.callbacks.Callback):
-        """Objects, by having methods that are called at each step; they need do nothing."""
+        """A callback that makes Keras wait: it has methods that Keras calls at each step, and they do nothing."""
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            """Keras' hook; `logs` are numbers by now."""
+            """Do nothing; `logs` are numbers by now."""
 
         def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
-            """Keras' hook."""
+            """Do nothing."""
 
         def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
-            """Keras' hook."""
+            """Do nothing."""
 
     return WaitsForEachStep

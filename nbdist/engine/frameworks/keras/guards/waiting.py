@@ -1,4 +1,4 @@
-"""Waiting for the results of a step in a way that an interrupt can end."""
+"""Wait for the results of a step that an interrupt can end."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Any
 
 SHORTEST_SECONDS = 0.00005
 LONGEST_SECONDS = 0.002
-"""Between two looks."""
+"""The shortest and longest time between two looks."""
 
 
 def place() -> Callable[[], None] | None:
-    """Has Keras wait for logs here before it turns them into numbers.
+    """Make Keras wait for logs here before it turns them into numbers.
 
     NumPy's conversion of a JAX array waits in C++, where no interrupt arrives: a process whose peers have left
     the step would never come back.
 
     Returns:
-      A function that takes it away again; None where it could not be placed.
+      A function that removes the wait; None where it could not be placed.
 
-    Private API: `keras.src.utils.python_utils.pythonify_logs`, through which each step's and each epoch's logs go
-    (Keras 3.15.1). Gone: such a process is reported as stuck.
+    Private API: `keras.src.utils.python_utils.pythonify_logs`, which gets the logs of each step and each epoch
+    (Keras 3.15.1). If it is missing, such a process is reported as stuck.
     """
     module = sys.modules.get("keras.src.utils.python_utils")
     original = getattr(module, "pythonify_logs", None)
@@ -42,7 +42,7 @@ def place() -> Callable[[], None] | None:
 
 
 def until_ready(logs: Any) -> None:
-    """Returns when no JAX array in `logs` is still being computed."""
+    """Wait until no JAX array in `logs` is being computed any more."""
     import keras
 
     pending = [leaf for leaf in keras.tree.flatten(logs or {}) if hasattr(leaf, "is_ready")]

@@ -1,4 +1,4 @@
-"""One guarded call: what it says of itself, and whether it may begin."""
+"""Checks of one guarded call: the facts that other processes compare, and whether it may begin."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ Facts = dict[str, int | str | None]
 
 
 class Watch:
-    """Looks at calls of one process's main thread.
+    """The guard of Keras' calls on one process's main thread.
 
     Args:
-      agreement: With the other processes; None: each looks at itself alone.
-      interrupts: Of this engine.
-      stop: Finds the step before which all leave.
+      agreement: The agreement with the other processes; None: this process checks its own calls only.
+      interrupts: The handler of interrupts of this engine.
+      stop: Finds the step before which all processes leave a stopped cell.
     """
 
     def __init__(
@@ -57,13 +57,13 @@ class Watch:
         self._host = socket.gethostname()
 
     def close(self) -> None:
-        """Nothing is sent to other processes from now on."""
+        """Send nothing to other processes from now on."""
         if self._agreement is not None:
             self._agreement.close()
 
     @contextlib.contextmanager
     def within(self) -> Iterator[None]:
-        """Calls from within a guarded one are part of it: `fit` evaluates, callbacks save."""
+        """Take calls inside the context as parts of one guarded call: `fit` evaluates, callbacks save."""
         found = self._places()
         self._group = () if found is None else tuple(found[1].processes)
         self.inside = True
@@ -74,17 +74,17 @@ class Watch:
             self.inside = False
 
     def step(self) -> AbstractContextManager[None]:
-        """Around each step: it is done whole, and an interrupt that waits is raised before the same on all."""
+        """Return the context of one whole step; all processes raise a waiting interrupt before the same step."""
         self._stop.step(self._group if self.inside else ())
         return self._interrupts.put_off(self._stop.leave)
 
     def before(self, method: str, model: Any, arguments: Mapping[str, Any]) -> NbdistError | None:
-        """The error to raise in place of a call of `keras.Model`, or None.
+        """Return the error to raise in place of a call of `keras.Model`, or None.
 
         Args:
-          method: Its name.
-          model: Whose method it is.
-          arguments: By name, defaults among them.
+          method: The name of the method.
+          model: The model whose method is called.
+          arguments: The arguments by name, with defaults.
         """
         found = self._places()
         if found is None:
@@ -104,18 +104,18 @@ class Watch:
         return self._meet(method, facts, paths, refusal, places, rows)
 
     def slow_down(self, arguments: dict[str, Any]) -> None:
-        """Has steps waited for where they would otherwise block each other; changes `callbacks`."""
+        """Make Keras wait for each step where steps would block each other; change `callbacks` for it."""
         found = self._places()
         if found is not None and "callbacks" in arguments and run_ahead_too_far(found[0]):
             arguments["callbacks"] = with_waiting(arguments["callbacks"])
 
     def helper(self, method: str, **facts: int | str | None) -> NbdistError | None:
-        """As `before`, for a function of `nbdist.keras`, all of which every process must call alike."""
+        """Return the same as `before` for a function of `nbdist.keras`, which every process must call alike."""
         found = self._places()
         return None if found is None else self._meet(method, facts, (), None, found[1])
 
     def _places(self) -> tuple[Any, Places] | None:
-        """The distribution set now, when it spans several processes."""
+        """Return the distribution that is set and its places, if it spans several processes; None otherwise."""
         jax = sys.modules["jax"]
         distribution = sys.modules["keras"].distribution.distribution()
         if distribution is None:
@@ -149,7 +149,7 @@ class Watch:
 def examine(
     method: str, model: Any, arguments: Mapping[str, Any], distribution: Any, places: Places
 ) -> tuple[Facts, str | None]:
-    """What other processes must do likewise, and why this one cannot, if it cannot."""
+    """Return the facts that must be equal on all processes, and why this process cannot make the call, or None."""
     x, batch_size = arguments["x"], arguments.get("batch_size")
     steps = arguments.get("steps_per_epoch", arguments.get("steps"))
     epochs = arguments.get("epochs", 1) - arguments.get("initial_epoch", 0)
@@ -175,7 +175,7 @@ def examine(
 
 
 class _Rows:
-    """Stands for an array of so many rows."""
+    """A stand-in for an array with this number of rows."""
 
     def __init__(self, rows: int) -> None:
         self.shape = (rows,)
@@ -190,7 +190,7 @@ def _training_part(arguments: Mapping[str, Any]) -> Any:
 
 
 def _validation(arguments: Mapping[str, Any]) -> tuple[Any, int | None, int | None]:
-    """Validation's input, batch size and steps; None where there is none."""
+    """Return the input, batch size and steps of the validation; None for each where there is no validation."""
     size = arguments.get("validation_batch_size") or arguments.get("batch_size")
     steps = arguments.get("validation_steps")
     data, split = arguments.get("validation_data"), arguments.get("validation_split")

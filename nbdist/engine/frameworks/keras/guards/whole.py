@@ -1,9 +1,9 @@
-"""Steps of Keras that an interrupt leaves whole, so that a model has its values afterwards.
+"""Steps of Keras that an interrupt does not break off, so that a model has its values afterwards.
 
-While Keras computes with JAX, the values are out of the variables, and each step gives its memory away for the
-result. Keras puts them back at the end of an epoch, and when `fit` is left, but from what the step before gave:
-the memory of an interrupted one is gone, and the first of all has none before it (Keras 3.15.1). So an interrupt
-waits for the end of a step, and what is left without values gets those it had.
+While Keras computes with JAX, the variables do not hold their values, and each step gives the values' memory away
+for its result. Keras puts the values back at the end of an epoch, and when `fit` is left, but from the result of
+the step before. An interrupted step has given that memory away, and the first step has none before it (Keras
+3.15.1). So an interrupt waits for the end of a step, and a model without values gets back the values it had.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ STEPS = {
     "test_function": ("trainable", "non_trainable", "metrics"),
     "predict_function": ("trainable", "non_trainable"),
 }
-"""The attributes of `keras.Model` in which its `make_…` methods put the steps, and the variables in the state that
-a step takes, in their order."""
+"""The attributes of `keras.Model` in which its `make_…` methods put the steps, each with the groups of variables
+in the state that the step takes, in order."""
 
 PutOff = Callable[[], AbstractContextManager[None]]
 
 
 def made_whole(name: str, make: Callable[..., Any], put_off: PutOff) -> Callable[..., Any]:
-    """A `make_train_function` and its like, whose step is done whole.
+    """Return a method such as `make_train_function` whose step interrupts do not break off.
 
     Args:
-      name: Of the attribute, such as `train_function`.
+      name: The name of the attribute, such as `train_function`.
       make: Keras' method, which is public and may be overridden.
-      put_off: Within it, interrupts are put off.
+      put_off: Returns a context in which interrupts are put off.
     """
 
     @functools.wraps(make)
@@ -65,10 +65,11 @@ def _whole(
 
 
 def _keep(model: Any, groups: Sequence[str], state: Any) -> None:
-    """Has Keras know the values of a state, from which `jax_state_sync` puts them back.
+    """Tell Keras the values of a state, so that `jax_state_sync` can put them back into the variables.
 
     Private API: `_jax_state` and `_jax_state_synced` of Keras' trainer for JAX, which sets them itself, but only
-    after a step. Without them a model that is interrupted in its first step has no values, as in Keras alone.
+    after a step. If they are missing, a model that is interrupted in its first step has no values, as in Keras
+    alone.
     """
     if hasattr(model, "_jax_state_synced"):
         model._jax_state = {
@@ -77,7 +78,7 @@ def _keep(model: Any, groups: Sequence[str], state: Any) -> None:
 
 
 def put_back(model: Any) -> None:
-    """Puts values back into the variables of a model, where a call that was left has them still."""
+    """Put values back into the variables of a model, where a call that was broken off still has them."""
     state = getattr(model, "_jax_state", None)
     if state and not getattr(model, "_jax_state_synced", True):
         if _are_there(state.values()):
@@ -86,6 +87,6 @@ def put_back(model: Any) -> None:
 
 
 def _are_there(state: Iterable[Any]) -> bool:
-    """Whether no value of a state was given away."""
+    """Return whether no value of a state was given away."""
     values = [value for group in state for value in group or ()]
     return not any(value.is_deleted() for value in values if hasattr(value, "is_deleted"))

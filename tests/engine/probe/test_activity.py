@@ -1,7 +1,9 @@
 """The state of the main thread, also where the operating system says less than Linux does."""
 
+import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -134,6 +136,18 @@ def test_a_thread_that_has_run_is_not_blocked_also_where_it_is_in_the_same_call_
     ask.set()
     worker.join()
     assert found is False
+
+
+def test_one_that_asks_for_the_lock_of_the_interpreter_again_and_again_is_not_blocked(monkeypatch):
+    """Others may take the lock in turn for so long that each look finds it in the same call."""
+    monkeypatch.setattr(main_thread_module.platform, "machine", lambda: "x86_64")
+    watched, began = MainThread(threading.get_ident()), time.monotonic()
+    watched._system_call = SimpleNamespace(read_text=lambda: "202 0x1 0x2")
+    wakes = sys.getswitchinterval()
+    monkeypatch.setattr(watched, "_processor_time", lambda: int((time.monotonic() - began) / wakes))
+    assert not any(watched.waits_for_a_thread() for _ in range(20))
+    monkeypatch.setattr(watched, "_processor_time", lambda: 0)
+    assert watched.waits_for_a_thread() is True
 
 
 def test_the_processor_time_of_one_thread_is_not_that_of_others():

@@ -128,6 +128,13 @@ class LabPage:
             [name, arguments or {}],
         )
 
+    def start_next(self) -> None:
+        """Run the chosen cell and do not wait for it; a cell sent before an earlier one fails would never run."""
+        expect(self.page.locator(".jp-InputArea-prompt", has_text="*")).to_have_count(
+            0, timeout=60_000
+        )
+        self.start("notebook:run-cell-and-select-next")
+
     def run_cells(self, count: int) -> None:
         for _ in range(count):
             self.command("notebook:run-cell-and-select-next")

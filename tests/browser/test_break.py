@@ -73,7 +73,7 @@ def broken(lab_browser: BrowserContext, lab: Lab) -> Iterator[LabPage]:
 def run_cell(lab_: LabPage) -> Locator:
     """Starts the cell that is chosen, without waiting for it; answers its output."""
     active = lab_.page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex")
-    lab_.start("notebook:run-cell-and-select-next")
+    lab_.start_next()
     cell: Locator = lab_.page.locator(".jp-Notebook .jp-CodeCell").nth(active)
     return cell.locator(".jp-OutputArea")
 

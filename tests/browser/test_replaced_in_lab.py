@@ -44,7 +44,7 @@ def test_the_view_says_who_is_brought_back_and_training_goes_on(
     view = lab_.open_with_view(name, run=3, theme=theme)
     expect(view.locator(".nbdist-state")).to_have_text("idle")
     view.evaluate(WATCH)
-    lab_.start("notebook:run-cell-and-select-next")
+    lab_.start_next()
     page.wait_for_function("window.texts.some(text => text.includes('repairing'))", timeout=60_000)
     page.screenshot(path=shots / f"replacing-{theme}.png")
     notice = view.locator(".nbdist-notice")
@@ -57,7 +57,7 @@ def test_the_view_says_who_is_brought_back_and_training_goes_on(
     assert "Process 1 is lost" in texts and "Bringing process 1 back" in texts
     expect(view.locator(".nbdist-state")).to_have_text("idle")
     page.screenshot(path=shots / f"replaced-{theme}.png")
-    lab_.start("notebook:run-cell-and-select-next")
+    lab_.start_next()
     output = page.locator(".jp-Notebook .jp-CodeCell").nth(4).locator(".jp-OutputArea")
     expect(output).to_contain_text("processes 0–2   loss 0.75", timeout=60_000)
     expect(notice).to_have_count(0)

@@ -61,7 +61,7 @@ def show(program: PodProgram) -> None:
 
 
 def begin(topology: str, mesh: str | None, *, slices: int) -> None:
-    """Make this process a rehearsal, with the names `mesh` and `rehearsal` in its namespace.
+    """Make this process a rehearsal, with the names `mesh` and `pod` in its namespace.
 
     Raises:
       NbdistError: The rehearsal is not possible.

@@ -16,7 +16,7 @@ import { Sources } from './source';
 import { MIME_TYPE } from './view/model/contract';
 
 const SHOW = 'nbdist:show-devices';
-/** ipywidgets has -10 for its own mime type; lower is preferred. */
+/** Rank of the renderer for our MIME type. JupyterLab prefers the lowest; ipywidgets has -10 for its own. */
 const OUTPUT_RANK = -20;
 
 const plugin: JupyterFrontEndPlugin<void> = {
@@ -47,7 +47,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     });
     palette?.addItem({ command: SHOW, category: 'nbdist' });
     const factory = {
-      // Shows only what the kernel sends now; nothing saved in the notebook is run or inserted.
+      // Data is shown as text: nothing saved in the notebook is run, or inserted as HTML.
       safe: true,
       mimeTypes: [MIME_TYPE],
       createRenderer: (options: ConstructorParameters<typeof OutputView>[0]) =>

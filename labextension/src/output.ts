@@ -1,10 +1,10 @@
 /**
  * A view in a notebook output, without ipywidgets.
  *
- * Beside the widget, nbdist's outputs carry a mime type of their own. Where this extension is
- * installed it is preferred: the view comes over the kernel's broadcast, so it is live again after
- * a reload in the middle of a cell, and an output whose kernel is gone is an empty place beside
- * the still picture and not "model not found".
+ * An output of nbdist carries the MIME type of the widget and nbdist's own. If this extension is
+ * installed, JupyterLab prefers nbdist's own. The view then follows the frames that the kernel
+ * broadcasts, so it is live again after a reload in the middle of a cell. If the kernel is gone,
+ * the output is empty beside the still picture, where ipywidgets would say "model not found".
  */
 
 import type { JupyterFrontEnd } from '@jupyterlab/application';
@@ -18,7 +18,7 @@ import { LivePlace, mountFixed } from './place';
 import type { Sources } from './source';
 import type { ViewTraits } from './view/model/messages';
 
-/** A widget of the shell that has a kernel: a notebook, a console. */
+/** A widget of the shell that has a kernel, such as a notebook or a console. */
 interface Owner {
   readonly sessionContext: ISessionContext;
   readonly context?: { readonly path: string };
@@ -27,7 +27,7 @@ interface Owner {
 const isOwner = (widget: unknown): widget is Owner =>
   typeof widget === 'object' && widget !== null && 'sessionContext' in widget;
 
-/** The notebook that holds `node`; for an output shown apart from it, the one of that path. */
+/** Return the notebook or console that holds `node`, else the one at `path`, for an output shown apart from it. */
 function ownerOf(
   shell: JupyterFrontEnd.IShell,
   node: HTMLElement,
@@ -58,14 +58,16 @@ function traitsOf(data: unknown): ViewTraits {
 }
 
 /**
- * Takes no room while its session is not there; the still picture is an output of its own. What never
- * changes is in the notebook itself, and shown without any kernel.
+ * One notebook output with a view, hidden while its session is not there.
+ *
+ * The still picture is an output of its own. A frame that never changes is saved in the notebook
+ * itself, and is shown without any kernel.
  */
 export class OutputView extends Widget implements IRenderMime.IRenderer {
   private place: LivePlace | null = null;
   private unmount: (() => void) | null = null;
   private context: ISessionContext | null = null;
-  /** Counts what was drawn, and taken away. */
+  /** Number of calls of `clear`. `renderModel` checks it, since it may be overtaken while it unpacks a frame. */
   private drawn = 0;
 
   constructor(
@@ -84,7 +86,7 @@ export class OutputView extends Widget implements IRenderMime.IRenderer {
     if (traits.packed !== null) {
       const { drawn } = this;
       const frame = await unpacked(traits.packed);
-      // Meanwhile another may have been asked for, or none any more.
+      // Meanwhile another model may have been rendered, or this output disposed of.
       if (this.drawn !== drawn || !frame) return;
       this.show();
       this.unmount = mountFixed(this.node, traits, frame);

@@ -1,9 +1,9 @@
-/** What never changes, as a notebook keeps it. */
+/** Frames that never change, such as that of a program, as a notebook saves them. */
 
 import type { Frame } from './view/model/messages';
 import { isFrame } from './view/model/received';
 
-/** The frame that was packed as JSON, by gzip, in base64; null of anything else. */
+/** Unpack a frame from JSON, compressed by gzip, in base64; return null if `text` is anything else. */
 export async function unpacked(text: string): Promise<Frame | null> {
   try {
     const bytes = Uint8Array.from(atob(text), character => character.charCodeAt(0));

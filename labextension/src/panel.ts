@@ -1,4 +1,4 @@
-/** The side panel: the session of the active notebook, whether it shows a view or not. */
+/** The side panel: it shows the session of the active notebook, even if no output there has a view. */
 
 import type { ISessionContext } from '@jupyterlab/apputils';
 import type { INotebookTracker } from '@jupyterlab/notebook';
@@ -59,7 +59,7 @@ export class DevicesPanel extends Widget {
     this.writeMessage();
   }
 
-  /** Says why there is nothing to see. */
+  /** Write why there is nothing to see. */
   private writeMessage(): void {
     const text = !this.context
       ? 'Open a notebook to see its devices here.'

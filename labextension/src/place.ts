@@ -1,4 +1,4 @@
-/** A place that holds a live view while there is something to show, and nothing otherwise. */
+/** A place in the page that holds a live view while there is something to show, and is empty otherwise. */
 
 import type { IDisposable } from '@lumino/disposable';
 
@@ -9,7 +9,7 @@ import { mount } from './view/view';
 
 type Listener = (message: unknown) => void;
 
-/** A kernel's frames in the form in which a view wants them. */
+/** Adapter that gives a view the frames and values of a kernel, as a `ViewModel`. */
 class SourceModel implements ViewModel {
   private readonly listeners = new Set<Listener>();
 
@@ -50,7 +50,7 @@ class SourceModel implements ViewModel {
   }
 }
 
-/** What never changes, in the form in which a view wants it: nobody is there to be asked for more. */
+/** Adapter that gives a view one frame that never changes; there is no kernel to ask for values. */
 class FixedModel implements ViewModel {
   private readonly listeners = new Set<Listener>();
 
@@ -80,11 +80,11 @@ class FixedModel implements ViewModel {
   }
 }
 
-/** Mounts a view of what never changes in `node`; returns the function that takes it away. */
+/** Mount a view of a frame that never changes in `node`. Return the function that removes it. */
 export const mountFixed = (node: HTMLElement, traits: ViewTraits, frame: Frame): (() => void) =>
   mount(new FixedModel(traits, frame), node);
 
-/** Mounts a view in `node` as soon as the source that is followed has sent everything once. */
+/** A place that mounts a view in `node` as soon as the followed source has sent a full frame. */
 export class LivePlace implements IDisposable {
   private source: KernelSource | null = null;
   private unmount: (() => void) | null = null;
@@ -100,7 +100,7 @@ export class LivePlace implements IDisposable {
     return this.disposed;
   }
 
-  /** Shows what `source` sends from now on; null for nothing. */
+  /** Show what `source` sends from now on; show nothing if it is null. */
   follow(source: KernelSource | null): void {
     if (source === this.source || this.disposed) return;
     this.source?.frames.disconnect(this.onFrame, this);

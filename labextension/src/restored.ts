@@ -1,8 +1,8 @@
 /**
- * Output of cells that run while the page is reloaded.
+ * Outputs of cells that run while the page is reloaded.
  *
- * JupyterLab takes no output of a cell that another page has started. The kernel has a record of
- * it, and repeats what the cells show that run.
+ * JupyterLab takes no output of a cell that another page has started. The kernel records the
+ * outputs of the cells that run, and repeats them; here they are written into the notebook.
  */
 
 import type { NotebookPanel } from '@jupyterlab/notebook';
@@ -12,7 +12,7 @@ import type { IDisposable } from '@lumino/disposable';
 import type { KernelSource, Sources } from './source';
 import type { CellOutputs, Outputs } from './view/model/messages';
 
-/** Cells that this page has started, of all notebooks: their output comes as always. */
+/** Ids of the cells that this page has started, in all notebooks; JupyterLab shows their outputs as always. */
 const started = new Set<string>();
 NotebookActions.executionScheduled.connect((_, { cell }) => {
   started.add(cell.model.id);
@@ -62,7 +62,7 @@ export class RestoredOutputs implements IDisposable {
   }
 
   private take(_: unknown, { cells }: Outputs): void {
-    // Where pages share the document, the one that has started the cell writes for all.
+    // If several pages share the document, the page that has started the cell writes its outputs for all.
     if (this.panel.context.model.collaborative) return;
     for (const one of cells) if (!started.has(one.cell)) this.show(one);
   }
@@ -72,7 +72,7 @@ export class RestoredOutputs implements IDisposable {
     if (!model) return;
     const shown = JSON.stringify(model.outputs.toJSON());
     if (shown !== JSON.stringify(outputs)) model.outputs.fromJSON(outputs);
-    // Newer versions of JupyterLab draw `[*]` from this.
+    // Newer versions of JupyterLab draw `[*]` if this says `running`.
     if ('executionState' in model) model.executionState = running ? 'running' : 'idle';
   }
 

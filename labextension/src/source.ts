@@ -1,4 +1,4 @@
-/** What one kernel broadcasts, for every view that shows it. */
+/** Messages that one kernel broadcasts, for every view that shows the kernel. */
 
 import type { Kernel, KernelMessage } from '@jupyterlab/services';
 import type { IDisposable } from '@lumino/disposable';
@@ -17,7 +17,7 @@ const GONE: ReadonlySet<Kernel.Status> = new Set([
 ]);
 
 /**
- * Receives frames on a kernel's iopub channel and keeps what is known.
+ * Receiver of the frames on a kernel's iopub channel, which keeps the newest snapshot.
  *
  * Frames are broadcast with a fixed comm id and need no reply from the kernel, so a page that is
  * reloaded while a cell runs receives them at once.
@@ -31,7 +31,7 @@ export class KernelSource implements IDisposable {
   private known: Known | null = null;
   private receivedAt = 0;
   private askedAt = -Infinity;
-  /** The stream received last, and the one of a kernel that has gone. */
+  /** The stream received last; `ended` is the last stream of a kernel that is gone. */
   private stream: string | null = null;
   private ended: string | null = null;
   private disposed = false;
@@ -47,17 +47,17 @@ export class KernelSource implements IDisposable {
     return this.frameSignal;
   }
 
-  /** Every answer to what a view has asked for. */
+  /** Every answer to a view that has asked for values. */
   get values(): ISignal<this, Values> {
     return this.valuesSignal;
   }
 
-  /** What the cells that run have shown, every now and then. */
+  /** Outputs so far of the cells that run, from time to time. */
   get outputs(): ISignal<this, Outputs> {
     return this.outputsSignal;
   }
 
-  /** The kernel that sent them is gone or starts anew: nothing that was known holds any more. */
+  /** Signal that the kernel is gone or restarts: earlier data is no longer valid. */
   get gone(): ISignal<this, undefined> {
     return this.goneSignal;
   }
@@ -66,7 +66,7 @@ export class KernelSource implements IDisposable {
     return this.disposed;
   }
 
-  /** What is known, as a full frame for a view that begins now; null before the first. */
+  /** Return the newest snapshot as a full frame, for a view that begins now; null before the first full frame. */
   newest(): Frame | null {
     if (!this.known) return null;
     const { stream, sequence, snapshot } = this.known;
@@ -75,10 +75,10 @@ export class KernelSource implements IDisposable {
   }
 
   /**
-   * Asks for a full frame.
+   * Ask for a full frame.
    *
-   * Only once something has been received: a kernel without nbdist would log an error for a comm it
-   * does not know, in every notebook of everybody who has the extension.
+   * Does nothing until something has been received: a kernel without nbdist would log an error
+   * about an unknown comm, in every notebook of everybody who has the extension.
    */
   ask(): void {
     const now = performance.now();
@@ -87,7 +87,7 @@ export class KernelSource implements IDisposable {
     this.send({ type: 'hello' });
   }
 
-  /** Sends a request to a kernel that has sent something. */
+  /** Send a request, if the kernel has sent something before. */
   send(request: Request): void {
     if (this.stream === null || !this.kernel.handleComms) return;
     this.comm ??= this.open();
@@ -109,7 +109,7 @@ export class KernelSource implements IDisposable {
     try {
       await this.kernel.info;
       const comm = this.kernel.createComm(TARGET);
-      // Else the request goes to the main shell and waits for the cell that runs.
+      // Without a subshell, the request goes to the main shell and waits for the cell that runs.
       if (this.kernel.supportsSubshells) await startedSubshell(comm);
       comm.onClose = () => {
         this.comm = null;
@@ -117,7 +117,7 @@ export class KernelSource implements IDisposable {
       comm.open({});
       return comm;
     } catch (error) {
-      // The kernel has gone meanwhile; the full state is repeated by the next one.
+      // The kernel has gone meanwhile; the next kernel sends the full state again.
       if (error instanceof Error) return null;
       throw error;
     }
@@ -130,7 +130,7 @@ export class KernelSource implements IDisposable {
     if (isValues(data)) this.valuesSignal.emit(data);
     if (isOutputs(data)) this.outputsSignal.emit(data);
     if (!isFrame(data)) return;
-    // What the old kernel sent last may arrive after the news that it restarts.
+    // The last frames of the old kernel may arrive after the news that it restarts.
     if (data.stream === this.ended) return;
     this.stream = data.stream;
     const { known, result } = takeFrame(this.known, data);
@@ -151,13 +151,17 @@ export class KernelSource implements IDisposable {
   }
 }
 
-/** JupyterLab's comms have this promise; other implementations of the interface may not. */
+/**
+ * Wait until the comm's subshell has started.
+ *
+ * JupyterLab's comms have a promise of that; other implementations of the interface may not.
+ */
 async function startedSubshell(comm: Kernel.IComm): Promise<void> {
   const started: unknown = 'subshellStarted' in comm ? comm.subshellStarted : null;
   if (started instanceof Promise) await started;
 }
 
-/** One source a kernel connection, made when it is first asked for. */
+/** The sources by kernel connection, each made when it is first asked for. */
 export class Sources {
   private readonly byKernel = new WeakMap<Kernel.IKernelConnection, KernelSource>();
 

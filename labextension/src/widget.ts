@@ -1,4 +1,4 @@
-/** The notebook output's door: anywidget's entry point, bundled to `nbdist/static/widget.js`. */
+/** Entry point of anywidget for a view in a notebook output, bundled to `nbdist/static/widget.js`. */
 
 import type { AnyModel } from '@anywidget/types';
 
@@ -7,7 +7,7 @@ import css from '../lib/view.css';
 import type { ViewTraits } from './view/model/messages';
 import { mount } from './view/view';
 
-/** The widget's synced traits, `nbdist/view/widget.py`: a widget shows the session of its kernel. */
+/** The widget's synced traits (`nbdist/view/widget.py`). A widget always shows the session of its kernel. */
 type Traits = Pick<ViewTraits, 'view_id' | 'focus'>;
 
 function render({ model, el }: { model: AnyModel<Traits>; el: HTMLElement }): () => void {

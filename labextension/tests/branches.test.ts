@@ -14,7 +14,7 @@ import type { Array as NamedArray, Mesh } from '../src/view/model/snapshot';
 import { wholeWhy } from '../src/view/model/whole';
 import { golden, goldens, meshesOf, type ExpectedTree } from './golden';
 
-/** A branch as the golden files have it. */
+/** Return a branch as the golden files have it. */
 function plain(branch: Branch, meshes: ReadonlyMap<string, Mesh>): ExpectedTree {
   const leaves = leavesOf(branch);
   return {

@@ -176,7 +176,7 @@ describe('a torus', () => {
     expect(new Set(Array.from(layout?.x ?? [], (x, i) => `${x} ${layout?.y[i] ?? 0}`)).size).toBe(
       8960,
     );
-    // Rows this low have no names; those would lie over the block beside it.
+    // Rows this low have no names, which would lie over the block beside them.
     expect(layout?.labels.every(label => label.text.startsWith('z '))).toBe(true);
   });
 });

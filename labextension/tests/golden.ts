@@ -26,7 +26,7 @@ export interface ExpectedTree {
   readonly count: number;
   readonly nbytes: number;
   readonly device_bytes: number | null;
-  /** Paths, and why a large one is whole everywhere. */
+  /** The path of each array, and why the array is whole everywhere if it is large. */
   readonly arrays: readonly (readonly [string, string | null])[];
   readonly branches: readonly ExpectedTree[];
 }
@@ -36,7 +36,7 @@ export interface Golden {
   readonly snapshot: Snapshot;
   readonly expected: readonly ExpectedArray[];
   readonly trees: readonly ExpectedTree[];
-  /** With whom each device exchanges data in each collective; of compiled programs alone. */
+  /** The devices with which each device exchanges data, for each collective; only for compiled programs. */
   readonly exchanges?: readonly Readonly<Record<string, readonly string[]>>[];
 }
 
@@ -47,7 +47,7 @@ export const goldens: readonly Golden[] = readdirSync(FOLDER)
     return { name: file.replace('.json', ''), ...(JSON.parse(text) as Omit<Golden, 'name'>) };
   });
 
-/** The one of this name; throws where there is none. */
+/** Return the golden snapshot of this name; throw if there is none. */
 export function golden(name: string): Golden {
   const found = goldens.find(one => one.name === name);
   if (!found) throw new Error(`no golden snapshot named ${name}`);

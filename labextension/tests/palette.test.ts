@@ -4,7 +4,7 @@ import { FILL_COUNT, fillOf, type Theme } from '../src/view/paint/palette';
 
 type Color = readonly [number, number, number];
 
-/** Linear red, green, blue of `#rrggbb`. */
+/** Return linear red, green and blue of `#rrggbb`. */
 function linear(hex: string): Color {
   const part = (at: number): number => {
     const value = parseInt(hex.slice(at, at + 2), 16) / 255;
@@ -15,13 +15,13 @@ function linear(hex: string): Color {
 
 const luminance = ([r, g, b]: Color): number => 0.2126 * r + 0.7152 * g + 0.0722 * b;
 
-/** Contrast ratio of two colours, WCAG 2. */
+/** Return the contrast ratio of two colours, as WCAG 2 defines it. */
 function contrast(a: string, b: string): number {
   const [dark = 0, light = 0] = [luminance(linear(a)), luminance(linear(b))].sort((x, y) => x - y);
   return (light + 0.05) / (dark + 0.05);
 }
 
-/** OKLab of a linear colour. */
+/** Return the OKLab coordinates of a linear colour. */
 function oklab([r, g, b]: Color): Color {
   const l = Math.cbrt(0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b);
   const m = Math.cbrt(0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b);
@@ -33,7 +33,10 @@ function oklab([r, g, b]: Color): Color {
   ];
 }
 
-/** How protanopic and deuteranopic eyes see a linear colour (Machado 2009, severity 1). */
+/**
+ * Matrices from a linear colour to how normal, protanopic and deuteranopic eyes see it (Machado
+ * 2009, severity 1).
+ */
 const EYES: Readonly<Record<string, readonly Color[]>> = {
   normal: [
     [1, 0, 0],

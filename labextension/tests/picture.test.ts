@@ -5,7 +5,7 @@ import type { Holding } from '../src/view/model/pieces';
 import { paintIndices } from '../src/view/paint/picture_painter';
 import type { Look } from '../src/view/paint/theme';
 
-/** A vector cut into so many pieces. */
+/** Return a vector cut into `count` pieces. */
 function cut(count: number): Holding {
   const pieces = Array.from({ length: count }, (_, n) => ({
     slices: [[n, n + 1]] as const,
@@ -15,7 +15,7 @@ function cut(count: number): Holding {
   return { pieces, of: new Map(), addends: 1, own: false };
 }
 
-/** What is written into its picture, in letters of 6 pixels. */
+/** Return the texts that are written into the picture, in letters of 6 pixels. */
 function written(holding: Holding): string[] {
   const texts: string[] = [];
   const context = {
@@ -33,7 +33,7 @@ describe('numbers in the little picture of an array', () => {
   });
 
   it('stand in none where the longest has no room', () => {
-    // One digit has room in each, two have not.
+    // One digit fits into each piece, two digits do not.
     expect(WIDTH / 16 - 3).toBeGreaterThanOrEqual(6);
     expect(written(cut(16))).toEqual([]);
   });

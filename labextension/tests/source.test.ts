@@ -8,7 +8,7 @@ import { golden } from './golden';
 
 const { snapshot } = golden('tour');
 
-/** As much of a kernel connection as a source uses. */
+/** The part of a kernel connection that a source uses. */
 class FakeKernel {
   readonly iopubMessage = new Signal<this, KernelMessage.IIOPubMessage>(this);
   readonly statusChanged = new Signal<this, Kernel.Status>(this);

@@ -16,7 +16,7 @@ const layers = (name: string, count: number): NamedArray[] =>
     .flat()
     .map(array);
 
-/** As many arrays as make a branch of `count` rows below it, none of them like another. */
+/** Return arrays that make a branch with `count` rows below it, none of them like another. */
 const many = (name: string, count: number): NamedArray[] =>
   Array.from({ length: count }, (_, n) => array(`${name}.a${n}`));
 

@@ -29,7 +29,7 @@ def texts() -> dict[str, str]:
 def _constants() -> str:
     files = ", ".join(f"`{name}.py`" for name in ("snapshot", "page", "limits"))
     lines = [
-        "/** What kernel and view agree on; made by `make types` from files in `nbdist/contract/`:",
+        "/** Constants on which kernel and view agree; made by `make types` from files in `nbdist/contract/`:",
         f" * {files}, which say what each is. */",
         "",
         f"export const VERSION = {VERSION};",

@@ -27,14 +27,14 @@ import { Processes } from './sections/session/processes';
 import type { Section } from './sections/parts/section';
 import { Side } from './sections/page/side';
 
-/** How often the age of the data is written, in milliseconds. */
+/** Time between two updates of the age of the data, in milliseconds. */
 const AGE_MS = 500;
-/** After this long without a frame, in milliseconds, another sender may be followed. */
+/** Time without a frame, in milliseconds, after which another sender may be followed. */
 const SILENT_MS = 5000;
 
 const asText = (value: unknown): string => (typeof value === 'string' ? value : '');
 
-/** Sections in the order of the page, and the frame that holds them. */
+/** The sections in the order of the page, and the element that holds them. */
 class Page {
   readonly header = new Header();
   readonly mesh: MeshSection;
@@ -62,7 +62,7 @@ class Page {
     this.content.append(this.header.node, processes.node, notices.node);
     this.content.append(body, footer.node);
     const frame = element('div', 'nbdist-frame', {}, this.waiting, this.content, this.live.node);
-    // Lumino, under JupyterLab, then leaves the keys typed here to the view.
+    // With this attribute, Lumino in JupyterLab leaves the keys typed here to the view.
     setAttributes(this.root, { 'data-lm-suppress-shortcuts': 'true' });
     this.root.append(frame);
     this.sections = [
@@ -123,7 +123,7 @@ class LiveView {
       prefix,
     );
     const { root } = this.page;
-    // With a still picture beside it the view stays out of sight until it has something to show.
+    // If there is a still picture, the view stays hidden until it has something to show.
     setShown(root, this.viewId === '');
     parent.append(root);
     root.addEventListener('keydown', event => {
@@ -180,8 +180,10 @@ class LiveView {
   }
 
   /**
-   * Whether a frame is of the session on show. Another sender is followed only when this one has
-   * stopped or has been silent for a while, so that two sessions do not take turns.
+   * Return whether a frame belongs to the session that is shown.
+   *
+   * Another sender is followed only if the current one has stopped or has been silent for
+   * `SILENT_MS`, so that two sessions do not take turns.
    */
   private concerns(frame: Frame): boolean {
     const { known } = this;
@@ -194,7 +196,7 @@ class LiveView {
     return frame.base === null && (silent || known.snapshot.state === 'stopped');
   }
 
-  /** Asks for a full frame, but not with every frame that cannot be used. */
+  /** Ask for a full frame, but not again within `ASK_MS`, however many frames cannot be used. */
   private askAgain(): void {
     const now = performance.now();
     if (now - this.askedAt < ASK_MS) return;
@@ -202,7 +204,7 @@ class LiveView {
     this.model.send({ type: 'hello' });
   }
 
-  /** The first data: shows the view and hides its still picture. */
+  /** Show the view and hide its still picture, once the first data is there. */
   private reveal(): void {
     setShown(this.page.root, true);
     if (this.viewId) this.undo.push(hideStill(this.viewId));
@@ -232,7 +234,7 @@ class LiveView {
   }
 
   private writeAge(): void {
-    // A session that has stopped says nothing more, nor does a plan, and that is no sign of trouble.
+    // A session that has stopped sends nothing more, nor does a plan, which is no sign of trouble.
     if (!this.known || !this.painter.seen) return;
     const { snapshot } = this.known;
     if (snapshot.state === 'stopped' || isOnPaper(snapshot)) return;
@@ -243,13 +245,13 @@ class LiveView {
     const typing = event.target instanceof HTMLInputElement;
     if (event.key === '/' && !typing && !event.ctrlKey && !event.metaKey) {
       this.state = reduce(this.state, { type: 'side', side: 'arrays' });
-      // What is not in sight cannot have the focus.
+      // A hidden element cannot take the focus, so the pane is shown first.
       this.draw();
       this.page.list.focusSearch();
       event.preventDefault();
     }
     if (event.key === 'Escape' && this.state.chosen.length) this.unchoose();
-    // Else the notebook takes them for its own shortcuts: `d d` deletes a cell.
+    // Otherwise the notebook takes the keys for its own shortcuts: `d d` deletes a cell.
     event.stopPropagation();
   }
 
@@ -267,9 +269,9 @@ class LiveView {
 }
 
 /**
- * Shows the session that `model` brings inside `parent`.
+ * Show the session of `model` inside `parent`.
  *
- * Returns the function that takes it away again and may be called more than once.
+ * Returns the function that removes the view; it may be called more than once.
  */
 export function mount(model: ViewModel, parent: HTMLElement): () => void {
   const view = new LiveView(model, parent);

@@ -1,25 +1,25 @@
 /**
- * A grid of one to five axes on paper: the last axis runs across, the one before it down, and the
- * axes before those count blocks.
+ * A grid of one to five axes in two dimensions: the last axis runs across, the one before it runs
+ * down, and the axes before those two count blocks.
  */
 
 import type { Grid } from '../model/grid';
 
-/** One block of cells. `cells` holds positions in `Grid.devices`, row-major; -1 where there is none. */
+/** One block of cells. `cells` holds positions in `Grid.devices`, row-major; -1 for an empty cell. */
 export interface Block {
-  /** Where the block lies along the leading axes: `pod 0 · data 1`; empty for a single block. */
+  /** The block's place along the leading axes: `pod 0 · data 1`; empty for a single block. */
   readonly label: string;
   readonly rows: number;
   readonly columns: number;
   readonly cells: readonly number[];
   readonly rowLabels: readonly string[];
-  /** Empty where a row is folded, since then a column means nothing. */
+  /** Empty if a row is folded, since a column then has no meaning. */
   readonly columnLabels: readonly string[];
 }
 
 type Axes = Grid['axes'];
 
-/** Names of the axes that run down and across; null where the grid has only one. */
+/** Return the names of the axes that run down and across; `down` is null if the grid has only one axis. */
 export function planeOf(axes: Axes): { readonly down: string | null; readonly across: string } {
   const across = axes[axes.length - 1];
   const down = axes.length > 1 ? axes[axes.length - 2] : undefined;
@@ -28,7 +28,7 @@ export function planeOf(axes: Axes): { readonly down: string | null; readonly ac
 
 const range = (count: number): number[] => Array.from({ length: count }, (_, i) => i);
 
-/** Sizes of the plane: rows, columns and how many blocks of them there are. */
+/** Return the numbers of rows and columns in one block, and the number of blocks. */
 export function planeSize(grid: Grid): { rows: number; columns: number; blocks: number } {
   const columns = grid.axes[grid.axes.length - 1]?.size ?? 1;
   const rows = grid.axes.length > 1 ? (grid.axes[grid.axes.length - 2]?.size ?? 1) : 1;
@@ -40,14 +40,14 @@ function blockLabel(axes: Axes, block: number): string {
   const parts: string[] = [];
   let rest = block;
   for (const axis of [...axes.slice(0, -2)].reverse()) {
-    // An axis of size 1 has nothing to tell blocks apart by.
+    // An axis of size 1 does not tell blocks apart.
     if (axis.size > 1) parts.unshift(`${axis.name} ${rest % axis.size}`);
     rest = Math.floor(rest / axis.size);
   }
   return parts.join(' · ');
 }
 
-/** The label of every block; one empty label where there is a single block. */
+/** Return the label of every block; one empty label if there is a single block. */
 export const blockLabels = (grid: Grid): readonly string[] =>
   range(planeSize(grid).blocks).map(number => blockLabel(grid.axes, number));
 
@@ -73,7 +73,7 @@ function plainBlock(grid: Grid, number: number, turned: boolean): Block {
   };
 }
 
-/** A single row of cells folded into lines of `perLine`. */
+/** Return a block whose single row of cells is folded into lines of `perLine` cells. */
 function foldedBlock(grid: Grid, number: number, perLine: number): Block {
   const { columns } = planeSize(grid);
   const { across } = planeOf(grid.axes);
@@ -92,7 +92,7 @@ function foldedBlock(grid: Grid, number: number, perLine: number): Block {
 export type Fold =
   { readonly kind: 'plain' | 'turned' } | { readonly kind: 'folded'; readonly perLine: number };
 
-/** All blocks of a grid. `folded` is only for grids with one row. */
+/** Return all blocks of a grid. The fold `folded` is only for grids with one row. */
 export function blocksOf(grid: Grid, fold: Fold): readonly Block[] {
   return range(planeSize(grid).blocks).map(number =>
     fold.kind === 'folded'
@@ -101,14 +101,14 @@ export function blocksOf(grid: Grid, fold: Fold): readonly Block[] {
   );
 }
 
-/** A cell of a list of blocks. */
+/** The place of a cell in a list of blocks. */
 export interface Place {
   readonly block: number;
   readonly row: number;
   readonly column: number;
 }
 
-/** Where each position of the grid is. */
+/** Return the place of each position of the grid. */
 export function placesOf(blocks: readonly Block[]): ReadonlyMap<number, Place> {
   const places = new Map<number, Place>();
   blocks.forEach((block, b) => {
@@ -124,7 +124,7 @@ export function placesOf(blocks: readonly Block[]): ReadonlyMap<number, Place> {
   return places;
 }
 
-/** The position at a place, or null outside. */
+/** Return the position at a place; null outside the blocks and at an empty cell. */
 export function positionAt(blocks: readonly Block[], place: Place): number | null {
   const block = blocks[place.block];
   if (!block || place.row < 0 || place.column < 0) return null;

@@ -1,11 +1,11 @@
-/** Whether a mesh is small enough for one card a device, and how the cards are laid out. */
+/** Layout of one card per device, for meshes that are small enough. */
 
 import type { Grid } from '../model/grid';
 import { blocksOf, planeSize, type Block, type Fold } from './blocks';
 
-/** More devices than this are always drawn as tiles. */
+/** Most devices that are drawn as cards; larger meshes are always drawn as tiles. */
 const MOST_CARDS = 64;
-/** Sizes in CSS pixels; the style sheet has the same ones. */
+/** Sizes in CSS pixels, the same as in the style sheet. */
 export const GAP = 5;
 export const BLOCK_GAP = 14;
 const LINE = 19;
@@ -13,7 +13,7 @@ const LINE = 19;
 export interface CardSize {
   /** The least width of a card. */
   readonly width: number;
-  /** Its height when it is so wide. */
+  /** Return the height of a card of this width. */
   readonly height: (width: number) => number;
 }
 
@@ -25,15 +25,15 @@ export interface CardRoom {
 
 export interface CardLayout {
   readonly blocks: readonly Block[];
-  /** How many blocks stand side by side. */
+  /** Number of blocks side by side. */
   readonly blocksPerLine: number;
-  /** Width of the column of row labels; 0 where there are none. */
+  /** Width of the column of row labels; 0 if there are none. */
   readonly labelWidth: number;
-  /** True where labels are bare numbers, so that the axes must be named elsewhere. */
+  /** Whether labels are bare numbers, so that the axes must be named elsewhere. */
   readonly short: boolean;
 }
 
-/** Row labels in full, `data 0`, or as bare numbers where that is too wide. */
+/** Return a block with its labels in full, `data 0`, or as bare numbers if those are too wide. */
 function labelled(block: Block, short: boolean): Block {
   if (!short) return block;
   const bare = (labels: readonly string[]): string[] =>
@@ -46,7 +46,7 @@ function labelWidthOf(block: Block, character: number): number {
   return longest ? Math.ceil(longest * character) + 8 : 0;
 }
 
-/** The ways to lay out a grid, the most natural first. */
+/** Return the ways to lay out a grid, the most natural first. */
 function folds(grid: Grid, room: CardRoom, card: CardSize): Fold[] {
   const { rows, columns } = planeSize(grid);
   if (rows > 1) return [{ kind: 'plain' }, { kind: 'turned' }];
@@ -56,7 +56,7 @@ function folds(grid: Grid, room: CardRoom, card: CardSize): Fold[] {
   return [{ kind: 'folded', perLine: evenly(columns, most) }];
 }
 
-/** Lays out one card a device, or answers null where they do not fit. */
+/** Lay out one card per device; return null if the cards do not fit. */
 export function layCards(grid: Grid, room: CardRoom, card: CardSize): CardLayout | null {
   if (grid.devices.length > MOST_CARDS) return null;
   for (const fold of folds(grid, room, card)) {
@@ -73,7 +73,7 @@ export function layCards(grid: Grid, room: CardRoom, card: CardSize): CardLayout
   return null;
 }
 
-/** Whether the labels of columns are no wider than the columns, and those of rows leave room. */
+/** Return whether column labels fit above their columns, and row labels take at most a third of a block. */
 function headingsFit(layout: Omit<CardLayout, 'short'>, room: CardRoom): boolean {
   const first = layout.blocks[0];
   if (!first) return true;
@@ -83,7 +83,7 @@ function headingsFit(layout: Omit<CardLayout, 'short'>, room: CardRoom): boolean
   return longest * room.character <= column && layout.labelWidth <= block / 3;
 }
 
-/** Puts as many blocks side by side as fit, if then all fit. */
+/** Put as many blocks side by side as fit; return null if not all blocks fit that way. */
 function tryBlocks(
   blocks: readonly Block[],
   room: CardRoom,
@@ -104,7 +104,12 @@ function tryBlocks(
   return lines * blockHeight > room.height ? null : { blocks, blocksPerLine, labelWidth };
 }
 
-/** The most columns up to `most` that leave no line half empty. */
+/**
+ * Return the most columns, up to `most`, with which all lines are full.
+ *
+ * If that means half of the possible columns or fewer, return as many as possible; the last line is
+ * then shorter.
+ */
 function evenly(count: number, most: number): number {
   const columns = Math.min(count, most);
   for (let tried = columns; tried > columns / 2; tried--) if (count % tried === 0) return tried;

@@ -1,62 +1,65 @@
-/** How the list of arrays is laid out: one line a row where all columns fit, else several. */
+/** Layout of the list of arrays: one line for each row if all columns fit, else several. */
 
 import { specLength, wordLengths, type ArrayTexts } from '../model/array_text';
 
-/** Sizes in CSS pixels; the style sheet has the same ones. */
+/** Sizes in CSS pixels, the same as in the style sheet. */
 const PADDING = 24;
 const GAP = 10;
 const LINE = 19;
 const ROW_PADDING = 9;
 const ONE_LINE = 29;
-/** What a level of a tree is indented by, and all levels together at most. */
+/** Indent of one level of a tree, and the most for all levels together. */
 const INDENT = 12;
 const MOST_INDENT = 96;
-/** The sign of a branch. */
+/** Width of the arrow before the name of a branch. */
 const ARROW = 14;
 /** The least width of a column, for its heading. */
 const HEADING = 38;
-/** Fewest characters of a name that a column of its own is worth. */
+/** Least width of the column of names, in characters; with less room, rows take several lines. */
 const LEAST_NAME = 14;
 
-/** What the widths are worked out from: all there is, so that nothing moves when branches open. */
+/**
+ * Lengths from which the widths are computed: those of all possible rows, so that nothing moves
+ * when branches open.
+ */
 export interface ListContents {
   readonly texts: readonly ArrayTexts[];
-  /** The name of each row: its level from 1, its characters and those of what stands beside it. */
+  /** Level of each row, from 1; the characters of its name, and the characters beside the name. */
   readonly names: readonly {
     readonly level: number;
     readonly length: number;
     readonly beside: number;
   }[];
-  /** Of the branches, what is written about each and how long its bytes may be, in characters. */
+  /** The characters of the text about each branch, and the most characters that the bytes of a branch take. */
   readonly about: readonly number[];
   readonly bytes: number;
 }
 
 export interface ListForm {
   readonly kind: 'line' | 'stacked';
-  /** `grid-template-columns` of a line. */
+  /** The CSS `grid-template-columns` of a line. */
   readonly columns: string;
-  /** Characters a name of a level may have. */
+  /** Return how many characters a name of this level may have. */
   nameLength(level: number): number;
-  /** Pixels before a name. */
+  /** Return how many pixels are left free before a name. */
   indent(level: number, kind: 'array' | 'branch'): number;
-  /** Pixels a row takes. */
+  /** Return the height in pixels of the row of an array. */
   height(texts: ArrayTexts, level: number): number;
-  /** Whether a branch's row has what is said about it beside its name, given the characters of both. */
+  /** Return whether the text about a branch stands beside its name, given the characters of both. */
   beside(name: number, about: number, level: number): boolean;
   branchHeight(beside: boolean): number;
 }
 
 const longest = (values: readonly number[]): number => values.reduce((a, b) => Math.max(a, b), 0);
 
-/** Lines that words of the given lengths take at `perLine` characters a line. */
+/** Return how many lines words of the given lengths take, at `perLine` characters a line. */
 export function linesFor(words: readonly number[], perLine: number): number {
   let [lines, used] = [1, 0];
   for (const word of words) {
     const needed = used ? used + 1 + word : word;
     if (needed <= perLine) used = needed;
     else {
-      // A name that must be broken inside its box takes a line more than its characters say.
+      // A name that must be broken inside its box takes one line more than its characters suggest.
       lines += (used ? 1 : 0) + (word > perLine ? Math.ceil(word / perLine) : 0);
       used = Math.min(word, perLine);
     }
@@ -64,16 +67,16 @@ export function linesFor(words: readonly number[], perLine: number): number {
   return lines;
 }
 
-/** Pixels before a name: names of one level are in one line, with or without an arrow. */
+/** Return a function for the pixels before a name: names of one level are aligned, with or without an arrow. */
 const indenter =
   (tree: boolean, most: number): ListForm['indent'] =>
   (level, kind) =>
     Math.min(INDENT * (level - 1), most) + (tree && kind === 'array' ? ARROW : 0);
 
 /**
- * Chooses the form for a list `width` pixels wide, with `character` pixels a character.
+ * Choose the form for a list `width` pixels wide, with `character` pixels a character.
  *
- * One line a row is taken where the longest name fits beside the other columns.
+ * Each row takes one line if the longest name fits beside the other columns.
  */
 export function listForm(contents: ListContents, width: number, character: number): ListForm {
   const { texts, names, about } = contents;
@@ -85,7 +88,7 @@ export function listForm(contents: ListContents, width: number, character: numbe
   ];
   const columns = lengths.map(length => Math.max(HEADING, Math.ceil(length * character) + 2));
   const [type = 0, spec = 0] = columns;
-  // What is written about a branch takes the place of type and spec.
+  // The text about a branch takes the place of type and spec.
   const said = Math.ceil(longest(about) * character) + 2;
   columns[1] = Math.max(spec, about.length ? said - type - GAP : 0);
   const others = columns.reduce((a, b) => a + b + GAP, 0);

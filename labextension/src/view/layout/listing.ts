@@ -1,4 +1,4 @@
-/** What the list of arrays shows, row by row, worked out before anything is drawn. */
+/** Rows of the list of arrays, with all their texts, computed before anything is drawn. */
 
 import { textsOf, type ArrayTexts } from '../model/array_text';
 import { branchTextsMaker, type BranchTexts } from '../model/branch_text';
@@ -12,17 +12,17 @@ import type { Array as NamedArray, Mesh } from '../model/snapshot';
 import { flatRows, treeRows, type BranchRow, type ListRow } from '../model/tree_rows';
 import { listForm, type ListForm } from './list_form';
 
-/** Characters that the badge of an array takes that is whole everywhere. */
+/** Width, in characters, of the badge of an array that is whole everywhere. */
 const BADGE = 3;
 
 export interface Listing {
   readonly rows: readonly ListRow[];
-  /** True for a tree, false for what a search found. */
+  /** True for the rows of trees, false for the results of a search. */
   readonly tree: boolean;
   readonly form: ListForm;
   readonly textsOf: (array: NamedArray) => ArrayTexts | undefined;
   readonly branchTexts: (row: BranchRow) => BranchTexts;
-  /** The name as it is written, shortened where it is too long. */
+  /** The name as it is written, shortened if it is too long. */
   readonly nameOf: (row: ListRow) => string;
 }
 
@@ -50,14 +50,14 @@ function formOf(
   return listForm({ texts: [...textOf.values()], names, about, bytes }, width, character);
 }
 
-/** The names of each level by themselves: a `.kernel` here and there is written alike. */
+/** Shorten the names of each level by themselves: every `.kernel` of one level is written alike. */
 function namesOf(rows: readonly ListRow[], form: ListForm): ReadonlyMap<string, string>[] {
   const levels: (Set<string> | undefined)[] = [];
   for (const { level, name } of rows) (levels[level] ??= new Set()).add(name);
   return [...levels].map((names, level) => shortenAll([...(names ?? [])], form.nameLength(level)));
 }
 
-/** Makes listings, and remembers what of one is that of the next. */
+/** Maker of listings, which reuses every unchanged part of the listing before. */
 export class Listings {
   readonly open = new OpenBranches();
   readonly roots = remember(forest);
@@ -71,8 +71,8 @@ export class Listings {
   private readonly trees = remember((arrays: readonly NamedArray[], states: BranchStates) =>
     treeRows(this.roots(arrays), shownIn(states)),
   );
-  // Widths and names are worked out for all rows there can be, so that neither a search nor
-  // opening a branch moves them.
+  // Widths and names are computed from all possible rows, so that neither a search nor opening a
+  // branch moves them.
   private readonly all = {
     tree: remember((arrays: readonly NamedArray[]) =>
       treeRows(this.roots(arrays), ({ alike }) => (alike.length ? 'each' : 'open')),

@@ -1,8 +1,8 @@
-/** Where the pieces of an array lie in the little picture of it. */
+/** Layout of the little picture of an array: the place of each piece. */
 
 import type { HeldPiece, Holding } from '../model/pieces';
 
-/** Sizes in CSS pixels; the style sheet has the same ones. */
+/** Sizes in CSS pixels, the same as in the style sheet. */
 export const WIDTH = 148;
 export const HEIGHT = 96;
 
@@ -14,7 +14,7 @@ export interface Rectangle {
   readonly number: number;
 }
 
-/** The parts of each dimension, as sorted starts. */
+/** Return the parts of each dimension, as the sorted starts of its slices. */
 export function cuts(pieces: readonly HeldPiece[], dimensions: number): number[][] {
   return Array.from({ length: dimensions }, (_, d) => {
     const starts = new Set(pieces.map(piece => piece.slices[d]?.[0] ?? 0));
@@ -23,8 +23,10 @@ export function cuts(pieces: readonly HeldPiece[], dimensions: number): number[]
 }
 
 /**
- * Which dimensions run down and across. The last dimension that is cut runs across and the others
- * that are cut run down, one inside the other; an array of one dimension is a strip.
+ * Return which dimensions run down and which run across.
+ *
+ * An array of one dimension is a strip; of two dimensions, the first runs down. Of more, the last
+ * dimension that is cut runs across, and the others that are cut run down, one inside the other.
  */
 function directions(parts: readonly number[][]): { down: number[]; across: number[] } {
   const dimensions = parts.map((_, d) => d);
@@ -34,7 +36,7 @@ function directions(parts: readonly number[][]): { down: number[]; across: numbe
   return { down: cut.slice(0, -1), across: cut.slice(-1) };
 }
 
-/** Place of a piece along some dimensions, row-major, and how many places there are. */
+/** Return the row-major place of a piece along some dimensions, and the number of places. */
 function place(
   piece: HeldPiece,
   along: readonly number[],
@@ -49,11 +51,11 @@ function place(
   return [index, count];
 }
 
-/** Where each piece lies in the picture, in the order of the pieces. */
+/** Return the rectangle of each piece in the picture, in the order of the pieces. */
 export function rectanglesOf(holding: Holding, dimensions: number): Rectangle[] {
   const parts = cuts(holding.pieces, dimensions);
   const { down, across } = directions(parts);
-  // Values of one slice that are not the same one stand side by side in it.
+  // Different values of one slice stand side by side in the place of the slice.
   const layers = holding.own ? holding.pieces.length : holding.addends;
   return holding.pieces.map((piece, number) => {
     const [row, rows] = place(piece, down, parts);

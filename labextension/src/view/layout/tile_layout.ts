@@ -1,11 +1,11 @@
-/** Where the cells of a large mesh go: as many pixels a cell as fit, folded where they must be. */
+/** Layout of the cells of a large mesh: as many pixels a cell as fit, with rows folded if they are too long. */
 
 import type { Grid } from '../model/grid';
 import { blockLabels, blocksOf, planeOf, planeSize, type Block } from './blocks';
 
-/** The smallest side of a cell; below it hosts are drawn instead of devices. */
+/** Smallest side of a cell, in CSS pixels; if cells would be smaller, hosts are drawn instead of devices. */
 export const SMALLEST = 5;
-/** The same of a torus, whose shape hosts in a row would not show. */
+/** Smallest side of a cell on a torus: smaller, since hosts in a row would not show the shape of the torus. */
 export const SMALLEST_ON_TORUS = 4;
 const LARGEST = 40;
 const SMALLEST_HOST = 3;
@@ -13,12 +13,12 @@ const SMALLEST_HOST = 3;
 export interface Label {
   readonly text: string;
   readonly x: number;
-  /** The middle of the line. */
+  /** The middle of the line of text. */
   readonly y: number;
   readonly align: 'left' | 'right' | 'center';
 }
 
-/** A line from a cell outwards. */
+/** A line from the edge of a cell outwards. */
 export interface Stub {
   readonly x: number;
   readonly y: number;
@@ -26,7 +26,7 @@ export interface Stub {
   readonly dy: number;
 }
 
-/** Positions in CSS pixels. `x[i]`, `y[i]` is the corner of grid position i. */
+/** Positions in CSS pixels. `x[i]` and `y[i]` are the upper left corner of grid position i. */
 export interface TileLayout {
   readonly side: number;
   readonly width: number;
@@ -37,30 +37,30 @@ export interface TileLayout {
   readonly blocks: readonly Block[];
   /** Links of a torus from the last chip to the first, as stubs at both ends. */
   readonly wraps: readonly Stub[];
-  /** Says in words how rows are folded, or is empty. */
+  /** The folding of rows and numbering of blocks in words; empty if there is nothing to say. */
   readonly folding: string;
 }
 
 export interface Room {
   readonly width: number;
   readonly height: number;
-  /** Pixels a character of a label takes. */
+  /** Width in pixels of one character of a label. */
   readonly character: number;
 }
 
 const LINE = 18;
 const GAP = 10;
-/** Room around a block of a torus, for the links that lead around it. */
+/** Room around a block of a torus, for the links that wrap around. */
 const MARGIN = 5;
 
-/** How a block is laid out at one side length. */
+/** The layout of all blocks for one side length of a cell. */
 interface Plan {
   readonly side: number;
-  /** One label a block. */
+  /** One label for each block. */
   readonly labels: readonly string[];
-  /** Lines that one row takes where it is wider than the room. */
+  /** Lines that one row takes; more than 1 if the row is wider than the room. */
   readonly linesPerRow: number;
-  /** Columns of blocks, or of parts of one tall block. */
+  /** Number of columns of blocks, or of parts of one tall block. */
   readonly groups: number;
   readonly rowsPerGroup: number;
   readonly margin: number;
@@ -70,7 +70,7 @@ interface Plan {
   readonly groupHeight: number;
 }
 
-/** `pod 0 · data 1`, or `0 · 1` where the names of the axes are too long. */
+/** Return a label without the names of its axes, for names that are too long: `pod 0 · data 1` → `0 · 1`. */
 const numbersOnly = (label: string): string =>
   label
     .split(' · ')
@@ -80,7 +80,7 @@ const numbersOnly = (label: string): string =>
 const longestOf = (texts: readonly string[]): number =>
   texts.reduce((most, text) => Math.max(most, text.length), 0);
 
-/** Block labels are `labels`; the plan fits at cells of `side`, or is null. */
+/** Return the plan with cells of `side` and `labels` for the blocks; null if it does not fit. */
 function planWith(grid: Grid, room: Room, side: number, labels: readonly string[]): Plan | null {
   const { rows, columns, blocks } = planeSize(grid);
   const { down } = planeOf(grid.axes);
@@ -112,7 +112,7 @@ function planWith(grid: Grid, room: Room, side: number, labels: readonly string[
   return null;
 }
 
-/** Fills in the corner of every cell and the labels. */
+/** Compute the corner of every cell, and the labels. */
 function lay(grid: Grid, plan: Plan, room: Room): TileLayout {
   const { rows, columns, blocks } = planeSize(grid);
   const { side, linesPerRow, groups, rowsPerGroup } = plan;
@@ -143,7 +143,7 @@ function lay(grid: Grid, plan: Plan, room: Room): TileLayout {
   };
 }
 
-/** The links around a torus, where rows and columns are whole lines of chips. */
+/** Return the links around a torus; none if rows or columns are folded. */
 function stubsOf(grid: Grid, plan: Plan, x: Float32Array, y: Float32Array): readonly Stub[] {
   const { rows, columns, blocks } = planeSize(grid);
   const { side, margin, linesPerRow, rowsPerGroup } = plan;
@@ -169,7 +169,7 @@ function stubsOf(grid: Grid, plan: Plan, x: Float32Array, y: Float32Array): read
   return stubs;
 }
 
-/** Between two cells. */
+/** Return the gap between two cells, in CSS pixels. */
 export const gapOf = (side: number): number => (side >= 14 ? 3 : side >= 9 ? 2 : 1);
 
 function foldingText(grid: Grid, plan: Plan, blocks: number, perLine: number): string {
@@ -208,7 +208,7 @@ function labelsOf(
         const label = block.rowLabels[row] ?? '';
         labels.push({ text: label, x: rowX - 6 - margin, y: rowY + side / 2, align: 'right' });
       }
-      // Above the first row, and again where rows go on beside it.
+      // Column labels stand above the first row, and again where rows continue beside it.
       if (side < 12 || linesPerRow > 1 || rows === 1 || row % plan.rowsPerGroup) continue;
       labels.push(
         ...columnLabels(block, x, i, side, room).map(l => ({ ...l, y: rowY - 9 - margin })),
@@ -218,7 +218,7 @@ function labelsOf(
   return labels;
 }
 
-/** `model 0` above each column where there is room, else the first and the last number. */
+/** Return `model 0` for each column if there is room, else bare numbers, for every n-th column if necessary. */
 function columnLabels(
   block: Block,
   x: Float32Array,
@@ -240,7 +240,11 @@ function columnLabels(
     .filter((_, column) => column % every === 0);
 }
 
-/** The plan with the largest cells from `smallest` on; numbers for labels where names do not fit. */
+/**
+ * Return the plan with the largest cells, of at least `smallest`; null if none fits.
+ *
+ * Labels are bare numbers if names do not fit.
+ */
 function planFor(grid: Grid, room: Room, smallest: number): Plan | null {
   const labels = blockLabels(grid);
   const numbers = labels.map(numbersOnly);
@@ -251,13 +255,13 @@ function planFor(grid: Grid, room: Room, smallest: number): Plan | null {
   return null;
 }
 
-/** Lays out a grid within a room, or answers null where cells would be under `smallest`. */
+/** Lay out a grid within a room; return null if cells would be under `smallest`. */
 export function layTiles(grid: Grid, room: Room, smallest = SMALLEST): TileLayout | null {
   const plan = planFor(grid, room, smallest);
   return plan && lay(grid, plan, room);
 }
 
-/** Lays out a grid of one cell a host, taller than the room if it must be. */
+/** Lay out a grid of one cell per host, taller than the room if necessary. */
 export function layHosts(hosts: Grid, room: Room): TileLayout {
   const plan =
     planFor(hosts, room, SMALLEST_HOST) ??
@@ -265,7 +269,7 @@ export function layHosts(hosts: Grid, room: Room): TileLayout {
   return lay(hosts, plan ?? fallback(hosts), room);
 }
 
-/** One column: for a room narrower than a single cell. */
+/** Return a plan of one column, for a room narrower than a single cell. */
 function fallback(hosts: Grid): Plan {
   const count = hosts.devices.length;
   return {

@@ -1,11 +1,11 @@
-/** What is written about one array, so that widths can be worked out before anything is drawn. */
+/** Texts about one array, so that widths can be computed before anything is drawn. */
 
 import { bytesText, otherMemoryKind, rangesText, shardingText, typeText } from './format';
 import { divisionOf, type Division } from './pieces';
 import type { Array as NamedArray, Mesh } from './snapshot';
 import { wholeWhy } from './whole';
 
-/** A part of a spec as it is written: an axis in a box, or text between. */
+/** A part of a spec as it is written: an axis in a box, or the text between boxes. */
 export interface SpecPart {
   readonly text: string;
   readonly kind: 'axis' | 'sum' | 'text';
@@ -17,18 +17,18 @@ export interface ArrayTexts {
   readonly spec: readonly SpecPart[];
   readonly bytes: string;
   readonly copies: string;
-  /** The copies in words, for where no heading says what the number is. */
+  /** The copies in words, for rows without a heading that explains the number. */
   readonly copiesWords: string;
-  /** Which processes have it, where not all do. */
+  /** The processes that have the array; empty if all do. */
   readonly who: string;
-  /** Why it is whole on each of several devices, where it is large. */
+  /** Why a large array is whole on each of several devices; else null. */
   readonly whole: string | null;
 }
 
 const text = (value: string): SpecPart => ({ text: value, kind: 'text' });
 const axis = (value: string): SpecPart => ({ text: value, kind: 'axis' });
 
-/** `(data, ·)` with axes in boxes; several axes of a dimension are joined by ×. */
+/** Return `(data, ·)` with axes in boxes; several axes of one dimension are joined by ×. */
 export function entryParts(spec: readonly (readonly string[])[]): SpecPart[] {
   const parts: SpecPart[] = [text('(')];
   spec.forEach((names, d) => {
@@ -89,20 +89,20 @@ export function textsOf(array: NamedArray, meshes: ReadonlyMap<string, Mesh>): A
   };
 }
 
-/** Characters that the edges of a box take. */
+/** Width of the edges of a box, in characters. */
 const BOX = 1.3;
 
-/** Characters a spec takes, with its boxes. */
+/** Return the width of a spec with its boxes, in characters. */
 export const specLength = (spec: readonly SpecPart[]): number =>
   spec.reduce((sum, part) => sum + part.text.length + (part.kind === 'text' ? 0 : BOX), 0);
 
-/** Lengths of the parts of a row that a line may break between, in characters. */
+/** Return the lengths, in characters, of the parts of a row between which a line may break. */
 export const wordLengths = (texts: ArrayTexts): number[] => [
   texts.type.length,
   ...specWords(texts.spec),
 ];
 
-/** The same of a spec alone. */
+/** Return the lengths, in characters, of the parts of a spec between which a line may break. */
 export function specWords(spec: readonly SpecPart[]): number[] {
   const words: number[] = [];
   let word = 0;
@@ -115,6 +115,9 @@ export function specWords(spec: readonly SpecPart[]): number[] {
   return word ? [...words, word] : words;
 }
 
-/** A spec may be broken after a comma, a space, or the sign between axes of one dimension. */
+/**
+ * Return whether a line may break after this part: a comma, a space, or the sign between axes of
+ * one dimension.
+ */
 export const breaksAfter = (part: SpecPart): boolean =>
   part.kind === 'text' && /[ ×]$/.test(part.text);

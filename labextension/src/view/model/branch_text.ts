@@ -1,4 +1,4 @@
-/** What is written about one branch of a tree. */
+/** Texts about one branch of a tree. */
 
 import type { ArrayTexts } from './array_text';
 import { fullest, leavesOf, type Branch } from './branches';
@@ -10,15 +10,15 @@ import type { BranchRow } from './tree_rows';
 export interface BranchTexts {
   /** The whole expression, `model.blocks[0–11]`. */
   readonly path: string;
-  /** `12 alike, 3 arrays each`. */
+  /** The number of arrays: `12 alike, 3 arrays each`. */
   readonly about: string;
-  /** Characters that the bytes of any branch have at most. */
+  /** Most characters that the bytes of any branch take. */
   readonly mostBytes: number;
-  /** What the fullest device needs; worked out only for what is drawn. */
+  /** Return the bytes that the fullest device needs; computed only for rows that are drawn. */
   bytes(): string;
-  /** Bytes of one whole copy of each array. */
+  /** Return the bytes of one whole copy of each array. */
   copy(): string;
-  /** How many arrays in it are large and whole everywhere. */
+  /** Return how many arrays of the branch are large and whole everywhere. */
   whole(): number;
 }
 
@@ -35,9 +35,9 @@ function aboutOf({ count, alike }: Branch): string {
 }
 
 /**
- * A function from rows to their texts, each worked out once.
+ * Return a function from rows to their texts, which computes each text once.
  *
- * With arrays `omitted` from the snapshot all totals are what there is at least.
+ * If arrays were `omitted` from the snapshot, all totals are lower bounds.
  */
 export function branchTextsMaker(
   meshes: ReadonlyMap<string, Mesh>,

@@ -10,34 +10,37 @@ const NUMBER = /^\[(\d+)\]$/;
 
 /** A part of a tree. */
 export interface Branch {
-  /** What is written behind the path of the branch above. */
+  /** The text behind the path of the branch above. */
   readonly name: string;
   /** The whole expression. */
   readonly path: string;
-  /** Those under exactly this path: one, or one for each version that processes have. */
+  /** The arrays under exactly this path: one, or one for each version that processes have. */
   readonly arrays: readonly NamedArray[];
   readonly branches: readonly Branch[];
-  /** The neighbours `[3]`, `[4]`, … that it stands for, the first of them itself; else none. */
+  /**
+   * The neighbours `[3]`, `[4]`, … that this branch stands for, the first included; empty if it
+   * stands for itself.
+   */
   readonly alike: readonly Branch[];
-  /** How many arrays there are here and below. */
+  /** Number of arrays here and below. */
   readonly count: number;
 }
 
-/** `model.blocks[0]` → `model`, `.blocks`, `[0]`. */
+/** Return the steps of a path: `model.blocks[0]` → `model`, `.blocks`, `[0]`. */
 export const steps = (path: string): string[] => path.match(STEPS) ?? [];
 
-/** Whether a path is `root`, or leads on from it. */
+/** Return whether a path is `root`, or leads on from it. */
 export const within = (path: string, root: string): boolean =>
   path === root || (path.startsWith(root) && '.['.includes(path[root.length] ?? ' '));
 
-/** All arrays here and below. */
+/** Return all arrays here and below. */
 export function leavesOf(branch: Branch): NamedArray[] {
   const below = branch.alike.length ? branch.alike : branch.branches;
   const here = branch.alike.length ? [] : branch.arrays;
   return [...here, ...below.flatMap(leavesOf)];
 }
 
-/** A tree for each name, in the order in which they are first met. */
+/** Return a tree for each name, in the order in which the names are first met. */
 export function forest(arrays: readonly NamedArray[]): Branch[] {
   const names = new Map<string, NamedArray[]>();
   for (const array of arrays) {
@@ -49,7 +52,7 @@ export function forest(arrays: readonly NamedArray[]): Branch[] {
   return [...names].map(([name, of]) => joined(grow(name, of)));
 }
 
-/** What is not finished of a branch. */
+/** A branch that is still being built. */
 interface Sprout {
   readonly name: string;
   readonly path: string;
@@ -58,10 +61,11 @@ interface Sprout {
 }
 
 /**
- * The tree of arrays whose paths begin with `root`.
+ * Return the tree of arrays whose paths begin with `root`.
  *
- * Branches with nothing but one branch below are one with it; neighbours in a list that are alike,
- * such as the layers of a transformer, are one with `alike`. The same as `nbdist.view.branches`.
+ * A branch that has only one branch below it, and nothing else, is joined with it. Neighbours in a
+ * list that are alike, such as the layers of a transformer, become one branch with `alike`. The
+ * tree is the same as in `nbdist.view.branches`.
  */
 export function grow(root: string, arrays: readonly NamedArray[]): Branch {
   const top: Sprout = { name: root, path: root, arrays: [], below: [] };
@@ -85,7 +89,7 @@ export function grow(root: string, arrays: readonly NamedArray[]): Branch {
   return finished(top);
 }
 
-/** Whether one can stand for the other. */
+/** Return whether one branch can stand for the other. */
 const looksLike = (a: Branch, b: Branch): boolean =>
   a.count === b.count &&
   same(a.arrays.map(unnamed), b.arrays.map(unnamed)) &&
@@ -97,7 +101,7 @@ const looksLike = (a: Branch, b: Branch): boolean =>
 
 const unnamed = (array: NamedArray): NamedArray => ({ ...array, path: '' });
 
-/** Whether two values of a snapshot are equal. */
+/** Return whether two values of a snapshot are equal. */
 function same(a: unknown, b: unknown): boolean {
   if (Object.is(a, b)) return true;
   if (Array.isArray(a) && Array.isArray(b)) {
@@ -115,14 +119,18 @@ function finished({ name, path, arrays, below }: Sprout): Branch {
   return { name, path, arrays, branches, alike: [], count };
 }
 
-/** The branch and the only one below it as one. */
+/**
+ * Return a branch joined with the only branch below it.
+ *
+ * Returns the branch as it is if it has more than that, or if the branch below stands for several.
+ */
 function joined(branch: Branch): Branch {
   const [below, second] = branch.branches;
   if (branch.arrays.length || !below || second || below.alike.length) return branch;
   return { ...below, name: branch.name + below.name };
 }
 
-/** The branches, of neighbours `[3]`, `[4]`, … that look alike one for all. */
+/** Return the branches, with one branch for all neighbours `[3]`, `[4]`, … that look alike. */
 function together(branches: readonly Branch[]): Branch[] {
   const runs: Branch[][] = [];
   let last = -1;
@@ -144,7 +152,8 @@ function together(branches: readonly Branch[]): Branch[] {
 }
 
 /**
- * Bytes that the fullest device needs for the arrays; null where the mesh of one is not known.
+ * Return the bytes that the fullest device needs for the arrays; null if the mesh of one is not
+ * known.
  *
  * An array under two paths counts under both.
  */
@@ -152,7 +161,8 @@ export function fullest(
   arrays: readonly NamedArray[],
   meshes: ReadonlyMap<string, Mesh>,
 ): number | null {
-  // Most arrays lie on one mesh, so that its devices are visited once and not for each array.
+  // Most arrays lie on one mesh: bytes are summed for each list of devices first, so that devices
+  // are visited once and not for each array.
   const groups = new Map<readonly string[], number>();
   for (const array of arrays) {
     const needs = neededBy(array, meshes);
@@ -169,7 +179,7 @@ export function fullest(
   return [...needed.values()].reduce((most, bytes) => Math.max(most, bytes), 0);
 }
 
-/** What devices need of an array, in bytes. */
+/** Return groups of devices with the bytes that each device of the group needs for an array. */
 function neededBy(
   array: NamedArray,
   meshes: ReadonlyMap<string, Mesh>,

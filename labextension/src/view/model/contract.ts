@@ -1,4 +1,4 @@
-/** What kernel and view agree on; made by `make types` from files in `nbdist/contract/`:
+/** Constants on which kernel and view agree; made by `make types` from files in `nbdist/contract/`:
  * `snapshot.py`, `page.py`, `limits.py`, which say what each is. */
 
 export const VERSION = 6;

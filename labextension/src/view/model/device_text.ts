@@ -1,29 +1,33 @@
-/** What a device is and holds, in words: for its card, its details, the table and screen readers. */
+/** Texts about a device and what it holds: for its card, its details, the table and screen readers. */
 
 import { bytesText, deviceText, slicesText } from './format';
 import type { Grid } from './grid';
 import type { HeldPiece } from './pieces';
 import { isLost, isOnPaper, type Scene } from './scene';
 
-/** `cpu 2048`, or the key of a device that no process has reported. */
+/** Return the name of a device, `cpu 2048`; of a device that no process has reported, the key. */
 export function nameOf(scene: Scene, key: string): string {
   const device = scene.directory.devices.get(key);
   return device ? deviceText(device) : `device ${key}`;
 }
 
-/** Host name of a device's process; empty where it is not known. */
+/** Return the host name of a device's process; empty if it is not known. */
 export function hostOf(scene: Scene, key: string): string {
   return scene.directory.processes.get(processOf(key))?.host ?? '';
 }
 
-/** A device's process id: the first part of its key. */
+/** Return a device's process id, which is the first part of its key. */
 export const processOf = (key: string): number => Number(key.split(':')[0]);
 
-/** The host of a device, or its process where no host is known: what one cell stands for where devices are many. */
+/**
+ * Return the host of a device, or its process if no host is known.
+ *
+ * If devices are many, one cell stands for all devices with the same text.
+ */
 export const unitOf = (scene: Scene, key: string): string =>
   hostOf(scene, key) || `process ${processOf(key)}`;
 
-/** `data 1, model 0`. */
+/** Return the place in the grid in words: `data 1, model 0`. */
 export function coordinatesText(grid: Grid, position: number): string {
   const parts: string[] = [];
   let rest = position;
@@ -34,12 +38,12 @@ export function coordinatesText(grid: Grid, position: number): string {
   return parts.join(', ');
 }
 
-/** `sum 2 of 4` for a value that is still to be added to others, else empty. */
+/** Return `sum 2 of 4` for a value that is still to be added to others, else an empty text. */
 export function addendText(piece: HeldPiece, addends: number): string {
   return piece.addend === null ? '' : `sum ${piece.addend + 1} of ${addends}`;
 }
 
-/** What a device holds of the picked array. */
+/** The part of the picked array that a device holds. */
 export interface Held {
   readonly kind: 'nothing picked' | 'lost' | 'not here' | 'piece';
   /** Number of the piece; -1 unless `kind` is `piece`. */
@@ -55,7 +59,10 @@ export function heldBy(scene: Scene, key: string): Held {
   return piece ? { kind: 'piece', number, piece } : { kind: 'not here', number: -1, piece: null };
 }
 
-/** `[0:128, 0:128]`, `not here`, `lost with process 3`; empty where no array is picked. */
+/**
+ * Return what a device holds: `[0:128, 0:128]`, `not here`, `lost with process 3`; empty if no
+ * array is picked.
+ */
 export function heldText(scene: Scene, key: string): string {
   const held = heldBy(scene, key);
   if (held.kind === 'lost') return `lost with process ${processOf(key)}`;
@@ -67,7 +74,7 @@ export function heldText(scene: Scene, key: string): string {
   return parts.join(' ');
 }
 
-/** `512 KB live`, `62 GB of 95 GB`; empty where nothing is known. */
+/** Return the memory of a device: `512 KB live`, `62 GB of 95 GB`; empty if nothing is known. */
 export function memoryText(scene: Scene, key: string): string {
   const device = scene.directory.devices.get(key);
   const memory = device?.memory;
@@ -80,7 +87,7 @@ export function memoryText(scene: Scene, key: string): string {
   return live === null ? '' : `${bytesText(live)} live`;
 }
 
-/** Everything about a device in one sentence, for a screen reader. */
+/** Return everything about a device in one sentence, for a screen reader. */
 export function describeDevice(scene: Scene, position: number): string {
   const key = scene.grid.devices[position] ?? '';
   const held = heldText(scene, key);

@@ -1,19 +1,19 @@
-/** What is set to spread data and variables over devices, in words. */
+/** Texts about the distribution that spreads data and variables over devices. */
 
 import { countText, meshText } from './format';
 import type { Distribution, Mesh, Model } from './snapshot';
 
-/** A label and its value; the value is set as code. */
+/** A label and its value; the value is shown as code. */
 export type Fact = readonly [label: string, value: string];
 
-/** A rule of a layout map and whether it matched a variable of any model. */
+/** A rule of a layout map, and whether it matched a variable of any model. */
 export interface RuleTexts {
   readonly pattern: string;
   readonly axes: readonly (readonly string[])[];
   readonly matched: boolean;
 }
 
-/** `3, 3, 2, 2`; `8 each` where all get the same. */
+/** Return the batch of each replica: `3, 3, 2, 2`, or `8 each` if all are equal. */
 function eachText(batches: readonly number[]): string {
   const [first] = batches;
   if (first !== undefined && batches.every(batch => batch === first)) return `${first} each`;
@@ -35,7 +35,7 @@ export function factsOf(one: Distribution, meshes: ReadonlyMap<string, Mesh>): r
   return facts;
 }
 
-/** The rules in their order; without a model to match, none counts as unmatched. */
+/** Return the rules in their order; if there is no model to match, every rule counts as matched. */
 export function rulesOf(one: Distribution, models: readonly Model[]): readonly RuleTexts[] {
   const theirs = models.filter(model => shareProcesses(one, model));
   return one.rules.map(({ pattern, axes }) => ({
@@ -45,15 +45,15 @@ export function rulesOf(one: Distribution, models: readonly Model[]): readonly R
   }));
 }
 
-/** Whether some process has both; no list of processes means all. */
+/** Return whether some process has both; an empty list of processes means all. */
 const shareProcesses = (one: Distribution, { processes }: Model): boolean =>
   !one.processes.length || !processes.length || processes.some(id => one.processes.includes(id));
 
-/** A rule's axes in the form of a spec: one list of axes for each dimension. */
+/** Return a rule's axes in the form of a spec: one list of axes for each dimension. */
 export const axesOf = (axes: readonly (string | null)[]): readonly (readonly string[])[] =>
   axes.map(axis => (axis === null ? [] : [axis]));
 
-/** `3 layout rules, 1 matches nothing`. */
+/** Return the title of the rules: `3 layout rules, 1 matches nothing`. */
 export function rulesTitle(rules: readonly RuleTexts[]): string {
   const unused = rules.filter(rule => !rule.matched).length;
   const count = countText(rules.length, 'layout rule');

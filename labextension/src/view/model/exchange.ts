@@ -1,35 +1,41 @@
-/** Which devices exchange data with which in the collectives that are chosen. */
+/**
+ * Exchange of data between devices in the chosen collectives: which devices take part, and with
+ * which partners.
+ */
 
 import type { Grouping, Mesh, ShownCollective, ShownProgram } from './snapshot';
 
-/** Devices that are coloured alike: those with a piece of an array, or those of a group. */
+/**
+ * Groups of devices that are coloured alike: devices that hold one piece of an array, or one group
+ * of a collective.
+ */
 export interface Shares {
-  /** The number of a device's share; devices without one are missing. */
+  /** The number of each device's group; devices without a group are missing. */
   readonly of: ReadonlyMap<string, number>;
   readonly groups: readonly { readonly devices: readonly string[] }[];
 }
 
-/** What a device sends and receives; in groups each does both with all others. */
+/** The devices that a device sends to and receives from; in a group, each does both with all others. */
 export interface Partners {
   readonly to: readonly string[];
   readonly from: readonly string[];
 }
 
-/** The exchange of the chosen collectives. `shares` has no groups where these differ between them. */
+/** The exchange of the chosen collectives. `shares` has no groups if the collectives have different groups. */
 export interface Exchange {
   readonly collectives: readonly ShownCollective[];
   readonly shares: Shares;
-  /** Whether it is of transfers from one device to another. */
+  /** Whether the groups are transfers from one device to another. */
   readonly pairs: boolean;
   partnersOf(key: string): Partners;
 }
 
-/** Those of a line that exchange data, by their places in the program. */
+/** Return the collectives of a line of code, by their places in the program. */
 export function collectivesOf(program: ShownProgram, line: string): readonly number[] {
   return program.collectives.flatMap((one, i) => (line && one.line === line ? [i] : []));
 }
 
-/** Devices that are connected by transfers, each with all it is connected to, in the order of the mesh. */
+/** Return groups of devices that transfers connect, directly or through others, in the order of the mesh. */
 function connected(groups: readonly (readonly number[])[]): number[][] {
   const leader = new Map<number, number>();
   const find = (place: number): number => {
@@ -66,7 +72,7 @@ function sharesOf({ groups, pairs }: Grouping, devices: readonly string[]): Shar
   return { of, groups: named };
 }
 
-/** Everybody's partners in one grouping. */
+/** Return the partners of each device in one grouping. */
 function partnersIn({ groups, pairs }: Grouping, devices: readonly string[]): Map<string, Sets> {
   const found = new Map<string, Sets>();
   const at = (key: string): Sets => {
@@ -78,7 +84,7 @@ function partnersIn({ groups, pairs }: Grouping, devices: readonly string[]): Ma
     const keys = group.map(place => devices[place] ?? '');
     if (pairs) {
       const [source = '', target = ''] = keys;
-      // What a device sends to itself moves nothing.
+      // A transfer from a device to itself moves nothing.
       if (source === target) continue;
       at(source).to.push(target);
       at(target).from.push(source);
@@ -94,7 +100,7 @@ interface Sets {
 
 const NOBODY: Shares = { of: new Map(), groups: [] };
 
-/** The exchange of collectives of a program; null where none is chosen, or it is not known who takes part. */
+/** Return the exchange of chosen collectives of a program; null if none is chosen or its devices are not known. */
 export function exchangeOf(
   program: ShownProgram | null,
   meshes: ReadonlyMap<string, Mesh>,
@@ -125,7 +131,7 @@ export function exchangeOf(
   };
 }
 
-/** All of several lists but one device, each once. */
+/** Return all devices in several lists, each once, without the device `key`. */
 function others(key: string, lists: readonly (readonly string[] | undefined)[]): readonly string[] {
   const found = new Set(lists.flatMap(list => list ?? []));
   found.delete(key);

@@ -1,14 +1,14 @@
-/** Who exchanges data with whom, in words. */
+/** Texts about the exchange of data: who exchanges with whom. */
 
 import { nameOf } from './device_text';
 import { bytesText, countText } from './format';
 import type { Scene } from './scene';
 import type { ShownCollective } from './snapshot';
 
-/** Devices that are listed by name; the rest are counted. */
+/** Most devices that are listed by name; the rest are counted. */
 const MOST_NAMED = 6;
 
-/** `all-reduce along model, 32 KB a device, 6 times, forward, train.py:9`. */
+/** Return a collective in words: `all-reduce along model, 32 KB a device, 6 times, forward, train.py:9`. */
 export function collectiveText(one: ShownCollective): string {
   return [
     `${one.kind} ${one.along.startsWith('devices ') ? 'among' : 'along'} ${one.along}`,
@@ -24,7 +24,7 @@ export function collectiveText(one: ShownCollective): string {
 
 const timesText = (times: string): string => (times === '1' ? 'once' : `${times} times`);
 
-/** `all-reduce along model`, or how many collectives, of which line. */
+/** Return the chosen collective, `all-reduce along model`, or how many are chosen and of which line. */
 export function chosenText({ exchange }: Scene): string {
   const [first, ...more] = exchange?.collectives ?? [];
   if (!first) return '';
@@ -32,7 +32,7 @@ export function chosenText({ exchange }: Scene): string {
   return `${countText(more.length + 1, 'collective')} of ${first.line || 'several lines'}`;
 }
 
-/** `2 groups of 4 devices`; of transfers `8 devices in 1 chain or ring`. */
+/** Return the groups in words: `2 groups of 4 devices`; for transfers `1 chain or ring`. */
 export function groupsText({ exchange }: Scene): string {
   const groups = exchange?.shares.groups ?? [];
   if (!exchange || !groups.length) return '';
@@ -49,7 +49,7 @@ function namesText(scene: Scene, keys: readonly string[]): string {
   return named.join(', ');
 }
 
-/** Terms and names: whom a device exchanges data with. */
+/** Return the devices that a device exchanges data with, as rows of a term and names. */
 export function partnersRows(scene: Scene, key: string): (readonly [string, string])[] {
   const { exchange } = scene;
   if (!exchange) return [];
@@ -63,7 +63,7 @@ export function partnersRows(scene: Scene, key: string): (readonly [string, stri
   ];
 }
 
-/** What a card says of a device: its group, or its transfers. */
+/** Return what a card says about a device: its group, or the devices it sends to. */
 export function shareText(scene: Scene, key: string): string {
   const { exchange } = scene;
   if (!exchange) return '';

@@ -3,12 +3,13 @@
 import { shardingText, typeText } from './format';
 import type { Array as NamedArray } from './snapshot';
 
-/** What a search looks at: path, dtype and shape, and spec. */
+/** Return the text that a search looks at: path, dtype, shape and spec. */
 const searched = (array: NamedArray): string =>
   `${array.path} ${typeText(array)} ${array.dtype} ${shardingText(array)}`.toLowerCase();
 
 /**
- * The arrays that contain every word of `query`, in their order; upper and lower case are alike.
+ * Return the arrays that contain every word of `query`, in their order; upper and lower case are
+ * alike.
  *
  * Words are matched anywhere, so `dense kernel` finds `params.dense1.kernel`.
  */

@@ -22,25 +22,27 @@ const SHORT_DTYPES: Readonly<Record<string, string>> = {
   complex128: 'c128',
 };
 
-/** JAX's own short name of a dtype (`float32` → `f32`); others as they are. */
+/** Return JAX's own short name of a dtype (`float32` → `f32`); other dtypes as they are. */
 export const dtypeText = (dtype: string): string => SHORT_DTYPES[dtype] ?? dtype;
 
-/** `f32[512, 256]`. */
+/** Return dtype and shape: `f32[512, 256]`. */
 export const typeText = (array: Pick<NamedArray, 'dtype' | 'shape'>): string =>
   `${dtypeText(array.dtype)}[${array.shape.join(', ')}]`;
 
-/** `[0:128, 128:256]`; `[]` for a scalar. */
+/** Return slices as text: `[0:128, 128:256]`; `[]` for a scalar. */
 export const slicesText = (slices: Slices): string => `[${dimensionTexts(slices).join(', ')}]`;
 
-/** `0:128` for each dimension. */
+/** Return the slice of each dimension as text: `0:128`. */
 export const dimensionTexts = (slices: Slices): string[] =>
   slices.map(([start, stop]) => `${start}:${stop}`);
 
 const UNITS = ['B', 'KB', 'MB', 'GB', 'TB', 'PB'];
 
 /**
- * Bytes in units of 1,024, at most one decimal, none from 100 up, halves rounded up: `18.4 MB`; as
- * `bytes_text` in `nbdist/quantities.py` writes them.
+ * Return bytes in units of 1,024: `18.4 MB`.
+ *
+ * At most one decimal, none from 100 up, halves rounded up; as `bytes_text` in
+ * `nbdist/quantities.py` writes them.
  */
 export function bytesText(bytes: number): string {
   let unit = 0;
@@ -53,7 +55,7 @@ export function bytesText(bytes: number): string {
   return `${Number(value.toFixed(value >= 99.95 ? 0 : 1))} ${UNITS[unit] ?? ''}`;
 }
 
-/** `0.1 s`, `12 s`, `3 min 20 s`, `2 h 5 min`. */
+/** Return a duration: `0.1 s`, `12 s`, `3 min 20 s`, `2 h 5 min`. */
 export function secondsText(seconds: number): string {
   if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
   const whole = Math.round(seconds);
@@ -63,10 +65,10 @@ export function secondsText(seconds: number): string {
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
-/** More ranges than this are not all written. */
+/** Most ranges that are all written; if there are more, only the first ones are. */
 const MOST_RANGES = 8;
 
-/** Sorted numbers as ranges: `0–3, 6`; the rest counted where they are many: `0, 2, … (40)`. */
+/** Return numbers as sorted ranges, `0–3, 6`; many ranges end with the count of all numbers: `0, 2, … (40)`. */
 export function rangesText(numbers: readonly number[]): string {
   const sorted = [...numbers].sort((a, b) => a - b);
   const parts: string[] = [];
@@ -81,36 +83,39 @@ export function rangesText(numbers: readonly number[]): string {
   return `${parts.slice(0, MOST_RANGES - 2).join(', ')}, … (${sorted.length})`;
 }
 
-/** `1 process`, `4 processes`. */
+/** Return a number with its noun: `1 process`, `4 processes`. */
 export const countText = (count: number, one: string, many = `${one}s`): string =>
   `${count.toLocaleString('en-US')} ${count === 1 ? one : many}`;
 
-/** `process 3`, `processes 0–3`. */
+/** Return processes by their ids: `process 3`, `processes 0–3`. */
 export const processesText = (ids: readonly number[]): string =>
   `${ids.length === 1 ? 'process' : 'processes'} ${rangesText(ids)}`;
 
-/** `cpu 2048`. */
+/** Return platform and id of a device: `cpu 2048`. */
 export const deviceText = (device: Device): string => `${device.platform} ${device.id}`;
 
-/** `data=4 × model=2`. */
+/** Return the axes of a mesh: `data=4 × model=2`. */
 export const meshText = (mesh: Mesh): string =>
   mesh.axes.map(axis => `${axis.name}=${axis.size}`).join(' × ') || 'no axes';
 
-/** One dimension of a spec as JAX prints it: `None`, `'data'`, `('pod', 'data')`. */
+/** Return one dimension of a spec as JAX prints it: `None`, `'data'`, `('pod', 'data')`. */
 function entryText(names: readonly string[]): string {
   if (names.length === 0) return 'None';
   const quoted = names.map(name => `'${name}'`).join(', ');
   return names.length === 1 ? quoted : `(${quoted})`;
 }
 
-/** A loss or another measure with three significant digits: `0.312`, `1534`, `1.2e-5`. */
+/**
+ * Return a loss or another measure with three significant digits, whole from 100 up: `0.312`,
+ * `1534`, `1.2e-5`.
+ */
 export function metricText(value: number): string {
   if (Math.abs(value) >= 100) return String(Math.round(value));
   const short = Number(value.toPrecision(3));
   return short !== 0 && Math.abs(short) < 1e-4 ? short.toExponential() : String(short);
 }
 
-/** `P('data', None)`, with unreduced axes as JAX prints them. */
+/** Return a spec, `P('data', None)`, with unreduced axes as JAX prints them. */
 export function specText(sharding: NamedSharding): string {
   const entries = sharding.spec.map(entryText);
   if (sharding.unreduced.length) {
@@ -119,7 +124,7 @@ export function specText(sharding: NamedSharding): string {
   return `P(${entries.join(', ')})`;
 }
 
-/** How the array lies, in words or as a spec. */
+/** Return how the array lies, in words or as a spec. */
 export function shardingText(array: NamedArray): string {
   const { sharding } = array;
   if (sharding.kind === 'named') return specText(sharding);
@@ -127,7 +132,7 @@ export function shardingText(array: NamedArray): string {
   return sharding.kind === 'per_process' ? 'one each process' : 'by index map';
 }
 
-/** The memory kind where it is not the one a device uses by default, else null. */
+/** Return the memory kind if it is not the one that a device uses by default, else null. */
 export function otherMemoryKind(array: NamedArray): string | null {
   const kind = array.sharding.memory_kind;
   return kind === null || kind === 'device' ? null : kind;

@@ -1,13 +1,13 @@
-/** Frames from the kernel, merged to the newest snapshot. */
+/** Frames from the kernel, merged into the newest snapshot. */
 
 import { VERSION } from './contract';
 import type { Frame } from './messages';
 import type { Snapshot } from './snapshot';
 
-/** Fewest milliseconds between two requests for a full frame. */
+/** Least time between two requests for a full frame, in milliseconds. */
 export const ASK_MS = 1000;
 
-/** What is known after the last usable frame. */
+/** The snapshot after the last usable frame, with the stream and number of that frame. */
 export interface Known {
   readonly stream: string;
   readonly sequence: number;
@@ -15,15 +15,16 @@ export interface Known {
 }
 
 /**
- * What a frame did: `new` data, `same` data once more (so it is still fresh), or `missed` when a
- * frame before it never arrived and only a full one helps.
+ * The effect of a frame: `new` data; the `same` data again, which is therefore still fresh;
+ * `missed` if an earlier frame never arrived, so that a full frame is needed; `unreadable` if the
+ * frame is of another version.
  */
 export interface Taken {
   readonly known: Known | null;
   readonly result: 'new' | 'same' | 'missed' | 'unreadable';
 }
 
-/** Merges one frame into what is known. Sections that did not change keep their identity. */
+/** Merge one frame into the snapshot. Sections that did not change keep their identity. */
 export function takeFrame(known: Known | null, frame: Frame): Taken {
   const { stream, sequence, base, snapshot } = frame;
   if (base === null) return takeFull(known, frame);

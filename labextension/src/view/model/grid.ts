@@ -1,24 +1,24 @@
-/** The grids that can be shown: the session's meshes, and all devices where no mesh has them all. */
+/** Grids that can be shown: the session's meshes, the torus of a pod, and all devices if no mesh has them all. */
 
 import { meshText } from './format';
 import type { Axis, Device, Mesh, Process, Snapshot, Torus } from './snapshot';
 
-/** Named positions of devices; the last axis varies fastest. */
+/** Devices in a grid with named axes; the last axis varies fastest. */
 export interface Grid {
   readonly id: string;
   readonly label: string;
   readonly axes: readonly Pick<Axis, 'name' | 'size'>[];
   readonly devices: readonly string[];
-  /** Null for the grid of all devices, which is no mesh of the user's. */
+  /** The user's mesh; null for the grid of all devices and for a torus. */
   readonly mesh: Mesh | null;
-  /** Where it is the torus of a pod. */
+  /** The torus of a pod if this grid shows one, else null. */
   readonly torus: Torus | null;
 }
 
 /** Id and label of the grid of all devices. */
 const ALL_DEVICES = 'all by process';
 
-/** All devices by process, since nothing else is known of their order. */
+/** Return the grid of all devices by process, since nothing else is known about their order. */
 function everyDevice(devices: readonly Device[]): Grid {
   const sorted = [...devices].sort((a, b) => a.process_id - b.process_id || a.id - b.id);
   const counts = new Map<number, number>();
@@ -47,14 +47,14 @@ function everyDevice(devices: readonly Device[]): Grid {
 /** The id of the grid that is a pod's torus. */
 export const TORUS = 'torus';
 
-/** The devices of a pod as its network connects them. */
+/** Return the grid of a pod's devices as its network connects them. */
 function torusGrid(torus: Torus): Grid {
   const sizes = [...torus.axes].reverse().map(axis => `${axis.name}=${axis.size}`);
   const label = `torus ${sizes.join(' × ')}`;
   return { id: TORUS, label, axes: torus.axes, devices: torus.devices, mesh: null, torus };
 }
 
-/** `x and y wrap around`; what is not known is said, too. */
+/** Return which dimensions of a torus wrap around, `x and y wrap around`, or that this is not known. */
 export function wrapsText({ wraps }: Torus): string {
   if (wraps === null) return 'it is not known which dimensions wrap around';
   const names = [...wraps].sort();
@@ -64,14 +64,14 @@ export function wrapsText({ wraps }: Torus): string {
   return `${said} ${names.length > 1 ? 'wrap' : 'wraps'} around: the last chip is linked to the first`;
 }
 
-/** Axis types where they are not the usual `auto`: `explicit`, `data explicit`. */
+/** Return the type of a mesh's axes, `explicit`; if they differ, the type of each: `data explicit, model auto`. */
 export function axisTypesText(mesh: Mesh): string {
   const types = new Set(mesh.axes.map(axis => axis.type));
   if (types.size <= 1) return [...types][0] ?? '';
   return mesh.axes.map(axis => `${axis.name} ${axis.type}`).join(', ');
 }
 
-/** Labels of meshes; those with the same axes get their types and, if need be, a number. */
+/** Return the labels of meshes; meshes with the same axes get their types too and, if necessary, a number. */
 function labels(meshes: readonly Mesh[]): string[] {
   const plain = meshes.map(meshText);
   const typed = meshes.map((mesh, i) => {
@@ -84,7 +84,7 @@ function labels(meshes: readonly Mesh[]): string[] {
   });
 }
 
-/** What can be shown, in order. Never empty. */
+/** Return the grids that can be shown, in order. Never empty. */
 export function gridsOf(
   meshes: readonly Mesh[],
   devices: readonly Device[],
@@ -107,7 +107,7 @@ export function gridsOf(
   return covered ? grids : [...grids, everyDevice(devices)];
 }
 
-/** The mesh most processes have in context, if any. */
+/** Return the id of the mesh that most processes have in context; null if none has one. */
 function contextMesh(processes: readonly Process[]): string | null {
   const votes = new Map<string, number>();
   for (const { context_mesh } of processes) {
@@ -117,8 +117,8 @@ function contextMesh(processes: readonly Process[]): string | null {
 }
 
 /**
- * The grid to show: the person's choice, else the picked array's mesh, else the mesh in context,
- * else that of the distribution that is set, else the one with most devices.
+ * Return the grid to show: the person's choice, else the picked array's mesh, else the mesh in
+ * context, else the mesh of the distribution that is set, else the grid with the most devices.
  */
 export function chooseGrid(
   grids: readonly Grid[],

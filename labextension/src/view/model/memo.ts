@@ -1,6 +1,6 @@
-/** Remembering the last result of a pure function. */
+/** Memory of the last result of a pure function. */
 
-/** `compute`, recomputed only when an argument is not the one of the call before. */
+/** Return `compute` with a memory: it computes again only if an argument differs from the call before. */
 export function remember<Arguments extends readonly unknown[], Result>(
   compute: (...inputs: Arguments) => Result,
 ): (...inputs: Arguments) => Result {

@@ -1,25 +1,25 @@
-/** A model in words: which it is, how large, and what its devices hold. */
+/** Texts about a model: its name, its size, and the bytes that its devices hold. */
 
 import { MOST_NAMED_DEVICES } from './contract';
 import { bytesText, countText, deviceText, processesText } from './format';
 import type { Device, DeviceBytes, Model } from './snapshot';
 
-/** Models of one path differ in the processes that have them. */
+/** Return the key of a model. Models with one path differ in the processes that have them. */
 export const keyOfModel = ({ path, processes }: Model): string => `${path} ${processes.join()}`;
 
-/** The chosen model, else another version of its path, else the first. */
+/** Return the chosen model, else another version of its path, else the first. */
 export function modelOf(models: readonly Model[], key: string | null): Model | null {
   const path = key?.split(' ')[0];
   const chosen = models.find(model => keyOfModel(model) === key);
   return chosen ?? models.find(model => model.path === path) ?? models[0] ?? null;
 }
 
-/** `model, Sequential`, and who has it where not all do. */
+/** Return the title of a model, `model, Sequential`, with its processes if not all have it. */
 export function titleOf({ path, kind, processes }: Model): string {
   return `${path}, ${kind}${processes.length ? ` (${processesText(processes)})` : ''}`;
 }
 
-/** `14 variables, 83 MB in one copy`. */
+/** Return the size of a model: `14 variables, 83 MB in one copy`. */
 export function sizeText({ variables, variables_omitted }: Model): string {
   const bytes = variables.reduce((sum, { nbytes }) => sum + nbytes, 0);
   const count = countText(variables.length + variables_omitted, 'variable');
@@ -27,7 +27,10 @@ export function sizeText({ variables, variables_omitted }: Model): string {
   return `${count}, ${bytesText(bytes)} in one copy`;
 }
 
-/** `62.5 MB on each of 4 devices`; where devices differ, one text for each number of bytes. */
+/**
+ * Return the bytes that devices hold: `62.5 MB on each of 4 devices`; if devices differ, one text
+ * for each number of bytes.
+ */
 export function totalsTexts(model: Model, devices: ReadonlyMap<string, Device>): string[] {
   return model.totals.map(total => totalText(total, devices, model.totals.length > 1));
 }

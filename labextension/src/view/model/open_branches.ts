@@ -1,27 +1,27 @@
-/** Which branches of the trees are open. */
+/** Open and closed branches of the trees. */
 
 import { leavesOf, type Branch } from './branches';
 import type { Array as NamedArray } from './snapshot';
 import { keyOfBranch, treeRows, type Shown } from './tree_rows';
 
-/** Rows that trees may have for all branches to be open at first. */
+/** Most rows with which all branches are open at first. */
 const MOST_ROWS = 40;
 
-/** How branches are shown, by their keys. */
+/** The form in which each branch is shown, by its key. */
 export type BranchStates = ReadonlyMap<string, Shown>;
 
-/** How `states` have a branch shown; those they do not have are closed. */
+/** Return a function from a branch to how `states` show it; branches that are missing there are closed. */
 export const shownIn =
   (states: BranchStates) =>
   (branch: Branch): Shown => {
     const shown = states.get(keyOfBranch(branch)) ?? 'closed';
-    // What was alike may have come to differ.
+    // Branches that were alike may differ by now.
     return shown === 'each' && branch.alike.length === 0 ? 'open' : shown;
   };
 
-/** By path, so that what a person opened or closed stays while snapshots come. */
+/** The states of branches by path, so that what a person opened or closed stays while snapshots come. */
 export class OpenBranches {
-  /** Another one after each change. */
+  /** A new map after each change. */
   states: BranchStates = new Map();
 
   of(branch: Branch): Shown {
@@ -34,9 +34,10 @@ export class OpenBranches {
   }
 
   /**
-   * Decides for the branches that are met for the first time.
+   * Decide how branches are shown that are met for the first time.
    *
-   * All are open where that makes few rows; else the outermost ones of which the rows still fit.
+   * All are open if that makes few rows (`MOST_ROWS`); else only the outermost branches whose rows
+   * still fit.
    */
   settle(roots: readonly Branch[]): void {
     const fresh = new Set(roots.flatMap(root => this.unknown(root)));
@@ -50,7 +51,7 @@ export class OpenBranches {
     let rows = treeRows(roots, shownIn(this.states)).length;
     for (const root of roots.filter(one => fresh.has(one))) {
       const opened = treeRows([root], branch => (branch === root ? 'open' : this.of(branch)));
-      // The rows of a branch that is closed are its own, and those of arrays of the same path.
+      // A closed branch has a row of its own, and one for each array of the same path.
       const more = opened.length - root.arrays.length - 1;
       if (rows + more > MOST_ROWS) continue;
       rows += more;
@@ -58,7 +59,7 @@ export class OpenBranches {
     }
   }
 
-  /** Opens all that is above an array. */
+  /** Open all branches above an array. */
   reveal(roots: readonly Branch[], array: NamedArray): void {
     const branch = roots.find(root => leavesOf(root).includes(array));
     if (!branch || branch.branches.length === 0) return;

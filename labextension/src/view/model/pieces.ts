@@ -1,4 +1,4 @@
-/** Who holds what: computed here from mesh + spec + shape, never sent. */
+/** Pieces of arrays and the devices that hold them: computed here from mesh, spec and shape, never sent. */
 
 import type {
   Array as NamedArray,
@@ -11,51 +11,54 @@ import type {
 
 export type Slices = readonly (readonly [number, number])[];
 
-/** One value that one device or several hold. Two devices hold copies exactly when they share it. */
+/** One value that one device or several hold. Two devices hold copies exactly if they hold the same piece. */
 export interface HeldPiece {
   readonly slices: Slices;
-  /** Place along the unreduced axes, row-major: these values are still to be added. Else null. */
+  /** Row-major place along the unreduced axes, whose values are still to be added; null if there are none. */
   readonly addend: number | null;
   readonly devices: readonly string[];
 }
 
-/** Where an array lies. `pieces` is ordered by slices, then addend; `of` is an index into it. */
+/**
+ * The pieces of an array. `pieces` is ordered by slices, then addend; `of` maps devices to indices
+ * in `pieces`.
+ */
 export interface Holding {
   readonly pieces: readonly HeldPiece[];
   readonly of: ReadonlyMap<string, number>;
-  /** How many values are to be added for one whole array; 1 where none are. */
+  /** Number of values that are to be added for one whole array; 1 if none are. */
   readonly addends: number;
-  /** True where each process has an array of its own under the same name. */
+  /** Whether each process has an array of its own under the same name. */
   readonly own: boolean;
 }
 
-/** How an array is divided, in numbers only: cheap enough for every row of a long list. */
+/** The division of an array in numbers only: cheap enough for every row of a long list. */
 export interface Division {
   readonly pieces: number;
-  /** Of the piece that has most. */
+  /** Copies of the piece that has the most copies. */
   readonly copies: number;
   readonly addends: number;
-  /** Of the device that has most. */
+  /** Bytes on the device that has the most bytes. */
   readonly bytesPerDevice: number;
 }
 
 const whole = (shape: readonly number[]): Slices => shape.map(size => [0, size] as const);
 
-/** The sizes of a mesh's axes by name. */
+/** Return the sizes of a mesh's axes by name. */
 function axisSizes(mesh: Mesh): Map<string, number> {
   return new Map(mesh.axes.map(axis => [axis.name, axis.size]));
 }
 
 const product = (factors: readonly number[]): number => factors.reduce((a, b) => a * b, 1);
 
-/** How a dimension of `size` elements is cut: as `nbdist/bounds.py` does it, and XLA. */
+/** The cut of a dimension of `size` elements into parts, as in `nbdist/bounds.py` and XLA. */
 interface Cut {
   readonly size: number;
-  /** As many as the axes ask for. */
+  /** Number of parts, as the axes ask for. */
   readonly parts: number;
   /** Elements of the longest part. */
   readonly length: number;
-  /** Parts that differ: where there are too few elements, the last ones are the same empty one. */
+  /** Number of different parts: with too few elements, the last parts are all the same empty one. */
   readonly distinct: number;
 }
 
@@ -65,19 +68,19 @@ function cutOf(size: number, parts: number): Cut {
   return { size, parts, length, distinct };
 }
 
-/** How each dimension is cut. */
+/** Return the cut of each dimension. */
 function cutsOf(array: NamedArray, sharding: NamedSharding, sizes: Map<string, number>): Cut[] {
   return array.shape.map((size, d) =>
     cutOf(size, product((sharding.spec[d] ?? []).map(name => sizes.get(name) ?? 1))),
   );
 }
 
-/** Part `number` of a dimension. */
+/** Return start and stop of part `number` of a dimension. */
 function part({ size, length }: Cut, number: number): readonly [number, number] {
   return [Math.min(size, number * length), Math.min(size, (number + 1) * length)];
 }
 
-/** A row-major number of the position that `coordinates` has along `names`. */
+/** Return the row-major number of the position that `coordinates` has along the axes `names`. */
 function along(
   names: readonly string[],
   coordinates: ReadonlyMap<string, number>,
@@ -88,7 +91,7 @@ function along(
   return number;
 }
 
-/** Calls `visit` with each device of a mesh and its coordinate along each axis. */
+/** Call `visit` with each device of a mesh and its coordinate along each axis. */
 function eachDevice(
   mesh: Mesh,
   visit: (key: string, coordinates: ReadonlyMap<string, number>) => void,
@@ -106,7 +109,7 @@ function eachDevice(
   });
 }
 
-/** The slices of the piece whose parts, one a dimension, are numbered `number` row-major. */
+/** Return the slices of piece `number`, counted row-major over the parts of each dimension. */
 function slicesAt(cuts: readonly Cut[], number: number): Slices {
   const slices: (readonly [number, number])[] = [];
   let rest = number;
@@ -170,9 +173,9 @@ function apart(array: NamedArray, sharding: SingleDevice | PerProcess): Holding 
 }
 
 /**
- * Maps each device to the piece of `array` it holds.
+ * Map each device to the piece of `array` it holds.
  *
- * Answers null where the array's mesh is not among `meshes`.
+ * Returns null if the array's mesh is not among `meshes`.
  */
 export function holdingOf(array: NamedArray, meshes: ReadonlyMap<string, Mesh>): Holding | null {
   const { sharding } = array;
@@ -182,7 +185,11 @@ export function holdingOf(array: NamedArray, meshes: ReadonlyMap<string, Mesh>):
   return mesh ? named(array, sharding, mesh) : null;
 }
 
-/** Counts pieces and copies without visiting a device, except where the sharding lists them. */
+/**
+ * Count pieces and copies without visiting a device, unless the sharding lists them.
+ *
+ * Returns null if the array's mesh is not among `meshes`.
+ */
 export function divisionOf(array: NamedArray, meshes: ReadonlyMap<string, Mesh>): Division | null {
   const { sharding, nbytes } = array;
   if (sharding.kind === 'named') {
@@ -208,7 +215,7 @@ export function divisionOf(array: NamedArray, meshes: ReadonlyMap<string, Mesh>)
   return { pieces, copies: 1, addends: 1, bytesPerDevice: nbytes };
 }
 
-/** How many elements a piece has; 1 for a scalar. */
+/** Return how many elements a piece has; 1 for a scalar. */
 export function elementsOf(slices: Slices): number {
   return product(slices.map(([start, stop]) => stop - start));
 }

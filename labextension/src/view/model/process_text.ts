@@ -1,10 +1,10 @@
-/** What a process is doing, in a few words. */
+/** Texts about a process: its activity in a few words. */
 
 import { SILENT_SECONDS } from './contract';
 import { metricText, secondsText } from './format';
 import type { Process, Progress } from './snapshot';
 
-/** A sign for each state, so that it never depends on colour. */
+/** A sign for each state, so that states are told apart without colour. */
 export const SIGNS: Readonly<Record<Process['state'], string>> = {
   starting: '◌',
   idle: '○',
@@ -17,7 +17,7 @@ export const SIGNS: Readonly<Record<Process['state'], string>> = {
 
 export const TROUBLE: ReadonlySet<Process['state']> = new Set(['failed', 'stuck', 'lost']);
 
-/** `cell 12`, `line 4`, as far as they are known. */
+/** Return `cell 12` and `line 4`, as far as they are known. */
 function place(process: Process): string[] {
   const parts: string[] = [];
   if (process.cell !== null) parts.push(`cell ${process.cell}`);
@@ -49,7 +49,10 @@ function activity(process: Process): string[] {
   }
 }
 
-/** `cell 12`, `line 4`, `3.2 s`; `ValueError: empty batch`, `line 2`; `lost`, `last report 6.0 s ago`. */
+/**
+ * Return the activity of a process in parts: `cell 12`, `line 4`, `3.2 s`;
+ * `ValueError: empty batch`, `line 2`; `lost`, `last report 6.0 s ago`.
+ */
 export function activityParts(process: Process): readonly string[] {
   const silentSeconds = process.silent_seconds;
   const silent =
@@ -58,10 +61,10 @@ export function activityParts(process: Process): readonly string[] {
   return [...activity(process), ...age];
 }
 
-/** What the framework calls it, else its role where that is not the usual one. */
+/** Return the framework's name for the process, else its role if that is not the usual one, `worker`. */
 export const taskText = (process: Process): string =>
   process.task ?? (process.role === 'worker' ? '' : process.role);
 
-/** `loss 0.312  accuracy 0.911`. */
+/** Return metrics as text: `loss 0.312  accuracy 0.911`. */
 export const metricsText = ({ metrics }: Progress): string =>
   metrics.map(({ name, value }) => `${name} ${metricText(value)}`).join('  ');

@@ -1,18 +1,18 @@
-/** The memory of a program in parts, and what is said of each. */
+/** Texts about a program's memory and its parts. */
 
 import { bytesText } from './format';
 import type { ShownProgram } from './snapshot';
 
-/** A part of the memory that a program needs of each device. */
+/** A part of the memory that a program needs on each device. */
 export interface MemoryPart {
   readonly name: 'arguments' | 'outputs' | 'temporaries' | 'code';
-  /** What it takes of the bar. */
+  /** Bytes that the part takes in the bar. */
   readonly bytes: number;
-  /** Its size, and how much of it is counted elsewhere. */
+  /** The size of the part, and how much of it is counted in another part. */
   readonly text: string;
 }
 
-/** The parts of what a program needs; together they are `needed`. None where its memory is not known. */
+/** Return the parts of the memory that a program needs; their sum is `needed`. None if the memory is not known. */
 export function memoryParts({ memory }: ShownProgram): readonly MemoryPart[] {
   if (!memory) return [];
   const { outputs, aliased } = memory;
@@ -26,7 +26,7 @@ export function memoryParts({ memory }: ShownProgram): readonly MemoryPart[] {
   return parts;
 }
 
-/** `12 GB are left`, `49 GB too much`; empty where either figure is not known. */
+/** Return the memory left or missing: `12 GB are left`, `49 GB too much`; empty if either number is not known. */
 export function marginText({ needed, limit, fits }: ShownProgram): string {
   if (needed === null || limit === null) return '';
   return fits
@@ -34,6 +34,9 @@ export function marginText({ needed, limit, fits }: ShownProgram): string {
     : `${bytesText(Math.max(0, needed - limit))} too much`;
 }
 
-/** The whole of a bar in bytes: what there is, or what is needed where that is more; 0 where neither is known. */
+/**
+ * Return the bytes that a whole bar stands for: the limit, or what is needed if that is more; 0 if
+ * neither is known.
+ */
 export const wholeOf = ({ needed, limit }: ShownProgram): number =>
   Math.max(needed ?? 0, limit ?? 0);

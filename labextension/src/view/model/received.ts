@@ -1,4 +1,4 @@
-/** Which message of a comm is one of ours, and which; every other is somebody else's. */
+/** Checks of comm messages: whether a message is nbdist's, and of which type. */
 
 import type { Frame, Outputs, Values } from './messages';
 

@@ -1,4 +1,4 @@
-/** All that is drawn, worked out from the state; parts that did not change keep their identity. */
+/** The scene: all that is drawn, computed from the state. Parts that did not change keep their identity. */
 
 import { exchangeOf, type Exchange, type Shares } from './exchange';
 import { chooseGrid, gridsOf, type Grid } from './grid';
@@ -7,7 +7,7 @@ import { holdingOf, type Holding } from './pieces';
 import type { Array as NamedArray, Device, Mesh, Process, Snapshot } from './snapshot';
 import { pickedArray, type State } from './state';
 
-/** The session's members by their names. */
+/** The session's devices by key and processes by id, and its hosts. */
 export interface Directory {
   readonly devices: ReadonlyMap<string, Device>;
   readonly processes: ReadonlyMap<number, Process>;
@@ -25,17 +25,17 @@ export interface Scene {
   readonly grid: Grid;
   readonly array: NamedArray | null;
   readonly holding: Holding | null;
-  /** Of the collectives that are chosen. */
+  /** The exchange of the chosen collectives. */
   readonly exchange: Exchange | null;
-  /** What colours the devices: the groups of the exchange, else the pieces of the array. */
+  /** Groups of devices by colour: the groups of the exchange, else the pieces of the array. */
   readonly shares: Shares | null;
-  /** How full each device is, 0 to 1; devices that say nothing are missing. */
+  /** Fullness of each device, 0 to 1; devices that report nothing are missing. */
   readonly fullness: Fullness;
 }
 
 export interface Fullness {
   readonly of: ReadonlyMap<string, number>;
-  /** What a full bar means. */
+  /** The meaning of a full bar: the device's limit, or as much as the fullest device has. */
   readonly meaning: 'limit' | 'fullest' | 'nothing';
 }
 
@@ -55,7 +55,10 @@ function directoryOf(
   return { devices, processes: byId, hosts, hostOf };
 }
 
-/** Memory in use of the limit where the platform gives it, else live bytes of the fullest device's. */
+/**
+ * Return memory in use as a part of the limit if the platform gives both, else live bytes as a part
+ * of the fullest device's.
+ */
 function fullnessOf(devices: readonly Device[]): Fullness {
   const of = new Map<string, number>();
   for (const { key, memory } of devices) {
@@ -72,7 +75,10 @@ function fullnessOf(devices: readonly Device[]): Fullness {
   return { of, meaning: 'fullest' };
 }
 
-/** The same list while the devices are the same: their bytes change with every frame. */
+/**
+ * Return a function that returns the same list while the devices are the same, although their bytes
+ * change with every frame.
+ */
 function steadyDevices(): (devices: readonly Device[]) => readonly Device[] {
   let listed: readonly Device[] = [];
   return devices => {
@@ -86,7 +92,7 @@ function steadyDevices(): (devices: readonly Device[]) => readonly Device[] {
 const sharesOf = (exchange: Exchange | null, holding: Holding | null): Shares | null =>
   exchange?.shares ?? (holding && { of: holding.of, groups: holding.pieces });
 
-/** A function from state to scene that recomputes only what a change touches. */
+/** Return a function from state to scene that recomputes only what a change touches. */
 export function sceneMaker(): (state: State, snapshot: Snapshot) => Scene {
   const meshesById = remember(
     (meshes: readonly Mesh[]) => new Map(meshes.map(mesh => [mesh.id, mesh])),
@@ -127,11 +133,11 @@ export function sceneMaker(): (state: State, snapshot: Snapshot) => Scene {
   };
 }
 
-/** Whether nothing of it runs: a plan, or a program that was compiled. */
+/** Return whether nothing runs: the snapshot is of a plan, or of a program that was compiled or refused. */
 export const isOnPaper = ({ state }: Pick<Snapshot, 'state'>): boolean =>
   state === 'planned' || state === 'compiled' || state === 'refused';
 
-/** True where the device's process is gone. */
+/** Return whether the device's process is lost. */
 export function isLost(scene: Pick<Scene, 'directory'>, key: string): boolean {
   const device = scene.directory.devices.get(key);
   const id = device?.process_id ?? Number(key.split(':')[0]);

@@ -2,13 +2,13 @@
 
 const CUT = '…';
 
-/** Keeps `head` characters of the start and fills up to `length` from the end. */
+/** Keep `head` characters of the start, and fill up to `length` from the end. */
 function cutOnce(name: string, length: number, head: number): string {
   const tail = length - head - CUT.length;
   return name.slice(0, head) + CUT + (tail > 0 ? name.slice(-tail) : '');
 }
 
-/** Keeps `window` characters from `from` on, and what fits of the start and the end. */
+/** Keep `window` characters from `from` on, and as much of the start and the end as fits. */
 function cutTwice(name: string, length: number, from: number, window: number): string {
   const rest = Math.max(0, length - window - 2 * CUT.length);
   const head = Math.min(Math.ceil(rest / 3), Math.max(0, from));
@@ -17,12 +17,15 @@ function cutTwice(name: string, length: number, from: number, window: number): s
   return name.slice(0, head) + CUT + name.slice(from, from + window) + CUT + end;
 }
 
-/** `params`, `['dense']`, `.`, `kernel`. */
+/** Return the parts of a name: `params`, `['dense']`, `.`, `kernel`. */
 const tokensOf = (name: string): string[] => name.match(/\[[^\]]*\]|\.|[^.[\]]+|./g) ?? [];
 
 /**
- * Leaves out, the longest first, inner parts that all names of the same build share, until `name`
- * fits: of `params['encoder']['layers_0'].kernel` in a list of layers, `['encoder']` goes first.
+ * Leave out inner parts that all names of the same build share, the longest first, until the name
+ * fits.
+ *
+ * Names of the same build have equally many parts. Of `params['encoder']['layers_0'].kernel` in a
+ * list of layers, `['encoder']` is left out first.
  */
 function withoutShared(
   tokens: readonly string[],
@@ -43,7 +46,7 @@ function withoutShared(
   return written();
 }
 
-/** Each long name without the parts it shares with all names that have as many parts. */
+/** Return each name; a long one without the parts it shares with all names that have as many parts. */
 function withoutSharedParts(names: readonly string[], length: number): Map<string, string> {
   const builds = new Map<number, string[][]>();
   for (const name of names) {
@@ -64,7 +67,7 @@ function withoutSharedParts(names: readonly string[], length: number): Map<strin
   return texts;
 }
 
-/** Every way worth trying to write the names of one group within `length`, the nicest first. */
+/** Yield the ways worth trying to write the names of one group within `length`, the nicest first. */
 function* waysToCut(names: readonly string[], length: number): Generator<(name: string) => string> {
   const third = Math.ceil(length / 3);
   for (let shift = 0; shift < length; shift++) {
@@ -74,20 +77,20 @@ function* waysToCut(names: readonly string[], length: number): Generator<(name: 
   const window = Math.floor(length / 2) - CUT.length;
   if (window < 1) return;
   const longest = Math.max(...names.map(name => name.length));
-  // From the first character in which two of them differ.
+  // Begins at the first character in which two of the names differ.
   for (let from = firstDifference(names); from < longest; from += Math.max(1, window >> 1)) {
     yield name => cutTwice(name, length, from, window);
   }
 }
 
-/** The first position at which not all names have the same character. */
+/** Return the first position at which not all names have the same character. */
 function firstDifference(names: readonly string[]): number {
   const first = names[0] ?? '';
   for (let i = 0; i < first.length; i++) if (names.some(name => name[i] !== first[i])) return i;
   return first.length;
 }
 
-/** Groups names that were written alike. */
+/** Return the groups of names that were written alike. */
 function groupsByText(texts: ReadonlyMap<string, string>): string[][] {
   const groups = new Map<string, string[]>();
   for (const [name, text] of texts) {
@@ -99,10 +102,10 @@ function groupsByText(texts: ReadonlyMap<string, string>): string[][] {
 }
 
 /**
- * Writes each name within `length` characters.
+ * Write each name within `length` characters.
  *
- * Returns one text a name; different names never share one. Names that nothing else tells apart
- * end in a number. `length` below 6 is taken as 6.
+ * Returns one text for each name; different names never share one. Names that nothing else tells
+ * apart end in a number. `length` below 6 is taken as 6.
  */
 export function shortenAll(names: readonly string[], length: number): Map<string, string> {
   const room = Math.max(6, length);
@@ -115,7 +118,7 @@ export function shortenAll(names: readonly string[], length: number): Map<string
   return texts;
 }
 
-/** Writes one group anew in the first way that tells most of its names apart. */
+/** Write one group again, in the first way that tells most of its names apart. */
 function rewrite(group: readonly string[], room: number, texts: Map<string, string>): void {
   let most = 1;
   let best: ((name: string) => string) | null = null;
@@ -134,7 +137,7 @@ function rewrite(group: readonly string[], room: number, texts: Map<string, stri
   }
 }
 
-/** The last resort: `params…kernel~2`. */
+/** Write a number after names of one group, as the last resort: `params…kernel~2`. */
 function number(group: readonly string[], room: number, texts: Map<string, string>): void {
   const taken = new Set(texts.values());
   for (const name of group.slice(1)) {

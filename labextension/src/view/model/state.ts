@@ -1,4 +1,4 @@
-/** What the view knows and what the person chose, and how both change. */
+/** State of the view: what it knows and what the person chose, and the actions that change both. */
 
 import { within } from './branches';
 import { TORUS } from './grid';
@@ -6,7 +6,7 @@ import type { Values } from './messages';
 import { divisionOf } from './pieces';
 import type { Array as NamedArray, Snapshot } from './snapshot';
 
-/** Which array is shown. Arrays of one path differ in the processes that have them. */
+/** The choice of the array that is shown. Arrays with one path differ in the processes that have them. */
 export type Pick =
   | { readonly kind: 'auto' }
   | { readonly kind: 'none' }
@@ -14,11 +14,11 @@ export type Pick =
       readonly kind: 'array';
       readonly path: string;
       readonly processes: readonly number[];
-      /** True where the view chose it; false where the person did. */
+      /** True if the view chose the array, false if the person did. */
       readonly auto: boolean;
     };
 
-/** What stands beside the mesh. */
+/** The pane beside the mesh. */
 export type Side = 'program' | 'arrays' | 'layout';
 
 export interface State {
@@ -26,9 +26,9 @@ export interface State {
   /** The mesh the person chose, or null to follow the picked array. */
   readonly mesh: string | null;
   readonly pick: Pick;
-  /** The array to pick as soon as there is one of that path, or of one that leads on from it. */
+  /** Path of the array to pick as soon as there is an array at that path, or at one that leads on from it. */
   readonly focus: string | null;
-  /** The device under the keyboard's ring, and whether it stays there. */
+  /** The device under the keyboard's ring, and whether the ring stays there. */
   readonly cursor: string | null;
   readonly pinned: boolean;
   /** The device under the pointer. */
@@ -37,14 +37,14 @@ export interface State {
   /** The model whose layout is shown, as `keyOfModel` names it; null for the first. */
   readonly model: string | null;
   readonly side: Side;
-  /** The collectives of the program that are chosen, by their places in it. */
+  /** The chosen collectives, by their places in the program. */
   readonly chosen: readonly number[];
   readonly values: ShownValues;
 }
 
-/** What is in an array, as far as the person has asked. */
+/** The values of an array, as far as the person has asked for them. */
 export interface ShownValues {
-  /** The path that was asked for and is not answered yet. */
+  /** The path whose values were asked for and have not arrived yet. */
   readonly asked: string | null;
   readonly answer: Values | null;
   /** Whether a cell has run since the answer. */
@@ -80,7 +80,7 @@ export const initialState = (focus: string | null): State => ({
   values: { asked: null, answer: null, old: false },
 });
 
-/** The array that `pick` means among `arrays`, by path and processes, else by path alone. */
+/** Return the array that `pick` means among `arrays`, by path and processes, else by path alone. */
 export function pickedArray(pick: Pick, arrays: readonly NamedArray[]): NamedArray | null {
   if (pick.kind !== 'array') return null;
   const versions = arrays.filter(array => array.path === pick.path);
@@ -88,7 +88,7 @@ export function pickedArray(pick: Pick, arrays: readonly NamedArray[]): NamedArr
   return versions.find(array => array.processes.join() === processes) ?? versions[0] ?? null;
 }
 
-/** The largest array that is cut into pieces, the first of several. */
+/** Return the largest array that is cut into pieces, the first of several. */
 function largestCut(arrays: readonly NamedArray[], snapshot: Snapshot): NamedArray | null {
   const meshes = new Map(snapshot.meshes.map(mesh => [mesh.id, mesh]));
   let largest: NamedArray | null = null;
@@ -99,7 +99,11 @@ function largestCut(arrays: readonly NamedArray[], snapshot: Snapshot): NamedArr
   return largest;
 }
 
-/** Those that the focus means: of its very path, else in the branch that it is; none without. */
+/**
+ * Return the arrays in focus: those with exactly that path, else those in the branch of that path.
+ *
+ * Returns none without a focus.
+ */
 function focused({ focus }: State, arrays: readonly NamedArray[]): readonly NamedArray[] {
   if (focus === null) return [];
   const exact = arrays.filter(array => array.path === focus);
@@ -107,8 +111,10 @@ function focused({ focus }: State, arrays: readonly NamedArray[]): readonly Name
 }
 
 /**
- * The array shown when nobody chose: the focus, the largest of it that is cut where it is a branch,
- * else the largest of all that is cut.
+ * Choose the array to show if the person chose none.
+ *
+ * That is the array in focus. If the focus is a branch, it is the largest array there that is cut,
+ * else the largest there. If no array is in focus, it is the largest of all arrays that is cut.
  */
 function chooseArray(state: State, snapshot: Snapshot): Pick {
   const asked = focused(state, snapshot.arrays);
@@ -127,14 +133,14 @@ function takeSnapshot(state: State, snapshot: Snapshot): State {
   const { pick } = state;
   const automatic = pick.kind === 'auto' || (pick.kind === 'array' && pick.auto);
   const shown = pickedArray(pick, snapshot.arrays);
-  // A chosen array stays until it is gone, so that the picture does not jump during a loop.
+  // An array that the view chose stays until it is gone, so that the picture does not jump during a loop.
   const keeps =
     shown !== null && (state.focus === null || focused(state, snapshot.arrays).includes(shown));
   const another = snapshot.program?.text !== state.snapshot?.program?.text;
   return {
     ...state,
     snapshot,
-    // A program is what a person asked to see.
+    // A person asked to see a program, so a new one is shown.
     side: another && snapshot.program ? 'program' : state.side,
     chosen: another ? [] : state.chosen,
     values: aged(state.values, snapshot),
@@ -142,7 +148,7 @@ function takeSnapshot(state: State, snapshot: Snapshot): State {
   };
 }
 
-/** Values are those from before a cell once one runs. */
+/** Mark the values as old once a cell runs, or the session has stopped. */
 function aged(values: ShownValues, { state }: Snapshot): ShownValues {
   const runs = state === 'running' || state === 'stopped';
   return runs && values.answer && !values.old ? { ...values, old: true } : values;
@@ -157,8 +163,9 @@ export function reduce(state: State, action: Action): State {
       const pick: Pick = array
         ? { kind: 'array', path: array.path, processes: array.processes, auto: false }
         : { kind: 'none' };
-      // The devices have one colouring at a time: that of what was chosen last.
-      // All arrays are on the torus: who looks at it goes on doing so.
+      // The devices have one colouring at a time, that of the last choice, so the chosen
+      // collectives are dropped. The torus shows all arrays, so a person who looks at it stays
+      // there.
       const stays = !array || state.mesh === TORUS;
       return { ...state, pick, chosen: [], mesh: stays ? state.mesh : null };
     }
@@ -184,7 +191,7 @@ export function reduce(state: State, action: Action): State {
       return { ...state, values: { ...state.values, asked: action.path } };
     case 'values': {
       const { asked } = state.values;
-      // An answer to another view of this kernel is none to this one.
+      // The answer is for another view of this kernel.
       if (action.values.path !== asked) return state;
       return { ...state, values: { asked: null, answer: action.values, old: false } };
     }

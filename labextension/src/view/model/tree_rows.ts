@@ -1,19 +1,19 @@
-/** The rows of the list: those of trees whose branches are open or closed, or of a search. */
+/** Rows of the list of arrays: those of trees with open and closed branches, or of a search. */
 
 import type { Branch } from './branches';
 import type { Array as NamedArray } from './snapshot';
 
-/** How a branch is shown; `each` shows those that are alike one by one. */
+/** The form in which a branch is shown; `each` shows branches that are alike one by one. */
 export type Shown = 'closed' | 'open' | 'each';
 
 interface Place {
   readonly key: string;
-  /** 1 for the outermost. */
+  /** Level in the tree; 1 for the outermost. */
   readonly level: number;
-  /** Among the rows of the same parent, from 0. */
+  /** Position among the `count` rows of the same parent, from 0. */
   readonly position: number;
   readonly count: number;
-  /** The row of the branch above; -1 where there is none. */
+  /** Index of the row of the branch above; -1 if there is none. */
   readonly parent: number;
 }
 
@@ -21,7 +21,7 @@ export interface ArrayRow extends Place {
   readonly kind: 'array';
   readonly array: NamedArray;
   readonly name: string;
-  /** How many arrays it stands for, itself included. */
+  /** Number of arrays that the row stands for, its own included. */
   readonly alike: number;
 }
 
@@ -37,16 +37,20 @@ export type ListRow = ArrayRow | BranchRow;
 export const keyOfArray = ({ path, processes }: NamedArray): string =>
   `${path} ${processes.join()}`;
 
-/** The one for all has the path of the first, which has a key of its own. */
+/**
+ * Return the key of a branch.
+ *
+ * A branch that stands for several has the path of the first, which needs a key of its own.
+ */
 export const keyOfBranch = ({ path, alike }: Branch): string => (alike.length ? `${path}…` : path);
 
-/** What one row is about: a branch, or an array of it. */
+/** The subject of one row: a branch, or an array of it. */
 interface Item {
   readonly branch: Branch;
   readonly array: NamedArray | null;
 }
 
-/** What stands for branches next to each other: their own arrays, and they where more is below. */
+/** Return the items of branches next to each other: their own arrays, and the branches that have more below. */
 function itemsOf(branches: readonly Branch[]): Item[] {
   const items: Item[] = [];
   for (const branch of branches) {
@@ -64,7 +68,7 @@ function itemsBelow({ branches, alike }: Branch, shown: Shown): Item[] {
   return [...own, ...itemsOf(branches)];
 }
 
-/** The rows of trees, each branch shown as `shownOf` says. */
+/** Return the rows of trees, each branch shown as `shownOf` says. */
 export function treeRows(
   roots: readonly Branch[],
   shownOf: (branch: Branch) => Shown,
@@ -100,7 +104,7 @@ export function treeRows(
   return rows;
 }
 
-/** Rows of arrays alone, under their whole paths. */
+/** Return rows of arrays alone, under their whole paths. */
 export const flatRows = (arrays: readonly NamedArray[]): readonly ListRow[] =>
   arrays.map((array, position) => ({
     kind: 'array',

@@ -1,4 +1,4 @@
-/** What the view needs from whoever holds it. */
+/** The interface through which a view gets its data. */
 
 import type { Request, ViewTraits } from './messages';
 

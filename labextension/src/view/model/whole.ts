@@ -5,7 +5,7 @@ import { specText } from './format';
 import type { Division } from './pieces';
 import type { Array as NamedArray } from './snapshot';
 
-/** Why a large array is whole on each of several devices; null for one that is not, or is small. */
+/** Return why a large array is whole on each of several devices; null for any other array. */
 export function wholeWhy(array: NamedArray, division: Division | null): string | null {
   if (array.nbytes < LARGE_BYTES || array.sharding.kind === 'per_process') return null;
   if (!division || division.pieces > 1 || division.copies < 2) return null;

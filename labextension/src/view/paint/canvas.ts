@@ -6,13 +6,13 @@ export interface Size {
   readonly height: number;
 }
 
-/** Fits a canvas to a size; answers its context, cleared, which draws in CSS pixels. */
+/** Fit a canvas to a size. Return its context, cleared, which draws in CSS pixels. */
 export function prepare(canvas: HTMLCanvasElement, size: Size): CanvasRenderingContext2D | null {
   const scale = devicePixelRatio || 1;
   const [width, height] = [Math.ceil(size.width * scale), Math.ceil(size.height * scale)];
   if (canvas.width !== width || canvas.height !== height) {
     [canvas.width, canvas.height] = [width, height];
-    // Exactly as large as its pixels, else the browser blurs them.
+    // The canvas is exactly as large as its pixels; otherwise the browser blurs them.
     canvas.style.width = `${width / scale}px`;
     canvas.style.height = `${height / scale}px`;
   }

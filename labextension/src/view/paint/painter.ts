@@ -1,6 +1,6 @@
-/** When to draw: on animation frames, only while in sight, and calmly for those who ask for it. */
+/** Timing of drawings: on animation frames, only while in sight, and calmly if reduced motion is asked for. */
 
-/** Time between drawings of new data where reduced motion is asked for, in milliseconds. */
+/** Least time between drawings of new data if reduced motion is asked for, in milliseconds. */
 const CALM_MS = 1000;
 
 export class Painter {
@@ -27,7 +27,7 @@ export class Painter {
     document.addEventListener('visibilitychange', this.onVisibility);
   }
 
-  /** Asks for a drawing at once: something the person did. */
+  /** Ask for a drawing at once, after something the person did. */
   request(): void {
     this.due = true;
     if (this.frame || !this.inSight || document.hidden) return;
@@ -36,14 +36,14 @@ export class Painter {
     });
   }
 
-  /** Draws now what is asked for: the next key is meant for what the last one has changed. */
+  /** Draw now if a drawing is due: the next key applies to what the last key has changed. */
   flush(): void {
     if (!this.frame) return;
     cancelAnimationFrame(this.frame);
     this.paint();
   }
 
-  /** Asks for a drawing of new data: at most one a second where reduced motion is asked for. */
+  /** Ask for a drawing of new data: at most one a second if reduced motion is asked for. */
   requestForData(): void {
     const wait = this.calm.matches ? this.drawnAt + CALM_MS - performance.now() : 0;
     if (wait <= 0) this.request();
@@ -56,7 +56,7 @@ export class Painter {
     }
   }
 
-  /** True while somebody can see the view. */
+  /** Whether somebody can see the view now. */
   get seen(): boolean {
     return this.inSight && !document.hidden && this.node.isConnected;
   }

@@ -1,4 +1,4 @@
-/** Draws the patterns of pieces, hosts' edges and lost devices as tiles. */
+/** Patterns of pieces, drawn once as tiles. */
 
 import type { Pattern } from './piece_style';
 
@@ -7,7 +7,10 @@ const SIDE = 8;
 
 type Stroke = (g: CanvasRenderingContext2D) => void;
 
-/** A line from edge to edge and its neighbours, so that tiles join without a seam. */
+/**
+ * Return a stroke of diagonal lines: one from edge to edge and its neighbours, so that tiles join
+ * without a seam.
+ */
 const diagonal =
   (rising: boolean): Stroke =>
   g => {
@@ -48,7 +51,7 @@ const STROKES: Readonly<Record<Pattern, readonly Stroke[]>> = {
   grid: [level, upright],
 };
 
-/** A tile of `pattern` in `ink` on nothing, for `createPattern` or as an image of a style sheet. */
+/** Draw a tile of `pattern` in `ink` on nothing, for `createPattern` or as an image of a style sheet. */
 export function patternTile(pattern: Pattern, ink: string, scale = 2): HTMLCanvasElement {
   const canvas = document.createElement('canvas');
   canvas.width = canvas.height = SIDE * scale;
@@ -65,14 +68,14 @@ export function patternTile(pattern: Pattern, ink: string, scale = 2): HTMLCanva
   return canvas;
 }
 
-/** Tiles that were drawn once for an ink, as canvas patterns and as CSS images. */
+/** The tiles of one ink, each drawn once, as canvas patterns and as CSS images. */
 export class PatternBook {
   private readonly images = new Map<Pattern, string>();
   private readonly tiles = new Map<Pattern, HTMLCanvasElement>();
 
   constructor(private readonly ink: string) {}
 
-  /** A CSS `background-image` and `background-size`, or `none` for the plain pattern. */
+  /** Return a CSS `background-image` and `background-size`; `none` for the plain pattern. */
   css(pattern: Pattern): { readonly image: string; readonly size: string } {
     if (pattern === 'plain') return { image: 'none', size: 'auto' };
     let image = this.images.get(pattern);
@@ -80,7 +83,7 @@ export class PatternBook {
     return { image, size: `${SIDE}px` };
   }
 
-  /** A canvas fill in device pixels of `scale`, or null for the plain pattern. */
+  /** Return a canvas fill, made smaller by the factor `scale`; null for the plain pattern. */
   fill(pattern: Pattern, g: CanvasRenderingContext2D, scale: number): CanvasPattern | null {
     if (pattern === 'plain') return null;
     const made = g.createPattern(this.tile(pattern), 'repeat');

@@ -6,7 +6,7 @@ import type { HeldPiece, Holding } from '../model/pieces';
 import { pieceStyle } from './piece_style';
 import type { Look } from './theme';
 
-/** Fills each rectangle in the look of its piece, with a ring around piece number `ring`. */
+/** Fill each rectangle in the look of its piece, with a ring around piece number `ring`. */
 export function paintPieces(
   g: CanvasRenderingContext2D,
   rectangles: readonly Rectangle[],
@@ -33,13 +33,16 @@ export function paintPieces(
   if (marked) g.strokeRect(marked.x + 1, marked.y + 1, marked.width - 3, marked.height - 3);
 }
 
-/** `0,1`; `0 Σ2` for the second of the values to be added; `p2` for what process 2 has of its own. */
+/**
+ * Return the label of a piece: `0,1`; `0 Σ2` for the second of the values to be added; `p2` for
+ * process 2's own array.
+ */
 function labelOf(piece: HeldPiece, indices: string, own: boolean): string {
   if (own) return `p${processOf(piece.devices[0] ?? '')}`;
   return piece.addend === null ? indices : `${indices} Σ${piece.addend + 1}`.trim();
 }
 
-/** Numbers of the pieces along each dimension, `0,1`; none at all where the longest has no room. */
+/** Write the numbers of the pieces along each dimension, `0,1`; write none at all if the longest has no room. */
 export function paintIndices(
   g: CanvasRenderingContext2D,
   rectangles: readonly Rectangle[],
@@ -54,7 +57,7 @@ export function paintIndices(
   g.fillStyle = look.ink;
   g.textAlign = 'center';
   g.textBaseline = 'middle';
-  const widths = new Map<string, number>(); // of so many labels few are different, and measuring takes long
+  const widths = new Map<string, number>(); // measuring is slow, and few of many labels are different
   const labels = [];
   for (const { number, ...box } of rectangles) {
     const piece = holding.pieces[number];

@@ -1,12 +1,12 @@
-/** Hides the still picture of a view while the view itself is live. */
+/** The still picture of a view, hidden while the view itself is live. */
 
 import { STILL_ATTRIBUTE } from '../model/contract';
 
 /**
- * Hides every element with `viewId` in this attribute in the document.
+ * Hide every element of the document that has `viewId` in the attribute `STILL_ATTRIBUTE`.
  *
- * Returns the function that shows them again. A rule rather than a change of the elements: the
- * notebook may make their outputs anew at any time.
+ * Returns the function that shows them again. Adds a style rule and does not change the elements,
+ * since the notebook may make its outputs anew at any time.
  */
 export function hideStill(viewId: string): () => void {
   const style = document.createElement('style');

@@ -1,11 +1,11 @@
-/** Colours and type of the page around the view, for what is drawn on a canvas. */
+/** Colours and font of the page around the view, for what is drawn on a canvas. */
 
 import type { Theme } from './palette';
 import { PatternBook } from './pattern';
 
 export interface Look {
   readonly theme: Theme;
-  /** Colours of text and of the ground, as `rgb(…)`, and the colour of trouble. */
+  /** Colours of text and of the background, as `rgb(…)`, and the colour of trouble. */
   readonly ink: string;
   readonly paper: string;
   readonly bad: string;
@@ -15,7 +15,7 @@ export interface Look {
   readonly character: number;
 }
 
-/** Red, green and blue of a computed colour, 0 to 255, or null where it is transparent. */
+/** Return red, green and blue of a computed colour, 0 to 255; null if it is transparent. */
 function channels(color: string): readonly [number, number, number] | null {
   const numbers = color.match(/[\d.]+/g)?.map(Number);
   if (!numbers || numbers.length < 3 || numbers[3] === 0) return null;
@@ -24,7 +24,7 @@ function channels(color: string): readonly [number, number, number] | null {
   return [r, g, b];
 }
 
-/** Whether the paper under the view is dark; the system's preference where it has no colour. */
+/** Return whether the background of the view is dark or light; if it has no colour, the system's preference. */
 export function themeOf(root: HTMLElement): Theme {
   const paper = channels(getComputedStyle(root).backgroundColor);
   if (!paper) return matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
@@ -39,7 +39,7 @@ function characterWidth(mono: string): number {
   return g.measureText('0000000000').width / 10;
 }
 
-/** Reads the look from the style of the view's root, which names its theme to the style sheets. */
+/** Read the look from the style of the view's root, which names its theme to the style sheets. */
 export function readLook(root: HTMLElement, theme: Theme): Look {
   const style = getComputedStyle(root);
   const mono = style.getPropertyValue('--nbdist-mono').trim() || 'monospace';
@@ -55,10 +55,10 @@ export function readLook(root: HTMLElement, theme: Theme): Look {
   };
 }
 
-/** Calls back when the page changes its theme. Returns the function that stops it. */
+/** Call `changed` when the page changes its theme. Return the function that stops this. */
 export function watchTheme(changed: () => void): () => void {
   const observer = new MutationObserver(changed);
-  // JupyterLab and VS Code say so in attributes of the body, other pages on the root element.
+  // JupyterLab and VS Code name the theme in attributes of the body, other pages on the root element.
   const attributes = ['class', 'style', 'data-jp-theme-light', 'data-jp-theme-name', 'data-theme'];
   for (const node of [document.body, document.documentElement]) {
     observer.observe(node, { attributes: true, attributeFilter: attributes });

@@ -1,4 +1,4 @@
-/** Draws many cells on a canvas, one path a colour. */
+/** Drawing of many cells on a canvas, with one path for each colour. */
 
 import { gapOf, type TileLayout } from '../layout/tile_layout';
 import { isLost, type Scene } from '../model/scene';
@@ -6,7 +6,7 @@ import { prepare } from './canvas';
 import { pieceStyle, type Pattern } from './piece_style';
 import type { Look } from './theme';
 
-/** What one cell stands for: a device, or all devices of a host. */
+/** The subject of one cell: a device, or all devices of a host. */
 export interface Unit {
   readonly name: string;
   readonly devices: readonly string[];
@@ -15,12 +15,12 @@ export interface Unit {
 /** Corners and sizes of rectangles, four numbers each. */
 type Rectangles = number[];
 
-/** From this side on, in CSS pixels, patterns can be seen. */
+/** Least side of a cell, in CSS pixels, with which a pattern can be seen. */
 const PATTERNED = 10;
 const LABELLED = 20;
-/** Below it a bar would hide the cell. */
+/** Least side of a cell that has a bar, which would hide a smaller cell. */
 const BARRED = 4;
-/** Devices of a host that are drawn as stripes of its cell. */
+/** Most different pieces of a host that are drawn as stripes of its cell. */
 const MOST_STRIPES = 4;
 
 interface Layers {
@@ -39,13 +39,13 @@ function push<Key>(map: Map<Key, Rectangles>, key: Key, ...rectangle: Rectangles
   else map.set(key, rectangle);
 }
 
-/** The pieces the devices of a unit hold, in order and without repetition; -1 for none. */
+/** Return the pieces that the devices of a unit hold, sorted and each once; -1 for no piece. */
 function piecesOf(scene: Scene, unit: Unit): number[] {
   const numbers = new Set(unit.devices.map(key => scene.shares?.of.get(key) ?? -1));
   return [...numbers].sort((a, b) => a - b);
 }
 
-/** Mean fullness of a unit's devices, or null where none says. */
+/** Return the mean fullness of a unit's devices; null if none reports it. */
 function fullnessOf(scene: Scene, unit: Unit): number | null {
   let [sum, count] = [0, 0];
   for (const key of unit.devices) {
@@ -55,7 +55,7 @@ function fullnessOf(scene: Scene, unit: Unit): number | null {
   return count ? sum / count : null;
 }
 
-/** Sorts one unit's cell into the layers. */
+/** Add the cell of one unit to the layers. */
 function addUnit(layers: Layers, scene: Scene, look: Look, unit: Unit, at: Box): void {
   const { x, y, size } = at;
   if (unit.devices.every(key => isLost(scene, key))) {
@@ -91,7 +91,7 @@ interface Box {
   readonly size: number;
 }
 
-/** The square of cell `i`, without the gap to the next. */
+/** Return the square of cell `i`, without the gap to the next cell. */
 export function boxOf(layout: TileLayout, i: number): Box {
   const size = layout.side - gapOf(layout.side);
   return { x: layout.x[i] ?? 0, y: layout.y[i] ?? 0, size };
@@ -139,7 +139,7 @@ function paintLayers(g: CanvasRenderingContext2D, layers: Layers, look: Look): v
   g.globalAlpha = 1;
 }
 
-/** A cross through every rectangle: lost devices, told from others without colour. */
+/** Draw a cross through every rectangle: lost devices are told from others without colour. */
 function strokeCrosses(g: CanvasRenderingContext2D, rectangles: Rectangles): void {
   g.beginPath();
   for (let i = 0; i < rectangles.length; i += 4) {
@@ -152,7 +152,7 @@ function strokeCrosses(g: CanvasRenderingContext2D, rectangles: Rectangles): voi
   g.stroke();
 }
 
-/** A line between neighbouring cells of different hosts. */
+/** Draw a line between neighbouring cells of different hosts. */
 function paintBoundaries(
   g: CanvasRenderingContext2D,
   layout: TileLayout,
@@ -225,7 +225,7 @@ function paintTexts(
   });
 }
 
-/** The links from the last chip of a dimension to the first, as far as they leave a block. */
+/** Draw the links from the last chip of a dimension to the first, as far as they leave a block. */
 function paintWraps(g: CanvasRenderingContext2D, { wraps }: TileLayout, look: Look): void {
   g.beginPath();
   for (const { x, y, dx, dy } of wraps) {
@@ -239,7 +239,7 @@ function paintWraps(g: CanvasRenderingContext2D, { wraps }: TileLayout, look: Lo
   g.globalAlpha = 1;
 }
 
-/** Draws every cell. `hosts[i]` is the host of cell i, for the lines between hosts. */
+/** Draw every cell. `hosts[i]` is the host of cell i, for the lines between hosts. */
 export function paintTiles(
   canvas: HTMLCanvasElement,
   layout: TileLayout,

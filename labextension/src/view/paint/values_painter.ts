@@ -1,14 +1,17 @@
-/** What is in an array, on a canvas: the larger a value, the more ink. */
+/** Drawing of the values of an array on a canvas: the larger a value, the more ink. */
 
 import type { ValuesPicture } from '../model/messages';
 import { prepare } from './canvas';
 import type { Look } from './theme';
 
-/** CSS pixels of a value, and of the longer side of a picture at most. */
+/** Most CSS pixels of one value, and of the longer side of a picture. */
 const LARGEST_VALUE = 16;
 const SIDE = 192;
 
-/** Draws each value as a square; what is no finite number is trouble, and what is missing stays empty. */
+/**
+ * Draw each value as a square. A number that is not finite has the colour of trouble; a missing
+ * value stays empty.
+ */
 export function paintValues(canvas: HTMLCanvasElement, picture: ValuesPicture, look: Look): void {
   const { rows, columns, values } = picture;
   const size = Math.max(2, Math.min(LARGEST_VALUE, Math.floor(SIDE / Math.max(rows, columns))));

@@ -16,7 +16,7 @@ import { ArrayValues } from './array_values';
 import { breakable, element, setShown } from '../parts/element';
 import { changeOf, type Dispatch, type Section } from '../parts/section';
 
-/** `8 pieces of 128 × 128`, `whole`; `pieces of different shapes` where they differ. */
+/** Return the pieces in words: `8 pieces of 128 × 128`, `whole`; `8 pieces of different shapes` if they differ. */
 function piecesText(holding: Holding, array: NamedArray): string {
   const { pieces, addends } = holding;
   const first = pieces[0];
@@ -27,12 +27,16 @@ function piecesText(holding: Holding, array: NamedArray): string {
   return `${count} pieces of ${isEven(holding) ? sizes : 'different shapes'}`;
 }
 
-/** Whether all pieces have equally many elements. */
+/** Return whether all pieces have equally many elements. */
 function isEven({ pieces }: Holding): boolean {
   return new Set(pieces.map(piece => elementsOf(piece.slices))).size <= 1;
 }
 
-/** `one copy`, `4 copies of each`; partial sums and arrays of each process's own are no copies. */
+/**
+ * Return the copies in words: `one copy`, `4 copies of each`.
+ *
+ * Partial sums are no copies, nor are the arrays that each process has of its own.
+ */
 function copiesText(holding: Holding, division: Division): string {
   if (holding.own) return 'each process has its own: not copies';
   const each = division.pieces > 1 ? ' of each' : '';

@@ -1,4 +1,4 @@
-/** What is in the picked array: the person asks, and the processes answer. */
+/** The values of the picked array: the person asks, and the processes answer. */
 
 import type { Values } from '../../model/messages';
 import { isOnPaper, type Scene } from '../../model/scene';
@@ -33,7 +33,7 @@ export class ArrayValues implements Section {
     const path = scene.array?.path ?? null;
     const busy = scene.snapshot.state === 'running';
     this.path = path;
-    // Of a plan there are no values.
+    // A plan has no values, nor has a compiled program.
     setShown(this.node, !isOnPaper(scene.snapshot));
     if (!this.changed(path, values, busy, look)) return;
     const answer = values.answer?.path === path ? values.answer : null;
@@ -55,7 +55,7 @@ export class ArrayValues implements Section {
   }
 }
 
-/** A line of values stays in its columns; what is said about them goes on below where it is narrow. */
+/** Make a line of the text: values stay in their columns, and words about them wrap in a narrow view. */
 function lineOf(line: string): HTMLElement {
   return element(/^[ [(]/.test(line) ? 'pre' : 'p', 'nbdist-value-line', {}, line);
 }

@@ -1,4 +1,4 @@
-/** Everything known of the device under the pointer or the cursor. */
+/** Everything that is known about the device under the pointer or the cursor. */
 
 import {
   coordinatesText,
@@ -19,7 +19,7 @@ import { changeOf, type Section } from '../parts/section';
 type Row = readonly [term: string, value: string];
 
 const HINT = 'Point at a device, or move to it with the arrow keys.';
-/** Copies that are listed by name; the rest are counted. */
+/** Most copies that are listed by name; the rest are counted. */
 const MOST_NAMED = 6;
 
 function memoryRows(scene: Scene, device: Device | undefined): Row[] {
@@ -41,7 +41,7 @@ function memoryRows(scene: Scene, device: Device | undefined): Row[] {
   return parts.length ? [...rows, ['memory', parts.join(', ')]] : rows;
 }
 
-/** Who else holds the same piece, or has what must be added to it. */
+/** Return the other devices that hold the same piece, and how many values must be added to it. */
 function othersRow(scene: Scene, key: string): Row[] {
   const { holding } = scene;
   const piece = holding?.pieces[holding.of.get(key) ?? -1];
@@ -72,7 +72,7 @@ function rowsOf(scene: Scene, key: string): Row[] {
   ];
 }
 
-/** Devices of the same host that share a cell with `key`. */
+/** Return the devices in the cell of `key`: all devices of its host if cells are hosts, else `key` alone. */
 function together(scene: Scene, key: string, hosts: boolean): readonly string[] {
   if (!hosts) return [key];
   const host = unitOf(scene, key);
@@ -82,7 +82,7 @@ function together(scene: Scene, key: string, hosts: boolean): readonly string[] 
 export class DeviceDetail implements Section {
   readonly node = element('section', 'nbdist-detail', { 'aria-label': 'Device' });
   private readonly changed = changeOf();
-  /** Set where a cell is a host: then all its devices are listed. */
+  /** Whether a cell is a host: then its devices are listed, the first 8 of them. */
   hosts = false;
 
   draw(scene: Scene): void {

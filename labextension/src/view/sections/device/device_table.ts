@@ -1,4 +1,4 @@
-/** The devices as a table: the same as the mesh, for reading, copying and screen readers. */
+/** The devices as a table, with the same content as the mesh, for reading, copying and screen readers. */
 
 import {
   coordinatesText,
@@ -13,7 +13,7 @@ import type { Scene } from '../../model/scene';
 import { element, setShown } from '../parts/element';
 import { changeOf, type Section } from '../parts/section';
 
-/** Rows that are made at once; the rest on request. */
+/** Number of rows that are made at once; a button makes more. */
 const PAGE = 500;
 const HEADINGS = ['device', 'process', 'place', 'holds', 'memory'];
 

@@ -1,4 +1,4 @@
-/** The list of named arrays: the trees of their paths, or what a search finds. */
+/** The list of named arrays: the trees of their paths, or the results of a search. */
 
 import { Listings, type Listing } from '../../layout/listing';
 import { leavesOf } from '../../model/branches';
@@ -29,7 +29,7 @@ export class ArrayList implements Section {
   private readonly list: VirtualList;
   private readonly changed = changeOf();
   private readonly listings = new Listings();
-  /** What is on show, and the key of the row the keyboard is at. */
+  /** The rows that are shown, and the key of the row the keyboard is at. */
   private listing: Listing | null = null;
   private active: string | null = null;
   private revealed: string | null = null;
@@ -62,7 +62,7 @@ export class ArrayList implements Section {
     this.listen();
   }
 
-  /** Moves the keyboard to the search. */
+  /** Move the keyboard focus to the search. */
   focusSearch(): void {
     this.input.focus();
     this.input.select();
@@ -82,7 +82,7 @@ export class ArrayList implements Section {
     setAttributes(this.input, { placeholder: `Find among ${countText(arrays.length, 'array')}` });
     this.drawRows(scene, listing);
     const at = reveals ? listing.rows.findIndex(row => isOf(row, scene.array)) : -1;
-    // A row that the person clicked is in sight already; one that the view chose may not be.
+    // A row that the person clicked is in sight already; a row that the view chose may not be.
     if (at >= 0) this.list.reveal(at);
     const { rows } = listing;
     setText(this.none, arrays.length ? 'No array matches.' : 'No named arrays yet.');
@@ -90,7 +90,7 @@ export class ArrayList implements Section {
     setShown(this.box, rows.length > 0);
   }
 
-  /** Opens the branches above an array that is newly picked; answers whether there is one. */
+  /** Return whether an array is newly picked. Open the branches above it if it was asked for. */
   private reveal({ array, state, snapshot }: Scene): boolean {
     const key = array && keyOfArray(array);
     if (this.revealed === key) return false;
@@ -114,7 +114,7 @@ export class ArrayList implements Section {
       height: i => heightOf(listing, rows[i]),
       render: i => this.row(scene, listing, i),
     });
-    // The column that holds the list needs room for some rows, see the style sheet.
+    // The column that holds the list needs room for some rows: see `--rows` in the style sheets.
     const column = this.node.closest<HTMLElement>('.nbdist-right');
     column?.style.setProperty('--rows', `${this.list.total}px`);
     const at = this.activeRow();
@@ -158,7 +158,7 @@ export class ArrayList implements Section {
     return this.listing?.rows.findIndex(row => row.key === this.active) ?? -1;
   }
 
-  /** What a click or Enter does: picks an array or lets go of it, opens or closes a branch. */
+  /** Do what a click or Enter means: pick an array or let go of it, open or close a branch. */
   private act(row: ListRow): void {
     if (row.kind === 'branch') this.show(row, row.shown === 'closed' ? 'open' : 'closed');
     else this.choose(row.array);
@@ -172,7 +172,7 @@ export class ArrayList implements Section {
     if (at >= 0) this.list.reveal(at);
   }
 
-  /** Picks an array, or lets go of the one that is picked. */
+  /** Pick an array, or let go of it if it is picked. */
   private choose(array: NamedArray): void {
     const released = array === this.scene?.array;
     this.dispatch({ type: 'pick', array: released ? null : array });
@@ -237,7 +237,7 @@ export class ArrayList implements Section {
 const isOf = (row: ListRow, array: NamedArray | null): boolean =>
   row.kind === 'array' && row.array === array;
 
-/** Whether what is said about a branch stands beside its name. */
+/** Return whether the text about a branch stands beside its name. */
 function isBeside({ form, nameOf, branchTexts }: Listing, row: BranchRow): boolean {
   return form.beside(nameOf(row).length, branchTexts(row).about.length, row.level);
 }

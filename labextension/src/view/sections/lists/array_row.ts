@@ -12,7 +12,7 @@ function copiesTitle(array: NamedArray, copies: string): string {
   return copies === '1' ? 'one copy' : `${copies.slice(1)} copies of each piece`;
 }
 
-/** The row in words, for screen readers. */
+/** Return the row in words, for screen readers. */
 function labelOf({ array, alike }: ArrayRow, texts: ArrayTexts): string {
   const who = array.processes.length ? `, on ${processesText(array.processes)}` : '';
   const copies = copiesTitle(array, texts.copies);
@@ -53,7 +53,7 @@ export const specNode = (spec: readonly SpecPart[]): HTMLElement =>
     }),
   );
 
-/** Makes a row; its columns are placed by the style sheet, in one line or in several. */
+/** Make a row; the style sheet places its columns, in one line or in several. */
 export function arrayRow(
   listed: ArrayRow,
   texts: ArrayTexts,

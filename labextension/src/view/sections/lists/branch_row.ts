@@ -1,4 +1,4 @@
-/** One row of the list that is a branch of a tree. */
+/** One row of the list of arrays that shows a branch of a tree. */
 
 import type { BranchTexts } from '../../model/branch_text';
 import { countText } from '../../model/format';
@@ -9,11 +9,11 @@ export interface BranchState {
   readonly id: string;
   readonly name: string;
   readonly active: boolean;
-  /** Whether it is closed around the picked array. */
+  /** Whether the branch is closed and holds the picked array. */
   readonly holds: boolean;
-  /** Pixels before its sign. */
+  /** Pixels before the arrow. */
   readonly indent: number;
-  /** Whether what is said about it stands beside its name, in a line of its own else. */
+  /** Whether the text about the branch stands beside its name; otherwise it has a line of its own. */
   readonly beside: boolean;
 }
 
@@ -25,7 +25,7 @@ const EACH: Readonly<Record<'one' | 'each', string>> = {
   each: 'Show one for all of them',
 };
 
-/** What is said about it; where several are alike, a part to click that shows each of them. */
+/** Make the text about a branch. If several are alike, a part of the text can be clicked to show each of them. */
 function aboutNode(row: BranchRow, texts: BranchTexts): HTMLElement {
   const [alike, ...rest] = row.branch.alike.length ? texts.about.split(',') : [];
   if (alike === undefined) return element('span', 'nbdist-about', {}, texts.about);
@@ -34,7 +34,7 @@ function aboutNode(row: BranchRow, texts: BranchTexts): HTMLElement {
   return element('span', 'nbdist-about', {}, part, `,${rest.join(',')}`);
 }
 
-/** The row in words, for screen readers. */
+/** Return the row in words, for screen readers. */
 function labelOf(texts: BranchTexts, shown: Shown): string {
   const whole = texts.whole();
   const parts = [texts.path, texts.about, `${texts.bytes()} on the fullest device`];

@@ -1,4 +1,4 @@
-/** One row of a model's layout: a variable, the rule that matched it, and how it lies. */
+/** One row of a model's layout: a variable, the rule that matched it, and its layout on the devices. */
 
 import { linesFor } from '../../layout/list_form';
 import { entryParts, specLength, specWords, type SpecPart } from '../../model/array_text';
@@ -8,7 +8,7 @@ import type { Variable } from '../../model/snapshot';
 import { specNode } from './array_row';
 import { element, setAttributes } from '../parts/element';
 
-/** Sizes in CSS pixels; the style sheet has the same ones. */
+/** Sizes in CSS pixels, the same as in the style sheet. */
 const PADDING = 24;
 const GAP = 12;
 const LINE = 19;
@@ -20,13 +20,16 @@ export interface VariableTexts {
   readonly path: string;
   readonly type: string;
   readonly group: string;
-  /** The pattern that matched, else that none did; empty where there are no rules. */
+  /** The pattern that matched, or `no rule`; empty if there are no rules. */
   readonly rule: string;
   readonly matched: boolean;
   readonly axes: readonly SpecPart[];
   readonly spec: readonly SpecPart[];
   readonly bytes: string;
-  /** What is wrong with it: whole although there are rules, or not as its rule asks. */
+  /**
+   * The problem of the variable: `missed` if it is whole although there are rules, `differs` if it
+   * lies otherwise than its rule asks.
+   */
   readonly flag: 'missed' | 'differs' | null;
 }
 
@@ -36,7 +39,7 @@ function flagOf({ missed, axes, spec }: Variable): VariableTexts['flag'] {
   if (missed) return 'missed';
   if (axes === null) return null;
   const held = spec?.map(names => names.join()) ?? [];
-  // A layout may be shorter than the variable has dimensions: the rest is whole.
+  // A layout may have fewer entries than the variable has dimensions: the other dimensions are whole.
   const asked = held.map((_, d) => axes[d] ?? '');
   return spec === null || asked.join('|') !== held.join('|') ? 'differs' : null;
 }
@@ -65,7 +68,7 @@ const listed = (parts: readonly SpecPart[]): string => parts.map(part => part.te
 
 const ruleWords = ({ rule, matched }: VariableTexts): string => (matched ? `rule ${rule}` : rule);
 
-/** The row in words, for screen readers. */
+/** Return the row in words, for screen readers. */
 export function labelOfVariable(texts: VariableTexts): string {
   const asked = texts.axes.length ? [`asks for ${listed(texts.axes)}`] : [];
   const flag = texts.flag ? [FLAGS[texts.flag]] : [];
@@ -76,7 +79,7 @@ export function labelOfVariable(texts: VariableTexts): string {
 
 export interface LayoutForm {
   readonly kind: 'line' | 'stacked';
-  /** Characters a path may have. */
+  /** Most characters of a path. */
   readonly nameLength: number;
   readonly columns: string;
   height(texts: VariableTexts): number;
@@ -84,7 +87,7 @@ export interface LayoutForm {
 
 const longest = (values: readonly number[]): number => values.reduce((a, b) => Math.max(a, b), 0);
 
-/** A line a row where the longest of everything fits in `width` pixels, else several. */
+/** Return a form with one line for each row if the longest texts fit in `width` pixels, else with several. */
 export function layoutForm(
   texts: readonly VariableTexts[],
   width: number,
@@ -121,10 +124,13 @@ export function layoutForm(
   };
 }
 
-/** What a line below the path says of the rule; what it asked for only where that is not so. */
+/**
+ * Return whether the line below the path says what the rule asks for: only if the variable lies
+ * otherwise, or no rule matched it.
+ */
 const saysAsked = (texts: VariableTexts): boolean => texts.flag === 'differs' || !texts.matched;
 
-/** Lengths of what stands below the path, as far as a line may break between. */
+/** Return the lengths, in characters, of the parts below the path between which a line may break. */
 function stackedWords(texts: VariableTexts): number[] {
   const lengths = [texts.type.length, ...specWords(texts.spec)];
   if (texts.matched) lengths.push('rule'.length);
@@ -141,7 +147,7 @@ export interface LayoutRowState {
   readonly picked: boolean;
   readonly active: boolean;
   readonly pickable: boolean;
-  /** Whether room for a flag is kept. */
+  /** Whether room is kept for a flag. */
   readonly signs: boolean;
   readonly position: number;
   readonly count: number;

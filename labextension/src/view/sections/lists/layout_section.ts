@@ -1,4 +1,4 @@
-/** How a model's variables lie: the rule that matched each, what it asked for, what each device holds. */
+/** Layout of a model's variables: the rule that matched each, the axes it asks for, and what each device holds. */
 
 import { remember } from '../../model/memo';
 import { keyOfModel, modelOf, sizeText, titleOf, totalsTexts } from '../../model/model_text';
@@ -25,7 +25,7 @@ interface Row {
   readonly texts: VariableTexts;
 }
 
-/** The variables, those that are flagged first. */
+/** Return a row for each variable, those with a flag first. */
 function rowsOf(model: Model, ruled: boolean): readonly Row[] {
   const rows = model.variables.map(variable => ({
     variable,
@@ -34,7 +34,7 @@ function rowsOf(model: Model, ruled: boolean): readonly Row[] {
   return [...rows.filter(row => row.texts.flag), ...rows.filter(row => !row.texts.flag)];
 }
 
-/** The array that a variable is, of the version that this model's processes have. */
+/** Return the array of a variable, in the version that this model's processes have; null if it is not listed. */
 function arrayOf(variable: Variable, model: Model, arrays: readonly NamedArray[]) {
   const versions = arrays.filter(array => array.path === variable.array);
   const processes = model.processes.join();
@@ -45,7 +45,7 @@ function arrayOf(variable: Variable, model: Model, arrays: readonly NamedArray[]
   return same ?? versions.find(holds) ?? versions[0] ?? null;
 }
 
-/** Rules for variables that this model does not have. */
+/** Make a warning about rules that match none of this model's variables. */
 function unmatchedNodes({ unmatched }: Model): HTMLElement[] {
   if (unmatched.length === 0) return [];
   const rules = unmatched.flatMap((pattern, i) => [
@@ -83,7 +83,7 @@ export class LayoutSection implements Section {
     ),
   );
   private shown: readonly Row[] = [];
-  /** Whether any row is flagged, so that all paths begin at one place. */
+  /** Whether any row has a flag; then all rows keep room for one, so that all paths are aligned. */
   private signs = false;
   private model: Model | null = null;
   private active = -1;
@@ -201,7 +201,7 @@ export class LayoutSection implements Section {
     return `${this.prefix}-variable-${i}`;
   }
 
-  /** Picks the array that a variable is, or lets go of it. */
+  /** Pick the array of a variable, or let go of it if it is picked. */
   private choose(i: number): void {
     const row = this.shown[i];
     if (!row || !this.model || !this.scene) return;

@@ -1,12 +1,12 @@
 /** The keys that move through a list. */
 
-/** Pixels a row takes at most, for moving by pages. */
+/** Most pixels that a row takes, for moving by pages. */
 const ROW = 32;
 
 /**
- * The row that a key moves to from row `at` (-1 for none) of `count`, or null for other keys.
+ * Return the row that a key moves to from row `at` (-1 for none) of `count`; null for other keys.
  *
- * `height` is that of the box in CSS pixels.
+ * `height` is the height of the box in CSS pixels.
  */
 export function rowAfter(key: string, at: number, count: number, height: number): number | null {
   const page = Math.max(1, Math.floor(height / ROW) - 1);

@@ -2,15 +2,16 @@
 
 import type { BranchRow, ListRow, Shown } from '../../model/tree_rows';
 
-/** What a key does: it moves to a row, or shows a branch in another form. */
+/** The effect of a key: it moves to a row, or shows a branch in another form; null if there is none. */
 export type Turn =
   { readonly to: number } | { readonly row: BranchRow; readonly shown: Shown } | null;
 
 /**
- * What Right and Left do at row `at`; null where there is nothing to do.
+ * Return the effect of Right or Left at row `at`; null if there is nothing to do.
  *
- * Right opens a branch, one for several that are alike then shows each of them, and at last it moves
- * to the first row below. Left does the same backwards, and moves to the branch above.
+ * Right opens a branch. If the branch stands for several that are alike, the next Right shows each
+ * of them. At last Right moves to the first row below. Left does the same backwards, and then moves
+ * to the branch above.
  */
 export function turned(key: string, rows: readonly ListRow[], at: number): Turn {
   const row = rows[at];

@@ -1,15 +1,15 @@
-/** A long list of which only the rows in sight are elements. */
+/** A long list that has elements only for the rows in sight. */
 
 import { element } from '../parts/element';
 
-/** Rows made above and below the ones in sight. */
+/** Number of rows that are made above and below the rows in sight. */
 const SPARE = 4;
 
 export interface Rows {
   readonly count: number;
-  /** Height of row i in CSS pixels. */
+  /** Return the height of row i in CSS pixels. */
   height(i: number): number;
-  /** Makes row i, or updates `node` to it. */
+  /** Make row i, or update `node` to show it. */
   render(i: number, node: HTMLElement | null): HTMLElement;
 }
 
@@ -29,7 +29,7 @@ export class VirtualList {
     }).observe(node);
   }
 
-  /** Shows `rows`. Rows are made anew, since what they show may have changed. */
+  /** Show `rows`. Rows are made anew, since their content may have changed. */
   show(rows: Rows): void {
     this.rows = rows;
     this.tops = [0];
@@ -43,7 +43,7 @@ export class VirtualList {
     return this.tops[this.rows.count] ?? 0;
   }
 
-  /** Scrolls as little as needed to bring row i into sight. */
+  /** Scroll as little as needed to bring row i into sight. */
   reveal(i: number): void {
     const [top, bottom] = [this.tops[i] ?? 0, this.tops[i + 1] ?? 0];
     if (top < this.node.scrollTop) this.node.scrollTop = top;
@@ -53,7 +53,7 @@ export class VirtualList {
     this.fill();
   }
 
-  /** Makes the rows in sight and removes the others; `anew` updates those that stay. */
+  /** Make the rows in sight and remove the others; `anew` also updates the rows that stay. */
   fill(anew = false): void {
     const first = Math.max(0, this.rowAt(this.node.scrollTop) - SPARE);
     const end = this.node.scrollTop + Math.max(this.node.clientHeight, 1);
@@ -76,7 +76,7 @@ export class VirtualList {
     }
   }
 
-  /** The row at a height. */
+  /** Return the row at `y` pixels from the top of the list. */
   private rowAt(y: number): number {
     let [low, high] = [0, Math.max(0, this.rows.count - 1)];
     while (low < high) {

@@ -1,4 +1,4 @@
-/** A small mesh: one card a device, with what it holds written on it. */
+/** A small mesh: one card for each device, which says what the device holds. */
 
 import type { Block } from '../../layout/blocks';
 import type { CardLayout } from '../../layout/card_layout';
@@ -19,7 +19,7 @@ import type { Look } from '../../paint/theme';
 import { element, setAttributes, setShown, setText } from '../parts/element';
 import type { Dispatch } from '../parts/section';
 
-/** One device's card; its texts and looks are set by `draw`. */
+/** One device's card; `draw` sets its texts and its look. */
 class Card {
   private readonly edge = element('i', 'nbdist-edge');
   private readonly name = element('b');
@@ -90,7 +90,7 @@ class Card {
     setAttributes(this.node, { 'data-holds': kind, 'data-piece': piece ? number : null });
   }
 
-  /** Its group among the devices that exchange data, or whom it sends to. */
+  /** Draw the device's group in the exchange of data, or the devices it sends to. */
   private drawExchange(scene: Scene, look: Look): void {
     const number = isLost(scene, this.key) ? undefined : scene.shares?.of.get(this.key);
     if (number === undefined) this.empty();
@@ -115,7 +115,10 @@ class Card {
     setAttributes(this.node, { 'data-pattern': false });
   }
 
-  /** One element a dimension, so that a narrow card breaks the line between them only. */
+  /**
+   * Write the slices with one element for each dimension, so that a narrow card breaks lines only
+   * between them.
+   */
   private writeSlices(dimensions: readonly string[]): void {
     const texts = dimensions.map((text, d) => {
       const [open, close] = [d === 0 ? '[' : '', d === dimensions.length - 1 ? ']' : ','];
@@ -128,7 +131,7 @@ class Card {
   }
 }
 
-/** All cards of a layout. A new layout makes a new one. */
+/** All cards of a layout. A new layout needs a new `Cards`. */
 export class Cards {
   readonly node: HTMLElement;
   private readonly cards: Card[] = [];
@@ -167,7 +170,7 @@ export class Cards {
     }
   }
 
-  /** The id of a device's cell, for `aria-activedescendant`. */
+  /** Return the id of a device's cell, for `aria-activedescendant`. */
   idOf(key: string | null): string | null {
     return this.cards.find(card => card.key === key)?.node.id ?? null;
   }

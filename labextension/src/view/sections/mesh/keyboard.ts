@@ -1,8 +1,8 @@
-/** Moving over a mesh with the keyboard. */
+/** Movement over a mesh with the keyboard. */
 
 import { placesOf, positionAt, type Block, type Place } from '../../layout/blocks';
 
-/** Where a key leads from a place, before it is checked to be inside. */
+/** Return the place to which a key leads, which may be outside the blocks; null for other keys. */
 function aim(key: string, control: boolean, at: Place, blocks: readonly Block[]): Place | null {
   const block = blocks[at.block];
   if (!block) return null;
@@ -28,7 +28,7 @@ function aim(key: string, control: boolean, at: Place, blocks: readonly Block[])
   }
 }
 
-/** The last column of a row that holds a cell. */
+/** Return the column of the last cell in a row that has a device. */
 function lastColumn(block: Block, row: number): number {
   let column = block.columns - 1;
   while (column > 0 && (block.cells[row * block.columns + column] ?? -1) < 0) column -= 1;
@@ -58,8 +58,11 @@ export const MOVES: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * The position a key leads to: arrows along rows and columns, Page Up and Down to the same place
- * of the block before or after, Home and End along the row, with Control over everything.
+ * Return the position a key leads to.
+ *
+ * Arrows move along rows and columns, Page Up and Page Down to the same place of the block before
+ * or after, Home and End to the ends of the row, with Control to the first and the last place of
+ * all.
  *
  * Stays where it is at an edge. With no position yet, any of these keys leads to the first.
  */

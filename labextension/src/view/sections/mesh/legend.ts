@@ -1,4 +1,4 @@
-/** What the signs of the mesh mean, as far as they are on show. */
+/** Legend of the mesh: the meanings of the signs that are shown. */
 
 import { isOnPaper, type Scene } from '../../model/scene';
 import { LOOKS } from '../../paint/piece_style';

@@ -1,4 +1,4 @@
-/** The mesh: its axes, and its devices as cards, as tiles, or as hosts where they are very many. */
+/** The mesh: its axes, and its devices as cards, as tiles or, if they are very many, as hosts. */
 
 import { planeOf, type Block } from '../../layout/blocks';
 import { layCards, type CardLayout } from '../../layout/card_layout';
@@ -46,7 +46,7 @@ export class MeshSection implements Section {
     private readonly dispatch: Dispatch,
     private readonly prefix: string,
     private readonly announce: (text: string) => void,
-    /** The cursor now, which may be ahead of what is drawn. */
+    /** Function that returns the cursor now, which may be ahead of what is drawn. */
     private readonly cursor: () => string | null,
   ) {
     const id = `${prefix}-mesh`;
@@ -59,7 +59,7 @@ export class MeshSection implements Section {
     });
   }
 
-  /** True where a cell is a host and not a device. */
+  /** Whether a cell is a host and not a device. */
   get drawsHosts(): boolean {
     return this.arrangement?.kind === 'hosts';
   }
@@ -86,7 +86,7 @@ export class MeshSection implements Section {
     this.drawFocus(scene);
   }
 
-  /** Hosts matter to the layout only where they are the cells. */
+  /** Return a value that changes with the hosts if cells are hosts: only then does the layout depend on them. */
   private hostKey(scene: Scene): unknown {
     return this.arrangement?.kind === 'hosts' ? scene.directory.hosts.length : null;
   }
@@ -96,7 +96,7 @@ export class MeshSection implements Section {
     const type = grid.mesh ? axisTypesText(grid.mesh) : '';
     const label = grid.mesh ? meshText(grid.mesh) : grid.devices.length ? grid.label : 'none yet';
     const parts: [string, string][] = [];
-    // Where there are tabs, they say which mesh it is.
+    // If there are tabs, they say which mesh is shown.
     if (scene.grids.length === 1) parts.push([grid.mesh ? 'mesh' : 'devices', label]);
     if (type && type !== 'auto') parts.push(['axis types', type]);
     if (scene.exchange) parts.push(['showing', chosenText(scene)]);
@@ -112,7 +112,7 @@ export class MeshSection implements Section {
     );
   }
 
-  /** Says which axis runs where, as far as labels do not. */
+  /** Write which axis runs down and which runs across, if the labels do not say it. */
   private drawAxes(scene: Scene): void {
     const { arrangement } = this;
     const parts: string[] = [];
@@ -148,7 +148,7 @@ export class MeshSection implements Section {
     });
   }
 
-  /** The longest part of a slice that must not be broken, and the longest slice, in characters. */
+  /** Return the lengths, in characters, of the longest part that must not be broken and of the longest slices. */
   private slicesLengths(scene: Scene): readonly [part: number, whole: number] {
     let [part, whole] = [9, 9];
     for (const piece of scene.holding?.pieces.slice(0, 512) ?? []) {
@@ -190,7 +190,8 @@ export class MeshSection implements Section {
     scene: Scene,
     room: { width: number; height: number; character: number },
   ): Arrangement {
-    // Where a place on a torus is a device, neighbours are neighbours: it is drawn smaller before it gives way to hosts.
+    // On a torus of devices, neighbouring cells are linked chips. So cells become smaller there
+    // before they give way to hosts.
     const layout = scene.grid.torus
       ? layTiles(scene.grid, { ...room, height: TORUS_HEIGHT }, SMALLEST_ON_TORUS)
       : layTiles(scene.grid, room);
@@ -240,10 +241,10 @@ export class MeshSection implements Section {
   }
 }
 
-/** A path within a line; the whole of it stands beside the picture of the array. */
+/** Shorten a path to fit in one line; the whole path stands beside the picture of the array. */
 const shortened = (path: string): string => shortenAll([path], 38).get(path) ?? path;
 
-/** The devices of a grid by host, hosts in the order in which the grid meets them. */
+/** Return the devices of a grid by host, with hosts in the order in which they first appear in the grid. */
 function hostUnits(scene: Scene): readonly Unit[] {
   const hosts = new Map<string, string[]>();
   for (const key of scene.grid.devices) {
@@ -264,7 +265,7 @@ const hostGrid = (units: readonly Unit[]): Grid => ({
   torus: null,
 });
 
-/** Hosts as one block with the lines they are folded into, so that the arrow keys follow the eye. */
+/** Return the hosts as one block with the lines they are folded into, so that the arrow keys follow the eye. */
 function foldedLike(layout: TileLayout, count: number): readonly Block[] {
   const perLine = layout.y.findIndex(y => y !== layout.y[0]);
   const columns = perLine < 0 ? count : perLine;

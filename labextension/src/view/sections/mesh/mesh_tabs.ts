@@ -1,4 +1,4 @@
-/** Choosing among several meshes: tabs where they fit, else a list. */
+/** Choice among several meshes: tabs if they are few, else a list. */
 
 import type { Grid } from '../../model/grid';
 import type { Scene } from '../../model/scene';
@@ -22,7 +22,7 @@ export class MeshTabs implements Section {
     const { grids, grid } = scene;
     if (!this.changed(grids, grid.id)) return;
     setShown(this.node, grids.length > 1);
-    // The buttons stay while the meshes do, so that a click or the focus is not lost.
+    // The buttons stay as long as the meshes are the same, so that a click or the focus is not lost.
     const labels = grids.map(({ id, label }) => `${id} ${label}`);
     if (labels.join('\n') !== this.ids.join('\n')) {
       this.ids = labels;

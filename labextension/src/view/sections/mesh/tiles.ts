@@ -1,4 +1,4 @@
-/** A large mesh: cells on a canvas, with the rings of cursor and copies on another above it. */
+/** A large mesh: cells on a canvas, and the rings of cursor and copies on another canvas above it. */
 
 import type { TileLayout } from '../../layout/tile_layout';
 import type { Exchange } from '../../model/exchange';
@@ -54,7 +54,7 @@ export class Tiles {
     }
   }
 
-  /** The unit a device belongs to. */
+  /** Return the unit that a device belongs to. */
   unitAt(key: string): Unit | null {
     return this.units[this.unitOf.get(key) ?? -1] ?? null;
   }
@@ -86,7 +86,7 @@ export class Tiles {
     if (cursor !== null) this.ring(g, cursor, 1);
   }
 
-  /** Rings of those a device exchanges data with; all others step back. */
+  /** Draw rings around the devices that a device exchanges data with, and make all other devices pale. */
   private paintPartners(
     g: CanvasRenderingContext2D,
     exchange: Exchange,
@@ -117,7 +117,7 @@ export class Tiles {
     g.strokeRect(x - outside, y - outside, size + 2 * outside, size + 2 * outside);
   }
 
-  /** The first device of the cell under the pointer. */
+  /** Return the first device of the cell under the pointer. */
   private deviceAt(event: PointerEvent | MouseEvent): string | null {
     const area = this.rings.getBoundingClientRect();
     const [px, py] = [event.clientX - area.left, event.clientY - area.top];

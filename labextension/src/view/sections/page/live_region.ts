@@ -1,4 +1,4 @@
-/** One polite live region: says what the person's own choice did, never that data changed. */
+/** The one polite live region: it announces what the person's own choice did, never that data changed. */
 
 import { element, setText } from '../parts/element';
 

@@ -1,4 +1,4 @@
-/** What stands beside the mesh: the list of arrays; where there are some, how a model lies, and a program. */
+/** The column beside the mesh: the list of arrays and, if there are any, a model's layout and a program. */
 
 import type { Scene } from '../../model/scene';
 import type { Snapshot } from '../../model/snapshot';
@@ -8,7 +8,7 @@ import { changeOf, type Dispatch, type Section } from '../parts/section';
 
 const NAMES: readonly Shown[] = ['program', 'arrays', 'layout'];
 
-/** Those that have something to show. Arrays are missing only where a program has none. */
+/** Return the panes that have something to show. The arrays are missing only if a program has none. */
 function availableIn({ program, arrays, models }: Snapshot): readonly Shown[] {
   const there: Readonly<Record<Shown, boolean>> = {
     program: program !== null,
@@ -18,7 +18,10 @@ function availableIn({ program, arrays, models }: Snapshot): readonly Shown[] {
   return NAMES.filter(name => there[name]);
 }
 
-/** `layout, 3 to look at`; the variables that are whole although there are rules. */
+/**
+ * Return the label of a tab. For the layout it counts variables that are whole although there are
+ * rules: `layout · 3 not split`.
+ */
 function labelOf(name: Shown, { models }: Snapshot): string {
   if (name !== 'layout') return name;
   const missed = models.flatMap(model => model.variables).filter(one => one.missed).length;

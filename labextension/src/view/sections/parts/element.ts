@@ -1,9 +1,9 @@
-/** Making and updating elements without a framework. */
+/** Creation and update of elements without a framework. */
 
 type Child = Node | string;
 type Attributes = Readonly<Record<string, string | number | boolean | null>>;
 
-/** Sets attributes; `false` and `null` remove one, `true` sets it empty. Equal values are left. */
+/** Set attributes; `false` and `null` remove one, `true` sets it empty. Equal values are not set again. */
 export function setAttributes(node: Element, attributes: Attributes): void {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === false || value === null) node.removeAttribute(name);
@@ -14,7 +14,7 @@ export function setAttributes(node: Element, attributes: Attributes): void {
   }
 }
 
-/** An element with a class, attributes and children. */
+/** Make an element with a class, attributes and children. */
 export function element<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   className = '',
@@ -28,28 +28,28 @@ export function element<K extends keyof HTMLElementTagNameMap>(
   return node;
 }
 
-/** Sets the text where it differs, so that a selection or a screen reader is not disturbed. */
+/** Set the text if it differs, so that a selection or a screen reader is not disturbed. */
 export function setText(node: Node, text: string): void {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** A name that may break into lines after its dots and brackets, where it is too long for one. */
+/** Return a name that may break into lines after its dots, brackets and underscores, if it is too long for one. */
 export function breakable(name: string): (string | HTMLElement)[] {
   return name
     .split(/(?<=[.\]_])/)
     .flatMap((part, i) => (i ? [document.createElement('wbr'), part] : [part]));
 }
 
-/** Shows or hides an element. */
+/** Show or hide an element. */
 export function setShown(node: HTMLElement, shown: boolean): void {
   if (node.hidden === shown) node.hidden = !shown;
 }
 
 /**
- * Keeps one child a key, in order, making and removing only what changed.
+ * The children of an element, one for each key, in order.
  *
- * Children stay the same elements from one drawing to the next, so hovering, focus and text
- * selection survive updates.
+ * Only changed children are made or removed. The others stay the same elements from one drawing to
+ * the next, so hovering, focus and text selection survive updates.
  */
 export class KeyedChildren<Item, Node_ extends HTMLElement = HTMLElement> {
   private readonly nodes = new Map<string, Node_>();

@@ -1,4 +1,4 @@
-/** What every part of the view has in common. */
+/** The interface that all parts of the view have in common. */
 
 import type { Scene } from '../../model/scene';
 import type { Action } from '../../model/state';
@@ -12,7 +12,7 @@ export interface Section {
 
 export type Dispatch = (action: Action) => void;
 
-/** Answers whether any of the given values is not the one of the call before. */
+/** Return a function that returns whether any of its values differs from the call before. */
 export function changeOf(): (...values: readonly unknown[]) => boolean {
   let last: readonly unknown[] | null = null;
   return (...values) => {

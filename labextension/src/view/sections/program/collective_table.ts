@@ -1,4 +1,4 @@
-/** The collectives of a program, of which one or those of a line can be chosen. */
+/** The collectives of a program as a table; a person can choose one, or all of a line of code. */
 
 import { collectivesOf } from '../../model/exchange';
 import { collectiveText, groupsText } from '../../model/exchange_text';
@@ -8,7 +8,7 @@ import type { ShownCollective, ShownProgram } from '../../model/snapshot';
 import { element, setAttributes, setShown, setText } from '../parts/element';
 import { changeOf, type Dispatch } from '../parts/section';
 
-/** Rows that are made at once; the rest on request. */
+/** Number of rows that are made at once; a button makes more. */
 const PAGE = 300;
 const HEADINGS = ['collective', 'along', 'a device', 'times', 'gradient', 'line'];
 const MARK = '* put in by the compiler: a value lies otherwise than its user needs it';
@@ -26,9 +26,9 @@ export class CollectiveTable {
   private rows: readonly HTMLElement[] = [];
   private program: ShownProgram | null = null;
   private pages = 1;
-  /** The row at which the keyboard is; -1 before it is at any. */
+  /** The row the keyboard is at; -1 if it is at none yet. */
   private at = -1;
-  /** Set until what was chosen here has been said. */
+  /** True until a choice made here has been announced. */
   private unsaid = false;
 
   constructor(
@@ -118,7 +118,7 @@ export class CollectiveTable {
     return row;
   }
 
-  /** Not a tab stop: Enter on the row does the same. */
+  /** Make the button of a line. It is no tab stop: Enter on the row does the same. */
   private lineButton(text: string, number: number): HTMLElement {
     const title = `Choose all collectives of ${text}`;
     const attributes = { type: 'button', tabindex: -1, title };
@@ -131,7 +131,7 @@ export class CollectiveTable {
     return button;
   }
 
-  /** Chooses all of a line. */
+  /** Choose all collectives of a line of code. */
   chooseLine(line: string): void {
     if (this.program) this.choose(collectivesOf(this.program, line));
   }

@@ -1,4 +1,4 @@
-/** What a program needs of each device, as one bar against what there is. */
+/** Memory that a program needs on each device, as one bar that shows the limit too. */
 
 import { bytesText } from '../../model/format';
 import { memoryParts, wholeOf, type MemoryPart } from '../../model/program_text';
@@ -18,7 +18,7 @@ function entry({ name, text }: MemoryPart): HTMLElement {
   return element('li', '', {}, sign, `${name} `, element('b', '', {}, text));
 }
 
-/** The bar and what its parts are; nothing where the memory is not known. */
+/** Return the bar, and a legend of its parts if they are known; nothing if the memory is not known. */
 export function memoryBar(program: ShownProgram): readonly HTMLElement[] {
   const { needed, limit } = program;
   const whole = wholeOf(program);

@@ -1,4 +1,4 @@
-/** A compiled program: whether it fits, its memory, and what its devices exchange. */
+/** A compiled program: whether it fits, its memory, and the data that its devices exchange. */
 
 import { bytesText } from '../../model/format';
 import { marginText } from '../../model/program_text';
@@ -17,14 +17,14 @@ function heading(program: ShownProgram): HTMLElement {
   return node;
 }
 
-/** What the compiler said of a program that it refused. */
+/** Make the element with the compiler's message about a program that it refused. */
 function refusal(text: string): HTMLElement {
   const summary = element('summary', '', {}, 'What the compiler says');
   const said = element('pre', 'nbdist-program-said', {}, text);
   return element('details', 'nbdist-program-refusal', { open: true }, summary, said);
 }
 
-/** What is written below the collectives: sums, and what is not counted. */
+/** Make the lines below the collectives: sums, and what is not counted. */
 function below({ totals, unread, collectives, refusal }: ShownProgram): readonly HTMLElement[] {
   const none = !collectives.length && refusal === null ? ['Its devices exchange nothing.'] : [];
   const left = unread.length ? [`Not counted: ${unread.join('; ')}.`] : [];

@@ -1,4 +1,4 @@
-/** The distribution or strategy that is set now; each version where processes differ. */
+/** The distribution or strategy that is set now; if processes differ, each version. */
 
 import { entryParts } from '../../model/array_text';
 import {
@@ -15,10 +15,10 @@ import { specNode } from '../lists/array_row';
 import { breakable, element, KeyedChildren, setAttributes, setShown } from '../parts/element';
 import { changeOf, type Dispatch, type Section } from '../parts/section';
 
-/** Up to this many rules are shown without being asked for. */
+/** Most rules that are shown without a click. */
 const OPEN_RULES = 6;
 
-/** All that is written about one version. */
+/** Everything that is shown about one version. */
 interface Version {
   readonly kind: string;
   readonly noun: string;
@@ -70,7 +70,7 @@ function rulesNode(rules: readonly RuleTexts[]): HTMLElement {
 export class Distributions implements Section {
   readonly node = element('section', 'nbdist-distributions', { 'aria-label': 'Distribution' });
   private readonly changed = changeOf();
-  // The key is the whole content, so only which mesh is drawn changes on a node once made.
+  // The key is the whole content. So a node changes only in this: whether its mesh is the one that is drawn.
   private readonly versions = new KeyedChildren<Version>(
     this.node,
     version => this.make(version),

@@ -8,7 +8,7 @@ import { changeOf, type Section } from '../parts/section';
 
 type Fact = readonly [label: string, value: string, more: string];
 
-/** `18.4 MB a device`, or the range where devices differ by more than a tenth. */
+/** Return the live bytes, `18.4 MB a device`, or their range if devices differ by more than a tenth. */
 function liveText(devices: readonly Device[]): string | null {
   let [least, most] = [Infinity, -Infinity];
   for (const { live_bytes } of devices) {
@@ -22,7 +22,7 @@ function liveText(devices: readonly Device[]): string | null {
     : `${bytesText(least)} to ${bytesText(most)} a device`;
 }
 
-/** The mesh in context, where all processes that have one agree. */
+/** Return the mesh in context, if all processes that have one agree. */
 function contextText(scene: Scene): string | null {
   const ids = new Set(scene.snapshot.processes.map(process => process.context_mesh));
   ids.delete(null);

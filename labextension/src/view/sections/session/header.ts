@@ -8,10 +8,10 @@ import { changeOf, type Section } from '../parts/section';
 
 /** States that stop the work, or in which there is nothing that could run. */
 const TROUBLE: ReadonlySet<Snapshot['state']> = new Set(['stuck', 'out of step', 'refused']);
-/** Data older than this, in seconds, is said to be old. */
+/** Age in seconds above which data is said to be old. */
 const OLD = 5;
 
-/** `8 cpu devices`, `4 TPU v5p devices and 8 cpu devices`. */
+/** Return the devices by kind: `8 cpu devices`, `4 TPU v5p devices and 8 cpu devices`. */
 function devicesText(scene: Scene): string {
   const kinds = new Map<string, number>();
   for (const device of scene.snapshot.devices) {
@@ -43,7 +43,7 @@ export class Header implements Section {
     setText(this.devices, devicesText(scene));
   }
 
-  /** Writes how long ago, in seconds, anything came from the kernel. */
+  /** Write the age of the newest data from the kernel, in seconds. */
   tick(seconds: number): void {
     const old = seconds > OLD;
     const text = secondsText(Math.max(0.1, seconds));

@@ -1,4 +1,4 @@
-/** What a person should read now: notices, and what processes disagree on. */
+/** Notices that a person should read now, and what processes disagree on. */
 
 import { processesText } from '../../model/format';
 import type { Scene } from '../../model/scene';
@@ -6,7 +6,7 @@ import type { Disagreement, Notice, Snapshot } from '../../model/snapshot';
 import { element, KeyedChildren, setShown } from '../parts/element';
 import { changeOf, type Section } from '../parts/section';
 
-/** Text with what stands in backquotes, and magics, set as code. */
+/** Return a text whose magics, and parts in backquotes, are shown as code. */
 function withCode(text: string): (string | HTMLElement)[] {
   return text.split(/(`[^`]+`|%{1,2}\w+(?: --?[\w-]+)*)/).map((part, i) => {
     return i % 2 ? element('code', '', {}, part.replaceAll('`', '')) : part;
@@ -34,7 +34,7 @@ function disagreementNode({ about, versions }: Disagreement): HTMLElement {
   return element('div', 'nbdist-notice', { 'data-level': 'warn' }, sign, words);
 }
 
-/** Said by the view where the session is out of step and no notice says why. */
+/** The view's own notice for a session that is out of step, if no other notice says why. */
 const OUT_OF_STEP: Notice = {
   level: 'bad',
   title: 'The processes are out of step.',

@@ -1,4 +1,4 @@
-/** Hosts and processes with what each is doing; many of them as groups that do the same. */
+/** Hosts and processes, with the activity of each; many processes are shown as groups with the same activity. */
 
 import { countText, processesText, rangesText } from '../../model/format';
 import { activityParts, metricsText, SIGNS, taskText, TROUBLE } from '../../model/process_text';
@@ -7,10 +7,10 @@ import type { Process } from '../../model/snapshot';
 import { element, KeyedChildren, setAttributes, setShown, setText } from '../parts/element';
 import { changeOf, type Section } from '../parts/section';
 
-/** Up to this many processes are shown one by one. */
+/** Most processes that are shown one by one. */
 const MOST_SINGLE = 12;
 
-/** Processes that are shown as one. */
+/** Processes that are shown together as one entry. */
 interface Chip {
   readonly key: string;
   readonly processes: readonly Process[];
@@ -24,10 +24,10 @@ interface HostRow {
   readonly chips: readonly Chip[];
 }
 
-/** Progress of more than so many kinds is counted. */
+/** Most different kinds of progress that are shown; the processes with others share one line. */
 const MOST_PROGRESS = 6;
 
-/** Where some processes are: a line of code; or how far they are. */
+/** A line of code at which some processes are, or how far they are. */
 interface Line {
   readonly key: string;
   readonly label: string;
@@ -50,7 +50,7 @@ function rowsOf(scene: Scene): HostRow[] {
   }));
 }
 
-/** All processes in groups that do the same, trouble first, then the largest. */
+/** Return all processes in groups that do the same, trouble first, then the largest. */
 function groupRow(scene: Scene): HostRow {
   const groups = new Map<string, Process[]>();
   for (const process of scene.snapshot.processes) {
@@ -67,7 +67,7 @@ function groupRow(scene: Scene): HostRow {
   return { key: '', name: '', host: null, chips };
 }
 
-/** The lines of code that processes stand in. */
+/** Return the lines of code at which processes are. */
 function linesOf(processes: readonly Process[]): Line[] {
   const lines = new Map<string, { process: Process; ids: number[] }>();
   for (const process of processes) {
@@ -85,7 +85,7 @@ function linesOf(processes: readonly Process[]): Line[] {
   }));
 }
 
-/** How far processes are, those that are equally far together; kept after the cell has ended. */
+/** Return how far processes are, one line for all that are equally far; kept after the cell has ended. */
 function progressOf(processes: readonly Process[]): Line[] {
   const lines = new Map<string, { label: string; source: string; ids: number[] }>();
   for (const { process_id, progress } of processes) {
@@ -103,7 +103,7 @@ function progressOf(processes: readonly Process[]): Line[] {
   return [...all.slice(0, MOST_PROGRESS), { key: 'rest', label: 'and others', source: '', ids }];
 }
 
-/** The oldest of a group stands for it. */
+/** Return the process of a group that is longest in its line; it stands for the group. */
 function slowest(chip: Chip): Process | undefined {
   return [...chip.processes].sort((a, b) => (b.line_seconds ?? 0) - (a.line_seconds ?? 0))[0];
 }
@@ -115,7 +115,7 @@ function makeChip(): HTMLElement {
   return element('li', 'nbdist-process', {}, ...parts);
 }
 
-/** Parts with a dot between; a line breaks between parts, and inside only those that are long. */
+/** Write parts with a dot between. A line breaks between parts, and inside a part only if it is long. */
 function writeParts(node: Element, parts: readonly string[]): void {
   const texts = parts.map((part, i) => (i < parts.length - 1 ? `${part} ·` : part));
   if (node.textContent === texts.join(' ')) return;

@@ -36,6 +36,10 @@ DELAY_SECONDS = 1.0
 may code that is to be done whole. Counting repetitions does not measure this time: while JAX waits for a value,
 five a second reach Python."""
 
+MOST_EDGES = 10
+"""Times that an interrupt is put off at a lock in any case: on a busy machine a second may hold two repetitions,
+and a third of them meet the lock of an event that is waited for in a loop."""
+
 LEAVING_SECONDS = 1.0
 """Time after an interrupt was raised in which its code is taken to be on its way out."""
 
@@ -81,6 +85,7 @@ class InterruptHandler:
         edges = (InterruptHandler.swap, InterruptHandler._handle, Window.__enter__, Window.__exit__)
         self._edges = {method.__code__ for method in edges} | LOCKING
         self._delayed_since: float | None = None
+        self._edges_met = 0
         self._handling = self._came_meanwhile = self._swapping = False
         self._whole = self._put_off = self._stepping = False
 
@@ -124,6 +129,7 @@ class InterruptHandler:
             self._repeated.cancel()
         self._window, self._pending, self._repeated = None, False, None
         self._raised_at = self._delayed_since = None
+        self._edges_met = 0
         self._whole = self._put_off = self._stepping = False
         signal.signal(signal.SIGINT, self._handle)
 
@@ -230,14 +236,16 @@ class InterruptHandler:
         if at_an_edge or whole:
             now = time.monotonic()
             self._delayed_since = self._delayed_since or now
-            if now - self._delayed_since < DELAY_SECONDS:
+            self._edges_met += at_an_edge
+            again = at_an_edge and self._edges_met < MOST_EDGES
+            if again or now - self._delayed_since < DELAY_SECONDS:
                 self._put_off = whole
                 self.again()
                 return
         self._raise(window)
 
     def _raise(self, window: Window) -> NoReturn:
-        self._delayed_since, self._put_off = None, False
+        self._delayed_since, self._edges_met, self._put_off = None, 0, False
         window.spent = window.once
         self._raised_at = time.monotonic()
         raise Interrupt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -91,6 +93,20 @@ def test_none_leaves_a_lock_locked(interrupts: InterruptHandler) -> None:
             while True:
                 event.wait()
         assert event._cond.acquire(blocking=False)  # type: ignore[attr-defined]
+
+
+def test_on_a_busy_machine_a_second_alone_does_not_end_the_care(
+    interrupts: InterruptHandler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = itertools.count(0.0, 2.0)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(interrupts, "again", lambda: None)
+    locking: Any = SimpleNamespace(f_code=threading.Condition.__enter__.__code__)
+    with interrupts.window():
+        for _ in range(module.MOST_EDGES - 1):
+            interrupts._handle(signal.SIGINT, locking)
+        with pytest.raises(KeyboardInterrupt):
+            interrupts._handle(signal.SIGINT, locking)
 
 
 def test_one_that_was_put_off_and_comes_again_at_once_is_not_lost(

@@ -15,7 +15,7 @@ def found():
         [sys.executable, "-m", "tests.engine.repaired"],
         capture_output=True,
         text=True,
-        timeout=230,
+        timeout=550,
         check=False,
     )
     assert done.returncode == 0, done.stderr

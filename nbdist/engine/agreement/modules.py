@@ -62,8 +62,14 @@ def is_users(name: str, module: Any) -> bool:
         and isinstance(file, str)
         and file.endswith(".py")
         and name.partition(".")[0] != "nbdist"
-        and not _folder(file.rpartition(os.sep)[0]).startswith(_libraries())
+        and not _folder_of(file).startswith(_libraries())
     )
+
+
+def _folder_of(file: str) -> str:
+    """Return where a file really is: a tool may link one file of the user's among the libraries."""
+    real = os.path.realpath(file) if Path(file).is_symlink() else file
+    return _folder(real.rpartition(os.sep)[0])
 
 
 @functools.cache

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nbdist.launch.agents import agent_handle
+from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.start import spawn
 from nbdist.launch.start.agent_pool import KERNEL_LOST_SECONDS
@@ -57,10 +58,12 @@ def test_the_furthest_are_started_first(hosts: FakeHosts) -> None:
 def test_on_this_machine_all_is_for_one_agent_on_loopback_and_nobody_waits_for_its_silence(
     hosts: FakeHosts,
 ) -> None:
-    spawned = hosts.spawn(plan_of(processes=2))
+    plan = plan_of(processes=2)
+    spawned = hosts.spawn(plan)
     asked = assignment(hosts, "home")
     assert list(hosts.agents) == ["home"]
-    assert asked["preload"][0] == "jax" and asked["folder"] == spawned.folder
+    assert asked["preload"] == framework_named("jax").preload(plan)
+    assert asked["folder"] == spawned.folder
     assert "--ip=127.0.0.1" in asked["controller_arguments"]
     assert (asked["controller_address"], asked["silence_s"], asked["checks"]) == (None, None, None)
     assert asked["ports"] == 2

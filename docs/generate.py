@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import nbdist
-from nbdist import options
+from nbdist.magics import options
 from nbdist.launch.model.start_options import FLAGS, Flag, StartOptions
-from nbdist.magics import DistMagics
-from nbdist.options.parser import Parser
-from nbdist.quantities import bytes_text
-from nbdist.rehearsal.chips import CHIPS, Chip
-from nbdist.rehearsal.topology import counted_name, read_topology
+from nbdist.magics.commands import DistMagics
+from nbdist.magics.parser import Parser
+from nbdist.notation import bytes_text
+from nbdist.rehearsal.plan.chips import CHIPS, Chip
+from nbdist.rehearsal.plan.mesh import counted_name, read_topology
 
 MARK = re.compile(r"^<!-- generated: ([\w-]+) -->$", re.M)
 SPECIAL = re.compile(r"([\\*_<>|\[\]`])")

@@ -15,11 +15,11 @@ from nbdist.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from nbdist.launch.model.host_list import AskedHost
-    from nbdist.launch.model.progress import StartProgress
-    from nbdist.pod.pod import Pod
-    from nbdist.rehearsal.array_plan import ArrayPlan
-    from nbdist.rehearsal.topology import Topology
+    from nbdist.launch.model.happenings import StartProgress
+    from nbdist.launch.model.hosts import AskedHost
+    from nbdist.rehearsal.plan.mesh import Topology
+    from nbdist.rehearsal.plan.plan import ArrayPlan
+    from nbdist.rehearsal.pod.pod import Pod
     from nbdist.session.session import Session
 
 
@@ -292,7 +292,7 @@ def plan(
       OptionError: An unknown topology, a mesh that does not fit, or specs that are none; says what would do.
       ArrayError: The value has no arrays.
     """
-    from nbdist.rehearsal.plan import make_plan
+    from nbdist.rehearsal.plan.plan import make_plan
     from nbdist.spelling import Door, through
 
     with through(Door.PYTHON):
@@ -329,7 +329,7 @@ def rehearse(topology: str, *, slices: int = 1) -> Pod:
     from nbdist.spelling import Door, through
 
     with through(Door.PYTHON):
-        from nbdist.pod.here import pod_here
+        from nbdist.rehearsal.pod.backend import pod_here
 
         return pod_here(topology, slices=slices)
 
@@ -360,7 +360,7 @@ def __getattr__(name: str) -> Any:
 
 def load_ipython_extension(shell: Any) -> None:
     """Register the magics; `%load_ext nbdist` calls this. Starts nothing."""
-    from nbdist.magics import load
+    from nbdist.magics.commands import load
 
     load(shell)
 
@@ -370,7 +370,7 @@ def unload_ipython_extension(shell: Any) -> None:
 
     A running session goes on, and the next `%load_ext nbdist` finds it.
     """
-    from nbdist.magics import unload
+    from nbdist.magics.commands import unload
 
     unload(shell)
 

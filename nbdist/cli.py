@@ -24,13 +24,19 @@ from nbdist import listing
 from nbdist.contract.wire import encode
 from nbdist.errors import NbdistError, OptionError
 from nbdist.launch.doctor import doctor
-from nbdist.notebook.side_by_side import SideBySide
-from nbdist.options import doctor_arguments, doctor_options, rehearse_options
-from nbdist.rehearsing.asked import AskedPod, read_each
-from nbdist.rehearsing.install import install
-from nbdist.rehearsing.one_script import OneScript
-from nbdist.rehearsing.script import DOES_NOT_FIT, FITS, NOT_RUN, check_script, run_script
-from nbdist.rehearsing.side_by_side import side_by_side
+from nbdist.magics.options import doctor_arguments, doctor_options, rehearse_options
+from nbdist.magics.progress import SideBySide
+from nbdist.rehearsal.plan.libtpu import install
+from nbdist.rehearsal.run.asked import AskedPod, read_each
+from nbdist.rehearsal.run.script import (
+    DOES_NOT_FIT,
+    FITS,
+    NOT_RUN,
+    OneScript,
+    check_script,
+    run_script,
+)
+from nbdist.rehearsal.run.side_by_side import side_by_side
 from nbdist.spelling import Door, through
 
 TOUR = "01_tour.ipynb"
@@ -241,7 +247,7 @@ def in_terminal(notebook: Path) -> int:
     from IPython.terminal.interactiveshell import TerminalInteractiveShell
     from traitlets.config import Config
 
-    from nbdist.magics import end
+    from nbdist.magics.commands import end
 
     os.environ.setdefault("MPLBACKEND", "agg")
     config = Config()
@@ -263,7 +269,7 @@ def in_terminal(notebook: Path) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class NotebookCell:
     """One cell of a notebook: text, or code, and whether that is meant to fail."""
 
     source: str
@@ -271,11 +277,11 @@ class Cell:
     may_fail: bool
 
 
-def cells(notebook: Mapping[str, Any]) -> Iterator[Cell]:
+def cells(notebook: Mapping[str, Any]) -> Iterator[NotebookCell]:
     """The cells of a notebook, in order."""
     for cell in notebook["cells"]:
         source = cell["source"]
-        yield Cell(
+        yield NotebookCell(
             source=source if isinstance(source, str) else "".join(source),
             code=cell["cell_type"] == "code",
             may_fail=MAY_FAIL in cell.get("metadata", {}).get("tags", []),

@@ -12,7 +12,7 @@ from typing import Any
 from nbdist.errors import SessionError
 from nbdist.launch.sessions import registry
 from nbdist.launch.sessions.registry import Record
-from nbdist.quantities import count_text, seconds_text
+from nbdist.notation import count_text, seconds_text
 from nbdist.spelling import command
 
 HEADINGS = ("ID", "hosts", "processes", "framework", "age", "kernel", "kept")

@@ -1,9 +1,30 @@
 """Meshes, specs, shapes and slices in the field's own notation.
 
 Source: imports nothing outside the standard library.
+
+Numbers as nbdist prints them: bytes, seconds, counts, processes, array types.
+
+Source: imports nothing outside the standard library.
+
+NumPy's types by name.
+
+Source: imports nothing outside the standard library at module level.
+
+Long names shortened in the middle so that no two look alike.
+
+Source: imports nothing outside the standard library.
+
+Aligned columns, and lists cut where a screen ends.
 """
 
 from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import ROUND_HALF_UP, Decimal
+from itertools import pairwise
+from typing import Any
 
 from nbdist.contract.snapshot import Array, Mesh, Slices
 
@@ -51,3 +72,282 @@ def _entry_text(axes: tuple[str, ...]) -> str:
     if not axes:
         return "None"
     return repr(axes[0]) if len(axes) == 1 else f"({', '.join(map(repr, axes))})"
+
+
+_DTYPE = re.compile(r"(float|bfloat|uint|int|complex)(\d.*)")
+_LETTER = {"float": "f", "bfloat": "bf", "uint": "u", "int": "i", "complex": "c"}
+
+
+def bytes_text(count: int) -> str:
+    """`65536` → `64 KB`. KB to PB are powers of 1024, as the frameworks count memory.
+
+    At most one decimal, none from 100 up, halves rounded up: as `bytesText` of the view does
+    (the tests of both read `tests/golden/texts/bytes.json`).
+    """
+    value, unit = Decimal(count), "B"
+    for larger in ("KB", "MB", "GB", "TB", "PB"):
+        # 1023.6 would be printed as 1024.
+        if value < Decimal("1023.5"):
+            break
+        value, unit = value / 1024, larger
+    places = Decimal(1) if value >= Decimal("99.95") else Decimal("0.1")
+    return f"{value.quantize(places, ROUND_HALF_UP)} {unit}".replace(".0 ", " ")
+
+
+def seconds_text(seconds: float) -> str:
+    """`3.2` → `3.2 s`, `125` → `2 min 5 s`, `3725` → `1 h 2 min`."""
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        minutes, rest = divmod(whole, 60)
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, rest = divmod(whole // 60, 60)
+    return f"{hours} h {rest} min" if rest else f"{hours} h"
+
+
+def count_text(count: int, noun: str) -> str:
+    """`(4, "process")` → `4 processes`; `(1, "copy")` → `1 copy`."""
+    if count == 1:
+        return f"1 {noun}"
+    if noun.endswith("y") and noun[-2] not in "aeiou":
+        return f"{count} {noun[:-1]}ies"
+    return f"{count} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
+def not_looked_at(arrays: int, containers: int) -> str:
+    """`not looked at: 3 arrays, 1 container that lies too deep`; empty where all was."""
+    parts = [count_text(arrays, "more array")] if arrays else []
+    if containers:
+        lies = "lies too deep or is one" if containers == 1 else "lie too deep or are"
+        parts.append(f"{count_text(containers, 'container')} that {lies} too many")
+    return f"not looked at: {', '.join(parts)}" if parts else ""
+
+
+def processes_text(ids: Iterable[int]) -> str:
+    """`[0, 1, 2, 3, 5]` → `processes 0–3, 5`; `[2]` → `process 2`; none → `no process`."""
+    ordered = sorted(set(ids))
+    if not ordered:
+        return "no process"
+    return f"{'process' if len(ordered) == 1 else 'processes'} {ranges_text(ordered)}"
+
+
+def ranges_text(ordered: Sequence[int]) -> str:
+    """`[0, 1, 2, 5, 6]` → `0–2, 5, 6`. The numbers rise; a range stands for three or more."""
+    ends = [index + 1 for index, (a, b) in enumerate(pairwise(ordered)) if b != a + 1]
+    parts = []
+    for start, stop in zip([0, *ends], [*ends, len(ordered)], strict=True):
+        run = ordered[start:stop]
+        parts += [f"{run[0]}–{run[-1]}"] if len(run) > 2 else [str(number) for number in run]
+    return ", ".join(parts)
+
+
+def dtype_text(dtype: str) -> str:
+    """`float32` → `f32`, `bfloat16` → `bf16`, `key<fry>` unchanged.
+
+    Source: JAX's own short names, as in the text of a `jax.ShapeDtypeStruct` in a jaxpr.
+    """
+    match = _DTYPE.fullmatch(dtype)
+    return f"{_LETTER[match[1]]}{match[2]}" if match else dtype
+
+
+def array_type_text(dtype: str, shape: Sequence[int]) -> str:
+    """`("float32", (512, 256))` → `f32[512, 256]`; a scalar is `f32[]`."""
+    return f"{dtype_text(dtype)}[{', '.join(map(str, shape))}]"
+
+
+def hosts_text(hosts: Iterable[str]) -> str:
+    """`host h1`, or `hosts h1, h2`, each once, in the order given."""
+    names = list(dict.fromkeys(hosts))
+    return f"{'host' if len(names) == 1 else 'hosts'} {', '.join(names)}"
+
+
+MOST_HOSTS = 4
+"""So many hosts are named behind processes; of more, their number."""
+
+
+def where_text(process_ids: Iterable[int], hosts: Mapping[int, str]) -> str:
+    """`processes 0, 2, 3 (host h1)`; `process 2` where the session has one host only.
+
+    Args:
+      process_ids: Some processes of the session.
+      hosts: Of all its processes, by id.
+    """
+    ids = sorted(process_ids)
+    if len(set(hosts.values())) < 2:
+        return processes_text(ids)
+    names = list(dict.fromkeys(hosts[process_id] for process_id in ids))
+    of = hosts_text(names) if len(names) <= MOST_HOSTS else count_text(len(names), "host")
+    return f"{processes_text(ids)} ({of})"
+
+
+MOST_NAMES = 8
+"""So many names are listed; of more the rest is counted."""
+
+
+def names_text(names: Iterable[str]) -> str:
+    """`["w", "b"]` → `w, b`; of more than eight the first seven, and how many more there are."""
+    listed = list(names)
+    if len(listed) <= MOST_NAMES:
+        return ", ".join(listed)
+    return f"{', '.join(listed[: MOST_NAMES - 1])} and {len(listed) - MOST_NAMES + 1} more"
+
+
+def dtype_name(dtype: Any) -> Any:
+    """Return the name of a dtype as JSON; `dtype_named` reads it."""
+    if dtype.names is not None:
+        return dtype.descr
+    # A dtype's name omits the byte order; its `str` does not know the types of ml_dtypes.
+    return dtype.name if is_named(dtype.name, dtype) else dtype.str
+
+
+def is_named(name: Any, dtype: Any) -> bool:
+    """Return whether `dtype_named` gives this dtype for that name."""
+    try:
+        return bool(dtype_named(name) == dtype)
+    except (TypeError, ValueError, AttributeError, ImportError):
+        return False
+
+
+def dtype_named(name: Any) -> Any:
+    """Return the NumPy dtype of that name, also for types of ml_dtypes (`bfloat16`, `float8_e4m3fn`)."""
+    import numpy
+
+    if not isinstance(name, str):
+        return numpy.dtype([_field(entry) for entry in name])
+    try:
+        return numpy.dtype(name)
+    except TypeError:
+        import ml_dtypes
+
+        return numpy.dtype(getattr(ml_dtypes, name))
+
+
+def _field(entry: Sequence[Any]) -> tuple[Any, ...]:
+    name, kind, *shape = entry
+    read = kind if isinstance(kind, str) else [_field(inner) for inner in kind]
+    return (name, read, *(tuple(size) for size in shape))
+
+
+GAP = "…"
+SMALLEST_WIDTH = 8
+_TOKEN = re.compile(r"\w+|\W+")
+
+
+def shorten(names: Sequence[str], width: int) -> tuple[str, ...]:
+    """Fit every name into `width` characters.
+
+    Names that fit stay as they are. The others keep the words in which they differ from the rest,
+    then their first and last words, then what else fits from the end; `…` stands for what is left
+    out. Where the words that differ do not fit, a number tells the names apart.
+
+    Args:
+      names: Python expressions or host names; equal names are given equal texts.
+      width: At least 8.
+
+    Returns:
+      One text for each name, in the same order; different for different names.
+
+    Raises:
+      ValueError: `width` is too small.
+    """
+    if width < SMALLEST_WIDTH:
+        raise ValueError(f"width is {width}; allowed: at least {SMALLEST_WIDTH}")
+    unique = tuple(dict.fromkeys(names))
+    if all(len(name) <= width for name in unique):
+        return tuple(names)
+    tokens = {name: tuple(_TOKEN.findall(name)) for name in unique}
+    branches = _branches(tokens.values())
+    texts = {
+        name: name if len(name) <= width else _by_words(tokens[name], branches, width)
+        for name in unique
+    }
+    _number_repeated(texts, width)
+    return tuple(texts[name] for name in names)
+
+
+def _branches(every: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], set[str]]:
+    """Return the words that follow each beginning; where there are several, they tell names apart."""
+    followers: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for tokens in every:
+        for index, token in enumerate((*tokens, "")):
+            followers[tokens[:index]].add(token)
+    return followers
+
+
+def _by_words(
+    tokens: tuple[str, ...], branches: dict[tuple[str, ...], set[str]], width: int
+) -> str:
+    words = [index for index, token in enumerate(tokens) if token[0].isalnum() or token[0] == "_"]
+    differing = {index for index in range(len(tokens)) if len(branches[tokens[:index]]) > 1}
+    kept = set(differing)
+    # The words in which the name differs first; of the rest the ends say most.
+    for index in dict.fromkeys([*words[-1:], *words[:1], *reversed(words)]):
+        if len(_assemble(tokens, kept | {index})) <= width:
+            kept.add(index)
+    text = _assemble(tokens, kept)
+    return text if len(text) <= width else _cut("".join(tokens), width)
+
+
+def _assemble(tokens: tuple[str, ...], kept: set[int]) -> str:
+    """Return the kept tokens, the punctuation between two kept words, and a gap for each run left out."""
+    parts: list[str] = []
+    for index, token in enumerate(tokens):
+        between = not token[0].isalnum() and {index - 1, index + 1} <= kept | {-1, len(tokens)}
+        if index in kept or between:
+            parts.append(token)
+        elif parts[-1:] != [GAP]:
+            parts.append(GAP)
+    return "".join(parts)
+
+
+def _cut(name: str, width: int, between: str = GAP) -> str:
+    head = (width - len(between)) // 2
+    tail = width - len(between) - head
+    return f"{name[:head]}{between}{name[len(name) - tail :]}"
+
+
+def _number_repeated(texts: dict[str, str], width: int) -> None:
+    """Give every name whose text another one has as well a number in the gap."""
+    counts = Counter(texts.values())
+    taken = {text for text, count in counts.items() if count == 1}
+    for name, text in texts.items():
+        if counts[text] == 1:
+            continue
+        number = 1
+        while (numbered := _cut(name, width, f"{GAP}{number}{GAP}")) in taken:
+            number += 1
+        texts[name] = numbered
+        taken.add(numbered)
+
+
+ROWS = 40
+"""Rows shown of a long list; the rest is counted in a last line."""
+
+WIDTH = 100
+"""Characters a line where the caller knows nothing better."""
+
+
+def columns(rows: Sequence[Sequence[str]], *, gap: int = 2, right: Sequence[int] = ()) -> list[str]:
+    """One line a row, each column as wide as its longest cell.
+
+    Args:
+      rows: Cells; all rows have the same number.
+      gap: Spaces between columns.
+      right: The numbers of the columns that are aligned to the right.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        (" " * gap)
+        .join(
+            cell.rjust(width) if index in right else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        .rstrip()
+        for row in rows
+    ]
+
+
+def cut(text: str, width: int) -> str:
+    """The beginning of a text that is too long, with `…` for the rest."""
+    return text if len(text) <= width else f"{text[: max(width - 1, 0)]}…"

@@ -9,18 +9,17 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
+from nbdist.contract.cells import Rules
 from nbdist.errors import HostError, OptionError, SessionError, VersionError
 from nbdist.launch.files.listing import sources
 from nbdist.launch.model.framework import framework_named
+from nbdist.launch.model.happenings import StartProgress, silent
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.model.progress import StartProgress, silent
 from nbdist.launch.model.start_options import FLAGS, StartOptions
 from nbdist.launch.planning.choose import make_plan, proxy_warning
-from nbdist.launch.planning.choose_job import JobOptions
-from nbdist.launch.planning.choose_placement import choose_placement
+from nbdist.launch.planning.placement import JobOptions, choose_placement
 from nbdist.launch.sessions import registry
 from nbdist.launch.start.spawn import spawn
-from nbdist.rules import Rules
 from nbdist.spelling import option
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def attach_session(
     """Takes part in a session that runs, or makes one of engines that somebody else has started.
 
     Args:
-      word: What `nbdist.launch.sessions.resolve.resolve` knows: an id, `last`, a file, a profile of ipyparallel's.
+      word: As for `nbdist.launch.sessions.attached.resolve`: an id, `last`, a file, a profile of ipyparallel's.
       grace_s: As for `start_session`; default: as the session has it.
       give_up_s: The same.
       check: The same.
@@ -123,8 +122,8 @@ def attach_session(
       OptionError: An option that a session which runs cannot take.
       LaunchError: Engines cannot be made a session of.
     """
+    from nbdist.launch.sessions.attached import ForeignCluster, resolve
     from nbdist.launch.sessions.recorded import regain
-    from nbdist.launch.sessions.resolve import ForeignCluster, resolve
     from nbdist.session.session import Session
 
     found = resolve(word)

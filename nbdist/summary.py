@@ -12,8 +12,8 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from nbdist.contract.array_summary import ArraySummary, PieceSummary
-from nbdist.dtypes import dtype_named
+from nbdist.contract.calls.arrays import ArraySummary, PieceSummary
+from nbdist.notation import dtype_named
 
 
 def facts(part: ArraySummary) -> ArraySummary:

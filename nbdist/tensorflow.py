@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nbdist.engine.probe import progress
+from nbdist.engine.probe import activity
 from nbdist.errors import InputError
 
 __all__ = ["follow_checkpoints"]
@@ -61,9 +61,9 @@ def follow_checkpoints(
             _restore(tf, model, path)
             name = Path(path).name
             what = f"evaluate, checkpoint {name}"
-            with progress.evaluating(what):
+            with activity.evaluating(what):
                 results = {k: float(v) for k, v in _evaluate(model, data).items()}
-            progress.note(what, results)
+            activity.note(what, results)
             yield name, results
 
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from nbdist.contract import limits, page
+from nbdist.contract import page
 from nbdist.contract.palette import FILLS
 from nbdist.contract.snapshot import VERSION
 
@@ -27,14 +27,13 @@ def texts() -> dict[str, str]:
 
 
 def _constants() -> str:
-    files = ", ".join(f"`{name}.py`" for name in ("snapshot", "page", "limits"))
+    files = ", ".join(f"`{name}.py`" for name in ("snapshot", "page"))
     lines = [
         "/** Constants on which kernel and view agree; made by `make types` from files in `nbdist/contract/`:",
         f" * {files}, which say what each is. */",
         "",
         f"export const VERSION = {VERSION};",
         *_exports(page),
-        *_exports(limits),
     ]
     return "\n".join(lines) + "\n"
 

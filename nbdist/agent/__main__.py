@@ -12,10 +12,9 @@ import sys
 from types import FrameType
 
 from nbdist.agent.agent import Agent
-from nbdist.agent.children import Children
-from nbdist.agent.reexec import unread
-from nbdist.contract.events import Stopped, Terminated
-from nbdist.contract.lines import Events
+from nbdist.agent.orders import unread
+from nbdist.agent.processes import Children
+from nbdist.contract.events import Events, Stopped, Terminated
 
 
 class _Stopped(SystemExit):

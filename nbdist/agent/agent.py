@@ -23,22 +23,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, assert_never
 
-from nbdist.agent import stale_folders as sweep
-from nbdist.agent.children import Children
 from nbdist.agent.controller import run_controller
-from nbdist.agent.engines import start_engines
-from nbdist.agent.handover import Collecting
-from nbdist.agent.heartbeat import PERIOD_SECONDS, Pulse
-from nbdist.agent.introduction import Introduction, enter
-from nbdist.agent.order_reader import OrderReader
-from nbdist.agent.preload import preload
-from nbdist.agent.relay import Relays
-from nbdist.agent.services import Services
-from nbdist.agent.sync import Copies
-from nbdist.contract.asides import Aside
+from nbdist.agent.coordination import Relays, Services
+from nbdist.agent.kernel_link import PERIOD_SECONDS, Collecting, Introduction, Pulse, enter
+from nbdist.agent.orders import OrderReader
+from nbdist.agent.processes import Children, preload, start_engines
+from nbdist.agent.sync import FileCopies
 from nbdist.contract.checkup import Connection
 from nbdist.contract.events import (
     Collects,
+    Events,
     Preloaded,
     Reached,
     Refused,
@@ -46,7 +40,6 @@ from nbdist.contract.events import (
     Reserved,
     Stopped,
 )
-from nbdist.contract.lines import Events
 from nbdist.contract.orders import (
     CONTROLLER,
     Alive,
@@ -73,9 +66,10 @@ from nbdist.contract.orders import (
     StopListening,
     WriteFile,
 )
-from nbdist.contract.questions import QUESTION
+from nbdist.contract.questions import QUESTION, Aside
 from nbdist.contract.wire import decode, encode
 from nbdist.machine import checkup
+from nbdist.machine import folder as sweep
 from nbdist.machine.folder import (
     engine_connection,
     keep_ipython_in,
@@ -88,8 +82,8 @@ from nbdist.machine.ports import ReservedPorts
 
 ENGINE = (
     *("ipyparallel.engine.app", "ipyparallel.engine.nanny", "ipykernel.debugger"),
-    *(f"nbdist.engine.kernel.{name}" for name in ("process", "resident", "calls", "value_calls")),
-    *(f"nbdist.engine.kernel.{name}_calls" for name in ("namespace", "copies", "saving")),
+    *(f"nbdist.engine.kernel.{name}" for name in ("process", "resident", "calls")),
+    *(f"nbdist.engine.kernel.{name}_calls" for name in ("namespace", "saving", "value")),
 )
 """Modules that every engine needs, whatever framework it uses."""
 
@@ -125,7 +119,7 @@ class Agent:
         self.pulse: Pulse | None = None
         self.stopped = False
         self.kept = False
-        self.copies: Copies | None = None
+        self.copies: FileCopies | None = None
         self.collect: Collect | None = None
         self.collecting: Collecting | None = None
         self.sweeper: int | None = None
@@ -258,7 +252,7 @@ class Agent:
             case Alive():
                 pass  # its arrival is all that counts
             case ListFiles() | AskForFiles() | WriteFile() | DropFile() | CommitFiles():
-                self.copies = self.copies or Copies(self.folder, self.events)
+                self.copies = self.copies or FileCopies(self.folder, self.events)
                 self.copies.obey(order)
             case _:
                 assert_never(order)

@@ -24,8 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from nbdist.contract.events import FilesDone, FilesFailed, FilesNeeded
-from nbdist.contract.lines import Events
+from nbdist.contract.events import Events, FilesDone, FilesFailed, FilesNeeded
 from nbdist.contract.orders import (
     AskForFiles,
     CommitFiles,
@@ -38,12 +37,12 @@ from nbdist.contract.orders import (
 FOLDER = "files"
 
 
-class Refused(Exception):
+class RefusedOrder(Exception):
     """An order that must not, or cannot, be obeyed."""
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedFile:
     """A file as it is to be; `mode` has only the permission bits."""
 
     size: int
@@ -52,14 +51,14 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Kept:
+class WrittenFile:
     """A file that was written here, and its identity in the file system: a cell may have changed it since."""
 
-    wanted: Wanted
+    wanted: WantedFile
     known_as: tuple[int, int, int]
 
 
-class Copies:
+class FileCopies:
     """The files of the copy, changed by orders.
 
     Args:
@@ -71,10 +70,10 @@ class Copies:
         self.root = Path(folder) / FOLDER
         self._staging = Path(folder) / f"{FOLDER}.new"
         self._events = events
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, WrittenFile] = {}
         self._id: str | None = None
         self._failed = False
-        self._wanted: dict[str, Wanted] = {}
+        self._wanted: dict[str, WantedFile] = {}
         self._arrived: dict[str, Path] = {}
         self._open: tuple[str, BinaryIO, Any] | None = None
         self._numbers = itertools.count()
@@ -87,7 +86,7 @@ class Copies:
             return
         try:
             self._obey(order)
-        except (OSError, Refused) as error:
+        except (OSError, RefusedOrder) as error:
             self._failed = True
             self._clear()
             self._events.send(FilesFailed(id=order.id, error=_text(error)))
@@ -97,7 +96,7 @@ class Copies:
             case ListFiles(files=files):
                 for one in files:
                     mode = stat.S_IMODE(one.mode) & 0o777
-                    self._wanted[checked(one.name)] = Wanted(one.size, mode, one.sha256)
+                    self._wanted[checked(one.name)] = WantedFile(one.size, mode, one.sha256)
             case AskForFiles(id=name):
                 needs = [at for at, file in enumerate(self._wanted) if not self._is_here(file)]
                 self._events.send(FilesNeeded(id=name, needs=tuple(needs)))
@@ -130,10 +129,10 @@ class Copies:
 
     def _write(self, name: str, data: bytes, sha256: str | None) -> None:
         if name not in self._wanted:
-            raise Refused(f"{name!r} was not announced")
+            raise RefusedOrder(f"{name!r} was not announced")
         if self._open is None or self._open[0] != name:
             if self._open is not None:
-                raise Refused(f"{self._open[0]} is not complete")
+                raise RefusedOrder(f"{self._open[0]} is not complete")
             self._staging.mkdir(mode=0o700, exist_ok=True)
             path = self._staging / str(next(self._numbers))
             self._arrived[name] = path
@@ -146,10 +145,10 @@ class Copies:
         file.close()
         self._open = None
         if digest.hexdigest() != sha256:
-            raise Refused(f"{name} has not arrived as it was sent")
+            raise RefusedOrder(f"{name} has not arrived as it was sent")
         # The file may have changed after it was announced.
         size = self._arrived[name].stat().st_size
-        self._wanted[name] = Wanted(size, self._wanted[name].mode, sha256)
+        self._wanted[name] = WantedFile(size, self._wanted[name].mode, sha256)
 
     def _drop(self, name: str) -> None:
         if self._open is not None and self._open[0] == name:
@@ -161,7 +160,7 @@ class Copies:
     def _commit(self, name_of_copying: str) -> None:
         lacking = [n for n in self._wanted if n not in self._arrived and not self._is_here(n)]
         if lacking or self._open is not None:
-            raise Refused(f"{lacking[0] if lacking else 'a file'} has not arrived")
+            raise RefusedOrder(f"{lacking[0] if lacking else 'a file'} has not arrived")
         gone = self._kept.keys() - self._wanted.keys()
         # Steps that may fail for lack of space come before any change.
         for name in self._arrived:
@@ -187,7 +186,7 @@ class Copies:
         for part in [*reversed(inside.parents), inside]:
             path = self.root / part
             if path.is_symlink():
-                raise Refused(f"{path} is a link, and nothing is written through it")
+                raise RefusedOrder(f"{path} is a link, and nothing is written through it")
             if str(part) in gone and path.is_file():
                 path.unlink()
             if not path.is_dir():
@@ -200,13 +199,13 @@ class Copies:
         _remove_compiled(target)
         known_as = _known_as(target)
         assert known_as is not None
-        self._kept[name] = Kept(wanted, known_as)
+        self._kept[name] = WrittenFile(wanted, known_as)
 
     def _set_mode(self, name: str) -> None:
         kept, wanted = self._kept[name], self._wanted[name]
         if kept.wanted.mode != wanted.mode:
             (self.root / name).chmod(wanted.mode)
-            self._kept[name] = Kept(wanted, kept.known_as)
+            self._kept[name] = WrittenFile(wanted, kept.known_as)
 
     def _remove(self, name: str) -> None:
         """Remove one file, and the folders that are empty without it, unless processes may work there."""
@@ -235,10 +234,10 @@ def checked(name: object) -> str:
       Refused: The name leads out of the copy, or is no name at all.
     """
     if not isinstance(name, str) or not name or "\0" in name:
-        raise Refused(f"{name!r} is no name of a file")
+        raise RefusedOrder(f"{name!r} is no name of a file")
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or str(path) != name or name == ".":
-        raise Refused(f"{name!r} leads out of the folder of the copy")
+        raise RefusedOrder(f"{name!r} leads out of the folder of the copy")
     return name
 
 

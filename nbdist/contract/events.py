@@ -1,15 +1,30 @@
 """Events that the agent of a host reports to the kernel: one dataclass for each type.
 
 An event travels with the time at which it was written (Unix seconds) and, if it comes from a task of a job, with
-the number of the task; see `nbdist.contract.lines`.
+the number of the task; see `nbdist.contract.events`.
+
+How events of an agent travel to the kernel: one JSON object per line.
+
+The processes of a job that a scheduler has started share one stream, and its carrier cuts long lines and mixes
+lines of different tasks. There each line is short, and names its task: `nbdist TASK LAST text`, where `LAST` is 1
+for the end of an event and 0 for a part of one.
+
+Slurm forwards such lines whole. Open MPI forwards what it has just read, which may end anywhere, but names the
+task before each piece (`mpirun --tag-output`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
+import re
+import time
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TextIO
 
 from nbdist.contract.checkup import Checkup, Connection
+from nbdist.contract.wire import decode, encode
+from nbdist.version import __version__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +95,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exited:
-    """A process has ended; `code` and the fields after it as in `nbdist.launch.model.exits.ProcessExit`."""
+    """A process has ended; `code` and the fields after it as in `nbdist.launch.model.happenings.ProcessExit`."""
 
     process_id: int
     pid: int
@@ -92,7 +107,7 @@ class Exited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collects:
-    """A task asks for the connection file and sends this public key, in Z85; see `nbdist.agent.handover`."""
+    """A task asks for the connection file and sends this public key, in Z85; see `nbdist.agent.kernel_link`."""
 
     public_key: str
     event: Literal["collects"] = "collects"
@@ -223,3 +238,104 @@ class Received:
     event: Event
     time: float
     task: int | None = None
+
+
+LINE_CHARACTERS = 600
+"""Slurm forwards lines in pieces of 1024 bytes (slurmd/slurmstepd/io.c); JSON is plain ASCII here."""
+
+
+class Events:
+    """Writer of events.
+
+    Args:
+      stream: The stream that the kernel reads.
+      task: The number of this task; None for a parent with a stream of its own.
+    """
+
+    def __init__(self, stream: TextIO, task: int | None = None) -> None:
+        self._stream = stream
+        self._task = task
+
+    @property
+    def descriptor(self) -> int:
+        """The file descriptor of the stream."""
+        return self._stream.fileno()
+
+    def send(self, event: Event) -> None:
+        """Write one event. If the kernel no longer listens, nothing is raised: the end of input shows it."""
+        text = json.dumps({**encode(event), "time": time.time()})
+        # Open MPI must not take "<" for the start of one of its tags. In JSON it occurs only inside strings.
+        lines = [text] if self._task is None else in_lines(text.replace("<", "\\u003c"), self._task)
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.write("".join(f"{line}\n" for line in lines))
+            self._stream.flush()
+
+
+def in_lines(text: str, task: int) -> list[str]:
+    """Return an event of a task as lines short enough to stay whole."""
+    parts = [text[i : i + LINE_CHARACTERS] for i in range(0, len(text), LINE_CHARACTERS)]
+    return [f"nbdist {task} {int(part is parts[-1])} {part}" for part in parts]
+
+
+class Lines:
+    """Reader of lines that `Events` of any number of tasks have written; other lines are ignored."""
+
+    _TASK = re.compile(rb"(?:^|\s)nbdist (\d+) ([01]) (.*)$")
+    _TAG = re.compile(rb"\[\d+,(\d+)\]<stdout>:")
+
+    def __init__(self) -> None:
+        self._parts: dict[int, bytes] = {}
+        self._pieces: dict[bytes, bytes] = {}
+
+    def take(self, line: bytes) -> Received | None:
+        """Return the event that this line completes, if any.
+
+        Raises:
+          WireError: The line is an event, and of another shape.
+        """
+        line = self._whole(line).rstrip(b"\r\n")
+        found = self._TASK.search(line)
+        if found is None:
+            return self._event(line) if line.startswith(b"{") else None
+        task, last, part = int(found[1]), found[2] == b"1", found[3]
+        whole = self._parts.pop(task, b"") + part
+        if not last:
+            self._parts[task] = whole
+            return None
+        return self._event(whole, task)
+
+    def _whole(self, line: bytes) -> bytes:
+        """Return the line that ends here, put together from the earlier pieces of its task."""
+        if not line.startswith(b"["):
+            return line
+        _, *tagged = self._TAG.split(line)
+        task = b""
+        for task, piece in zip(tagged[::2], tagged[1::2], strict=True):
+            self._pieces[task] = self._pieces.get(task, b"") + piece
+        return self._pieces.pop(task, line)
+
+    @staticmethod
+    def _event(text: bytes, task: int | None = None) -> Received | None:
+        try:
+            data = json.loads(text)
+        except ValueError:
+            return None
+        return received(data, task) if isinstance(data, dict) and "event" in data else None
+
+
+def received(data: dict[str, Any], task: int | None) -> Received:
+    """Return an event from its plain data. Of a host with another version of nbdist, only the version is read.
+
+    Raises:
+      WireError: The data has another shape.
+    """
+    data = dict(data)
+    moment = data.pop("time", None)
+    if data.get("event") == "host" and data.get("nbdist") != __version__:
+        data = {
+            "event": "other_version",
+            "host": data.get("host"),
+            "nbdist": data.get("nbdist"),
+        }
+    event: Event = decode(Event, data)  # type: ignore[arg-type]
+    return Received(event=event, time=moment if type(moment) is float else time.time(), task=task)

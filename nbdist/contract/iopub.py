@@ -2,20 +2,43 @@
 
 Messages of the first group answer the request of a cell; messages of the second go to every kernel that takes
 part. A message of another shape raises a `WireError`, and no other message is lost by it.
+
+Messages that a process has sent as output and still keeps, for a kernel that attaches later.
+
+Encoder for successive messages of one sender, most of which repeat the one before.
+
+Source: imports nothing outside the standard library, since engines import it too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
-from nbdist.contract.calls.stepping import Proven
-from nbdist.contract.echo import Kept
+from nbdist.contract.calls.stepping import Proven, Sent
 from nbdist.contract.questions import Answer
-from nbdist.contract.sent import Sent
 from nbdist.contract.snapshot import Report
 from nbdist.contract.wire import Plain, decode, encode
+from nbdist.errors import WireError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptMessage:
+    """One message of output as it was sent: its id, the request it answers, its type and its content."""
+
+    id: str
+    parent: str
+    kind: str
+    content: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """Messages in order, and how many messages of each request were dropped."""
+
+    messages: tuple[KeptMessage, ...]
+    lost: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,3 +168,36 @@ def message_of(msg_type: str, content: Plain) -> Any:
     """
     cls = _BY_TYPE.get(msg_type)
     return None if cls is None else decode(cls, content)
+
+
+class Encoder:
+    """Encoder like `nbdist.contract.wire.encode`, for the messages of one sender; used from one thread.
+
+    In a field that is a tuple, an item that is the same object as in the last message with that field is not
+    encoded again. The returned data share such parts, and must not be changed.
+    """
+
+    def __init__(self) -> None:
+        # By id, which no other object can have as long as the item is kept beside it.
+        self._known: dict[str, dict[int, tuple[object, Plain]]] = {}
+
+    def encode(self, message: Any) -> Plain:
+        """Turn a message, a dataclass of `nbdist.contract`, into plain data.
+
+        Raises:
+          WireError: The message holds something JSON has no form for; the text names the path to it.
+        """
+        try:
+            return {one.name: self._field(one.name, message) for one in fields(message)}
+        except WireError:
+            return encode(message)  # raises as well, and names the path from the message on
+
+    def _field(self, name: str, message: Any) -> Plain:
+        value = getattr(message, name)
+        if type(value) is not tuple:
+            return encode(value)
+        before, now = self._known.get(name, {}), {}
+        for item in value:
+            now[id(item)] = before.get(id(item)) or (item, encode(item))
+        self._known[name] = now
+        return [now[id(item)][1] for item in value]

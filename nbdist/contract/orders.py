@@ -95,7 +95,7 @@ class Collect:
     """Order that says where a task gets the connection file, past a stream that others may read.
 
     `address` is such as `tcp://10.0.0.1:40123`, `server_key` the public key (CURVE) there, in Z85; see
-    `nbdist.agent.handover`.
+    `nbdist.agent.kernel_link`.
     """
 
     address: str
@@ -120,7 +120,7 @@ class StopListening:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """Order to send engines one request that bypasses their main threads; see `nbdist.contract.asides`.
+    """Order to send engines one request that bypasses their main threads; see `nbdist.contract.questions`.
 
     `what` is a letter; `question` goes with it, for engines to read in a file.
     """

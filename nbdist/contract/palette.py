@@ -1,6 +1,6 @@
 """The colours of an array's pieces, in the live view and in the still picture.
 
-The live view's files are generated from this one (`make types`); `nbdist/view/translucent.py` makes the still
+The live view's files are generated from this one (`make types`); `nbdist/view/picture.py` makes the still
 picture's colours of the same.
 """
 

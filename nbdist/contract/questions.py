@@ -1,17 +1,55 @@
 """Questions that bypass a process's main thread, written to the file `QUESTION`, and their answers.
 
-A letter of `nbdist.contract.asides` has the process read the file; the answer comes as `AsideAnswer` of
+A letter of `nbdist.contract.questions` has the process read the file; the answer comes as `AsideAnswer` of
 `nbdist.contract.iopub`.
+
+Requests to a process that bypass its main thread: each is one letter, in a pipe of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Literal
 
-from nbdist.contract.asides import Aside
 from nbdist.contract.wire import Plain, decode
+
+
+class Aside(StrEnum):
+    """One request, as a single letter: a pipe never splits a single byte, however many arrive at once."""
+
+    REPEAT = "r"
+    """Send again what a kernel that has just come must know."""
+
+    CUT = "c"
+    """End all collectives; a repair follows."""
+
+    FREE = "f"
+    """Do as for `CUT` if the main thread is blocked where no signal reaches it. Ask repeatedly: code that has just
+    been interrupted is left alone for a moment."""
+
+    RESCUE = "s"
+    """Save what is in memory to a file: this process is about to be given up."""
+
+    COUNT = "n"
+    """Report what was sent to the devices of several processes."""
+
+    COMPARE = "d"
+    """Answer a `CompareBefore` of `nbdist.contract.questions`."""
+
+    STACK = "t"
+    """Answer a `ReadStacks`."""
+
+    STOP = "p"
+    """Answer a `StopAtStep`."""
+
+    LINE = "l"
+    """Answer a `GiveLine`."""
+
+    ABANDON = "a"
+    """End the wait for a proof."""
+
 
 QUESTION = "question"
 """A file of the session's folder on a host: a `Question`, as JSON."""

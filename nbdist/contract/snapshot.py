@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from nbdist.contract.shown_program import ShownProgram
+from nbdist.contract.program import ShownProgram
 
 VERSION = 6
 """Rises with every change that an older reader would misread."""

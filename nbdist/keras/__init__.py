@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nbdist.keras.checkpoint import Checkpoint, latest, restore
-    from nbdist.keras.predicting import predict
     from nbdist.keras.roles import checkpoint_dir
     from nbdist.keras.saving import save
+    from nbdist.keras.together import predict
 
 __all__ = ["Checkpoint", "checkpoint_dir", "latest", "predict", "restore", "save"]
 
@@ -27,7 +27,7 @@ _HOME = {
     "Checkpoint": "checkpoint",
     "latest": "checkpoint",
     "restore": "checkpoint",
-    "predict": "predicting",
+    "predict": "together",
     "checkpoint_dir": "roles",
     "save": "saving",
 }

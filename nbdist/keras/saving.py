@@ -14,7 +14,7 @@ import numpy as np
 
 from nbdist.errors import InputError
 from nbdist.keras.roles import WRITES, role, temporary_name
-from nbdist.keras.together import Group, all_or_none, announce, gathered, group
+from nbdist.keras.together import ProcessGroup, all_or_none, announce, gathered, group
 
 Write = Callable[[str], None]
 
@@ -68,7 +68,7 @@ def write_once(model: Any, target: Path, write: Write) -> bool:
     return False
 
 
-def _write_for_all(model: Any, target: Path, write: Write, found: Group) -> None:
+def _write_for_all(model: Any, target: Path, write: Write, found: ProcessGroup) -> None:
     variables = variables_of(model)
     values = gathered(variables, found)
 

@@ -10,8 +10,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from nbdist.bounds import Bounds, slices
-from nbdist.contract.memory_address import MemoryAddress
+from nbdist.contract.calls.values import MemoryAddress
+from nbdist.pieces import Bounds, slices
 
 NO_DESCRIPTOR: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 """Before Python 3.13 a mapping keeps a file descriptor for as long as it lives."""
@@ -94,7 +94,7 @@ class Sealed:
             self._descriptor = None
 
 
-class Opened:
+class OpenedMemory:
     """Memory of another process that this one writes to, before it is sealed.
 
     Args:
@@ -127,7 +127,7 @@ def mapped(address: MemoryAddress) -> mmap.mmap:
       address: Of it.
 
     Raises:
-      OSError: As `Opened` does.
+      OSError: As `OpenedMemory` does.
     """
     opened = _open(address, os.O_RDONLY)
     try:

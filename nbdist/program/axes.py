@@ -1,14 +1,151 @@
-"""From groups of devices to the axes of the user's mesh, whatever names XLA gives them."""
+"""From groups of devices to the axes of the user's mesh, whatever names XLA gives them.
+
+Which devices take part in a collective together, in XLA's notations, as numbers of partitions.
+
+Four notations: `{{0,4},{1,5}}`; `[2,4]<=[4,2]T(1,0)`; `mesh['data'=2,'model'=4] {'model'}` with an order of its
+devices and parts of axes; and for permutations pairs of a source and a target, `{{0,1},{1,2}}`.
+
+Transfers of a program between several slices, and the mesh over all slices.
+
+XLA for TPUs compiles one program for one slice, and each slice runs it: the groups of its collectives count only
+the devices of one slice. A transfer to other slices is a `send` with attributes for the runtime
+(`_xla_megascale_…`): which devices of which slices, by their ids, and which collective the transfer stands for.
+
+Source: read in the output of libtpu 0.0.50.1; `tests/rehearsal/test_slices.py` compiles for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import combinations
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import combinations, product
 from math import prod
 
 from nbdist.contract.program import MeshAxes
-from nbdist.program.groups import Groups
-from nbdist.quantities import ranges_text
+from nbdist.errors import ProgramError
+from nbdist.notation import ranges_text
+
+Groups = tuple[tuple[int, ...], ...]
+
+_LISTS = re.compile(r"\{((?:\{[\d,\s]*\}[,\s]*)*)\}")
+_LIST = re.compile(r"\{([\d,\s]*)\}")
+_IOTA = re.compile(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
+_MESH = re.compile(
+    r"mesh\[([^\]]*)\](?:, device_ids=\(((?:\[[\d,]*\](?:T\([\d,]*\))?)|[\d,\s]*)\))? \{([^}]*)\}"
+)
+_AXIS = re.compile(r"'?([^'=,]+)'?=(\d+)")
+_TAKEN = re.compile(r"'?([^',:]+)'?(?::\((\d+)\)(\d+)'?)?")
+_ORDER = re.compile(r"\[([\d,]*)\](?:T\(([\d,]*)\))?")
+
+
+def groups_in(attributes: str, count: int) -> tuple[str, Groups]:
+    """The groups of a collective.
+
+    Args:
+      attributes: Of the instruction, from `replica_groups=` on.
+      count: Devices of the program: all are one group where the text lists none.
+
+    Returns:
+      The notation, and the groups.
+
+    Raises:
+      ProgramError: The notation is none of those that are known.
+    """
+    for pattern, read in ((_LISTS, _listed), (_IOTA, _iota), (_MESH, _in_mesh)):
+        match = pattern.match(attributes)
+        if match is not None:
+            groups = read(match)
+            if not groups:
+                groups = (tuple(range(count)),)
+            return match[0], groups
+    raise ProgramError(
+        f"The groups of a collective are written in a form that is not known here: {attributes[:80]!r}"
+    )
+
+
+def pairs_in(attributes: str) -> tuple[str, Groups]:
+    """Source and target of each transfer of a permutation; see `groups_in`."""
+    match = _LISTS.match(attributes)
+    if match is None or any(len(pair) != 2 for pair in _listed(match)):
+        raise ProgramError(
+            f"The pairs of a permutation are written in a form that is not known here: {attributes[:80]!r}"
+        )
+    return match[0], _listed(match)
+
+
+def _listed(match: re.Match[str]) -> Groups:
+    return tuple(_numbers(inner) for inner in _LIST.findall(match[1]))
+
+
+def _iota(match: re.Match[str]) -> Groups:
+    dims, shape = _numbers(match[1]), _numbers(match[2])
+    if len(dims) != 2 or prod(dims) != prod(shape):
+        raise ProgramError(f"The groups of a collective do not belong together: {match[0]!r}")
+    return _cut(_transposed(shape, _numbers(match[3]) if match[3] else range(len(shape))), dims[1])
+
+
+def _in_mesh(match: re.Match[str]) -> Groups:
+    axes = {name: int(size) for name, size in _AXIS.findall(match[1])}
+    names, sizes = list(axes), list(axes.values())
+    if match[2] is None:
+        order: Sequence[int] = range(prod(sizes))
+    elif iota := _ORDER.fullmatch(match[2]):
+        shape = _numbers(iota[1])
+        order = _transposed(shape, _numbers(iota[2]) if iota[2] else range(len(shape)))
+    else:
+        order = _numbers(match[2])
+    # Parts of axes become axes of their own: (before, part, after).
+    split: list[int] = []
+    taken: list[int] = []
+    wanted: dict[str, list[tuple[int, int]]] = {}
+    for name, before, size in _TAKEN.findall(match[3]):
+        if name not in axes:
+            raise ProgramError(f"The groups of a collective name an unknown axis: {match[0]!r}")
+        part = (int(before), int(size)) if before else (1, axes[name])
+        wanted.setdefault(name, []).append(part)
+    for name, size in zip(names, sizes, strict=True):
+        done = 1
+        for pre, length in sorted(wanted.get(name, [])):
+            if pre < done or pre % done or size % (pre * length):
+                raise ProgramError(
+                    f"The groups of a collective do not belong together: {match[0]!r}"
+                )
+            split.append(pre // done)
+            taken.append(len(split))
+            split.append(length)
+            done = pre * length
+        split.append(size // done)
+    if prod(split) != len(order):
+        raise ProgramError(f"The groups of a collective do not belong together: {match[0]!r}")
+    rest = [axis for axis in range(len(split)) if axis not in taken]
+    places = _transposed(split, [*rest, *taken])
+    return _cut([order[place] for place in places], prod(split[axis] for axis in taken))
+
+
+def _transposed(shape: Sequence[int], axes: Iterable[int]) -> list[int]:
+    """Numbers 0, 1, … in an array of a shape, read in the order of other axes, the last changing fastest."""
+    strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    ordered = list(axes)
+    if sorted(ordered) != list(range(len(shape))):
+        raise ProgramError(f"The groups of a collective have axes {ordered} of {len(shape)}")
+    return [
+        sum(place)
+        for place in product(
+            *(range(0, shape[axis] * strides[axis], strides[axis]) for axis in ordered)
+        )
+    ]
+
+
+def _cut(numbers: Sequence[int], size: int) -> Groups:
+    return tuple(
+        tuple(numbers[begin : begin + size]) for begin in range(0, len(numbers), max(size, 1))
+    )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split(",") if number.strip())
+
 
 SHOWN = 4
 """So many groups are written out where they are no axes of the mesh."""
@@ -87,3 +224,142 @@ def _coordinates(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:
         place, rest = divmod(place, size)
         found.append(rest)
     return tuple(reversed(found))
+
+
+NAMED = '_xla_megascale_transfer_type="'
+"""Part of the text of each such instruction."""
+
+KINDS = {
+    "ALL_REDUCE": "all-reduce",
+    "ALL_GATHER": "all-gather",
+    "REDUCE_SCATTER": "reduce-scatter",
+    "ALL_TO_ALL": "all-to-all",
+    "ONE_TO_ONE": "collective-permute",
+}
+"""The collective that a transfer stands for, by XLA's name within a slice."""
+
+ID_OF_SLICE = 100_000
+"""Device k of slice s, counted from 1, has the id `s * ID_OF_SLICE + k`."""
+
+_TRANSFER = re.compile(rf'{NAMED}(\w+)"')
+_TARGET = re.compile(r'_xla_megascale_target=("[^"]*"|\{\{[^"]*?\}\})')
+_PRODUCT = re.compile(r"\{([\d,:]+)\}x\{([\d,:]+)\}")
+_LISTED = re.compile(r"\{([\d,\s]+)\}")
+_PAIR = re.compile(r"\{(\d+)->(\d+)\}")
+_RANGE = re.compile(r"(\d+):(\d+)")
+
+
+def kind_of(attributes: str, program: str) -> str:
+    """Return the XLA collective that a transfer stands for.
+
+    Raises:
+      ProgramError: It is not known here.
+    """
+    found = _TRANSFER.search(attributes)
+    if found is None or found[1] not in KINDS:
+        raise ProgramError(
+            f"The program {program} has a transfer between slices that cannot be read here: "
+            f"{found[1] if found else attributes[:80]!r}. Known: {', '.join(KINDS)}."
+        )
+    return KINDS[found[1]]
+
+
+def ids_of(attributes: str, program: str) -> Groups:
+    """Return the ids of the devices that take part together; for a permutation source and target.
+
+    Raises:
+      ProgramError: The ids are written in a form that is not known here.
+    """
+    found = _TARGET.search(attributes)
+    text = found[1].strip('"') if found else ""
+    if product := _PRODUCT.fullmatch(text):
+        slices, devices = (_slice_numbers(part) for part in product.groups())
+        return tuple(tuple(n * ID_OF_SLICE + device for n in slices) for device in devices)
+    pairs: Groups = tuple((int(a), int(b)) for a, b in _PAIR.findall(text))
+    groups = pairs or tuple(_slice_numbers(part) for part in _LISTED.findall(text))
+    if not groups:
+        raise ProgramError(
+            f"The devices of a transfer between slices of the program {program} are written in a form that is "
+            f"not known here: {text[:80] or attributes[:80]!r}"
+        )
+    return groups
+
+
+class SlicedMesh:
+    """A mesh over several slices; a program runs on one of them.
+
+    Args:
+      mesh: With the slice of each device.
+    """
+
+    def __init__(self, mesh: MeshAxes) -> None:
+        self.mesh = mesh
+        self._cut = _cut_at_slices(mesh)
+        self._places = {number: place for place, number in enumerate(mesh.devices)}
+        self._members: dict[int, list[int]] = {}
+        for place, number in enumerate(mesh.slices):
+            self._members.setdefault(number, []).append(place)
+
+    def has_each(self, count: int) -> bool:
+        """Return whether each slice has `count` devices of the mesh."""
+        return all(len(members) == count for members in self._members.values())
+
+    def in_each(self, groups: Groups) -> Groups:
+        """Return groups of one slice's partitions, numbered in the mesh's order, as groups of all slices."""
+        return tuple(
+            tuple(members[number] for number in group)
+            for members in self._members.values()
+            for group in groups
+        )
+
+    def axes_of(self, groups: Groups, *, pairs: bool) -> tuple[str, ...] | None:
+        """Return axes as `axes_of` and `axes_of_pairs` do, also for part of an axis: within or over slices.
+
+        Args:
+          groups: Groups of places in the mesh.
+          pairs: Whether they are sources and targets.
+        """
+        found = axes_of_pairs(groups, self._cut) if pairs else axes_of(groups, self._cut)
+        return None if found is None else tuple(dict.fromkeys(found))
+
+    def places(self, ids: Groups) -> Groups | None:
+        """Return groups of ids as places in the mesh; None where the mesh does not have all of them."""
+        try:
+            return tuple(tuple(self._places[number] for number in group) for group in ids)
+        except KeyError:
+            return None
+
+
+def sliced_meshes(meshes: Sequence[MeshAxes], count: int) -> list[SlicedMesh]:
+    """Return the meshes over several slices that have `count` devices in each slice."""
+    found = [SlicedMesh(mesh) for mesh in meshes if mesh.slices]
+    return [one for one in found if one.has_each(count)]
+
+
+def _cut_at_slices(mesh: MeshAxes) -> MeshAxes:
+    """Return the mesh with each axis over slices as two axes of its name: over slices, and within one."""
+    names: list[str] = []
+    shape: list[int] = []
+    for number, (name, size) in enumerate(zip(mesh.names, mesh.shape, strict=True)):
+        step = prod(mesh.shape[number + 1 :])
+        along = mesh.slices[: step * size : step]
+        within = next((at for at in range(size) if along[at] != along[0]), size)
+        blocks = [set(along[at : at + within]) for at in range(0, size, within)]
+        if size % within or any(len(block) > 1 for block in blocks):
+            within = size
+        for part in (size // within, within):
+            if part > 1 or size == 1:
+                names.append(name)
+                shape.append(part)
+    return replace(mesh, names=tuple(names), shape=tuple(shape))
+
+
+def _slice_numbers(text: str) -> tuple[int, ...]:
+    """Return the numbers of `0,2` and `0:7`; a range includes both ends."""
+    found: list[int] = []
+    for part in filter(None, (word.strip() for word in text.split(","))):
+        if ends := _RANGE.fullmatch(part):
+            found += range(int(ends[1]), int(ends[2]) + 1)
+        else:
+            found.append(int(part))
+    return tuple(found)

@@ -8,13 +8,21 @@ from dataclasses import dataclass, replace
 
 from nbdist.contract.program import Collective, Direction, Grouping, MeshAxes
 from nbdist.errors import ProgramError
-from nbdist.program.axes import axes_of, axes_of_pairs, devices_text
-from nbdist.program.between_slices import NAMED, SlicedMesh, ids_of, kind_of, sliced_meshes
-from nbdist.program.frames import Source
-from nbdist.program.groups import Groups, groups_in, pairs_in
-from nbdist.program.hlo import Instruction, Module, occurrences
+from nbdist.program.axes import (
+    NAMED,
+    Groups,
+    SlicedMesh,
+    axes_of,
+    axes_of_pairs,
+    devices_text,
+    groups_in,
+    ids_of,
+    kind_of,
+    pairs_in,
+    sliced_meshes,
+)
+from nbdist.program.hlo import Instruction, Module, Shape, SourceLine, occurrences, shapes_in
 from nbdist.program.runs import Runs, Times
-from nbdist.program.shapes import Shape, shapes_in
 
 KINDS = (
     "all-reduce",
@@ -258,7 +266,7 @@ class Collectives:
             self._groupings[grouping] = len(self._groupings)
         return self._groupings[grouping]
 
-    def _source(self, each: _Found) -> Source:
+    def _source(self, each: _Found) -> SourceLine:
         """Return a collective's source line; for one without a line, as XLA adds, that of the value it moves."""
         found = own = self._runs.source(each.computation, each.instruction.attributes)
         moved: Instruction | None = each.instruction

@@ -1,16 +1,23 @@
 """The text of a compiled program: its computations, its instructions, who calls which.
 
 `compiled.as_text()` may have 50 MB. It is searched for a few words, and only the lines that have one are read.
+
+Types of values in the text of a program: `f32[8,256]{1,0:T(8,128)}`, and tuples of them.
+
+The user's line that an instruction comes from, read from the tables at the head of a program's text.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
+from math import prod
+from pathlib import Path
 from typing import Literal
 
 from nbdist.errors import ProgramError
@@ -55,7 +62,7 @@ class Instruction:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class Invocation:
     """That an instruction runs a computation."""
 
     caller: str
@@ -169,16 +176,16 @@ class Module:
         found = None if position is None else _ARRAY.match(self.text, position)
         return "" if found is None else found[1]
 
-    def begins_with(self, call: Call, opcode: str) -> bool:
+    def begins_with(self, call: Invocation, opcode: str) -> bool:
         """Whether the instruction of a call has this opcode; found without reading the line."""
         begin = self.text.rfind("\n", 0, call.start)
         return self.text.find(f" {opcode}(", begin, call.start) >= 0
 
     @cached_property
-    def calls(self) -> dict[str, list[Call]]:
+    def calls(self) -> dict[str, list[Invocation]]:
         """Of each computation, by whom it is called."""
         text = self.text
-        listed: dict[str, list[Call]] = {}
+        listed: dict[str, list[Invocation]] = {}
         for key, role in _CALLS.items():
             for position in occurrences(text, key):
                 caller = self.computation_at(position)
@@ -191,7 +198,7 @@ class Module:
                     name = _NAME.match(text, begin)
                     names = [name[1]] if name else []
                 for callee in names:
-                    listed.setdefault(callee, []).append(Call(caller, position, role))
+                    listed.setdefault(callee, []).append(Invocation(caller, position, role))
         return listed
 
 
@@ -234,3 +241,169 @@ def _closing(line: str, begin: int) -> int:
         if depth == 0:
             return match.end()
     return -1
+
+
+_ARRAY_TYPE = re.compile(r"\b([a-z][a-z0-9]*)\[([^\[\]]*)\]")
+_NUMBER = re.compile(r"(?:bf|f|s|u|c)(\d+)")
+_WITHOUT_DATA = ("token", "opaque")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Of one array.
+
+    Attributes:
+      dtype: As XLA writes it: `f32`, `bf16`, `pred`, `f8e4m3fn`.
+      dims: One size an axis; of one that may be smaller, the largest.
+    """
+
+    dtype: str
+    dims: tuple[int, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Without the padding of a layout; numbers of less than a byte lie densely."""
+        return (prod(self.dims) * _bits(self.dtype) + 7) // 8
+
+    def __str__(self) -> str:
+        """`f32[8,256]`."""
+        return f"{self.dtype}[{','.join(map(str, self.dims))}]"
+
+
+@lru_cache(maxsize=4096)
+def shapes_in(text: str) -> tuple[Shape, ...]:
+    """All arrays of a type in the text, whether it is one or a tuple of them; tokens are left out.
+
+    Raises:
+      ProgramError: A type nobody knows.
+    """
+    found = []
+    for dtype, dims in _ARRAY_TYPE.findall(text):
+        if dtype in _WITHOUT_DATA:
+            continue
+        _bits(dtype)
+        try:
+            sizes = tuple(int(size.strip().removeprefix("<=")) for size in dims.split(",") if size)
+        except ValueError:
+            raise ProgramError(
+                f"The program's text has a shape that cannot be read: {dtype}[{dims}]"
+            ) from None
+        found.append(Shape(dtype, sizes))
+    return tuple(found)
+
+
+def _bits(dtype: str) -> int:
+    if dtype == "pred":
+        return 8
+    number = _NUMBER.match(dtype)
+    if number is None or not 1 <= int(number[1]) <= 128:
+        raise ProgramError(
+            f"The program's text has numbers of a type that is not known here: {dtype!r}. Known: pred, and s, u, "
+            "f, bf and c with a number of bits."
+        )
+    return int(number[1])
+
+
+_OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
+_FRAME = re.compile(r"stack_frame_id=(\d+)")
+_SOURCE = re.compile(r'source_file="([^"]*)"(?: source_line=(\d+))?')
+_NAMED = re.compile(r'(\d+) "((?:[^"\\]|\\.)*)"')
+_FIELDS = re.compile(r"(\w+)=(\d+)")
+_LIBRARIES = re.compile(
+    r"[/\\](?:site-packages|dist-packages)[/\\]|[/\\]lib[/\\]python3[^/\\]*[/\\]|^<frozen "
+)
+_PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
+"""nbdist's own folder, wherever it is installed: in a rehearsal nbdist calls the compiler."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """Where an instruction comes from; all empty, with `line` 0, where the text does not say so."""
+
+    operation: str = ""
+    file: str = ""
+    line: int = 0
+    function: str = ""
+
+
+class FrameTables:
+    """The tables of a program's text.
+
+    Args:
+      module: The program; one without tables has no lines.
+    """
+
+    def __init__(self, module: Module) -> None:
+        text = module.text
+        first = min((span[0] for span in module.spans.values()), default=len(text))
+        tables = _tables(text[text.find("\n") : first])
+        files = dict(map(_named, tables.get("FileNames", ())))
+        functions = dict(map(_named, tables.get("FunctionNames", ())))
+        places = dict(map(_fields, tables.get("FileLocations", ())))
+        self._parents: dict[int, int] = {}
+        self._places: dict[int, tuple[str, int, str]] = {}
+        frames = dict(map(_fields, tables.get("StackFrames", ())))
+        # JAX 0.10 to 0.12 print the number of a parent with 1 added; the first frame has none, which is then 1.
+        shift = 1 if frames.get(1, {}).get("parent_frame_id") == 1 else 0
+        for number, fields in frames.items():
+            place = places.get(fields.get("file_location_id", 0), {})
+            self._places[number] = (
+                files.get(place.get("file_name_id", 0), ""),
+                place.get("line", 0),
+                functions.get(place.get("function_name_id", 0), ""),
+            )
+            self._parents[number] = fields.get("parent_frame_id", 0) - shift
+
+    def source(self, attributes: str) -> SourceLine:
+        """Return the source of an instruction: its innermost frame that lies in no library.
+
+        Args:
+          attributes: The text behind its operands.
+        """
+        name = _OP_NAME.search(attributes)
+        operation = name[1] if name else ""
+        if frame := _FRAME.search(attributes):
+            return SourceLine(operation, *self._users(int(frame[1])))
+        if source := _SOURCE.search(attributes):
+            return SourceLine(operation, source[1], int(source[2] or 0))
+        return SourceLine(operation)
+
+    def _users(self, frame: int) -> tuple[str, int, str]:
+        """Return the innermost frame in no library; where all lie in libraries, the innermost frame."""
+        innermost = self._places.get(frame, ("", 0, ""))
+        seen: set[int] = set()
+        while frame in self._places and frame not in seen:
+            seen.add(frame)
+            place = self._places[frame]
+            if _is_users(place[0]):
+                return place
+            frame = self._parents[frame]
+        return innermost
+
+
+def _is_users(file: str) -> bool:
+    return bool(file) and not file.startswith(_PACKAGE) and not _LIBRARIES.search(file)
+
+
+def _tables(head: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    current: list[str] | None = None
+    for line in head.splitlines():
+        if not line.strip():
+            current = None
+        elif line[0].isalpha():
+            current = found.setdefault(line.strip(), [])
+        elif current is not None:
+            current.append(line.strip())
+    return found
+
+
+def _named(line: str) -> tuple[int, str]:
+    match = _NAMED.match(line)
+    return (int(match[1]), match[2]) if match else (0, "")
+
+
+def _fields(line: str) -> tuple[int, dict[str, int]]:
+    number, _, rest = line.partition(" ")
+    fields = {key: int(value) for key, value in _FIELDS.findall(rest)}
+    return (int(number), fields) if number.isdigit() else (0, fields)

@@ -1,13 +1,223 @@
-"""How often each computation of a program runs: the turns of loops multiplied, branches marked."""
+"""How often each computation of a program runs: the turns of loops multiplied, branches marked.
+
+The number of turns of a program's loops.
+
+XLA for CPUs and GPUs writes it beside the loop (`known_trip_count`). XLA for TPUs does not. There it follows from
+a counter that begins at a constant, grows by a constant in every turn, and is compared with one.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from nbdist.errors import ProgramError
-from nbdist.program.frames import Frames, Source
-from nbdist.program.hlo import Call, Module
-from nbdist.program.loops import Loops
+from nbdist.program.hlo import FrameTables, Instruction, Invocation, Module, SourceLine
+
+_KNOWN = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+_INDEX = re.compile(r"\bindex=(\d+)")
+_DIRECTION = re.compile(r"\bdirection=(\w+)")
+_CALLED = re.compile(r"\b(body|condition|calls|to_apply)=%?([\w.\-]+)")
+_INTEGER = re.compile(r"[su]\d+\[\]")
+_SAME = ("copy", "bitcast", "convert", "reshape", "opt-barrier")
+_DEPTH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """A constant; with `element`, that element of a loop's state plus the constant."""
+
+    value: int
+    element: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """The whole state of a loop, as a computation receives it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuple:
+    """A tuple whose elements are evaluated on demand: a loop's state may have hundreds."""
+
+    element: Callable[[int], _Value]
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    direction: str
+    left: _Value
+    right: _Value
+
+
+_Value = _Number | _State | _Tuple | _Compared | None
+"""The value of an instruction; None where it does not follow from constants and the state."""
+
+
+class Loops:
+    """The loops of a program."""
+
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        self._values: dict[tuple[str, str], _Value] = {}
+
+    def turns(self, caller: str, loop: Instruction) -> int | None:
+        """Return how often the body of a loop runs each time the loop is begun; None where this is not known.
+
+        Args:
+          caller: The computation that has the loop.
+          loop: Its `while`.
+        """
+        if known := _KNOWN.search(loop.attributes):
+            return int(known[1])
+        called = dict(_CALLED.findall(loop.attributes))
+        if not {"body", "condition"} <= called.keys() or not loop.operands:
+            return None
+        test = self._value(called["condition"], "ROOT")
+        if not isinstance(test, _Compared):
+            return None
+        begin = self._value(caller, loop.operands[0])
+        for counter, limit, direction in (
+            (test.left, test.right, test.direction),
+            (test.right, test.left, _SWAPPED.get(test.direction, "")),
+        ):
+            turns = self._counted(caller, called["body"], begin, counter, limit, direction)
+            if turns is not None:
+                return turns
+        return None
+
+    def _counted(
+        self, caller: str, body: str, begin: _Value, counter: _Value, limit: _Value, direction: str
+    ) -> int | None:
+        if not isinstance(counter, _Number) or counter.element is None:
+            return None
+        after = self._after(body, counter.element)
+        if not isinstance(after, _Number) or after.element != counter.element:
+            return None
+        first = self._number(caller, _element(begin, counter.element))
+        if isinstance(limit, _Number) and limit.element is not None:
+            unchanged = self._after(body, limit.element) == _Number(0, limit.element)
+            last = self._number(caller, _element(begin, limit.element)) if unchanged else None
+            last = None if last is None else last + limit.value
+        else:
+            last = limit.value if isinstance(limit, _Number) else None
+        if first is None or last is None:
+            return None
+        return _turns(first + counter.value, last, after.value, direction)
+
+    def _after(self, body: str, element: int) -> _Value:
+        """Return an element of the state at the end of a turn, in terms of those at its beginning."""
+        return _element(self._value(body, "ROOT"), element)
+
+    def _number(self, computation: str, value: _Value, depth: int = 0) -> int | None:
+        """Return a constant, also one that an outer loop carries along unchanged."""
+        if not isinstance(value, _Number) or value.element is None:
+            return value.value if isinstance(value, _Number) else None
+        calls = self._module.calls.get(computation, [])
+        if len(calls) != 1 or calls[0].role != "body" or depth > _DEPTH:
+            return None
+        if self._after(computation, value.element) != _Number(0, value.element):
+            return None
+        outer = self._module.instruction_at(calls[0].start)
+        if outer is None or outer.opcode != "while" or not outer.operands:
+            return None
+        begin = self._value(calls[0].caller, outer.operands[0])
+        found = self._number(calls[0].caller, _element(begin, value.element), depth + 1)
+        return None if found is None else found + value.value
+
+    def _value(self, computation: str, name: str) -> _Value:
+        key = (computation, name)
+        if key not in self._values:
+            self._values[key] = self._evaluated(computation, name, None, 0)
+        return self._values[key]
+
+    def _evaluated(
+        self, computation: str, name: str, given: Callable[[int], _Value] | None, depth: int
+    ) -> _Value:
+        """Return the value of an instruction.
+
+        Args:
+          computation: The computation that has it.
+          name: The instruction's name.
+          given: Returns the parameters of the computation by their numbers; None where a loop's state is given.
+          depth: Depth of the recursion.
+        """
+        found = self._module.defined(computation, name)
+        if found is None or depth > _DEPTH:
+            return None
+
+        def of(operand: str) -> _Value:
+            return self._evaluated(computation, operand, given, depth + 1)
+
+        operands = found.operands
+
+        def nth(index: int) -> _Value:
+            return of(operands[index]) if index < len(operands) else None
+
+        match found.opcode:
+            case "parameter":
+                return _State() if given is None else given(int(found.inside))
+            case "constant":
+                return _constant(found)
+            case "get-tuple-element" if index := _INDEX.search(found.attributes):
+                return _element(of(operands[0]), int(index[1]))
+            case "tuple":
+                return _Tuple(nth)
+            case "add" | "subtract":
+                return _sum(of(operands[0]), of(operands[1]), found.opcode)
+            case "compare" if direction := _DIRECTION.search(found.attributes):
+                return _Compared(direction[1], of(operands[0]), of(operands[1]))
+            case "fusion" | "call":
+                called = dict(_CALLED.findall(found.attributes))
+                callee = called.get("calls") or called.get("to_apply")
+                if callee is None:
+                    return None
+                return self._evaluated(callee, "ROOT", nth, depth + 1)
+            case opcode if opcode in _SAME and len(operands) == 1:
+                return of(operands[0])
+        return None
+
+
+_SWAPPED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE"}
+
+
+def _turns(first: int, last: int, step: int, direction: str) -> int | None:
+    if direction == "LE":
+        last, direction = last + 1, "LT"
+    if direction == "GE":
+        last, direction = last - 1, "GT"
+    if direction == "GT":
+        first, last, step, direction = -first, -last, -step, "LT"
+    if direction != "LT" or step <= 0:
+        return None
+    return max(0, -(-(last - first) // step))
+
+
+def _element(value: _Value, index: int) -> _Value:
+    if isinstance(value, _State):
+        return _Number(0, index)
+    return value.element(index) if isinstance(value, _Tuple) else None
+
+
+def _constant(found: Instruction) -> _Value:
+    if not _INTEGER.match(found.type):
+        return None
+    try:
+        return _Number(int(found.inside))
+    except ValueError:
+        return None
+
+
+def _sum(left: _Value, right: _Value, opcode: str) -> _Value:
+    if not isinstance(left, _Number) or not isinstance(right, _Number):
+        return None
+    if opcode == "subtract":
+        return _Number(left.value - right.value, left.element) if right.element is None else None
+    if left.element is not None and right.element is not None:
+        return None
+    element = left.element if left.element is not None else right.element
+    return _Number(left.value + right.value, element)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +236,7 @@ class Times:
 class Runs:
     """The computations of a program, by their callers."""
 
-    def __init__(self, module: Module, frames: Frames) -> None:
+    def __init__(self, module: Module, frames: FrameTables) -> None:
         self._module, self._frames = module, frames
         self._loops = Loops(module)
         self._times: dict[str, Times] = {module.entry: Times(1)}
@@ -55,7 +265,7 @@ class Runs:
             )
         return self._times[computation]
 
-    def _called(self, call: Call) -> Times:
+    def _called(self, call: Invocation) -> Times:
         outer = self.times(call.caller)
         if call.role == "calls" and self._module.begins_with(call, "fusion"):
             return outer
@@ -76,7 +286,7 @@ class Runs:
         # A reduction runs its function as often as it has numbers; what a custom call does with one is not known.
         return Times(None, outer.branch)
 
-    def source(self, computation: str, attributes: str) -> Source:
+    def source(self, computation: str, attributes: str) -> SourceLine:
         """Return where an instruction comes from; where it does not say so, where its fusion comes from."""
         found = self._frames.source(attributes)
         while not found.operation and not found.file:

@@ -1,1 +1,1 @@
-"""Plans for a pod that is not there: its topology, and what each of its devices would hold."""
+"""Pods that are not there: plans of arrays on them, programs compiled for them, and processes that do both."""

@@ -1,83 +1,132 @@
-"""Questions that processes answer past their main threads, also in the middle of a cell.
+"""Asking all processes that compute in step, at the same time.
 
-The agents of the processes pass the question on. Each process answers with a message of its own, which the
-monitor reads: on two cores this takes half the time of a request to each of four processes.
+Small questions that one idle process answers alone; sees afterwards whether an answer has computed.
 """
 
 from __future__ import annotations
 
-import threading
+import contextlib
 import time
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
 
-from nbdist.contract.asides import Aside
-from nbdist.contract.iopub import AsideAnswer
-from nbdist.contract.questions import LETTERS, Answer, Question, What
-from nbdist.interrupts import put_off
+from nbdist.contract.calls.call import Call
+from nbdist.errors import GoneError, NbdistError, RecoveryError, TurnError
+from nbdist.launch.start.request import Request
+from nbdist.notation import processes_text, seconds_text, where_text
+from nbdist.session.engine_group import EngineGroup
 
-T = TypeVar("T")
+A = TypeVar("A")
 
-WITHIN_SECONDS = 1.0
-"""A process answers within milliseconds, unless its interpreter is busy in one long call."""
+LOOK_SECONDS = 0.05
+"""How often is looked whether a process has ended; an answer that comes is taken at once."""
 
-LOOK_SECONDS = 0.1
-"""How long an interrupt may take to end the wait."""
+MEANWHILE_SECONDS = 1.0
 
 
-class Asking:
-    """Asks processes, one question at a time; used from any thread.
+def ask_all(
+    engines: EngineGroup,
+    call: Call[A] | Mapping[int, Call[A]],
+    *,
+    within_s: float,
+    meanwhile: Callable[[list[int]], None] | None = None,
+    of: Collection[int] | None = None,
+) -> dict[int, A]:
+    """Sends one call to each process, and waits for all answers.
+
+    Also where one has failed: what comes next would find the others in the middle of it.
 
     Args:
-      send: Sends a question to processes: its letter, the process ids, and the question.
+      engines: Processes of which none is in a cell.
+      call: The same for all, or by process id.
+      within_s: How long all may take together.
+      meanwhile: Called every second with the processes that have not answered yet.
+      of: These processes; default: all workers.
+
+    Raises:
+      RecoveryError: One failed, ended, or did not answer in time; says which.
     """
+    asking = sorted(engines.facts.workers if of is None else of)
+    _refuse_gone(engines, asking)
+    asked = {p: engines.send(p, call[p] if isinstance(call, Mapping) else call) for p in asking}
+    deadline, called = time.monotonic() + within_s, time.monotonic()
+    answers: dict[int, A] = {}
+    errors: list[RecoveryError] = []
+    missing = set(asked)
+    while missing:
+        for process_id in sorted(missing):
+            if asked[process_id].ready():
+                missing.discard(process_id)
+                try:
+                    answers[process_id] = asked[process_id].get()[0]
+                except NbdistError as error:
+                    errors.append(
+                        RecoveryError(f"{where_text([process_id], engines.plan.hosts)}: {error}")
+                    )
+                    errors[-1].__cause__ = error
+        _refuse_gone(engines, missing)
+        if missing and time.monotonic() > deadline:
+            late = f"{processes_text(missing)} did not answer within {seconds_text(within_s)}"
+            errors.append(RecoveryError(late))
+            break
+        if missing and meanwhile is not None and time.monotonic() - called > MEANWHILE_SECONDS:
+            called = time.monotonic()
+            meanwhile(sorted(missing))
+        if missing:
+            asked[min(missing)].wait(LOOK_SECONDS)
+    if errors:
+        raise errors[0]
+    return answers
 
-    def __init__(self, send: Callable[[Aside, Sequence[int], Question], None]) -> None:
-        self._send = send
-        self._one = threading.Lock()
-        self._came = threading.Condition()
-        self._number = -1
-        self._found: dict[int, Answer] = {}
 
-    def ask(
-        self,
-        what: What,
-        process_ids: Sequence[int],
-        answer: type[T],
-        *,
-        within_s: float = WITHIN_SECONDS,
-    ) -> dict[int, T]:
-        """Return the answers of these processes, by process id, as far as they come in time.
+def _refuse_gone(engines: EngineGroup, process_ids: Collection[int]) -> None:
+    """Raises `RecoveryError` when one of these has ended; one that has cannot be sent anything."""
+    gone = engines.link.exits.keys() & process_ids
+    if gone:
+        raise RecoveryError(f"{processes_text(gone)} {engines.link.exits[min(gone)]} meanwhile")
 
-        Args:
-          what: The question.
-          process_ids: The processes to ask.
-          answer: The type of an answer; any other is left out.
-          within_s: How long to wait for answers.
+
+class AskedAlone:
+    """Questions to a single process, such as a completion."""
+
+    def __init__(self, engines: EngineGroup) -> None:
+        self._engines = engines
+        self._requests: list[Request[Any]] = []
+
+    def ask(self, call: Call[A], *, timeout_s: float) -> A | None:
+        """Ask the lowest idle process; return None when none is idle or none answers in time.
+
+        The answer may compute, so nobody answers either while another kernel has its turn.
         """
-        with self._one:
-            deadline = time.monotonic() + within_s
-            with put_off():
-                with self._came:
-                    number = self._number = time.time_ns()  # rises, whichever kernel asks
-                    self._found = {}
-                self._send(LETTERS[type(what)], process_ids, Question(number=number, what=what))
-            while not self._all_here(process_ids, deadline - time.monotonic()):
-                pass
-            found = dict(self._found)
-        return {p: one for p, one in found.items() if p in process_ids and isinstance(one, answer)}
+        try:
+            with self._engines.turn.taken(timeout_s=timeout_s, say=str):  # silent: nobody has asked
+                return self._ask(call, timeout_s=timeout_s)
+        except TurnError:
+            return None
 
-    def _all_here(self, process_ids: Sequence[int], left_s: float) -> bool:
-        """Return whether all have answered, or no time is left; otherwise wait for the next answer."""
-        with put_off(), self._came:
-            if left_s <= 0 or self._found.keys() >= set(process_ids):
-                return True
-            self._came.wait(min(left_s, LOOK_SECONDS))
-            return False
+    def _ask(self, call: Call[A], *, timeout_s: float) -> A | None:
+        engines = self._engines
+        for process_id in sorted(engines.plan.hosts):
+            if process_id in engines.facts.lost or engines.reports.busy(process_id):
+                continue
+            request = engines.send(process_id, call)
+            self._requests = [*self._requests, request]
+            try:
+                return request.get(timeout_s)[0]
+            except (TimeoutError, GoneError):
+                return None
+        return None
 
-    def put(self, answer: AsideAnswer) -> None:
-        """Take an answer, from any thread; an answer to an older question is left out."""
-        with self._came:
-            if answer.number == self._number:
-                self._found[answer.process_id] = answer.answer
-                self._came.notify_all()
+    @property
+    def unseen(self) -> bool:
+        """Return whether an asked process may have computed, and `computed` has not said so."""
+        return any(not r.ready() or r.computed for r in self._requests)
+
+    def computed(self) -> bool:
+        """Return whether an asked process used devices of others that took no part; says so once."""
+        answered = [request for request in self._requests if request.ready()]
+        self._requests = [r for r in self._requests if r not in answered]
+        for request in answered:
+            with contextlib.suppress(NbdistError):  # one that came too late for whoever asked
+                request.get()
+        return any(request.computed for request in answered)

@@ -9,40 +9,43 @@ from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
 
-from nbdist.cells.facts import Facts
-from nbdist.cells.history import Read
-from nbdist.cells.late import EarlierCells
-from nbdist.cells.target_selector import TargetSelector
-from nbdist.contract.asides import Aside
 from nbdist.contract.calls.call import Call
 from nbdist.contract.calls.engine import Initialized
 from nbdist.contract.calls.stepping import Meet, Prove
 from nbdist.contract.events import Exited, Fault
+from nbdist.contract.questions import Aside
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import GoneError, SessionError
-from nbdist.launch.model import roles
-from nbdist.launch.model.exits import ProcessExit
+from nbdist.launch.model import framework
 from nbdist.launch.model.framework import framework_named
-from nbdist.launch.model.happenings import Happening, HostEnded, HostsSilent, ProcessLost
-from nbdist.launch.model.progress import StartProgress
-from nbdist.launch.sessions.attached_cluster import AttachedCluster
+from nbdist.launch.model.happenings import (
+    Happening,
+    HostEnded,
+    HostsSilent,
+    ProcessExit,
+    ProcessLost,
+    StartProgress,
+)
+from nbdist.launch.sessions.attached import AttachedCluster
 from nbdist.launch.start import initialize as join
 from nbdist.launch.start import sequence as start
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.request import Request, ask
 from nbdist.launch.start.spawn import Spawned
-from nbdist.merge import Planned
-from nbdist.merge.samples import After
-from nbdist.monitor import Monitor
-from nbdist.quantities import where_text
-from nbdist.session.asides import Asides
-from nbdist.session.copies import Copies
-from nbdist.session.engine_state import EngineState
-from nbdist.session.health import Health
-from nbdist.session.reports import DEVICES_SECONDS, Reports
+from nbdist.monitor import ExpectedProcess
+from nbdist.monitor.monitor import Monitor
+from nbdist.monitor.remembered import After
+from nbdist.notation import where_text
+from nbdist.session.cells.facts import ProcessFacts
+from nbdist.session.cells.history import Read
+from nbdist.session.cells.late import EarlierCells
+from nbdist.session.cells.targets import TargetSelector
+from nbdist.session.health import EngineState, Health
+from nbdist.session.reports import DEVICES_SECONDS, Asides, Reports
 from nbdist.session.turn import Turn
+from nbdist.session.values.copies import Copies
 from nbdist.spelling import command
-from nbdist.widgets import Widgets
+from nbdist.view.widgets import Widgets
 
 A = TypeVar("A")
 
@@ -95,7 +98,9 @@ class EngineGroup:
         self.monitor = Monitor(
             session=session,
             planned=tuple(
-                Planned(process_id=p.process_id, host=p.host, role=p.role, task=roles.task(plan, p))
+                ExpectedProcess(
+                    process_id=p.process_id, host=p.host, role=p.role, task=framework.task(plan, p)
+                )
                 for p in plan.processes
             ),
             connection=link.connection,
@@ -112,7 +117,7 @@ class EngineGroup:
         self.monitor.start()
         self.choice = TargetSelector(
             plan.hosts,
-            named=roles.named(plan),
+            named=framework.named(plan),
             workers=self.facts.workers,
             facts=lambda: self.facts,
             activity=self.monitor.activity,
@@ -179,7 +184,7 @@ class EngineGroup:
         return engines
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> ProcessFacts:
         """The facts about the processes, as of now."""
         return self.health.facts
 

@@ -1,4 +1,7 @@
-"""The state of a session's processes, as known beyond their reports, from one cell to the next."""
+"""The state of a session's processes, as known beyond their reports, from one cell to the next.
+
+The states in the life of a session's engines, and the changes from one to another.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,56 @@ import contextlib
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from enum import Enum
 from functools import partial
 from types import MappingProxyType
 
-from nbdist.cells.facts import ELSEWHERE, RECOVER, Facts
-from nbdist.cells.outcome import Outcome, ProcessOutcome
-from nbdist.contract.history import Doubt
-from nbdist.launch.model.exits import ProcessExit
-from nbdist.launch.model.framework import framework_named
+from nbdist.contract.cells import Doubt
+from nbdist.errors import SessionError
+from nbdist.launch.model.framework import can_leave_out_hosts, framework_named
+from nbdist.launch.model.happenings import ProcessExit
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.model.resizable import can_leave_out_hosts
-from nbdist.merge import Known
-from nbdist.merge.states import has_left
-from nbdist.monitor import Monitor
-from nbdist.session.engine_state import EngineState
+from nbdist.monitor import Known
+from nbdist.monitor.monitor import Monitor
+from nbdist.monitor.states import has_left
+from nbdist.session.cells.facts import ELSEWHERE, RECOVER, ProcessFacts
+from nbdist.session.cells.outcome import Outcome, ProcessOutcome
 from nbdist.spelling import door, through
+
+
+class EngineState(Enum):
+    """Where a group of engines is in its life."""
+
+    STARTING = "starting"
+    """They are being connected, or joined; cells cannot be sent yet."""
+
+    RUNNING = "running"
+    """Cells can be sent."""
+
+    REPAIRING = "repairing"
+    """They are being brought in step again."""
+
+    ENDED = "ended"
+    """They were stopped, or this kernel has left them."""
+
+    def to(self, other: EngineState) -> EngineState:
+        """The other state, where it may follow this one.
+
+        Raises:
+          SessionError: There is none.
+        """
+        if other is not self and other not in _WAYS[self]:
+            raise SessionError(f"The session is {self.value}, and cannot be {other.value} now.")
+        return other
+
+
+_WAYS = {
+    EngineState.STARTING: {EngineState.RUNNING, EngineState.ENDED},
+    EngineState.RUNNING: {EngineState.REPAIRING, EngineState.ENDED},
+    EngineState.REPAIRING: {EngineState.RUNNING, EngineState.ENDED},
+    EngineState.ENDED: set(),
+}
+
 
 LEFT: tuple[Outcome, ...] = ("finished", "raised", "interrupted")
 """Outcomes of a process that has replied."""
@@ -43,7 +81,7 @@ class Health:
 
     def __init__(self, plan: Plan, monitor: Monitor, *, within_reach: bool = True) -> None:
         self.state = EngineState.STARTING
-        self.facts = Facts(
+        self.facts = ProcessFacts(
             workers=frozenset(worker.process_id for worker in plan.workers),
             advice=framework_named(plan.framework).after_failure if within_reach else ELSEWHERE,
             leaves_out=can_leave_out_hosts(plan),
@@ -195,7 +233,7 @@ class Health:
 
     def learn(
         self, outcomes: Mapping[int, ProcessOutcome], cell: int, *, run: int | None = None
-    ) -> Facts:
+    ) -> ProcessFacts:
         """Learn from a cell that has ended, or from an end between cells.
 
         Args:

@@ -1,12 +1,22 @@
-"""Ending what runs: by an interrupt, or before a common step."""
+"""Ending what runs: by an interrupt, or before a common step.
+
+The stacks of processes as text; equal ones stand once.
+
+The stacks of processes as text.
+"""
 
 from __future__ import annotations
 
-from nbdist.cells.background import Background, stopping_text
-from nbdist.cells.cellrun import CellRun
+from collections.abc import Mapping, Sequence
+
+from nbdist.contract.questions import NativeStacks, Threads, ThreadStack
 from nbdist.errors import SessionError
-from nbdist.quantities import processes_text
+from nbdist.notation import count_text, processes_text
+from nbdist.session.cells.cellrun import CellRun
+from nbdist.session.cells.followed import Background, stopping_text
+from nbdist.session.cells.targets import Targets
 from nbdist.session.engine_group import EngineGroup
+from nbdist.spelling import command
 
 
 def interrupt(
@@ -72,3 +82,58 @@ def stop_at_step(engines: EngineGroup, background: Background) -> str:
             stop.update(p for p, count in steps.items() if count is not None)
         said.append(stopping_text(run.cell.number, inside, steps))
     return "\n".join(said)
+
+
+def stacks_text(found: Mapping[int, Threads], missing: Sequence[int], *, whole: bool) -> str:
+    """Return the threads of each process, outermost call first.
+
+    Args:
+      found: The threads, by process id.
+      missing: Processes that have not answered.
+      whole: Show all threads; else the main thread, and how many others there are.
+    """
+    groups: dict[str, list[int]] = {}
+    for process_id, threads in sorted(found.items()):
+        groups.setdefault(_threads_text(threads.threads, whole=whole), []).append(process_id)
+    parts = [f"{processes_text(ids)}\n{text}" for text, ids in groups.items()]
+    return "\n\n".join([*parts, *_missing_text(missing)])
+
+
+def native_text(found: Mapping[int, NativeStacks], missing: Sequence[int]) -> str:
+    """Return the native stack that py-spy has read of each process, or why it could not."""
+    groups: dict[str, list[int]] = {}
+    for process_id, answer in sorted(found.items()):
+        text = answer.text or f"  no native stack: {answer.error}"
+        groups.setdefault(text, []).append(process_id)
+    parts = [f"{processes_text(ids)}\n{text}" for text, ids in groups.items()]
+    return "\n\n".join([*parts, *_missing_text(missing)])
+
+
+def _missing_text(missing: Sequence[int]) -> list[str]:
+    if not missing:
+        return []
+    return [
+        f"{processes_text(missing)}   no answer: the interpreter is busy in one long call, or the process or "
+        "its host is stopped"
+    ]
+
+
+def _threads_text(threads: Sequence[ThreadStack], *, whole: bool) -> str:
+    shown = threads if whole else threads[:1]
+    lines = []
+    for thread in shown:
+        lines += [f"  {thread.name}", *(f"    {line}" for line in thread.lines)]
+    if len(threads) > len(shown):
+        others = count_text(len(threads) - len(shown), "other thread")
+        lines.append(f"  and {others}: {command('stacks')} with a process shows them")
+    return "\n".join(lines)
+
+
+def stacks(engines: EngineGroup, on: Targets, *, native: bool) -> str:
+    """Return the stacks of processes, also while they run a cell; see `nbdist.session.session.Session.stacks`."""
+    asked = engines.choice.there(on)
+    if native:
+        read = engines.asides.native_stacks(asked)
+        return native_text(read, [p for p in asked if p not in read])
+    found = engines.asides.stacks(asked)
+    return stacks_text(found, [p for p in asked if p not in found], whole=on is not None)

@@ -1,37 +1,76 @@
-"""One life of a session's processes: from their start, or from an attachment, to their end."""
+"""One life of a session's processes: from their start, or from an attachment, to their end.
+
+The text of a start for a person: one line, and remarks below it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from nbdist.cells.history import History
-from nbdist.cells.history import read as read_history
+from nbdist.contract.cells import Rules
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import NbdistError, TurnError
+from nbdist.launch.model.framework import framework_named
+from nbdist.launch.model.happenings import StartProgress
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.model.progress import StartProgress
 from nbdist.launch.sessions import registry
-from nbdist.launch.sessions.attached_cluster import AttachedCluster
+from nbdist.launch.sessions.attached import AttachedCluster
 from nbdist.launch.start.spawn import Spawned, spawn
-from nbdist.quantities import count_text, seconds_text
-from nbdist.rules import Rules
+from nbdist.notation import count_text, seconds_text
 from nbdist.session import resizing
-from nbdist.session.alone import AskedAlone
-from nbdist.session.description import describe, remarks
+from nbdist.session.asking import AskedAlone
+from nbdist.session.cells.history import History
+from nbdist.session.cells.history import read as read_history
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.evaluating import Evaluation
-from nbdist.session.keeping import say_kept, say_running, take_over, write_down
-from nbdist.session.looking import Looks
+from nbdist.session.keeping import files_brought, say_kept, say_running, take_over, write_down
+from nbdist.session.looking import Evaluation, Looks
 from nbdist.session.recovery.after import exclusive, left_unsettled, make_sure, recover
-from nbdist.session.recovery.widget import deliver
+from nbdist.session.recovery.expression import deliver
 from nbdist.session.running import Cells
-from nbdist.session.turn import Noted
-from nbdist.session.user_files import files_brought
+from nbdist.session.turn import TurnNotes
 from nbdist.spelling import Door, through
-from nbdist.widgets import Event
+from nbdist.view.widgets import Event
+
+
+def describe(engines: EngineGroup, came: str) -> str:
+    """Return one line: processes, hosts, devices, and how long the start took.
+
+    Args:
+      engines: The processes.
+      came: `ready` for processes that were started, `attached` for those that ran already.
+    """
+    plan = engines.plan
+    hosts = set(plan.hosts.values())
+    where = engines.host_text(hosts.pop()) if len(hosts) == 1 else count_text(len(hosts), "host")
+    chosen = "" if plan.platform_chosen else " (chosen automatically)"
+    computes = framework_named(plan.framework).summary(plan, engines.answers)
+    devices = (
+        f"{computes}{chosen}"
+        if computes is not None
+        else f"platform {plan.platform}{chosen}, not initialized"
+    )
+    version = next(iter(engines.answers.values())).version
+    named = f"{plan.framework} {version}" if version else plan.framework
+    return (
+        f"{count_text(len(plan.processes), 'process')} on {where}, {devices}, "
+        f"{named}, {came} in {seconds_text(engines.seconds_to_start)}"
+    )
+
+
+def remarks(engines: EngineGroup, brought: Iterable[str]) -> list[str]:
+    """Return remarks about a start that a person must read, each sentence once.
+
+    Args:
+      engines: The processes.
+      brought: What the start has done with the user's files.
+    """
+    found = [f"{one.host}: {one.what}. {one.do}" for one in engines.link.warnings]
+    found = [*engines.plan.placement.remarks, *brought, *found]
+    return [*found, *framework_named(engines.plan.framework).remarks(engines.plan, engines.answers)]
+
 
 TURN_SECONDS = 0.9
 """How long a new kernel waits for another kernel's turn before it starts without one."""
@@ -52,7 +91,7 @@ class Life:
       rules: The session's rules.
       history: The history of its cells.
       number: The highest cell number so far.
-      came: As for `nbdist.session.description.describe`.
+      came: As for `nbdist.session.life.describe`.
     """
 
     def __init__(
@@ -180,7 +219,7 @@ class Life:
         settled = not self.engines.facts.out_of_step and not self.alone.unseen
         return self.engines.in_step_at, settled
 
-    def _take_over(self, before: Noted) -> str | None:
+    def _take_over(self, before: TurnNotes) -> str | None:
         return take_over(
             self.engines,
             before,

@@ -1,10 +1,15 @@
-"""Looks at the arrays of the processes: asks idle ones, or takes what they have reported."""
+"""Looks at the arrays of the processes: asks idle ones, or takes what they have reported.
+
+Expressions of the processes: one process evaluates a mere name, all evaluate whatever may compute.
+
+The displays of a session: its live view, and the pictures of it in cells.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from nbdist.contract.calls.arrays import (
     CompileCall,
@@ -14,19 +19,91 @@ from nbdist.contract.calls.arrays import (
     ModelFound,
     Summarize,
 )
+from nbdist.contract.calls.engine import EvaluatingExpression
+from nbdist.contract.calls.values import Offer
+from nbdist.contract.cells import Rules
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import ArrayError, SessionError
 from nbdist.launch.model.framework import framework_named
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.evaluating import Evaluation
-from nbdist.session.recovery.expression import ask_some
+from nbdist.session.recovery.expression import Answers, ask_all_workers, ask_some, is_name
 from nbdist.session.running import Cells
 from nbdist.spelling import command
-from nbdist.view.layout import Layout
+from nbdist.view.arrays import Layout, Shards, shown_values
+from nbdist.view.feed import Feed
+from nbdist.view.picture import Picture
 from nbdist.view.program import Explained
-from nbdist.view.shards import Shards
 from nbdist.view.text import nan_text
-from nbdist.view.values import shown_values
+
+A = TypeVar("A")
+
+
+class Evaluation:
+    """Asks processes that are in no cell for values.
+
+    Args:
+      engines: The processes.
+      cells: The session's cells; an expression waits until the ends of cells are handled.
+      rules: The session's rules.
+    """
+
+    def __init__(self, engines: EngineGroup, cells: Cells, rules: Rules) -> None:
+        self._engines = engines
+        self._cells = cells
+        self._rules = rules
+
+    def first(self, call: EvaluatingExpression[A], *, timeout_s: float) -> A:
+        """Return the lowest process's answer to an expression, as `of`."""
+        first = self._engines.choice.targets(None)[:1]
+        answers = self.of(call, first, timeout_s=timeout_s)
+        return answers[first[0]][0]
+
+    def of(
+        self, call: EvaluatingExpression[A], ids: Sequence[int], *, timeout_s: float
+    ) -> Answers[A]:
+        """Return the processes' answers to an expression; all evaluate it together where it may compute.
+
+        Args:
+          call: With the expression.
+          ids: The processes whose answers are wanted.
+          timeout_s: How many seconds they may take.
+
+        Raises:
+          SessionError: A process is busy, or did not answer in time; or they are not in step, and it may compute;
+            or it may use values that were copied from another process, which is said once.
+          NbdistError: The error that a process raised.
+        """
+        engines = self._engines
+        together = engines.proves and not is_name(call.expression)
+        with engines.turn.taken(timeout_s=timeout_s):
+            if together:
+                self._cells.brought_in_step(call.expression)
+            else:
+                self._cells.say_ends()
+            self.refuse_while_busy(ids)
+            if together or isinstance(call, Offer):
+                # A value that is brought here is used.
+                self._cells.refuse_unsure(f"_ = ({call.expression})")
+            if not together:
+                return ask_some(engines, call, ids, timeout_s=timeout_s)
+            return ask_all_workers(
+                engines, call, wanted=ids, timeout_s=timeout_s, rules=self._rules
+            )
+
+    def refuse_while_busy(self, ids: Sequence[int]) -> None:
+        """Raise if one of these processes is in a cell that was sent to it.
+
+        Raises:
+          SessionError: One is; says in which.
+        """
+        busy = self._cells.background.busy()
+        inside = next((p for p in ids if p in busy), None)
+        if inside is not None:
+            raise SessionError(
+                f"{self._engines.reports.doing(inside)}: its values are available when that has ended. "
+                f"{command('sync')} waits for it, {command('stop_at_step')} or {command('interrupt')} ends it."
+            )
+
 
 REPORTED_SECONDS = 2.0
 """How long a new array may take to be reported; processes look at least once a second."""
@@ -158,3 +235,67 @@ def _unreported(expression: str, doing: str) -> SessionError:
         f"{doing}. Until it ends, only what was reported can be shown, and {expression!r} was not: "
         f"{command('mesh')} lists what was."
     )
+
+
+MAX_PICTURES = 8
+"""The stills of this many newest views are kept up to date; older ones stay as they are."""
+
+
+class Views:
+    """Everything that follows the snapshots of a session, also from one start of it to the next.
+
+    Args:
+      feed: Gets the snapshots; None: the session makes one of its own.
+    """
+
+    def __init__(self, feed: Feed | None) -> None:
+        self.feed = feed or Feed()
+        self._pictures: list[Picture] = []
+        self._open: LifeChannel | None = None
+
+    def picture(self, snapshot: Callable[[], Snapshot], *, path: str | None) -> Picture:
+        """Return a picture that follows the session.
+
+        Args:
+          snapshot: Returns what is known now.
+          path: The array that is chosen in it; None: none is.
+        """
+        picture = Picture(self.feed, snapshot, path=path)
+        self._pictures = [*self._pictures[-MAX_PICTURES + 1 :], picture]
+        return picture
+
+    def channel(self) -> LifeChannel:
+        """Return the channel to which the processes of one life publish."""
+        return LifeChannel(self)
+
+    def publish(self, snapshot: Snapshot, channel: LifeChannel) -> None:
+        """Show a new snapshot; called on a monitor's thread."""
+        if self._open is channel:
+            self.feed.push(snapshot)
+            for picture in self._pictures:
+                picture.follow(snapshot)
+
+    def open(self, channel: LifeChannel) -> None:
+        """Follow this channel from now on, and no other."""
+        self._open = channel
+
+
+class LifeChannel:
+    """The snapshots of the processes of one life, shown while this channel is the open one."""
+
+    def __init__(self, views: Views) -> None:
+        self._views = views
+
+    def publish(self, snapshot: Snapshot) -> None:
+        """Publish a new snapshot; called on the monitor's thread."""
+        self._views.publish(snapshot, self)
+
+    def open(self, snapshot: Snapshot | None = None) -> None:
+        """Make the views follow this channel from now on.
+
+        Args:
+          snapshot: What is known by now, if anything.
+        """
+        self._views.open(self)
+        if snapshot is not None:
+            self.publish(snapshot)

@@ -1,17 +1,50 @@
-"""The processes' reports: where they are, and what they hold as soon as a person asks."""
+"""The processes' reports: where they are, and what they hold as soon as a person asks.
+
+Questions to processes past their main threads, so that they also answer in the middle of a cell.
+
+Questions that processes answer past their main threads, also in the middle of a cell.
+
+The agents of the processes pass the question on. Each process answers with a message of its own, which the
+monitor reads: on two cores this takes half the time of a request to each of four processes.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeVar
 
 from nbdist.contract.calls.engine import Look, Looked
-from nbdist.errors import GoneError, LaunchError
+from nbdist.contract.iopub import AsideAnswer
+from nbdist.contract.questions import (
+    LETTERS,
+    Answer,
+    Aside,
+    CompareBefore,
+    Digests,
+    GiveLine,
+    LineReply,
+    LineTaken,
+    NativeStacks,
+    Question,
+    ReadStacks,
+    StepsBegun,
+    StopAtStep,
+    Threads,
+    What,
+)
+from nbdist.errors import GoneError, LaunchError, SessionError
+from nbdist.interrupts import put_off
+from nbdist.launch.model.framework import framework_named
+from nbdist.launch.model.plan import Plan
+from nbdist.launch.start.agents import Agents
 from nbdist.launch.start.request import Request
-from nbdist.monitor import Monitor
-from nbdist.quantities import seconds_text, where_text
+from nbdist.monitor.monitor import Monitor
+from nbdist.notation import seconds_text, where_text
 from nbdist.session.health import Health
+from nbdist.spelling import command
 
 LOOK_SECONDS = 0.5
 """How long idle processes may take to say what they hold when a person asks."""
@@ -172,3 +205,171 @@ class Reports:
     def _state(self, process_id: int) -> str | None:
         activity = self._monitor.activity(process_id)
         return None if activity is None else activity.state
+
+
+T = TypeVar("T")
+
+WITHIN_SECONDS = 1.0
+"""A process answers within milliseconds, unless its interpreter is busy in one long call."""
+
+ANSWER_LOOK_SECONDS = 0.1
+"""How long an interrupt may take to end the wait."""
+
+
+class Asking:
+    """Asks processes, one question at a time; used from any thread.
+
+    Args:
+      send: Sends a question to processes: its letter, the process ids, and the question.
+    """
+
+    def __init__(self, send: Callable[[Aside, Sequence[int], Question], None]) -> None:
+        self._send = send
+        self._one = threading.Lock()
+        self._came = threading.Condition()
+        self._number = -1
+        self._found: dict[int, Answer] = {}
+
+    def ask(
+        self,
+        what: What,
+        process_ids: Sequence[int],
+        answer: type[T],
+        *,
+        within_s: float = WITHIN_SECONDS,
+    ) -> dict[int, T]:
+        """Return the answers of these processes, by process id, as far as they come in time.
+
+        Args:
+          what: The question.
+          process_ids: The processes to ask.
+          answer: The type of an answer; any other is left out.
+          within_s: How long to wait for answers.
+        """
+        with self._one:
+            deadline = time.monotonic() + within_s
+            with put_off():
+                with self._came:
+                    number = self._number = time.time_ns()  # rises, whichever kernel asks
+                    self._found = {}
+                self._send(LETTERS[type(what)], process_ids, Question(number=number, what=what))
+            while not self._all_here(process_ids, deadline - time.monotonic()):
+                pass
+            found = dict(self._found)
+        return {p: one for p, one in found.items() if p in process_ids and isinstance(one, answer)}
+
+    def _all_here(self, process_ids: Sequence[int], left_s: float) -> bool:
+        """Return whether all have answered, or no time is left; otherwise wait for the next answer."""
+        with put_off(), self._came:
+            if left_s <= 0 or self._found.keys() >= set(process_ids):
+                return True
+            self._came.wait(min(left_s, ANSWER_LOOK_SECONDS))
+            return False
+
+    def put(self, answer: AsideAnswer) -> None:
+        """Take an answer, from any thread; an answer to an older question is left out."""
+        with self._came:
+            if answer.number == self._number:
+                self._found[answer.process_id] = answer.answer
+                self._came.notify_all()
+
+
+STACK_SECONDS = 3.0
+"""How long processes may take to read their stacks, and to note that they are to stop."""
+
+NATIVE_SECONDS = 25.0
+"""How long processes may take to have py-spy read their stacks."""
+
+REPLIES = 10
+"""How often a line is sent to a process that does not confirm it."""
+
+
+class Asides:
+    """Questions to the processes of one session, through their agents.
+
+    Args:
+      agents: The processes' agents.
+      plan: The session's plan.
+      busy: Returns whether a process reports that it is in a cell.
+    """
+
+    def __init__(self, agents: Agents, plan: Plan, busy: Callable[[int], bool]) -> None:
+        self._agents = agents
+        self._plan = plan
+        self._busy = busy
+        self._asking = Asking(agents.ask)
+        self.put = self._asking.put
+
+    def digests(self, process_ids: Sequence[int], code: str) -> dict[int, Mapping[str, str]] | None:
+        """Return digests of what must be equal before a cell; None if a process is busy or slow to answer."""
+        if not self._agents.reaches_past_main_threads or any(map(self._busy, process_ids)):
+            return None
+        found = self._asking.ask(CompareBefore(code=code), process_ids, Digests)
+        if len(found) < len(process_ids):
+            return None
+        return {p: answer.digests for p, answer in found.items()}
+
+    def stop_at_step(self, process_ids: Sequence[int], run: int) -> dict[int, int | None]:
+        """Ask processes to leave a cell before the same step; return the steps begun on each that answers.
+
+        None stands for a process on which the cell does not run.
+
+        Raises:
+          SessionError: Somebody else has started these processes, or they cannot agree on a step.
+        """
+        if not self._agents.reaches_past_main_threads:
+            raise SessionError(
+                "These processes were not started by nbdist: nothing reaches them while they run a cell. "
+                f"{command('interrupt')} interrupts it."
+            )
+        framework = framework_named(self._plan.framework)
+        if not framework.stops_at_steps:
+            raise SessionError(
+                "The processes agree on a common step through JAX's coordinator, but this session computes with "
+                f"{framework.title}. {command('interrupt')} interrupts the cell."
+            )
+        found = self._asking.ask(
+            StopAtStep(run=run), process_ids, StepsBegun, within_s=STACK_SECONDS
+        )
+        return {p: answer.steps for p, answer in found.items()}
+
+    def reply(self, process_id: int, number: int, reply: LineReply) -> bool:
+        """Send a process the reply to a question of its debugger; see `nbdist.engine.cell.debugger`.
+
+        Returns:
+          Whether the process has taken it; it takes it once, however often it is sent.
+        """
+        for _ in range(REPLIES):
+            found = self._asking.ask(
+                GiveLine(to=number, reply=reply), [process_id], LineTaken, within_s=STACK_SECONDS
+            )
+            if found:
+                return found[process_id].taken
+        return False
+
+    def stacks(self, process_ids: Sequence[int]) -> dict[int, Threads]:
+        """Return the threads of the processes that answer soon, also of busy ones.
+
+        Raises:
+          SessionError: Somebody else has started these processes.
+        """
+        self._refuse_out_of_reach()
+        what = ReadStacks(native=False)
+        return self._asking.ask(what, process_ids, Threads, within_s=STACK_SECONDS)
+
+    def native_stacks(self, process_ids: Sequence[int]) -> dict[int, NativeStacks]:
+        """Do as `stacks`, with the frames of C and C++, as py-spy reads them.
+
+        Raises:
+          SessionError: Somebody else has started these processes.
+        """
+        self._refuse_out_of_reach()
+        what = ReadStacks(native=True)
+        return self._asking.ask(what, process_ids, NativeStacks, within_s=NATIVE_SECONDS)
+
+    def _refuse_out_of_reach(self) -> None:
+        if not self._agents.reaches_past_main_threads:
+            raise SessionError(
+                "These processes were not started by nbdist: nothing reaches them while they run a cell, and "
+                "their stacks cannot be read."
+            )

@@ -9,25 +9,26 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from nbdist.contract.asides import Aside
 from nbdist.contract.calls.call import Call
 from nbdist.contract.calls.namespace import OfferNamespace
 from nbdist.contract.calls.stepping import AskSent, Forget, Save
 from nbdist.contract.calls.values import LetGo
-from nbdist.contract.history import Doubt
+from nbdist.contract.cells import Doubt
+from nbdist.contract.questions import Aside
 from nbdist.errors import GoneError, OptionError, SessionError
+from nbdist.launch.model.framework import why_fixed
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.model.resizable import why_fixed
 from nbdist.launch.start.request import Request
-from nbdist.quantities import (
+from nbdist.notation import (
     bytes_text,
     count_text,
     hosts_text,
     names_text,
     processes_text,
 )
+from nbdist.session.asking import ask_all
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.asking import ask_all
+from nbdist.session.recovery.compared import common_serial, disagreeing, lost_lines
 from nbdist.session.recovery.copying import back
 from nbdist.session.recovery.replacing import (
     doubted_said,
@@ -40,11 +41,10 @@ from nbdist.session.recovery.replacing import (
     unsure,
 )
 from nbdist.session.recovery.strategy import refuse_busy
-from nbdist.session.recovery.under_way import until_computed
-from nbdist.session.recovery.versions import common_serial, disagreeing, lost_lines
+from nbdist.session.recovery.waiting import until_computed
+from nbdist.session.values.flow import ask_each, send
+from nbdist.session.values.namespace import Bringing, Brought, ask_things
 from nbdist.spelling import command, option
-from nbdist.values.flow import ask_each, send
-from nbdist.values.namespace import Bringing, Brought, ask_things
 
 A = TypeVar("A")
 

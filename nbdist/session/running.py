@@ -9,30 +9,32 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nbdist.cells.attached_cell import RegainedRun
-from nbdist.cells.background import Background, queued_text
-from nbdist.cells.cellrun import CellHandle, CellRun
-from nbdist.cells.context import Ended
-from nbdist.cells.execution import Cell, without_leading_blank_lines
-from nbdist.cells.facts import Facts
-from nbdist.cells.followed import FollowedRun
-from nbdist.cells.history import History
-from nbdist.cells.listed import ListedCell, listed
-from nbdist.cells.outcome import outcome_of_cell
-from nbdist.cells.post_mortem import refuse_busy, refuse_sound
-from nbdist.cells.refuse import UnsureError, computes, refuse_computing, refuse_unsure, unsure_text
-from nbdist.cells.target_selector import Targets
-from nbdist.check import refuse_disagreement
 from nbdist.contract.calls.engine import AskLastFailure, Complete
 from nbdist.contract.calls.namespace import AskUsed
-from nbdist.contract.history import Doubt, OpenCell, PastCell
+from nbdist.contract.cells import Doubt, OpenCell, PastCell, Rules
 from nbdist.errors import NbdistError, SessionError
 from nbdist.interrupts import put_off
-from nbdist.merge.samples import apart
-from nbdist.quantities import names_text, processes_text
-from nbdist.rules import Rules
-from nbdist.session.alone import AskedAlone
-from nbdist.session.copies import Copies
+from nbdist.monitor.remembered import apart
+from nbdist.notation import names_text, processes_text
+from nbdist.session.asking import AskedAlone
+from nbdist.session.cells.attached_cell import RegainedRun
+from nbdist.session.cells.cellrun import CellHandle, CellRun
+from nbdist.session.cells.check import refuse_disagreement
+from nbdist.session.cells.context import EndOfCell
+from nbdist.session.cells.execution import Cell, without_leading_blank_lines
+from nbdist.session.cells.facts import (
+    ProcessFacts,
+    UnsureError,
+    computes,
+    refuse_computing,
+    refuse_unsure,
+    unsure_text,
+)
+from nbdist.session.cells.failure import refuse_busy, refuse_sound
+from nbdist.session.cells.followed import Background, FollowedRun, queued_text
+from nbdist.session.cells.history import History, ListedCell, listed
+from nbdist.session.cells.outcome import outcome_of_cell
+from nbdist.session.cells.targets import Targets
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery import copying
 from nbdist.session.recovery.after import (
@@ -42,9 +44,10 @@ from nbdist.session.recovery.after import (
     make_sure,
 )
 from nbdist.session.recovery.compared import have_sent_the_same, place_of
-from nbdist.session.recovery.context import cell_context
+from nbdist.session.recovery.remedies import cell_context
 from nbdist.session.recovery.replacing import replaceable
-from nbdist.session.recovery.returning import not_back
+from nbdist.session.recovery.waiting import not_back
+from nbdist.session.values.copies import Copies
 
 USED_SECONDS = 5.0
 """How long an idle process may take to say what a cell would use."""
@@ -368,7 +371,7 @@ class Cells:
     def _requested(self, cell: OpenCell) -> None:
         self.history.begun(replace(cell, in_step=self._engines.in_step_at))
 
-    def ended(self, end: Ended) -> Facts:
+    def ended(self, end: EndOfCell) -> ProcessFacts:
         """Learn from a cell that has ended, and bring the processes in step."""
         engines = self._engines.living()
         ran = any(s.outcome != "not run" for s in end.outcomes.values())
@@ -400,7 +403,7 @@ class Cells:
         )
         return facts
 
-    def _say_apart(self, end: Ended, *, lost: Collection[str]) -> None:
+    def _say_apart(self, end: EndOfCell, *, lost: Collection[str]) -> None:
         """Name what a failed cell has left different on processes that had it alike, besides lost arrays."""
         engines = self._engines
         workers = sorted(engines.facts.workers)
@@ -410,7 +413,7 @@ class Cells:
             verb = "differs" if len(names) == 1 else "differ"
             end.say(f"{names_text(names)} {verb} between the processes after this cell")
 
-    def _copy(self, end: Ended) -> None:
+    def _copy(self, end: EndOfCell) -> None:
         """Copy what only one process has to another, if that is due."""
         engines = self._engines
         if not copying.due(engines) or self.background.inside():

@@ -9,34 +9,31 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from nbdist.cells.cellrun import CellHandle
-from nbdist.cells.listed import ListedCell
-from nbdist.cells.target_selector import Targets
 from nbdist.contract.calls.call import Call
-from nbdist.contract.history import PastCell
+from nbdist.contract.cells import PastCell, Rules
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import HostError, SessionError
 from nbdist.launch.files.sync import Copied
+from nbdist.launch.model.happenings import StartProgress, silent
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.model.progress import StartProgress, silent
-from nbdist.launch.sessions.attached_cluster import AttachedCluster
-from nbdist.launch.sessions.withheld import say_given, with_values
+from nbdist.launch.sessions.attached import AttachedCluster
+from nbdist.launch.sessions.recorded import say_given, with_values
 from nbdist.launch.start.spawn import Spawned, spawn
-from nbdist.output.shown import SHOWN
-from nbdist.rules import Rules
-from nbdist.session import interrupting, moving, resizing, saving
+from nbdist.session import interrupting, moving, resizing
+from nbdist.session.cells.cellrun import CellHandle
+from nbdist.session.cells.history import ListedCell
+from nbdist.session.cells.targets import Targets
+from nbdist.session.interrupting import stacks
+from nbdist.session.keeping import sync_files
 from nbdist.session.life import Life
-from nbdist.session.moving import LARGE_BYTES, Progress
-from nbdist.session.saving import Saved
-from nbdist.session.stacks import stacks
-from nbdist.session.user_files import sync_files
-from nbdist.session.views import Views
+from nbdist.session.looking import Views
+from nbdist.session.moving import LARGE_BYTES, Progress, Saved
 from nbdist.spelling import command
+from nbdist.view.arrays import Layout, Shards
 from nbdist.view.feed import Feed
-from nbdist.view.layout import Layout
+from nbdist.view.output.notebook import SHOWN
 from nbdist.view.picture import Picture
 from nbdist.view.program import Explained
-from nbdist.view.shards import Shards
 from nbdist.view.text import status_text
 
 A = TypeVar("A")
@@ -469,7 +466,7 @@ class Session:
         life = self._alive()
         with life.engines.turn.taken(timeout_s=timeout_s):
             life.cells.wait_for_ends()
-            return saving.save(
+            return moving.save(
                 life.engines,
                 os.fspath(path),
                 names,
@@ -509,7 +506,7 @@ class Session:
         life = self._alive()
         with life.engines.turn.taken(timeout_s=timeout_s):
             life.cells.wait_for_ends()
-            return saving.restore(
+            return moving.restore(
                 life.engines,
                 os.fspath(path),
                 names,

@@ -25,7 +25,7 @@ from pathlib import Path
 from nbdist.contract.wire import decode, encode
 from nbdist.errors import SessionError, TurnError, WireError
 from nbdist.interrupts import put_off, raise_put_off
-from nbdist.quantities import seconds_text
+from nbdist.notation import seconds_text
 from nbdist.spelling import command
 
 FIRST_PAUSE_SECONDS = 0.0005
@@ -41,7 +41,7 @@ Place = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Noted:
+class TurnNotes:
     """The notes of a kernel for the next one, in the locked file.
 
     Attributes:
@@ -83,9 +83,9 @@ class Turn:
         self._owner: int | None = None
         self._shares: list[int | None] = []
         self._number = 0
-        self._before: Noted | None = None
+        self._before: TurnNotes | None = None
         self._closed = False
-        self.on_change: Callable[[Noted], str | None] = lambda before: None
+        self.on_change: Callable[[TurnNotes], str | None] = lambda before: None
         self.known: Callable[[], tuple[Place | None, bool]] = lambda: (None, True)
 
     @contextlib.contextmanager
@@ -224,7 +224,7 @@ class Turn:
                     self._before = before
                 self._number = max(self._number, before.number)
             self._shares.append(cell)
-            self._note(Noted(by=self._me, number=self._number, held=True, cell=cell))
+            self._note(TurnNotes(by=self._me, number=self._number, held=True, cell=cell))
             return True
 
     def _unshare(self, cell: int | None) -> None:
@@ -236,7 +236,7 @@ class Turn:
                 return
             if self._shares:
                 last = self._shares[-1]
-                self._note(Noted(by=self._me, number=self._number, held=True, cell=last))
+                self._note(TurnNotes(by=self._me, number=self._number, held=True, cell=last))
                 return
             self._note_end(settled=self._before is None)
 
@@ -244,7 +244,9 @@ class Turn:
         if self._files is None:
             return
         in_step, known = self.known()
-        noted = Noted(by=self._me, number=self._number, in_step=in_step, settled=settled and known)
+        noted = TurnNotes(
+            by=self._me, number=self._number, in_step=in_step, settled=settled and known
+        )
         self._note(noted)
         fcntl.flock(self._files[1], fcntl.LOCK_UN)
 
@@ -270,18 +272,18 @@ class Turn:
                 self._files = door, turn
             return self._files
 
-    def _note(self, noted: Noted) -> None:
+    def _note(self, noted: TurnNotes) -> None:
         assert self._files is not None
         text = json.dumps(encode(noted)).encode() + b"\n"
         with contextlib.suppress(OSError):  # a full disk
             os.pwrite(self._files[1], text, 0)
 
-    def _read(self) -> Noted:
+    def _read(self) -> TurnNotes:
         try:
             text = os.pread(self._opened()[1], MOST_BYTES, 0).split(b"\n", 1)[0]
-            return decode(Noted, json.loads(text)) if text else Noted()
+            return decode(TurnNotes, json.loads(text)) if text else TurnNotes()
         except (OSError, ValueError, WireError):
-            return replace(Noted(), by="unknown", settled=False)
+            return replace(TurnNotes(), by="unknown", settled=False)
 
 
 class _Waiting:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from nbdist.contract.limits import DEEPEST
+from nbdist.contract.page import DEEPEST
 from nbdist.contract.snapshot import Array, DeviceKey, Mesh
 from nbdist.pieces import piece_bytes, split
 

@@ -1,26 +1,165 @@
-"""The side panel's door: frames for every front end of this kernel, whether it asked or not."""
+"""The side panel's door: frames for every front end of this kernel, whether it asked or not.
+
+The view's use of the Jupyter kernel it runs in.
+
+Answers to requests of the live view, beyond the frames that it gets anyway.
+
+The outputs of cells that run, repeated for a page that was reloaded in the middle of one.
+
+They are not waited to be asked for: as long as a cell runs that the notebook waits for, no question of a page
+comes through to this kernel.
+"""
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 from comm import get_comm_manager
+from ipykernel.kernelbase import Kernel
 
-from nbdist.contract.messages import AskValues, Hello, read_request
+from nbdist.contract.messages import (
+    AskValues,
+    CellOutputs,
+    Hello,
+    Outputs,
+    Values,
+    ValuesPicture,
+    plain,
+    read_request,
+)
 from nbdist.contract.page import COMM_ID, TARGET
-from nbdist.view.asked import answer_values
-from nbdist.view.feed import Feed, Plain
-from nbdist.view.kernel import broadcast, forget_reply_shell, running_kernel
-from nbdist.view.repeated import RepeatedOutputs
+from nbdist.errors import NbdistError
+from nbdist.spelling import Door, through
+from nbdist.view.feed import Feed, Plain, Source
+
+
+def running_kernel() -> Any | None:
+    """Return the Jupyter kernel of this process; None in a terminal or a script."""
+    if not Kernel.initialized():
+        return None
+    return Kernel.instance()
+
+
+def broadcast(kernel: Any, comm_id: str, data: dict[str, Any]) -> None:
+    """Send `data` as a message of a comm to every front end, from any thread.
+
+    Sends without a parent: a comm's own `send` would name the running cell as the parent, and ipykernel would then
+    keep this comm's commands waiting until that cell has ended.
+    """
+    kernel.session.send(
+        kernel.iopub_socket,
+        "comm_msg",
+        {"comm_id": comm_id, "data": data},
+        parent=None,
+        ident=f"comm-{comm_id}".encode(),
+    )
+
+
+def forget_reply_shell(comm: Any) -> None:
+    """Let the front end's messages on `comm` arrive while a cell runs.
+
+    ipykernel 7.4 sends them to the shell that last sent on the comm, which is the busy one when a
+    cell made the comm; with nothing remembered it uses the subshell the front end asked for. The
+    attribute is private to ipykernel: where there is none, messages wait for the cell, and frames
+    are sent all the same.
+    """
+    vars(comm).pop("_reply_subshell_id", None)
+
+
+def between_cells(kernel: Any, call: Callable[[], None]) -> None:
+    """Call a function on the thread that runs cells, after the running one; from any thread.
+
+    Messages of a comm come on a thread of their own (a subshell), and a session is used from the other.
+    """
+    kernel.io_loop.add_callback(call)
+
+
+def answer_values(
+    feed: Source, kernel: Any, path: str, send: Callable[[dict[str, Any]], None]
+) -> None:
+    """Answer a request for a summary of the array under a path.
+
+    The processes are asked on the thread that runs cells, so after the running cell.
+
+    Args:
+      feed: The session's feed.
+      kernel: The Jupyter kernel.
+      path: The array's path.
+      send: Sends to the view that has asked.
+    """
+
+    def answer() -> None:
+        send(plain(_values(feed, path)))
+
+    between_cells(kernel, answer)
+
+
+def _values(feed: Source, path: str) -> Values:
+    if feed.values is None:
+        return Values(path=path, error="No session is running.")
+    try:
+        with through(Door.MAGIC):
+            found = feed.values(path)
+    except NbdistError as error:
+        return Values(path=path, error=str(error))
+    picture = found["picture"] and ValuesPicture(**found["picture"])
+    return Values(path=path, text=found["text"], picture=picture)
+
+
+BYTES_PER_SECOND = 200_000
+"""Large outputs are repeated more rarely, so that they take no more than this in the mean."""
+
+UNCHANGED_SECONDS = 10.0
+"""How often outputs are repeated that have not changed."""
+
+OutputsOf = Callable[[Collection[str]], list[dict[str, Any]]]
+"""Answers the outputs of the cells that run and of those it is given, as `ShownCells.of`."""
+
+
+class RepeatedOutputs:
+    """Says when outputs are to be sent again; used on one thread."""
+
+    def __init__(self) -> None:
+        self._running: list[str] = []
+        self._sent = 0
+        self._sent_at = float("-inf")
+        self._not_before = float("-inf")
+
+    def due(self, outputs: OutputsOf, now: float) -> dict[str, Any] | None:
+        """The message to be sent now; None where nothing runs, or too little time has passed.
+
+        The end of a cell is sent as well, once.
+
+        Args:
+          outputs: What cells have shown.
+          now: Seconds of a monotonic clock.
+        """
+        if now < self._not_before:
+            return None
+        cells = outputs(self._running)
+        if not cells:
+            return None
+        text = json.dumps(cells, default=str)
+        content = hash(text)
+        if content == self._sent and now - self._sent_at < UNCHANGED_SECONDS:
+            return None
+        self._running = [cell["cell"] for cell in cells if cell["running"]]
+        self._sent, self._sent_at = content, now
+        self._not_before = now + len(text) / BYTES_PER_SECOND
+        message: dict[str, Any] = plain(Outputs(cells=tuple(CellOutputs(**cell) for cell in cells)))
+        return message
+
 
 REPEAT_SECONDS = 2.0
 """How often the full state is repeated."""
 
 
 @dataclass(frozen=True, slots=True)
-class Channel:
+class Broadcast:
     """Broadcasts a feed's frames. Channels of one feed are equal, so opening a second changes nothing."""
 
     feed: Feed

@@ -2,6 +2,10 @@
 
 A frame carries the top-level sections of a snapshot that changed since the frame before, or all sections:
 `nbdist.contract.messages.Frame`, which `labextension/src/view/model/frame.ts` reads.
+
+A snapshot that never changes, as the source of a view.
+
+The interface of a view's source of frames.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, Protocol
 
 from nbdist.contract.messages import Frame, plain
@@ -81,7 +86,7 @@ class Feed:
     The thread starts with the first sink and ends with `close`. Without a sink nothing is encoded. A snapshot that
     cannot be encoded is left out; a sink that fails gets every section with its next frame. `on_fault` is called
     with a sentence about the first such failure. `values` returns a summary of an array, see
-    `nbdist.session.session`, and `outputs` the outputs of cells, see `nbdist.output.shown`.
+    `nbdist.session.session`, and `outputs` the outputs of cells, see `nbdist.view.output.notebook`.
     """
 
     def __init__(self) -> None:
@@ -260,3 +265,60 @@ class Feed:
             Frame(stream=self._stream, sequence=self._number, base=base, age=age, snapshot=sections)
         )
         return frame
+
+
+class OneFrame:
+    """Sends one full frame to each view that asks; has no thread, and no side panel follows it."""
+
+    values = None
+    """No process is there to be asked for values."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._stream = uuid.uuid4().hex
+
+    @property
+    def session(self) -> str:
+        """The session's id in the snapshot."""
+        return self._snapshot.session
+
+    @cached_property
+    def whole(self) -> Frame:
+        """The one frame."""
+        sections = encode(self._snapshot)
+        return Frame(stream=self._stream, sequence=1, base=None, age=0.0, snapshot=sections)
+
+    def attach(self, sink: Sink) -> None:
+        """Do nothing: a view that shows itself asks with `refresh`."""
+
+    def detach(self, sink: Sink) -> None:
+        """Do nothing: nothing more is sent."""
+
+    def refresh(self, sink: Sink) -> None:
+        """Send the frame to a view."""
+        sink.take(plain(self.whole))
+
+
+class Source(Protocol):
+    """The feed of a session, or a snapshot that never changes."""
+
+    @property
+    def session(self) -> str | None:
+        """The session that is shown; None before anything is known."""
+
+    @property
+    def values(self) -> Callable[[str], dict[str, Any]] | None:
+        """Returns a summary of an array; None where no process can be asked."""
+
+    @property
+    def whole(self) -> Frame | None:
+        """All data of a source that never changes, for a notebook to keep; None for a session."""
+
+    def attach(self, sink: Sink) -> None:
+        """Send frames to a view from now on."""
+
+    def detach(self, sink: Sink) -> None:
+        """Send it no more frames."""
+
+    def refresh(self, sink: Sink) -> None:
+        """Send it a full frame soon."""

@@ -10,14 +10,13 @@ from itertools import product
 
 from nbdist.contract.snapshot import Array, Device, DeviceKey, Mesh, Snapshot
 from nbdist.errors import ArrayError, OptionError
-from nbdist.notation import mesh_axes_text, slices_text
+from nbdist.notation import bytes_text, count_text, mesh_axes_text, slices_text
 from nbdist.pieces import Part, meshes_of, pieces, split
-from nbdist.quantities import bytes_text, count_text
 from nbdist.view.branches import within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class GridCell:
     """One device. `part` counts the array's parts from 0; None where the device holds none of it."""
 
     key: DeviceKey
@@ -29,11 +28,11 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class GridRow:
     """The devices along the last axis; `label` is the place on the axis before it."""
 
     label: str
-    cells: tuple[Cell, ...]
+    cells: tuple[GridCell, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +40,7 @@ class Block:
     """One plane of the mesh; `label` is the place on all axes but the last two."""
 
     label: str
-    rows: tuple[Row, ...]
+    rows: tuple[GridRow, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +165,7 @@ def _grid(snapshot: Snapshot, mesh: Mesh | None, array: Array | None) -> Grid:
     if mesh is None:
         keys = [key for part in parts for key in part.devices]
         cells = _cells(snapshot, keys, array, parts)
-        rows = tuple(Row(label="", cells=(cells[key],)) for key in keys)
+        rows = tuple(GridRow(label="", cells=(cells[key],)) for key in keys)
         block = Block(label="", rows=rows)
         return Grid(mesh=None, array=array, parts=parts, columns=(), blocks=(block,))
     cells = _cells(snapshot, mesh.devices, array, parts)
@@ -179,7 +178,7 @@ def _grid(snapshot: Snapshot, mesh: Mesh | None, array: Array | None) -> Grid:
     )
 
 
-def _blocks(mesh: Mesh, cells: Sequence[Cell]) -> tuple[Block, ...]:
+def _blocks(mesh: Mesh, cells: Sequence[GridCell]) -> tuple[Block, ...]:
     """Cut the row-major cells into planes and rows; a mesh of one axis has a cell a row."""
     leading = [_places(mesh, axis) for axis in range(max(len(mesh.axes) - 2, 0))]
     down = _places(mesh, max(len(mesh.axes) - 2, 0))
@@ -189,7 +188,7 @@ def _blocks(mesh: Mesh, cells: Sequence[Cell]) -> tuple[Block, ...]:
     for place in product(*leading):
         rows = []
         for label in down:
-            rows.append(Row(label=label, cells=tuple(cells[start : start + across])))
+            rows.append(GridRow(label=label, cells=tuple(cells[start : start + across])))
             start += across
         blocks.append(Block(label=", ".join(place), rows=tuple(rows)))
     return tuple(blocks)
@@ -203,7 +202,7 @@ def _places(mesh: Mesh, axis: int) -> tuple[str, ...]:
 
 def _cells(
     snapshot: Snapshot, keys: Sequence[DeviceKey], array: Array | None, parts: tuple[Part, ...]
-) -> dict[DeviceKey, Cell]:
+) -> dict[DeviceKey, GridCell]:
     devices = {device.key: device for device in snapshot.devices}
     lost = {process.process_id for process in snapshot.processes if process.state == "lost"}
     own = array is not None and array.sharding.kind == "per_process"
@@ -213,7 +212,7 @@ def _cells(
         process_id = int(key.partition(":")[0])
         part = part_of.get(key)
         held = part_text(parts[part], own=own) if part is not None else ""
-        cells[key] = Cell(
+        cells[key] = GridCell(
             key=key,
             device=device_text(key, devices),
             process_id=process_id,

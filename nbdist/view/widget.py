@@ -1,22 +1,37 @@
-"""The notebook output's door: the view as an anywidget."""
+"""The notebook output's door: the view as an anywidget.
+
+A frame as a notebook keeps it: small, where plain JSON has each number of a list on a line of its own.
+"""
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 from pathlib import Path
 from typing import Any
 
 import anywidget
 import traitlets
 
-from nbdist.contract.messages import AskValues, Hello, ViewTraits, plain, read_request
+from nbdist.contract.messages import AskValues, Frame, Hello, ViewTraits, plain, read_request
 from nbdist.contract.page import MIME_TYPE
 from nbdist.errors import NbdistError
-from nbdist.view.asked import answer_values
-from nbdist.view.channel import Channel
-from nbdist.view.feed import Feed, Plain
-from nbdist.view.kernel import broadcast, forget_reply_shell, running_kernel
-from nbdist.view.packed import packed
-from nbdist.view.source import Source
+from nbdist.view.channel import (
+    Broadcast,
+    answer_values,
+    broadcast,
+    forget_reply_shell,
+    running_kernel,
+)
+from nbdist.view.feed import Feed, Plain, Source
+
+
+def packed(frame: Frame) -> str:
+    """The frame as JSON, compressed by gzip, in base64; the same for the same frame."""
+    text = json.dumps(plain(frame), separators=(",", ":"))
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
 
 SCRIPT = Path(__file__).parents[1] / "static" / "widget.js"
 
@@ -52,7 +67,7 @@ class View(anywidget.AnyWidget):
         self._feed = feed
         self._kernel = running_kernel()
         if isinstance(feed, Feed):  # the side panel is the session's, never a plan's
-            Channel(feed).open()
+            Broadcast(feed).open()
         self.on_msg(self._received)
 
     def open(self) -> None:

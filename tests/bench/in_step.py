@@ -12,7 +12,7 @@ import nbdist
 from nbdist.contract.calls.stepping import AskSent
 from nbdist.engine.frameworks.jax.step.step import SWITCH
 from nbdist.errors import ProcessError
-from nbdist.session.recovery.asking import ask_all
+from nbdist.session.asking import ask_all
 from nbdist.session.recovery.settle import unproven
 from tests.bench.noop import BLOCK, Silent
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import zmq
 from jupyter_client.session import Session
 
-from nbdist.contract.repeated import Encoder
+from nbdist.contract.iopub import Encoder
 from nbdist.contract.snapshot import Report
 from nbdist.engine.cell.code_owners import CodeOwners
 from nbdist.engine.cell.running import CurrentCell

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from nbdist.contract.program import MeshAxes
-from nbdist.program.read import read_program
+from nbdist.program.compiled import read_program
 
 MEGABYTES = 50
 TEXTS = Path(__file__).parents[1] / "golden" / "programs_tpu"

@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from IPython.display import HTML, display
 from nbdist.contract.snapshot import Snapshot
-from nbdist.view.channel import Channel
+from nbdist.view.channel import Broadcast as Channel
 from nbdist.view.feed import Feed
 from nbdist.view.widget import View
 from nbdist.contract.wire import decode

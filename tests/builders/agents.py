@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from nbdist.contract.lines import in_lines
+from nbdist.contract.events import in_lines
 from nbdist.launch.agents.channel import Channel
 
 Order = dict[str, Any]

@@ -11,26 +11,26 @@ from itertools import groupby
 from types import SimpleNamespace
 from typing import Any, Self
 
-from nbdist.cells.facts import Facts
-from nbdist.contract.asides import Aside
 from nbdist.contract.calls.call import Call
 from nbdist.contract.calls.stepping import (
     Forgotten,
     Labels,
     Proven,
+    Sent,
     Trail,
     UnderWay,
     Versions,
 )
 from nbdist.contract.iopub import CellStep
-from nbdist.contract.sent import Sent
+from nbdist.contract.questions import Aside
 from nbdist.contract.snapshot import Activity
 from nbdist.errors import GoneError, SessionError
-from nbdist.merge import Known
-from nbdist.quantities import where_text
-from nbdist.session.copies import Copies
+from nbdist.monitor import Known
+from nbdist.notation import where_text
+from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.health import Health
 from nbdist.session.reports import Reports
+from nbdist.session.values.copies import Copies
 from tests.builders.hosts import plan_of
 from tests.builders.reports import IDLE
 
@@ -122,7 +122,7 @@ class FakeEngines:
         self.monitor = FakeMonitor()
         self.plan = plan_of("h1", "h2")
         self.health = Health(self.plan, self.monitor)  # type: ignore[arg-type]
-        self.facts = Facts(
+        self.facts = ProcessFacts(
             workers=frozenset({0, 1}), advice="%dist_recover tries again.", proves=True
         )
         self.health.running()
@@ -146,11 +146,11 @@ class FakeEngines:
         self.lost_service: Any = None
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> ProcessFacts:
         return self.health.facts
 
     @facts.setter
-    def facts(self, facts: Facts) -> None:
+    def facts(self, facts: ProcessFacts) -> None:
         self.health.facts = facts
 
     @property

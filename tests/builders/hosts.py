@@ -12,26 +12,24 @@ from typing import Any
 
 import pytest
 
+from nbdist.agent import kernel_link
 from nbdist.contract.calls.call import PROTOCOL
 from nbdist.contract.orders import CONTROLLER
 from nbdist.contract.wire import encode
-from nbdist.engine.kernel.calls import Call
+from nbdist.engine.kernel.calls import SentCall
 from nbdist.launch.agents import agent_handle
 from nbdist.launch.model.plan import Plan, plan_for
-from nbdist.launch.planning.choose_placement import choose_placement
+from nbdist.launch.planning.placement import choose_placement
 from nbdist.launch.start import (
     connect,
-    coordination,
+    hosts,
     initialize,
-    places,
     preflight,
     sequence,
     spawn,
-    wait_for_hosts,
 )
 from nbdist.launch.start import replace as replacing
 from nbdist.launch.start.spawn import Spawned
-from nbdist.machine import pauses
 from nbdist.machine.folder import engine_connection, write_private
 from nbdist.version import __version__
 from tests.builders.agents import FakeChannel, Order
@@ -125,7 +123,7 @@ class FakeClient:
     def __getitem__(self, engine: int) -> Any:
         process_id = self.processes[engine]
 
-        def apply(call: Call, *buffers: bytes) -> FakeResult:
+        def apply(call: SentCall, *buffers: bytes) -> FakeResult:
             arguments = json.loads(call.arguments)
             # Those of the framework, where they are.
             arguments = arguments.get("stage", arguments)
@@ -172,14 +170,14 @@ class FakeHosts:
         for module in (
             agent_handle,
             connect,
-            coordination,
             initialize,
-            pauses,
-            places,
+            initialize,
+            kernel_link,
+            hosts,
             replacing,
             sequence,
             spawn,
-            wait_for_hosts,
+            hosts,
         ):
             monkeypatch.setattr(module, "time", self.clock)
         monkeypatch.setattr(initialize, "until_it_listens", lambda rendezvous: None)

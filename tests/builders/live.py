@@ -15,22 +15,19 @@ from typing import Any
 import pytest
 from ipyparallel.error import RemoteError
 
-from nbdist import monitor
-from nbdist.cells import attached_cell, foreign_output
-from nbdist.contract.asides import Aside
 from nbdist.contract.calls.engine import CellEnd, Completions, Recalled
 from nbdist.contract.calls.stepping import Proven, Versions
-from nbdist.contract.cell_label import label_from
-from nbdist.contract.echo import Kept
-from nbdist.contract.iopub import AsideAnswer, content_of
-from nbdist.contract.questions import Answer, question_from
+from nbdist.contract.cells import Rules, label_from
+from nbdist.contract.iopub import AsideAnswer, Kept, content_of
+from nbdist.contract.questions import Answer, Aside, question_from
 from nbdist.contract.snapshot import Snapshot
 from nbdist.contract.wire import encode
 from nbdist.launch.agents import agent_handle
 from nbdist.launch.sessions import registry
-from nbdist.launch.sessions.attached_cluster import AttachedCluster
-from nbdist.launch.start.iopub import wire
-from nbdist.rules import Rules
+from nbdist.launch.sessions.attached import AttachedCluster
+from nbdist.launch.start.client import wire
+from nbdist.monitor import monitor
+from nbdist.session.cells import attached_cell
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.session import Session
 from tests.builders.agents import FakeChannel, Order
@@ -139,7 +136,7 @@ class LiveHosts(FakeHosts):
         super().__init__(monkeypatch)
         self.socket = FakeSocket(self._no_message)
         monkeypatch.setattr(monitor, "subscriber", lambda *_: self._subscribe())
-        monkeypatch.setattr(foreign_output, "subscriber", lambda *_: FakeSocket(self._no_message))
+        monkeypatch.setattr(attached_cell, "subscriber", lambda *_: FakeSocket(self._no_message))
         monkeypatch.setattr(attached_cell, "ECHO_SECONDS", 0.0)
         self._wire = wire(CONNECTION)
         self._sequence = 0
@@ -150,7 +147,7 @@ class LiveHosts(FakeHosts):
         self.holds: dict[int, tuple[Any, ...]] = {}
         self.runs: Callable[[SentCell], None] = SentCell.finish
         self.client = LiveClient(self)
-        monkeypatch.setattr(agent_handle, "Kept", self._kept_channel())
+        monkeypatch.setattr(agent_handle, "LastingChild", self._kept_channel())
         self.answers |= {
             "initialize": lambda p, _: {
                 "process_id": p,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nbdist.output import CellOutput, NoteBlock, TextBlock
+from nbdist.view.output import CellOutput, NoteBlock, TextBlock
 
 PNG = {"image/png": "iVBORw0KGgo=", "text/plain": "<Figure size 640x480 with 1 Axes>"}
 LINES = 2000

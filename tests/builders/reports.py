@@ -15,7 +15,7 @@ from nbdist.contract.snapshot import (
     Report,
     SingleDevice,
 )
-from nbdist.merge import Known, Merger, Planned
+from nbdist.monitor import ExpectedProcess, Known, Merger
 
 NOW = 1_760_000_000.0
 AXES = (Axis(name="data", size=4, type="auto"), Axis(name="model", size=2, type="auto"))
@@ -98,7 +98,8 @@ class Session:
 
     def __init__(self, *reports, count=4):
         planned = [
-            Planned(process_id=n, host=f"h{n // 2 + 1}", role="worker") for n in range(count)
+            ExpectedProcess(process_id=n, host=f"h{n // 2 + 1}", role="worker")
+            for n in range(count)
         ]
         self.merger = Merger("s", planned)
         self.take(*reports)

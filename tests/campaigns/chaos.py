@@ -24,8 +24,8 @@ import nbdist
 from nbdist import Session
 from nbdist.contract.orders import CONTROLLER
 from nbdist.errors import CellTimeout, NbdistError, ProcessError, SessionError
-from nbdist.launch.start.agent_pool import AgentPool
-from nbdist.quantities import where_text
+from nbdist.launch.start.agents import AgentPool
+from nbdist.notation import where_text
 from tests.waiting import wait_for
 
 SEED = int(os.environ.get("NBDIST_SEED", "1"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from nbdist.output.entries import WIDGET_MIME
+from nbdist.view.output.entries import WIDGET_MIME
 from tests.integration.notebook import Notebook, Output
 
 MODEL = """%%dist

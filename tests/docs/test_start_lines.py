@@ -8,8 +8,8 @@ import re
 import pytest
 
 import nbdist
-from nbdist import options
 from nbdist.errors import OptionError
+from nbdist.magics import options
 from tests.docs.pages import DOCS, pages, typed
 
 LINE = re.compile(r"^%(dist_init|dist_doctor)\b(.*)$", re.M)

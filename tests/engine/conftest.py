@@ -8,7 +8,7 @@ import jax
 import pytest
 
 from nbdist.engine.frameworks.jax.step.dispatched import hook_programs
-from nbdist.engine.probe.look import Look
+from nbdist.engine.probe.look import NamespaceLook
 
 # Keras reads it when it is imported, and takes TensorFlow otherwise.
 os.environ["KERAS_BACKEND"] = "jax"
@@ -26,7 +26,7 @@ def devices():
 @pytest.fixture(autouse=True)
 def looks_compute_nothing():
     """A program that the probe's thread sends takes the place of one of the user's on another process."""
-    original = Look.now
+    original = NamespaceLook.now
 
     def now(self, namespace):
         here, sent = threading.get_ident(), []
@@ -43,7 +43,7 @@ def looks_compute_nothing():
                 unhook()
             assert sent == []
 
-    with mock.patch.object(Look, "now", now):
+    with mock.patch.object(NamespaceLook, "now", now):
         yield
 
 

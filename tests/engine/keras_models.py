@@ -6,7 +6,7 @@ import keras
 
 from nbdist.contract.snapshot import Model, Variable
 from nbdist.engine.frameworks import frameworks
-from nbdist.engine.probe.look import Look, Seen
+from nbdist.engine.probe.look import NamespaceLook, Seen
 from nbdist.engine.probe.walk import Bounds
 
 
@@ -27,12 +27,14 @@ def dense(units=32, name="net"):
     return keras.Sequential([*layers, keras.layers.Dense(8, name="head")], name=name)
 
 
-def new_look() -> Look:
+def new_look() -> NamespaceLook:
     """A look whose main thread is this one."""
-    return Look(frameworks(), main_thread=threading.get_ident(), process_id=0, bounds=Bounds())
+    return NamespaceLook(
+        frameworks(), main_thread=threading.get_ident(), process_id=0, bounds=Bounds()
+    )
 
 
-def seen(look: Look, **names) -> Seen:
+def seen(look: NamespaceLook, **names) -> Seen:
     """What a look sees of these names, after what a cell's end notes."""
     look.note()
     return look.now(names)

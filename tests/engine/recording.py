@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from nbdist.contract import wire
-from nbdist.contract.repeated import Encoder
+from nbdist.contract.iopub import Encoder
 from nbdist.contract.snapshot import Activity, Report
 from nbdist.engine.cell.code_owners import CodeOwners
 from nbdist.engine.cell.running import CurrentCell

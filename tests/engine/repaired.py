@@ -31,7 +31,7 @@ from jax.sharding import AxisType, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
 from nbdist.contract.calls.stepping import Proven
-from nbdist.engine.frameworks.jax.placements import Placements
+from nbdist.engine.frameworks.jax.placements import JaxPlacements
 from nbdist.engine.frameworks.jax.repair import repair as module
 from nbdist.engine.frameworks.jax.repair.repair import Repair
 from nbdist.engine.frameworks.jax.step.step import Step
@@ -275,7 +275,7 @@ def an_array_in_an_object_of_c_is_the_new_one_or_named_and_the_next_repairs_succ
     # Before Python 3.13 a queue keeps what is in it in a list, in which the array is replaced.
     kept = {"queue"} if sys.version_info >= (3, 13) else set()
     assert named == {"repeat", "chain", "product", "tee", "map", *kept}, named
-    placements = Placements(world.names, world.step)
+    placements = JaxPlacements(world.names, world.step)
 
     def stands_for(one):
         return "x" if placements.is_array(one) else placements.reference(one)

@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 from nbdist.program.compiled import compile_program, mesh_axes, program_of
 from nbdist.program.hlo import Module, occurrences
-from nbdist.program.loops import Loops
+from nbdist.program.runs import Loops
 from tests.golden.known_programs import CPU, MATMULS, check
 from tests.golden.programs import PROGRAMS
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import jax
 
-from nbdist.engine.frameworks.jax import flax
-from nbdist.engine.frameworks.walking import libraries, packages
+from nbdist.engine.frameworks.interfaces import libraries, packages
+from nbdist.engine.frameworks.jax import objects
 from nbdist.engine.probe.walk import Bounds, Walk
 
 
@@ -35,5 +35,5 @@ def paths(namespace: dict[str, Any], **bounds: int) -> set[str]:
     """The paths met; each is evaluated and must give the very array, or an NNX Variable that stands for it."""
     met = Met(namespace, **bounds)
     for path, array in met.arrays.items():
-        assert flax.unwrapped(eval(path, dict(namespace))) is array, path
+        assert objects.unwrapped(eval(path, dict(namespace))) is array, path
     return set(met.arrays)

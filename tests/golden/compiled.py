@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from nbdist.contract.program import Memory, MeshAxes, Program
-from nbdist.program.read import read_program
-from nbdist.program.refusal import refused
-from nbdist.rehearsal.described import devices_of, torus_of
-from nbdist.rehearsal.topology import read_topology
-from nbdist.view.compiled import compiled_snapshot
+from nbdist.program.compiled import read_program, refused
+from nbdist.rehearsal.plan.mesh import read_topology
+from nbdist.rehearsal.plan.torus import devices_of, torus_of
+from nbdist.view.program import compiled_snapshot
 
 TEXTS = Path(__file__).parent / "programs_tpu"
 TOPOLOGY = read_topology("v5e:2x4")

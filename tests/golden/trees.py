@@ -7,7 +7,7 @@ from world import World
 
 from nbdist.contract.snapshot import Array, Mesh
 from nbdist.view.branches import Branch, grow, steps
-from nbdist.view.text.tree import whole_why
+from nbdist.view.text.arrays import whole_why
 
 
 def transformer() -> dict:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from nbdist import cli
-from nbdist.launch.doctor import visit
+from nbdist.launch.doctor import examine
 from tests.hosts.left import Left
 from tests.integration.notebook import Notebook
 from tests.testbed.fixtures import need
@@ -149,7 +149,7 @@ def test_a_python_that_is_not_there_or_has_no_nbdist_is_reported_with_what_to_ty
 def test_a_host_that_takes_the_login_and_says_nothing_is_given_up(
     doctor: Doctor, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(visit, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(examine, "ANSWER_SECONDS", 1.0)
     reported = doctor("h1", "--remote-python", silent(folder))
     assert reported.one("h1", "the host did not answer in time")["severity"] == "error"
 

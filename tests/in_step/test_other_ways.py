@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import nbdist
-from nbdist.cells.cellrun import CellHandle
 from nbdist.contract.calls.engine import Complete, Inspect
 from nbdist.errors import ArrayError, CollectiveError, ProcessError, SessionError
+from nbdist.session.cells.cellrun import CellHandle
 from tests.in_step.disturb import interrupted
 from tests.in_step.world import LIMIT_SECONDS, World
 from tests.waiting import wait_for

@@ -10,7 +10,7 @@ from typing import Any
 import nbdist
 from nbdist import Session
 from nbdist.errors import CellTimeout, NbdistError
-from nbdist.output import CellOutput
+from nbdist.view.output import CellOutput
 from tests.in_step.trainings import COMMON, TRAIN, TRAININGS
 
 LIMIT_SECONDS = 120.0

@@ -202,7 +202,7 @@ def test_a_cell_of_a_kept_session_goes_on_when_its_kernel_is_restarted(
     """Jupyter interrupts a kernel before it asks it to end."""
     own = kernels.start()
     own.good(f"{START} --keep")
-    own.good("import nbdist.session.recovery.context as c\nc.LEAVE_SECONDS = 60.0")
+    own.good("import nbdist.session.recovery.remedies as c\nc.LEAVE_SECONDS = 60.0")
     waits = UNTIL.format(path=str(tmp_path / "go")).replace("%%dist", "%%dist\nprint('inside')")
     own.collect(own.send(f"{waits}\ndone = 7"), until="inside")
     own.restart()

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from nbdist.cells.outcome import WAIT_SECONDS
+from nbdist.session.cells.outcome import WAIT_SECONDS
 from tests.integration.conftest import START
 from tests.integration.notebook import Notebook
 from tests.variants import cases
@@ -29,7 +29,7 @@ float(total(x))
 """
 
 SOONER = """
-from nbdist.cells import outcome
+from nbdist.session.cells import outcome
 outcome.WAIT_SECONDS = {wait}
 """
 
@@ -393,7 +393,7 @@ def test_a_second_kernel_hears_a_busy_session(notebook: Notebook, tmp_path: Path
     listen = (
         "import json, time, zmq\n"
         f"info = json.load(open('{folder}/security/ipcontroller-nbdist-client.json'))\n"
-        "from nbdist.merge import Planned\nfrom nbdist.monitor import Monitor\n"
+        "from nbdist.monitor import ExpectedProcess as Planned\nfrom nbdist.monitor.monitor import Monitor\n"
         "planned = tuple(Planned(process_id=i, host='h', role='worker') for i in range(2))\n"
         "other = Monitor(session='other', planned=planned, connection=info, publish=lambda s: None)\n"
         "other.start()\n"

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from nbdist import Session
-from nbdist.cells.cellrun import CellHandle
-from nbdist.contract.asides import Aside
+from nbdist.contract.questions import Aside
 from nbdist.errors import NbdistError, ProcessError
+from nbdist.session.cells.cellrun import CellHandle
 from tests.waiting import wait_for
 
 LOOP = """

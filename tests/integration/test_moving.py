@@ -58,15 +58,15 @@ WAYS = {
 """Which method, and where, moves a part of an array, through shared memory and without."""
 
 NONE_SHARED = """
-import nbdist.values.arriving, nbdist.values.push
+import nbdist.session.values.pull, nbdist.session.values.push
 def no_memory(*_):
     raise OSError
-nbdist.values.arriving.Sealed = nbdist.values.push.Sealed = no_memory
+nbdist.session.values.pull.Sealed = nbdist.session.values.push.Sealed = no_memory
 """
 
 SHARED = """
 import nbdist.machine.sealed as sealed
-nbdist.values.arriving.Sealed = nbdist.values.push.Sealed = sealed.Sealed
+nbdist.session.values.pull.Sealed = nbdist.session.values.push.Sealed = sealed.Sealed
 """
 
 

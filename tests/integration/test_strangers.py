@@ -13,12 +13,12 @@ import zmq
 
 from nbdist import Session
 from nbdist.errors import WireError
-from nbdist.launch.start.iopub import subscriber
+from nbdist.launch.start.client import subscriber
 
 TURN = """
 import ipyparallel.datapub
 from pathlib import Path
-from nbdist.engine.kernel.calls import Call
+from nbdist.engine.kernel.calls import SentCall as Call
 
 class Planted:
     def __reduce__(self):

@@ -320,8 +320,8 @@ CANNOT_MAP += "def no_memory(address):\n    raise OSError\nincoming.mapped = no_
 def test_an_array_goes_in_messages_where_this_notebook_shares_no_memory(
     session: Session, monkeypatch: pytest.MonkeyPatch, alone: bool
 ) -> None:
-    monkeypatch.setattr("nbdist.values.arriving.Sealed", no_memory)
-    monkeypatch.setattr("nbdist.values.push.Sealed", no_memory)
+    monkeypatch.setattr("nbdist.session.values.pull.Sealed", no_memory)
+    monkeypatch.setattr("nbdist.session.values.push.Sealed", no_memory)
     if alone:
         session.run(CANNOT_MAP)
     array = np.random.default_rng(0).random((300, 100, 99), dtype=np.float32)

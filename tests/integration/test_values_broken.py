@@ -111,7 +111,7 @@ def test_what_is_larger_than_the_memory_is_refused_before_anything_is_sent(
         sharding="jax.sharding.NamedSharding(mesh, P(('data', 'model')))",
     )
     session.run("checkup.memory = real\nassert large.shape == (100,)")
-    monkeypatch.setattr("nbdist.values.room.memory", lambda: {"available": 100})
+    monkeypatch.setattr("nbdist.session.values.flow.memory", lambda: {"available": 100})
     with pytest.raises(ArrayError, match="'large' is 400 B in whole, and 100 B of memory are"):
         session.pull("large", confirm=lambda question: True)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.output.entries import WIDGET_MIME
+from nbdist.view.output.entries import WIDGET_MIME
 from tests.integration.notebook import Notebook, Output
 
 
@@ -156,7 +156,7 @@ def test_what_a_widget_captures_is_shown_in_it(notebook: Notebook) -> None:
 
 def test_a_script_gets_text(notebook: Notebook) -> None:
     shown = notebook.good(
-        "import nbdist\nfrom nbdist.output import TerminalRenderer\n"
+        "import nbdist\nfrom nbdist.view.output import TerminalRenderer\n"
         "code = 'for _ in tqdm(range(3)): pass\\nwith W.Output(): print(\"captured\")'\n"
         "_ = nbdist.current().run(code, renderer=TerminalRenderer())"
     )

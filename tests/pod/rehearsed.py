@@ -8,11 +8,10 @@ from collections.abc import Iterator
 import jax
 
 from nbdist.contract.program import Program
-from nbdist.pod.devices import Devices
-from nbdist.pod.private import made_current
-from nbdist.pod.programs import Programs
-from nbdist.pod.trace import RehearsalTrace
-from nbdist.rehearsal.topology import Topology
+from nbdist.rehearsal.plan.mesh import Topology
+from nbdist.rehearsal.pod.devices import Devices, made_current
+from nbdist.rehearsal.pod.pod import Programs
+from nbdist.rehearsal.pod.trace import RehearsalTrace
 
 
 class Rehearsed:

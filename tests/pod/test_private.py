@@ -10,11 +10,11 @@ import pytest
 from jax._src import core, xla_bridge
 
 from nbdist.errors import RehearsalError
-from nbdist.pod import private
+from nbdist.rehearsal.pod import devices
 
 
 def test_this_version_of_jax_has_all():
-    private.check_jax()
+    devices.check_jax()
 
 
 @pytest.mark.parametrize(
@@ -23,8 +23,8 @@ def test_this_version_of_jax_has_all():
         lambda: mock.patch.object(
             core, "set_current_trace", mock.Mock(side_effect=TypeError("other"))
         ),
-        lambda: mock.patch.object(private, "jit_call", lambda primitive, params: None),
-        lambda: mock.patch.object(private, "jit_call", mock.Mock(side_effect=KeyError("jaxpr"))),
+        lambda: mock.patch.object(devices, "jit_call", lambda primitive, params: None),
+        lambda: mock.patch.object(devices, "jit_call", mock.Mock(side_effect=KeyError("jaxpr"))),
         lambda: mock.patch.object(
             xla_bridge, "backends_are_initialized", mock.Mock(side_effect=AttributeError("gone"))
         ),
@@ -32,28 +32,28 @@ def test_this_version_of_jax_has_all():
 )
 def test_a_jax_without_a_piece_is_named_with_those_that_work(gone):
     with gone(), pytest.raises(RehearsalError) as failure:
-        private.check_jax()
+        devices.check_jax()
     said = str(failure.value)
     assert f"JAX {jax.__version__}" in said
-    assert all(version in said for version in private.TRIED)
+    assert all(version in said for version in devices.TRIED)
 
 
 def test_a_trace_is_current_only_within():
-    trace = private._Probe()
-    assert not private.is_current(trace)
-    with private.made_current(trace):
-        assert private.is_current(trace)
-    assert not private.is_current(trace)
+    trace = devices._Probe()
+    assert not devices.is_current(trace)
+    with devices.made_current(trace):
+        assert devices.is_current(trace)
+    assert not devices.is_current(trace)
 
 
 def test_backends_have_started():
-    assert private.has_chosen_devices()
+    assert devices.has_chosen_devices()
 
 
 def test_a_call_carries_donations_shardings_and_who_made_the_function():
     replicated = jax.sharding.SingleDeviceSharding(jax.devices()[1])
-    probe = private._Probe()
-    with private.made_current(probe):
+    probe = devices._Probe()
+    with devices.made_current(probe):
 
         def step(a, b):
             return a, b

@@ -8,7 +8,7 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from nbdist.pod.pod import Pod
+from nbdist.rehearsal.pod.pod import Pod
 from tests.pod.rehearsed import Rehearsed, rehearsed
 
 SAID = (

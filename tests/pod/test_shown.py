@@ -16,11 +16,9 @@ from jax.sharding import PartitionSpec as P
 
 from nbdist.contract.snapshot import Snapshot
 from nbdist.contract.wire import decode, encode
-from nbdist.pod import kept
-from nbdist.pod.pod import Pod
-from nbdist.pod.programs import Programs
-from nbdist.pod.report import Report
-from nbdist.pod.shown import PodProgram
+from nbdist.rehearsal.pod import kept
+from nbdist.rehearsal.pod.pod import Pod, Programs
+from nbdist.rehearsal.pod.shown import PodProgram, ProgramReport
 from tests.pod.rehearsed import Rehearsed
 
 
@@ -116,7 +114,7 @@ def test_what_was_kept_in_another_form_is_not_in_use():
 
 def test_a_cell_shows_a_program_once():
     shown = []
-    report = Report(None, shown.append)
+    report = ProgramReport(None, shown.append)
     for program in (first := PodProgram(name="a", fits=True), first):
         report.compiled(program)
     assert shown == [first]

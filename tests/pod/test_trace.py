@@ -12,7 +12,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from nbdist.errors import RehearsalError
-from nbdist.pod.values import Described
+from nbdist.rehearsal.pod.values import DescribedArray
 from tests.pod.rehearsed import rehearsed
 
 
@@ -67,7 +67,7 @@ def test_a_cell_gives_the_shapes_types_and_layouts_that_running_it_gives(mesh):
     with rehearsed():
         described = training(mesh)
     for name, value in real.items():
-        assert isinstance(described[name], Described)
+        assert isinstance(described[name], DescribedArray)
         if name != "keys":
             assert laid_out(described[name]) == laid_out(value), name
         assert described[name].dtype == value.dtype

@@ -12,7 +12,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from nbdist.errors import RehearsalError, ValueNeeded
-from nbdist.pod.values import Described
+from nbdist.rehearsal.pod.values import DescribedArray
 from tests.pod.rehearsed import rehearsed
 
 NEEDED = {
@@ -132,7 +132,7 @@ def test_shards_are_those_of_the_first_host(mesh):
 
 def test_how_a_result_of_what_does_not_fit_lies_is_not_known():
     with rehearsed() as rehearsal:
-        x = Described(
+        x = DescribedArray(
             rehearsal.trace, jax.typeof(np.ones(3)), sharding=None, committed=True, source="step"
         )
         with pytest.raises(RehearsalError, match="result of step, which does not fit"):

@@ -10,9 +10,9 @@ from nbdist.contract.page import PROGRAM_MIME_TYPE
 from nbdist.contract.snapshot import Snapshot
 from nbdist.contract.wire import decode
 from nbdist.errors import CellTimeout, ProcessError, RehearsalError
-from nbdist.rehearsing import process
-from nbdist.rehearsing.asked import read_asked
-from nbdist.rehearsing.process import RehearsalProcess
+from nbdist.rehearsal.run import process
+from nbdist.rehearsal.run.asked import read_asked
+from nbdist.rehearsal.run.process import RehearsalProcess
 
 START = """
 import jax, jax.numpy as jnp, numpy as np
@@ -97,7 +97,7 @@ def test_the_line_that_needs_a_value_is_named_and_a_stand_in_helps(kept):
 def test_an_error_shows_the_lines_of_the_user_alone(kept):
     with pytest.raises(ProcessError) as failure:
         kept.run("float(jax.jit(lambda x: x.sum())(x))")
-    assert "nbdist/pod" not in failure.value.shown
+    assert "nbdist/rehearsal/pod" not in failure.value.shown
     assert "float(jax.jit" in failure.value.shown
 
 

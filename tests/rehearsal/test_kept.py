@@ -13,15 +13,14 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from nbdist.contract.program import Program
-from nbdist.pod import kept
-from nbdist.pod.devices import describe
-from nbdist.pod.kept import Kept, KeptPrograms
-from nbdist.pod.pod import Pod
-from nbdist.pod.programs import Programs
 from nbdist.program.compiled import mesh_axes
-from nbdist.rehearsal.topology import read_topology
-from nbdist.rehearsing.asked import read_asked
-from nbdist.rehearsing.process import RehearsalProcess
+from nbdist.rehearsal.plan.mesh import read_topology
+from nbdist.rehearsal.pod import kept
+from nbdist.rehearsal.pod.devices import describe
+from nbdist.rehearsal.pod.kept import CachedProgram, KeptPrograms
+from nbdist.rehearsal.pod.pod import Pod, Programs
+from nbdist.rehearsal.run.asked import read_asked
+from nbdist.rehearsal.run.process import RehearsalProcess
 from tests.rehearsal.test_cells import START, Shown
 
 COUNT = """
@@ -145,19 +144,19 @@ def test_what_was_not_used_for_long_goes_where_there_is_too_much(tmp_path, monke
     devices = describe(read_topology("v5e:2x4"))
     pod = KeptPrograms(devices, tmp_path)
     for number, name in enumerate("abc"):
-        pod.put(name, Kept(Program(name=name, fits=True), ()))
+        pod.put(name, CachedProgram(Program(name=name, fits=True), ()))
         os.utime(tmp_path / f"{name}.json.gz", (number, number))
     assert pod.get("a") is not None  # used just now
     size = sum(path.stat().st_size for path in tmp_path.iterdir())
     monkeypatch.setattr(kept, "MOST_BYTES", size)
-    pod.put("d", Kept(Program(name="d", fits=True), ()))
+    pod.put("d", CachedProgram(Program(name="d", fits=True), ()))
     assert {name for name in "abcd" if pod.get(name) is not None} == {"a", "c", "d"}
 
 
 def test_a_folder_that_others_can_write_to_is_not_used(tmp_path):
     tmp_path.chmod(0o777)
     pod = KeptPrograms(describe(read_topology("v5e:2x4")), tmp_path)
-    pod.put("a", Kept(Program(name="a", fits=True), ()))
+    pod.put("a", CachedProgram(Program(name="a", fits=True), ()))
     assert pod.get("a") is None
     assert list(tmp_path.iterdir()) == []
 

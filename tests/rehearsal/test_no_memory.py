@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from nbdist.errors import ProcessError, RehearsalError
-from nbdist.rehearsing.asked import read_asked
-from nbdist.rehearsing.process import RehearsalProcess
+from nbdist.rehearsal.run.asked import read_asked
+from nbdist.rehearsal.run.process import RehearsalProcess
 from tests.rehearsal.test_cells import START, Shown
 
 TOO_LARGE = (

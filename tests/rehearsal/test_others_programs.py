@@ -18,8 +18,8 @@ from importlib.metadata import metadata
 
 import pytest
 
-from nbdist.rehearsing.asked import read_asked
-from nbdist.rehearsing.process import RehearsalProcess
+from nbdist.rehearsal.run.asked import read_asked
+from nbdist.rehearsal.run.process import RehearsalProcess
 from tests.rehearsal.test_cells import START, Shown
 
 pytestmark = pytest.mark.timeout(3600)  # for the compiler, on a machine with other work

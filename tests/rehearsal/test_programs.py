@@ -12,8 +12,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import nbdist
-from nbdist.program.compiled import compile_program, program_of
-from nbdist.program.read import read_program
+from nbdist.program.compiled import compile_program, program_of, read_program
 from tests.golden import make_programs
 from tests.golden.known_programs import MATMULS, TPUS, check
 from tests.golden.programs import PROGRAMS

@@ -15,7 +15,7 @@ import pytest
 from jupyter_client.manager import KernelManager
 
 from nbdist.errors import ProcessError
-from nbdist.rehearsing.rehearsing import Rehearsing
+from nbdist.rehearsal.run.rehearsing import Rehearsing
 from tests.rehearsal.test_cells import START
 
 STEP = START + "step = jax.jit(lambda x: (x @ x.T).mean()); loss = step(x); print('hi')"

@@ -10,9 +10,9 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from nbdist.errors import OptionError
-from nbdist.pod.devices import describe
 from nbdist.program.compiled import mesh_axes, program_of
-from nbdist.rehearsal.topology import read_topology
+from nbdist.rehearsal.plan.mesh import read_topology
+from nbdist.rehearsal.pod.devices import describe
 
 MB = 2**20
 

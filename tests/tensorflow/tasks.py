@@ -16,7 +16,7 @@ import tensorflow as tf
 from nbdist.contract.wire import encode
 from nbdist.engine.frameworks import array_of
 from nbdist.engine.frameworks.tensorflow import adapt as adaptation
-from nbdist.engine.frameworks.tensorflow import arrays, context, interrupt, observe
+from nbdist.engine.frameworks.tensorflow import interrupt, observe
 from tests.tensorflow.workers import tf_config
 from tests.waiting import wait_for
 
@@ -95,7 +95,7 @@ def announcements(**_: Any) -> dict[str, Any]:
     announced = [adaptation.adapt(), adaptation.adapt()]
     adaptation.undo()
     announced.append(adaptation.adapt())
-    return {"announced": announced, "started": context.started()}
+    return {"announced": announced, "started": interrupt.started()}
 
 
 def uneven_batches(*, adapt: bool, **_: Any) -> str:
@@ -202,7 +202,7 @@ def raised(call: Callable[[], object], translated: Callable[[Any], Any] = lambda
 
 def train_anew(talk: Any, addresses: list[str], index: int, rows: int = 64) -> None:
     """Losses of a new model in a new cluster."""
-    context.reset_context()
+    interrupt.reset_context()
     os.environ["TF_CONFIG"] = tf_config(addresses, index)
     x, y = data(rows)
     model = make_model(make_strategy())
@@ -274,10 +274,10 @@ def replacement(*, talk: Any, index: int, again: list[str]) -> None:
 
 def seen_by_a_probe(*, index: int, replicas: int = 1, **_: Any) -> dict[str, Any]:
     """What an observer sees before a strategy is made, then of a model that trains, then of data sets."""
-    observer = observe.Observer(threading.main_thread().ident or 0, index)
+    observer = observe.TensorFlowObserver(threading.main_thread().ident or 0, index)
     observer.note()
     looks: list[Any] = [_look(observer, {})]
-    started = context.started()
+    started = interrupt.started()
     adaptation.adapt()
     strategy = make_strategy(replicas)
     model = make_model(strategy)
@@ -302,7 +302,7 @@ def seen_by_a_probe(*, index: int, replicas: int = 1, **_: Any) -> dict[str, Any
     model.evaluate(x, y, batch_size=32, verbose=0)
     looks.append(_look(observer, namespace))
     offered = {
-        name: arrays.offer_array(array_of(value), name)
+        name: observe.offer_array(array_of(value), name)
         for name, value in {
             "kernel": namespace["kernel"],
             "variable": model.layers[0].kernel,
@@ -315,8 +315,8 @@ def seen_by_a_probe(*, index: int, replicas: int = 1, **_: Any) -> dict[str, Any
         "offered": {name: one and encode(one.describe()) for name, one in offered.items()},
         "bytes": np.array_equal(offered["variable"].pieces[0].read(), model.layers[0].kernel),  # type: ignore[union-attr]
         "refused": [
-            raised(lambda: symbolic(lambda tensor: arrays.offer_array(tensor, "t"))),
-            raised(lambda: arrays.offer_array(namespace["words"], "words")),
+            raised(lambda: symbolic(lambda tensor: observe.offer_array(tensor, "t"))),
+            raised(lambda: observe.offer_array(namespace["words"], "words")),
         ],
         "started_by_looking": started,
     }
@@ -327,7 +327,7 @@ def symbolic(call: Callable[[Any], object]) -> None:
     tf.function(lambda: call(tf.ones(3)) and None, autograph=False)()
 
 
-def _look(observer: observe.Observer, namespace: dict[str, Any]) -> dict[str, Any] | None:
+def _look(observer: observe.TensorFlowObserver, namespace: dict[str, Any]) -> dict[str, Any] | None:
     """One look from another thread, as the probe's."""
     found: list[Any] = []
 

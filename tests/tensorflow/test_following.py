@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from nbdist.engine.probe import progress
+from nbdist.engine.probe import activity
 from nbdist.errors import InputError
 from nbdist.tensorflow import follow_checkpoints
 
@@ -64,7 +64,7 @@ def test_each_new_checkpoint_is_evaluated_with_its_own_weights(keras: Any, tmp_p
     assert [name for name, _ in found] == ["ckpt-1", "ckpt-2"]
     # All inputs and targets are 1: 4 weights and a bias of w give 5 w.
     assert [round(results["loss"], 4) for _, results in found] == [1.0, 0.0]
-    assert progress.newest()[0].what == "evaluate, checkpoint ckpt-2"
+    assert activity.newest()[0].what == "evaluate, checkpoint ckpt-2"
 
 
 def test_a_checkpoint_of_another_model_is_refused_with_its_name(keras: Any, tmp_path: Path) -> None:

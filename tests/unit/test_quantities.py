@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.quantities import (
+from nbdist.notation import (
     array_type_text,
     bytes_text,
     count_text,

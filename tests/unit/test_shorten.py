@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from nbdist.shorten import shorten
+from nbdist.notation import shorten
 from tests.places import GOLDEN
 
 LONG = [

@@ -15,26 +15,26 @@ from typing import Any
 import pytest
 
 import nbdist
-from nbdist.cells.background import stopping_text
-from nbdist.cells.facts import ELSEWHERE, RECOVER, Facts
-from nbdist.cells.post_mortem import refuse_busy, refuse_sound
-from nbdist.cells.prompt import Prompt, say_prompts
-from nbdist.cells.stacks import stacks_text
-from nbdist.cells.supervisor import timeout_error
-from nbdist.check.compare import differences
-from nbdist.check.words import busy_text, differences_text
-from nbdist.contract import agreement
+from nbdist.contract import cells
 from nbdist.contract.questions import Threads, ThreadStack
 from nbdist.engine.frameworks.framework import Framework
-from nbdist.engine.frameworks.once import explain_second_call
-from nbdist.engine.kernel.calls import Call
+from nbdist.engine.frameworks.interfaces import explain_second_call
+from nbdist.engine.kernel.calls import SentCall
 from nbdist.errors import OptionError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.start_options import FLAGS, StartOptions
-from nbdist.launch.sessions.resolve import resolve
-from nbdist.options.magics import MAGICS
+from nbdist.launch.sessions.attached import resolve
+from nbdist.magics.cell_options import MAGICS
+from nbdist.session.cells.check import busy_text, differences, differences_text
+from nbdist.session.cells.facts import ELSEWHERE, RECOVER, ProcessFacts
+from nbdist.session.cells.failure import refuse_busy, refuse_sound
+from nbdist.session.cells.followed import stopping_text
+from nbdist.session.cells.prompts import Prompt, say_prompts
+from nbdist.session.cells.supervisor import timeout_error
+from nbdist.session.interrupting import stacks_text
 from nbdist.session.keeping import say_kept
 from nbdist.session.session import Session
+from nbdist.session.values.flow import too_slow
 from nbdist.spelling import (
     COMMANDS,
     Door,
@@ -48,23 +48,20 @@ from nbdist.spelling import (
 )
 from nbdist.spelling import FLAGS as EXCEPTIONS
 from nbdist.starting import start_session
-from nbdist.values.flow import too_slow
 
 PACKAGE = Path(nbdist.__file__).parent
 
 OF_MAGICS = (
-    "magics.py",
+    "magics/",
     "cli.py",
     "listing.py",
     "starting.py",
     "spelling.py",
-    "options",
-    "notebook",
-    "rehearsing",
+    "rehearsal/run/",
 )
 """What only magics and commands reach, and speaks their language. `starting.py`: `kept_here`, for `%dist_init`."""
 
-OF_PLAN = ("rehearsal/", "rehearsing/")
+OF_PLAN = ("rehearsal/plan/", "rehearsal/run/")
 """Where texts name the options of `nbdist.plan` and `%dist_plan`, which have the same names."""
 
 OF_SESSION = {
@@ -199,7 +196,7 @@ def test_a_command_is_a_magic_there_is_or_a_call_there_is(name: str) -> None:
 
 
 def disagreeing() -> str:
-    facts = {p: agreement.Facts(software={"jax": f"0.{p}"}) for p in (0, 1)}
+    facts = {p: cells.Facts(software={"jax": f"0.{p}"}) for p in (0, 1)}
     return differences_text(differences(facts), {0: "h1", 1: "h2"})
 
 
@@ -226,8 +223,8 @@ def said_by(call: Callable[[], object]) -> str:
         return str(error)
 
 
-LOST = Facts(workers=frozenset((0, 1)), advice=RECOVER, lost={1: "gone"}, proves=True)
-OUT = Facts(workers=frozenset((0, 1)), advice=RECOVER, since=3)
+LOST = ProcessFacts(workers=frozenset((0, 1)), advice=RECOVER, lost={1: "gone"}, proves=True)
+OUT = ProcessFacts(workers=frozenset((0, 1)), advice=RECOVER, since=3)
 THREADS = {
     0: Threads(
         threads=(ThreadStack(name="main", lines=("a",)), ThreadStack(name="other", lines=("b",)))
@@ -243,7 +240,9 @@ MESSAGES: dict[str, tuple[Callable[[], object], str, str]] = {
         "only where they were started; session.pull brings",
     ),
     "no repair": (
-        lambda: Facts(workers=OUT.workers, advice=framework_named("jax").after_failure).remedy,
+        lambda: (
+            ProcessFacts(workers=OUT.workers, advice=framework_named("jax").after_failure).remedy
+        ),
         "%dist_init --restart starts",
         "session.restart() starts",
     ),
@@ -324,7 +323,7 @@ SPELLED = re.compile(
 
 KEPT = (
     "engine/frameworks/tensorflow/interrupt.py",
-    "engine/frameworks/tensorflow/warnings.py",
+    "engine/frameworks/tensorflow/start.py",
     "launch/model/start_options.py",
 )
 """What frees a collective works for no call, and names both; the options of a start have the help of the magic."""
@@ -343,17 +342,15 @@ def spelled(path: Path) -> Iterator[str]:
 
 def test_a_text_reached_from_python_spells_nothing_by_itself() -> None:
     paths = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob("*.py")}
-    assert [*spelled(paths["magics.py"]), *spelled(paths[KEPT[0]])]
-    asked = [
-        p for name, p in paths.items() if name.split("/")[0] not in OF_MAGICS and name not in KEPT
-    ]
+    assert [*spelled(paths["magics/commands.py"]), *spelled(paths[KEPT[0]])]
+    asked = [p for name, p in paths.items() if not name.startswith(OF_MAGICS) and name not in KEPT]
     assert [where for path in sorted(asked) for where in spelled(path)] == []
 
 
 def test_what_goes_to_a_process_takes_the_door_along() -> None:
-    assert (Call("look", "{}").door, door_sent()) == ("magic", "magic")
+    assert (SentCall("look", "{}").door, door_sent()) == ("magic", "magic")
     with through(Door.PYTHON):
-        assert (Call("look", "{}").door, door_sent()) == ("python", "python")
+        assert (SentCall("look", "{}").door, door_sent()) == ("python", "python")
 
 
 def test_python_is_what_a_call_is_in_where_nothing_else_was_said() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nbdist.errors import TargetError
-from nbdist.targets import parse
+from nbdist.session.cells.targets import parse
 
 HOSTS = {0: "h1", 1: "h1", 2: "h2", 3: "h2", 4: "h2"}
 

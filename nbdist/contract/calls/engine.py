@@ -1,14 +1,17 @@
-"""Calls about an engine itself: its identity, its imports, how its cells ended, completions of names."""
+"""Calls about an engine itself: its identity, its imports, how its cells ended, completions of names.
+
+Calls that run code a person wrote; all processes may have to run it at the same time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, TypeVar
 
-from nbdist.contract.agreement import Facts
 from nbdist.contract.calls.call import PROTOCOL, Call
-from nbdist.contract.echo import Kept
+from nbdist.contract.cells import Facts
+from nbdist.contract.iopub import Kept
 from nbdist.contract.wire import Plain, decode
 
 
@@ -315,3 +318,29 @@ class AskAgreement(Call[Agreement]):
     NAME: ClassVar[str] = "agreement"
     code: str
     topics: tuple[str, ...] | None = None
+
+
+A = TypeVar("A", covariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluating(Call[A]):
+    """A call that may compute on the devices of other processes.
+
+    Attributes:
+      number: The number of the proof that follows, if all processes take part at the same time; None for a call
+        that computes nothing, such as a name.
+    """
+
+    number: int | None = None
+
+    def unwanted(self) -> Self:
+        """Return this call for a process that only takes part, and whose answer nobody wants."""
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluatingExpression(Evaluating[A]):
+    """A call that evaluates an expression in the user's namespace."""
+
+    expression: str

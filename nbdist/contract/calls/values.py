@@ -1,4 +1,7 @@
-"""Calls that move values: a process offers one, others take it. The values themselves travel as buffers."""
+"""Calls that move values: a process offers one, others take it. The values themselves travel as buffers.
+
+Address at which processes of one machine find memory of another; see `nbdist.machine.sealed`.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,25 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 from nbdist.contract.calls.call import Call, Done
-from nbdist.contract.calls.evaluating import Evaluating, EvaluatingExpression
-from nbdist.contract.memory_address import MemoryAddress
+from nbdist.contract.calls.engine import Evaluating, EvaluatingExpression
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryAddress:
+    """The memory of one process.
+
+    Attributes:
+      pid: The process that has made it.
+      descriptor: The number of the memory's file descriptor in that process.
+      name: The name of the memory, which shows whether the process still has this memory under this descriptor.
+      nbytes: Its size.
+    """
+
+    pid: int
+    descriptor: int
+    name: str
+    nbytes: int
+
 
 Box = tuple[tuple[int, int], ...]
 """A part of an array: start and stop in each dimension."""

@@ -1,21 +1,232 @@
-"""Facts of a process that are compared before a cell, and short digests of them."""
+"""Facts of a process that are compared before a cell, and short digests of them.
+
+Interface of an agreement to a framework: its arrays and settings that must be equal on all processes.
+
+Package versions and compiler flags of a process, as far as they change what a program computes.
+
+Values of the names that a cell reads, described on one process: types, global arrays, keys, code.
+"""
 
 from __future__ import annotations
 
+import builtins
 import hashlib
+import os
+import shlex
+import sys
+import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
-from nbdist.contract.agreement import Facts
-from nbdist.contract.snapshot import Array
-from nbdist.engine.agreement import environment
-from nbdist.engine.agreement.comparer import Comparer
-from nbdist.engine.agreement.modules import UsersModules
-from nbdist.engine.agreement.names import Names
-from nbdist.engine.agreement.reads import reads
-from nbdist.engine.cell.packages import packages_of
-from nbdist.engine.probe.library import Library
+from nbdist.contract.cells import DistributionFacts, Facts, LocalArray, NameFacts, NamesFacts
+from nbdist.contract.snapshot import Array, Mesh
+from nbdist.engine.agreement.reads import Reads, UsersModules, reads
+from nbdist.engine.cell.code_owners import packages_of
+from nbdist.engine.probe.classes import Lent, Library, code_digest
+from nbdist.engine.probe.walk import Bounds, Walk
+from nbdist.version import __version__
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Arrays that one framework has found; fields as in `nbdist.contract.cells.NamesFacts`."""
+
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+    meshes: Mapping[str, Mesh] = field(default_factory=dict)
+    local: Mapping[str, LocalArray | None] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+
+class Comparer:
+    """Answers of one framework, given on the main thread between cells; this base class has nothing to compare."""
+
+    def begin(self) -> None:
+        """Start to look at the names that a cell reads."""
+
+    def array_classes(self) -> tuple[type, ...]:
+        """Return the classes of arrays; instances of their subclasses are arrays, too."""
+        return ()
+
+    def mesh_classes(self) -> tuple[type, ...]:
+        """Return the classes of meshes; `add_mesh` gets their instances."""
+        return ()
+
+    def add(self, path: str, array: Any) -> bool:
+        """Note an array under a path; return False where the array does not count, such as a deleted one."""
+        return False
+
+    def add_mesh(self, mesh: Any) -> None:
+        """Note a mesh that was met outside an array."""
+
+    def found(self) -> Found:
+        """Return all that was noted since `begin`."""
+        return Found()
+
+    def settings(self) -> dict[str, str] | None:
+        """Return settings that change what a program computes, as text by name; None where there are none."""
+        return None
+
+    def mesh(self) -> Mesh | None:
+        """Return the mesh in context; None where there is none."""
+        return None
+
+    def distribution(self) -> DistributionFacts | None:
+        """Return the distribution or strategy that is set; None where none is."""
+        return None
+
+
+LIBRARIES = ("numpy", "flax", "optax", "equinox")
+"""Packages, beside those of frameworks, that decide what a program computes."""
+
+FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
+"""Environment variables that hold flags of the compiler."""
+
+OWN_FLAGS = ("--xla_dump_", "--xla_force_host_platform_device_count")
+"""Beginnings of flags that may differ between processes: where the compiler writes, how many devices there are."""
+
+
+def software(frameworks: Iterable[str]) -> dict[str, str]:
+    """Return versions by name: Python, nbdist, and the imported packages of frameworks and `LIBRARIES`."""
+    found = {"Python": ".".join(map(str, sys.version_info[:3])), "nbdist": __version__}
+    for name in (*frameworks, *LIBRARIES):
+        version = getattr(sys.modules.get(name), "__version__", None)
+        if isinstance(version, str):
+            found[name] = version
+    return found
+
+
+def variables(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the compiler's flags, such as `{"XLA_FLAGS --xla_cpu_enable_fast_math": "false"}`.
+
+    Where a flag occurs twice, the last one counts.
+    """
+    environ = os.environ if environ is None else environ
+    found = {}
+    for variable in FLAGS:
+        for flag in _words(environ.get(variable, "")):
+            name, _, value = flag.partition("=")
+            if not name.startswith(OWN_FLAGS):
+                found[f"{variable} {name}"] = value or "set"
+    return found
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:  # an open quote
+        return text.split()
+
+
+_MISSING = object()
+
+
+class Names:
+    """Describer of names, used again and again on the main thread; keeps no array alive."""
+
+    def __init__(self, packages: frozenset[str]) -> None:
+        self._packages = packages
+
+    def describe(
+        self,
+        reads: Reads,
+        namespace: dict[str, Any],
+        comparers: Sequence[Comparer],
+        libraries: Sequence[Library],
+    ) -> NamesFacts:
+        """Describe names and their arrays for the comparison.
+
+        Args:
+          reads: The names.
+          namespace: The values by name.
+          comparers: Comparers of the imported frameworks.
+          libraries: Libraries of the same frameworks; those that build on others come first.
+        """
+        found: dict[str, Any] = {}
+        names: dict[str, NameFacts] = {}
+        for path in sorted(reads.certain | reads.possible):
+            for name, value in steps(path, namespace):
+                known, code = names.get(name), None
+                certain = path in reads.certain or (known is not None and known.certain)
+                if value is not _MISSING:
+                    found[name] = value
+                    code = code_digest(value)
+                names[name] = NameFacts(type=_type_text(value), certain=certain, code=code)
+        arrays = self._arrays(found, comparers, libraries)
+        holders = {_root(path) for path in (*arrays.arrays, *arrays.local)}
+        names = {
+            name: replace(known, holds=_root(name) in holders) for name, known in names.items()
+        }
+        return replace(arrays, names=names)
+
+    def _arrays(
+        self,
+        namespace: dict[str, Any],
+        comparers: Sequence[Comparer],
+        libraries: Sequence[Library],
+    ) -> NamesFacts:
+        """Return the facts of the arrays in a namespace, without the names."""
+        for comparer in comparers:
+            comparer.begin()
+        takers = [(comparer, comparer.array_classes()) for comparer in comparers]
+
+        def found(path: str, array: Any) -> bool:
+            if type(array) is Lent:
+                return False
+            bases = type(array).__mro__
+            taker = next((one for one, classes in takers if any(c in bases for c in classes)), None)
+            return taker is not None and taker.add(path, array)
+
+        def mesh(value: Any) -> None:
+            for comparer in comparers:
+                if isinstance(value, comparer.mesh_classes()):
+                    comparer.add_mesh(value)
+
+        walk = Walk(
+            found=found,
+            mesh=mesh,
+            arrays=tuple(one for _, classes in takers for one in classes),
+            meshes=tuple(one for comparer in comparers for one in comparer.mesh_classes()),
+            packages=self._packages,
+            libraries=libraries,
+            bounds=Bounds(),
+        )
+        omitted = walk.run(namespace)
+        every = [comparer.found() for comparer in comparers]
+        return NamesFacts(
+            names={},
+            arrays={path: one for found in every for path, one in found.arrays.items()},
+            meshes={name: one for found in every for name, one in found.meshes.items()},
+            local={path: one for found in every for path, one in found.local.items()},
+            keys={path: one for found in every for path, one in found.keys.items()},
+            omitted=omitted,
+        )
+
+
+def steps(path: str, namespace: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return each step of a dotted path through modules, with its value; run no code of anybody."""
+    name, *rest = path.split(".")
+    value = namespace.get(name, getattr(builtins, name, _MISSING))
+    found = [(name, value)]
+    for step in rest:
+        if type(value) is not types.ModuleType or step not in vars(value):
+            break
+        name, value = f"{name}.{step}", vars(value)[step]
+        found.append((name, value))
+    return found
+
+
+def _root(path: str) -> str:
+    return path.replace("[", ".").partition(".")[0]
+
+
+def _type_text(value: Any) -> str | None:
+    if value is _MISSING:
+        return None
+    cls = type(value)
+    module = type.__getattribute__(cls, "__module__")
+    name = str(type.__getattribute__(cls, "__qualname__"))
+    return name if module in ("builtins", "__main__") else f"{module}.{name}"
 
 
 class Compared(Protocol):
@@ -36,7 +247,7 @@ class Compared(Protocol):
         ...
 
 
-class Agreement:
+class AgreementFacts:
     """Source of one process's facts; used on the main thread, between cells.
 
     Args:
@@ -63,9 +274,9 @@ class Agreement:
         source, comparers = self._rewritten(code), self._imported()
         answers: dict[str, Callable[[], Any]] = {
             "cell": lambda: hashlib.sha256(source.encode()).hexdigest()[:12],
-            "software": lambda: environment.software(sorted(self._packages)),
+            "software": lambda: software(sorted(self._packages)),
             "modules": self._modules.versions,
-            "variables": environment.variables,
+            "variables": variables,
             "settings": lambda: _first(one.settings() for one in comparers),
             "mesh": lambda: _first(one.mesh() for one in comparers),
             "distribution": lambda: _first(one.distribution() for one in comparers),

@@ -1,16 +1,37 @@
-"""Owners of the code on a stack: the framework, the standard library or IPython, or the user."""
+"""Owners of the code on a stack: the framework, the standard library or IPython, or the user.
+
+Packages of the frameworks: they tell whose code a file is, and whose classes are arrays and containers.
+
+Errors made fit to be shown: also those whose own text raises, and nbdist's without its own frames.
+"""
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
-from types import FrameType
-from typing import NamedTuple, Protocol
+from types import FrameType, TracebackType
+from typing import Any, NamedTuple, Protocol
 
-from nbdist.engine.cell.packages import packages_of
+from nbdist.errors import NbdistError
+
+
+class Packaged(Protocol):
+    """A framework, as far as its modules are concerned.
+
+    `packages`: the first parts of the names of its modules.
+    """
+
+    packages: tuple[str, ...]
+
+
+def packages_of(frameworks: Iterable[Packaged]) -> frozenset[str]:
+    """Return the packages of all these frameworks."""
+    return frozenset(name for one in frameworks for name in one.packages)
+
 
 CELL_FILE = re.compile(r"[/\\]ipykernel_\d+[/\\][^/\\]+\.py$|^<ipython-input-|^<nbdist cell ")
 """File names that ipykernel, IPython and nbdist give to the code of a cell."""
@@ -18,7 +39,7 @@ CELL_FILE = re.compile(r"[/\\]ipykernel_\d+[/\\][^/\\]+\.py$|^<ipython-input-|^<
 STANDARD_LIBRARY = os.__file__.rpartition(os.sep)[0] + os.sep
 
 
-class Line(NamedTuple):
+class StackEntry(NamedTuple):
     """One entry of a stack; `line` is 1-based, None where the instruction belongs to no line."""
 
     filename: str
@@ -26,7 +47,7 @@ class Line(NamedTuple):
     line: int | None
 
 
-Stack = tuple[Line, ...]
+Stack = tuple[StackEntry, ...]
 """Entries, innermost first."""
 
 
@@ -111,3 +132,76 @@ def is_cell_file(filename: str) -> bool:
 
 def _is_kernel_file(filename: str) -> bool:
     return not {"IPython", "ipykernel", "ipyparallel", "zmq"}.isdisjoint(PurePath(filename).parts)
+
+
+def showable(error: BaseException) -> BaseException:
+    """Return the error; where its `__str__` raises, one of the same name with a text that says so."""
+    try:
+        str(error)
+    except Exception as why:  # noqa: BLE001 - whatever a user's class raises
+        text = f"(its text cannot be shown: {type(why).__name__} in its __str__ or __repr__)"
+        found: Exception = type(type(error).__name__, (Exception,), {})(text)
+        return found.with_traceback(error.__traceback__)
+    return error
+
+
+def error_text(error: BaseException) -> str:
+    """Return class and text, such as `ValueError: no data`, also of an error whose text raises."""
+    return f"{type(error).__name__}: {showable(error)}"
+
+
+PRIVATE = ("_showtraceback", "_format_exception_for_storage")
+
+
+def show_any_error(shell: Any) -> list[str]:
+    """Make a shell publish errors whose text raises under their own name, with their own traceback.
+
+    Private API: ipykernel's `ZMQInteractiveShell._showtraceback` and, since IPython 9,
+    `InteractiveShell._format_exception_for_storage` take `str` of the error unguarded; an error that this raises
+    would then stand for the original. A method that the shell lacks is left out.
+
+    Returns:
+      The names of the methods that the shell has.
+    """
+    there = [name for name in PRIVATE if hasattr(shell, name)]
+    for name in there:
+        setattr(shell, name, _given_showable(getattr(shell, name)))
+    return there
+
+
+def _given_showable(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def call(*args: Any, **options: Any) -> Any:
+        shown = [showable(one) if isinstance(one, BaseException) else one for one in args]
+        return original(*shown, **options)
+
+    return call
+
+
+def hide_own_frames(shell: Any) -> None:
+    """Make a shell show the errors that nbdist raises at the user's line that they are about.
+
+    IPython leaves out frames with `__tracebackhide__`, but never the innermost.
+    """
+
+    def show(shell: Any, kind: Any, error: Any, at: Any, tb_offset: int | None = None) -> None:
+        shell.showtraceback((kind, error, _without_own_end(at)), tb_offset=tb_offset)
+
+    shell.set_custom_exc((NbdistError,), show)
+
+
+def _without_own_end(at: TracebackType) -> TracebackType:
+    """Return a traceback that ends where nbdist was called; the outermost entry always stays."""
+    entries = [at]
+    while entries[-1].tb_next is not None:
+        entries.append(entries[-1].tb_next)
+    while len(entries) > 1 and _is_own(entries[-1]):
+        entries.pop()
+    left: TracebackType | None = None
+    for entry in reversed(entries):
+        left = TracebackType(left, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return left or at
+
+
+def _is_own(entry: TracebackType) -> bool:
+    return str(entry.tb_frame.f_globals.get("__name__")).startswith("nbdist.")

@@ -1,14 +1,22 @@
-"""One thread, seen from others: its stack, its processor time, and the call that it is blocked in."""
+"""One thread, seen from others: its stack, its processor time, and the call that it is blocked in.
+
+Stacks of this process down into C and C++, as py-spy reads them.
+
+Stacks of all threads of this process, as text, read from any of them.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import faulthandler
 import gc
+import linecache
 import operator
 import os
 import platform
 import re
+import shutil
+import subprocess
 import sys
 import tempfile
 import threading
@@ -19,7 +27,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from nbdist.engine.cell.code_owners import Line, Stack
+from nbdist.contract.questions import NativeStacks, ThreadStack
+from nbdist.engine.cell.code_owners import Stack, StackEntry
 
 FUTEX = {"x86_64": 202, "aarch64": 98}
 """Number of the `futex` system call, in which C++ code waits for another thread (Linux headers)."""
@@ -118,7 +127,7 @@ def stack_of_frames(ident: int) -> Stack:
     frame: FrameType | None = current_frames().get(ident)
     while frame is not None:
         code = frame.f_code
-        lines.append(Line(code.co_filename, code.co_name, frame.f_lineno))
+        lines.append(StackEntry(code.co_filename, code.co_name, frame.f_lineno))
         frame = frame.f_back
     return tuple(lines)
 
@@ -168,7 +177,7 @@ def dumped_stack(dump: str, ident: int) -> Stack:
     if section is None:
         return ()
     return tuple(
-        Line(_undumped(filename), _undumped(function), int(line) if line.isdigit() else None)
+        StackEntry(_undumped(filename), _undumped(function), int(line) if line.isdigit() else None)
         for filename, line, function in DUMPED_LINE.findall(section[1])
     )
 
@@ -207,3 +216,65 @@ def _system_call_file(ident: int) -> Path | None:
             task = os.getpid() if main else thread.native_id
             return Path(f"/proc/{os.getpid()}/task/{task}/syscall")
     return None
+
+
+LIMIT_SECONDS = 20.0
+"""Longest run of py-spy, which stops this process meanwhile."""
+
+
+def native_stacks() -> NativeStacks:
+    """Return the stacks of all threads of this process with native frames; call on a thread of its own."""
+    places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    program = shutil.which("py-spy", path=places)
+    if program is None:
+        return NativeStacks(
+            error="py-spy is not installed; run pip install py-spy in the processes' environment"
+        )
+    command = [program, "dump", "--native", "--pid", str(os.getpid())]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=LIMIT_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return NativeStacks(error=f"py-spy did not end within {LIMIT_SECONDS:.0f} s")
+    if done.returncode != 0 or not done.stdout.strip():
+        said = (
+            done.stderr.strip() or f"py-spy ended with exit code {done.returncode}"
+        ).splitlines()
+        return NativeStacks(
+            error=f"{said[-1]} (py-spy needs the right to trace this process: ptrace)"
+        )
+    return NativeStacks(text=done.stdout.strip())
+
+
+MOST_LINES = 200
+"""Most lines of one stack, the innermost ones."""
+
+CodeName = Callable[[str], "tuple[str, str] | None"]
+"""Returns IPython's name for code of this file name, such as `("Cell", "In[3]")`; None for a real file."""
+
+
+def stacks(code_name: CodeName) -> tuple[ThreadStack, ...]:
+    """Return the stacks of the main thread, which comes first, and of all others but the one that calls."""
+    read = stack_reader(sys.version_info[:3])
+    main, here = threading.main_thread(), threading.get_ident()
+    others = [t for t in threading.enumerate() if t is not main and t.ident != here]
+    return tuple(
+        ThreadStack(
+            name=thread.name,
+            lines=tuple(
+                _text(line, code_name) for line in reversed(read(thread.ident)[:MOST_LINES])
+            ),
+        )
+        for thread in (main, *others)
+        if thread.ident is not None
+    )
+
+
+def _text(line: StackEntry, code_name: CodeName) -> str:
+    """Return an entry as a line of text, such as `Cell In[3], line 4, in step: y = f(x)`."""
+    name = code_name(line.filename)
+    where = line.filename if name is None else " ".join(name)
+    source = linecache.getline(line.filename, line.line or 0).strip()
+    at = f"{where}, line {line.line}, in {line.function}"
+    return f"{at}: {source}" if source else at

@@ -1,20 +1,30 @@
 """Cells of the notebook on the engine: their numbers, their lines, and when they begin and end.
 
 A cell travels as ipyparallel's own execute request. Data that the request has no place for goes in its label; see
-`nbdist.contract.cell_label`.
+`nbdist.contract.cells`.
+
+Withdrawal of requests that wait behind others: the reply says for certain whether it came in time.
+
+ipyparallel's engine drops a request that was aborted while it waited (`Client.abort`). Its reply to the abort does
+not name requests that were running already; with this module it does.
+
+Warnings that cells give, with the cell and the line as a person knows them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
+import warnings
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from nbdist.contract.cell_label import CellLabel, label_from
-from nbdist.engine.cell.debugger.install import keep_failure
+from nbdist.contract.cells import CellLabel, label_from
+from nbdist.engine.cell.code_owners import hide_own_frames, show_any_error, showable
+from nbdist.engine.cell.debugger import keep_failure
 from nbdist.engine.cell.running import CurrentCell
-from nbdist.engine.cell.showable import hide_own_frames, show_any_error, showable
 from nbdist.errors import WireError
 from nbdist.spelling import Door, enter
 
@@ -103,3 +113,70 @@ class NotebookCells:
             _, ours = self._request()
         self._ended(ours, error is not None)
         self._cell.finished(f"{type(error).__name__}: {error}" if error is not None else None)
+
+
+REMEMBERED = 10_000
+"""Most requests that are known to have been taken, the newest ones. More do not wait behind one that runs."""
+
+ABORT = "abort_request"
+
+
+class Withdrawal:
+    """Requests that one engine has taken from its queue; `install` has the kernel note them."""
+
+    def __init__(self) -> None:
+        self._taken: deque[str] = deque(maxlen=REMEMBERED)
+
+    def install(self, kernel: Any) -> None:
+        """Put the two hooks in place, with effect from the kernel's next request; call once.
+
+        `should_handle` and `control_handlers` are what ipykernel offers to subclasses. The main thread takes
+        requests: it notes one, then looks whether it is withdrawn. The thread of the control channel withdraws
+        requests: it marks one, then looks whether it is noted. So at least one thread sees the other.
+        """
+        should_handle, abort = kernel.should_handle, kernel.control_handlers[ABORT]
+
+        def note_and_handle(stream: Any, message: dict[str, Any], idents: Any) -> Any:
+            self._taken.append(message["header"]["msg_id"])
+            return should_handle(stream, message, idents)
+
+        def abort_and_report(stream: Any, ident: Any, parent: dict[str, Any]) -> Any:
+            wanted = parent["content"].get("msg_ids")
+            if not isinstance(wanted, list) or not wanted:
+                return abort(stream, ident, parent)
+            kernel.aborted.update(map(str, wanted))
+            taken = [request for request in wanted if request in self._taken]
+            content = {"status": "ok", "taken": taken}
+            kernel.session.send(stream, "abort_reply", content, parent=parent, ident=ident)
+            return None
+
+        kernel.should_handle = note_and_handle
+        kernel.control_handlers[ABORT] = abort_and_report
+
+
+def name_cells(cell_of: Callable[[str], int | None]) -> None:
+    """Make warnings say `cell 12, line 3` in place of the file that a cell was compiled under.
+
+    That file's name has the id of the process in it, so equal warnings would differ between processes.
+
+    Args:
+      cell_of: Returns the notebook's number of the cell with code of this file; None for any other file.
+    """
+    original = warnings.formatwarning
+
+    @functools.wraps(original)
+    def formatwarning(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        line: str | None = None,
+    ) -> str:
+        text = original(message, category, filename, lineno, line)
+        cell = cell_of(filename)
+        named = f"{filename}:{lineno}: "
+        if cell is None or not text.startswith(named):
+            return text
+        return f"cell {cell}, line {lineno}: {text.removeprefix(named)}"
+
+    warnings.formatwarning = formatwarning

@@ -1,11 +1,26 @@
-"""The cell that runs now, as written by the main thread and read by the probe."""
+"""The cell that runs now, as written by the main thread and read by the probe.
+
+Position of the main thread: the line of the user's cell, and what the thread does there.
+
+A stack is plain data here. A frame object keeps its local variables alive, so this module keeps none. Nor does it
+read `f_locals`, which would copy references to the user's arrays.
+
+Names of processes in text that people read.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import linecache
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from nbdist.engine.cell.code_owners import CodeOwners, Stack, StackEntry, is_cell_file
+from nbdist.notation import processes_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +91,108 @@ class CurrentCell:
         self.running = None
         for call in self._after_each:
             call()
+
+
+SUSPENDED = {
+    kind: attrgetter(f"{kind}_code.co_filename", f"{kind}_code.co_name", f"{kind}_frame.f_lineno")
+    for kind in ("cr", "gi", "ag")
+}
+"""File name, function and line of a suspended coroutine or generator, by the prefix of its attributes.
+
+All are read in one call in C: no other thread runs meanwhile, so no frame object outlives its coroutine here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Position of the main thread; holds no frame.
+
+    `line` is 1-based in the notebook's cell. `line` and `source` are None where no frame of the cell is found.
+    `inside` is the owner of the innermost Python frame: the framework ("framework"), the standard library or
+    IPython ("library"), or any other code, from where C++ may have been called directly ("user"). "agreement"
+    means that nbdist waits for other processes, whatever it calls there.
+    """
+
+    line: int | None
+    source: str | None
+    compiling: bool
+    inside: str
+
+
+def place(stack: Stack, cell: RunningCell, owners: CodeOwners) -> Position:
+    """Return the position of a thread.
+
+    Args:
+      stack: The thread's stack, as `MainThread.stack` returns it; empty where it is not known.
+      cell: The cell that the thread runs.
+      owners: Tells whose code a file is.
+    """
+    inside = owners.wait(stack) or (owners.side(stack[0].filename) if stack else "library")
+    compiling = owners.is_compiling(stack)
+    found = line_of_cell(stack) or line_of_cell(awaiting_lines(cell.loop))
+    if found is None:
+        return Position(None, None, compiling, inside)
+    filename, line = found
+    return Position(line, source_line(filename, line, cell), compiling, inside)
+
+
+def line_of_cell(stack: Iterable[StackEntry]) -> tuple[str, int] | None:
+    """Return file name and line of the cell that runs.
+
+    The outermost entry that was compiled from a cell is the cell that runs; functions of earlier cells, called
+    from it, have files of their own. The innermost entry of that cell gives the line.
+    """
+    innermost: dict[str, int] = {}
+    outermost = None
+    for filename, _, line in stack:
+        # Before its first statement the code of a cell is at line 0.
+        if line and is_cell_file(filename):
+            outermost = filename
+            innermost.setdefault(outermost, line)
+    return (outermost, innermost[outermost]) if outermost is not None else None
+
+
+def awaiting_lines(loop: asyncio.AbstractEventLoop | None) -> Iterator[StackEntry]:
+    """Yield entries of the coroutines that wait in a loop, innermost first.
+
+    A cell that awaits is on no thread's stack. Another thread may change the loop's tasks meanwhile; then nothing
+    is found this time.
+    """
+    if loop is None:
+        return
+    try:
+        tasks = asyncio.all_tasks(loop)
+    except RuntimeError:
+        return
+    for task in tasks:
+        yield from reversed(list(coroutine_lines(task.get_coro())))
+
+
+def coroutine_lines(waiting: Any) -> Iterator[StackEntry]:
+    """Yield entries of a chain of awaits, outermost first."""
+    while waiting is not None:
+        kind = next((kind for kind in SUSPENDED if hasattr(waiting, f"{kind}_code")), None)
+        if kind is None:
+            return
+        try:
+            yield StackEntry(*SUSPENDED[kind](waiting))
+        except AttributeError:
+            # The coroutine has ended, and has no frame any more.
+            return
+        waiting = getattr(waiting, "gi_yieldfrom" if kind == "gi" else f"{kind}_await")
+
+
+def source_line(filename: str, line: int, cell: RunningCell) -> str | None:
+    """Return the text of a line, stripped; None where it is not known."""
+    if 0 < line <= len(cell.lines):
+        return cell.lines[line - 1].strip()
+    return linecache.getline(filename, line).strip() or None
+
+
+ONE_HOST = "NBDIST_ONE_HOST"
+"""Environment variable, set where all processes of the session are on one host: text then names no host."""
+
+
+def where(process_ids: Iterable[int], host: str) -> str:
+    """Return `process 1 (host h1)` for processes of one host; `process 1` where the session has no other host."""
+    processes = processes_text(sorted(process_ids))
+    return processes if ONE_HOST in os.environ else f"{processes} (host {host})"

@@ -33,7 +33,7 @@ class AgreedStop:
     """One process's part in an agreed stop; all but `ask` is for the main thread.
 
     Args:
-      client: Returns JAX's connection to its coordinator; see `nbdist.engine.frameworks.jax.store`.
+      client: Returns JAX's connection to its coordinator; see `nbdist.engine.frameworks.jax.step.made`.
       cell: The cell that runs.
       process_id: Returns the number of this process.
 

@@ -11,7 +11,7 @@ import importlib
 import pkgutil
 from typing import TYPE_CHECKING, Any
 
-from nbdist.engine.values import parts
+from nbdist.engine.values import arrays
 
 if TYPE_CHECKING:
     from nbdist.engine.frameworks.framework import Framework
@@ -53,4 +53,4 @@ def unwrapped(value: Any) -> Any:
 
 def array_of(value: Any) -> Any:
     """Return the array for a variable wherever it is met; anything else as it is."""
-    return parts.array_of(imported(), value)
+    return arrays.array_of(imported(), value)

@@ -16,18 +16,20 @@ if TYPE_CHECKING:
     from nbdist.contract.calls.engine import Initialized, Membership, UsedDevices
     from nbdist.contract.calls.stepping import Origin, Versions
     from nbdist.contract.iopub import Rescued
-    from nbdist.engine.agreement.comparer import Comparer
-    from nbdist.engine.frameworks.process import Process
-    from nbdist.engine.frameworks.shapes import ArrayShape, AskedLayout, AskedSpec
-    from nbdist.engine.frameworks.stepping import Repairs
-    from nbdist.engine.namespace.objects import Objects
-    from nbdist.engine.namespace.placements import Placements
-    from nbdist.engine.probe.library import Library
+    from nbdist.engine.agreement.facts import Comparer
+    from nbdist.engine.frameworks.interfaces import (
+        ArrayShape,
+        AskedLayout,
+        AskedSpec,
+        Repairs,
+        ThisProcess,
+    )
+    from nbdist.engine.namespace.placements import Objects, Placements
+    from nbdist.engine.probe.classes import Library
     from nbdist.engine.probe.observer import ModelObserver, Observer
-    from nbdist.engine.probe.samples import Seen
-    from nbdist.engine.values.arrays import OfferedArray
+    from nbdist.engine.probe.samples import SeenArray
+    from nbdist.engine.values.arrays import Children, OfferedArray
     from nbdist.engine.values.incoming import Place
-    from nbdist.engine.values.parts import Children
 
 
 class Framework:
@@ -70,7 +72,7 @@ class Framework:
     stage: Any = EmptyStage
     """The type of the `stage` of `initialize`: a dataclass of `nbdist.contract.stages`, or a union of some."""
 
-    def initialize(self, process: Process, stage: Any) -> Initialized:
+    def initialize(self, process: ThisProcess, stage: Any) -> Initialized:
         """Join the cluster; block until all processes have joined.
 
         Args:
@@ -86,7 +88,7 @@ class Framework:
         """
         raise NotImplementedError
 
-    def explain(self, process: Process, value: Any, expression: str) -> ArraysFound:
+    def explain(self, process: ThisProcess, value: Any, expression: str) -> ArraysFound:
         """Return where the pieces of an array lie, or of all arrays of a tree.
 
         Raises:
@@ -159,13 +161,13 @@ class Framework:
         """Put arrays into an object; structure, shapes and dtypes must be those of its own `state`."""
         raise NotImplementedError
 
-    def versions(self, process: Process) -> Versions:
+    def versions(self, process: ThisProcess) -> Versions:
         """Return which program computed each array that lies on several processes."""
         raise SessionError(f"The programs of {self.title} are not counted.")
 
     def forget(
         self,
-        process: Process,
+        process: ThisProcess,
         paths: Collection[str],
         unnamed: Collection[Origin],
         *,
@@ -181,11 +183,11 @@ class Framework:
         """
         raise SessionError(f"The programs of {self.title} are not counted.")
 
-    def repair(self, process: Process) -> Repairs:
+    def repair(self, process: ThisProcess) -> Repairs:
         """Return a new repair of this process in place."""
         raise SessionError(f"{self.title} cannot be repaired in place.")
 
-    def placements(self, process: Process, *, processes: int | None = None) -> Placements:
+    def placements(self, process: ThisProcess, *, processes: int | None = None) -> Placements:
         """Return how another process makes objects of its own like the framework's arrays and devices here.
 
         Args:
@@ -280,7 +282,7 @@ class Framework:
         """
         return None
 
-    def model_glance(self, value: object) -> Seen | None:
+    def model_glance(self, value: object) -> SeenArray | None:
         """Return the description of a model by its variables, without their values; None for anything else."""
         return None
 

@@ -9,12 +9,12 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from nbdist.contract.asides import Aside
 from nbdist.contract.iopub import AsideAnswer
 from nbdist.contract.questions import (
     LETTERS,
     QUESTION,
     Answer,
+    Aside,
     CompareBefore,
     Digests,
     GiveLine,
@@ -26,9 +26,7 @@ from nbdist.contract.questions import (
     Threads,
     question_from,
 )
-from nbdist.engine.cell.main_thread import MainThread
-from nbdist.engine.cell.native import native_stacks
-from nbdist.engine.cell.threads import stacks
+from nbdist.engine.cell.main_thread import MainThread, native_stacks, stacks
 from nbdist.machine.folder import read_whole
 from nbdist.message_guard import MessageGuard
 
@@ -131,7 +129,7 @@ class Answering:
         self._answer_to(question, Digests(digests=self._resident.agreement().digests(code)))
 
     def _answer_to(self, question: Question, answer: Answer) -> None:
-        """Send the answer to a question of `nbdist.session.asking`."""
+        """Send the answer to a question of `nbdist.session.reports`."""
         resident = self._resident
         resident.publisher.broadcast(
             AsideAnswer(process_id=resident.process_id, number=question.number, answer=answer)

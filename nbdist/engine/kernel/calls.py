@@ -16,23 +16,23 @@ from typing import TYPE_CHECKING, Any
 
 from nbdist.contract.calls import arrays, engine, stepping
 from nbdist.contract.calls import call as contract
-from nbdist.contract.calls import copies as copies_contract
 from nbdist.contract.calls import namespace as namespace_contract
+from nbdist.contract.calls import saving as copies_contract
 from nbdist.contract.calls import saving as saving_contract
 from nbdist.contract.calls import values as values_contract
 from nbdist.contract.calls.call import PROTOCOL, Done
 from nbdist.contract.wire import decode, encode
 from nbdist.engine import frameworks
-from nbdist.engine.cell.showable import error_text, showable
+from nbdist.engine.cell.code_owners import error_text, showable
 from nbdist.engine.kernel.answering import answer_questions
-from nbdist.engine.kernel.labels import LOOKS, PREFIX
+from nbdist.engine.kernel.kernel_gaps import LOOKS, PREFIX
 from nbdist.engine.kernel.together import evaluate, widget_event
 from nbdist.errors import NbdistError, SessionError
 from nbdist.spelling import Door, door, through
 from nbdist.version import __version__
 
 if TYPE_CHECKING:
-    from nbdist.engine.frameworks.stepping import Repairs, Steps
+    from nbdist.engine.frameworks.interfaces import Repairs, Steps
     from nbdist.engine.kernel.resident import Resident
 
 Buffers = Sequence[bytes | memoryview]
@@ -40,7 +40,7 @@ Handler = Callable[..., tuple[Any, list[Any]]]
 """A function of the engine's `Resident`, the buffers and the call; returns the answer and its buffers."""
 
 
-class Call:
+class SentCall:
     """A request to an engine; pickled as this class and a few strings.
 
     Args:
@@ -65,7 +65,7 @@ class Call:
 
         Returns:
           An object that ipyparallel sends without a pickle: its `buffers` are `[json, *buffers]`, where the JSON
-          is a `nbdist.contract.calls.call.Reply`. `nbdist.launch.start.reply` reads it.
+          is a `nbdist.contract.calls.call.Reply`. `nbdist.launch.start.client` reads it.
         """
         # Imported here: a kernel makes calls too, and needs neither this nor the engine's modules.
         from ipyparallel.serialize import PrePickled
@@ -106,8 +106,8 @@ def by_name() -> Mapping[str, tuple[type[contract.Call[Any]], Handler]]:
 
 def calls() -> Mapping[type[contract.Call[Any]], Handler]:
     """Return the handler of each call."""
-    from nbdist.engine.kernel import copies_calls as copies
     from nbdist.engine.kernel import namespace_calls as namespace
+    from nbdist.engine.kernel import saving_calls as copies
     from nbdist.engine.kernel import saving_calls as saving
     from nbdist.engine.kernel import value_calls as values
 
@@ -182,7 +182,7 @@ def who(
     resident: Resident, buffers: Buffers, call: engine.Who
 ) -> tuple[engine.Described | engine.OtherNbdist, list[Any]]:
     """Return who this engine is, which somebody else has started, and how far its framework is."""
-    from nbdist.engine.kernel.foreign_engine import describe
+    from nbdist.engine.kernel.engine_calls import describe
 
     framework = frameworks.framework_named(call.framework)
     return describe(resident, framework, call.controller), []
@@ -192,7 +192,7 @@ def prepare(
     resident: Resident, buffers: Buffers, call: engine.Prepare
 ) -> tuple[engine.Late, list[Any]]:
     """Set environment variables that nobody has set yet; return those that come too late."""
-    from nbdist.engine.kernel.foreign_engine import prepare as put
+    from nbdist.engine.kernel.engine_calls import prepare as put
 
     late = put(call.environment, frameworks.framework_named(call.framework))
     return engine.Late(names=tuple(late)), []
@@ -285,7 +285,7 @@ def imported(
     resident: Resident, buffers: Buffers, call: engine.AskImported
 ) -> tuple[engine.ImportedModules, list[Any]]:
     """Return the modules of this process that come from these files."""
-    from nbdist.engine.kernel.imported_files import imported
+    from nbdist.engine.kernel.engine_calls import imported
 
     return engine.ImportedModules(modules=tuple(imported(call.paths))), []
 
@@ -319,7 +319,7 @@ def program(
     resident: Resident, buffers: Buffers, call: arrays.CompileCall
 ) -> tuple[arrays.ProgramFound, list[Any]]:
     """Return the program that a call would run; compile it and do not run it."""
-    from nbdist.engine.kernel.explaining import called
+    from nbdist.engine.kernel.engine_calls import called
 
     function, arguments, named = called(resident, call.expression, number=call.number)
     return resident.framework.program(function, arguments, named, call.expression), []
@@ -345,13 +345,13 @@ def layout(
     resident: Resident, buffers: Buffers, call: arrays.FindLayout
 ) -> tuple[arrays.ModelFound | arrays.ArraysFound, list[Any]]:
     """Return the layout of a model or layer; of any other value, where its arrays lie."""
-    from nbdist.engine.probe.layout import layout_of
-    from nbdist.engine.probe.look import Look
+    from nbdist.engine.kernel.engine_calls import layout_of
+    from nbdist.engine.probe.look import NamespaceLook
     from nbdist.engine.probe.walk import Bounds
 
     expression = call.expression
     value = evaluate(resident, expression, number=call.number)
-    look = Look(
+    look = NamespaceLook(
         frameworks.frameworks(),
         main_thread=threading.get_ident(),
         process_id=resident.process_id or 0,
@@ -426,7 +426,7 @@ def forget(
 
 def save(
     resident: Resident, buffers: Buffers, call: stepping.Save
-) -> tuple[stepping.Saved, list[Any]]:
+) -> tuple[stepping.SavedForRepair, list[Any]]:
     """Begin a repair: copy what the back end holds."""
     resident.moving.end()  # a value on its way would keep arrays of the old back end
     # A repair that went further and then failed still has the copies from before.

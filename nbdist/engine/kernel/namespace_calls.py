@@ -11,13 +11,10 @@ from typing import TYPE_CHECKING, Any
 from nbdist.contract.calls import namespace as contract
 from nbdist.contract.calls.values import Room
 from nbdist.engine.frameworks import imported
-from nbdist.engine.namespace.digests import digests
-from nbdist.engine.namespace.incoming import IncomingNamespace
-from nbdist.engine.namespace.names import users
-from nbdist.engine.namespace.objects import Objects
-from nbdist.engine.namespace.outgoing import OutgoingNamespace
+from nbdist.engine.namespace.moving import IncomingNamespace, OutgoingNamespace
+from nbdist.engine.namespace.names import digests, used, users
+from nbdist.engine.namespace.placements import Objects
 from nbdist.engine.namespace.process import ProcessState, Read
-from nbdist.engine.namespace.used import used
 from nbdist.engine.probe.samples import Sample
 
 if TYPE_CHECKING:

@@ -1,4 +1,7 @@
-"""The state that nbdist keeps on an engine: the cell that runs, the probe, the framework."""
+"""The state that nbdist keeps on an engine: the cell that runs, the probe, the framework.
+
+nbdist's messages on the engine's own output channel.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +19,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nbdist.contract.calls.engine import CellEnd
-from nbdist.contract.cell_label import CellLabel
-from nbdist.contract.iopub import CellStep, Prompt, Prompting
-from nbdist.engine.cell.code_owners import CodeOwners
-from nbdist.engine.cell.debugger.install import end_tracing
-from nbdist.engine.cell.debugger.install import install as install_debugger
-from nbdist.engine.cell.debugger.lines import Lines, Where
-from nbdist.engine.cell.descriptors import Descriptors
-from nbdist.engine.cell.echo import KeptOutput
+from nbdist.contract.cells import CellLabel
+from nbdist.contract.iopub import (
+    TYPES,
+    CellStep,
+    Echo,
+    Encoder,
+    Kept,
+    Prompt,
+    Prompting,
+    content_of,
+)
+from nbdist.contract.snapshot import Report
+from nbdist.engine.cell.code_owners import CodeOwners, error_text
+from nbdist.engine.cell.debugger import InputLines, Where, end_tracing
+from nbdist.engine.cell.debugger import install as install_debugger
 from nbdist.engine.cell.interrupts import InterruptHandler
 from nbdist.engine.cell.main_thread import stack_reader
-from nbdist.engine.cell.notebook_cell import NotebookCells
-from nbdist.engine.cell.progress_bars import choose_progress_bars
-from nbdist.engine.cell.running import CurrentCell
-from nbdist.engine.cell.showable import error_text
-from nbdist.engine.cell.stack import place
+from nbdist.engine.cell.notebook_cell import NotebookCells, Withdrawal, name_cells
+from nbdist.engine.cell.output import Descriptors, KeptOutput, choose_progress_bars
+from nbdist.engine.cell.running import CurrentCell, place, where
 from nbdist.engine.cell.stop import AgreedStop
-from nbdist.engine.cell.warned import name_cells
-from nbdist.engine.cell.where import where
-from nbdist.engine.cell.withdrawal import Withdrawal
 from nbdist.engine.frameworks import framework_named, frameworks
 from nbdist.engine.frameworks.framework import Framework
 from nbdist.engine.kernel.answering import running_loop
@@ -42,28 +47,83 @@ from nbdist.engine.kernel.kernel_gaps import (
     allow_await,
     allow_shell_commands,
     explain_incomplete,
+    interruptible,
     name_cells_alike,
     refuse_exit,
     refuse_input,
     show_help,
     threads_speak_for_cells,
 )
-from nbdist.engine.kernel.labels import interruptible
-from nbdist.engine.kernel.publishing import Publisher
 from nbdist.engine.namespace.copies import CopyStore
 from nbdist.engine.namespace.process import ProcessState
 from nbdist.engine.probe.probe import Probe
 from nbdist.engine.values.arrays import small_values
-from nbdist.engine.values.moving import Moving
+from nbdist.engine.values.incoming import Moving
 from nbdist.errors import SessionError
 from nbdist.machine.folder import of_this_process
 from nbdist.machine.ports import ReservedPorts
 
+if TYPE_CHECKING:
+    from nbdist.engine.agreement.facts import AgreementFacts
+    from nbdist.engine.frameworks.interfaces import Repairs, Steps
+
 logger = logging.getLogger(__name__)
 
-if TYPE_CHECKING:
-    from nbdist.engine.agreement.facts import Agreement
-    from nbdist.engine.frameworks.stepping import Repairs, Steps
+
+class Publisher:
+    """A sender of messages: as output of a cell, or to every kernel that takes part.
+
+    Attributes:
+      request: The request of the cell that runs or ran last; None before the first. ipykernel keeps it in a
+        context variable, which other threads do not see.
+
+    Args:
+      kernel: The kernel of this ipyparallel engine.
+      process_id: Returns the number of this process in the launch plan.
+    """
+
+    def __init__(self, kernel: Any, process_id: Callable[[], int]) -> None:
+        self.request: dict[str, Any] | None = None
+        self._kernel = kernel
+        self._process_id = process_id
+        self._reports = Encoder()
+
+    def publish(self, message: object) -> None:
+        """Send a message of `nbdist.contract.iopub` as output of the cell that runs or ran last."""
+        ident = f"engine.{self._kernel.engine_id}.step"
+        self._send(*content_of(message), parent=self.request, ident=ident)
+
+    def report(self, report: Report) -> None:
+        """Send a report of the probe to every kernel that takes part."""
+        self._to_all(TYPES[Report], self._reports.encode(report))
+
+    def broadcast(self, message: object) -> None:
+        """Send a message of `nbdist.contract.iopub` to every kernel that takes part, whatever it has asked for."""
+        self._to_all(*content_of(message))
+
+    def _to_all(self, kind: str, facts: dict[str, Any]) -> None:
+        self._send(kind, facts, parent=None, ident=f"nbdist.{self._process_id()}")
+
+    def echo(self, kept: Kept) -> None:
+        """Send what is kept of the output of cells, for kernels that were not there."""
+        process_id = self._process_id()
+        echo = content_of(Echo(process_id=process_id, kept=kept))
+        self._send(*echo, parent=None, ident=f"echo.{process_id}")
+
+    def text(self, text: str) -> None:
+        """Show text that was written past Python to the process's own descriptors."""
+        if self.request is None:
+            return  # written while the process started: it is in its log, and shown if it ends
+        ident = f"engine.{self._kernel.engine_id}.stderr"
+        self._send("stream", {"name": "stderr", "text": text}, parent=self.request, ident=ident)
+
+    def _send(
+        self, kind: str, facts: dict[str, Any], *, parent: dict[str, Any] | None, ident: str
+    ) -> None:
+        self._kernel.session.send(
+            self._kernel.iopub_socket, kind, content=facts, parent=parent, ident=ident.encode()
+        )
+
 
 PAST_CELLS = 200
 """How many cells are kept with how they ended."""
@@ -82,7 +142,7 @@ class Resident:
         self.process_id = -1
         self.cell = CurrentCell()
         self.probe: Probe | None = None
-        self._agreement: Agreement | None = None
+        self._agreement: AgreementFacts | None = None
         self.publisher = Publisher(self.kernel, lambda: self.process_id)
         self.descriptors = Descriptors(self.publisher.text)
         self.echo = KeptOutput(self.kernel.iopub_socket, self.descriptors.flush)
@@ -91,7 +151,7 @@ class Resident:
         self.reserved = ReservedPorts()
         self.stop = AgreedStop(lambda: self.framework.store(), self.cell, lambda: self.process_id)
         self._owners = CodeOwners(frameworks())
-        self.lines = Lines(
+        self.lines = InputLines(
             self._publish_prompt, where=self._where, leaving=lambda: self.interrupts.leaving
         )
         self.ends: deque[CellEnd] = deque(maxlen=PAST_CELLS)
@@ -248,12 +308,12 @@ class Resident:
                 "processes were not yet in step again. Run this cell again."
             )
 
-    def agreement(self) -> Agreement:
+    def agreement(self) -> AgreementFacts:
         """Return the description of what must be equal on all processes; make it on first use."""
         if self._agreement is None:
-            from nbdist.engine.agreement.facts import Agreement
+            from nbdist.engine.agreement.facts import AgreementFacts
 
-            self._agreement = Agreement(self.shell, frameworks())
+            self._agreement = AgreementFacts(self.shell, frameworks())
         return self._agreement
 
     def publish_step(self, step: CellStep) -> None:

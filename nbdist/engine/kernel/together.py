@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from nbdist.engine.cell.showable import showable
+from nbdist.engine.cell.code_owners import showable
 from nbdist.errors import ArrayError, SessionError
 
 if TYPE_CHECKING:

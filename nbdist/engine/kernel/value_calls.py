@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from nbdist.contract.calls import values as contract
 from nbdist.contract.calls.call import Done
-from nbdist.engine.cell.showable import error_text
+from nbdist.engine.cell.code_owners import error_text
 from nbdist.engine.frameworks import imported
 from nbdist.engine.kernel.together import evaluate
-from nbdist.engine.values.incoming import Incoming
-from nbdist.engine.values.moving import Sink, Source
+from nbdist.engine.values.incoming import ArraySink, ArraySource, Incoming
 from nbdist.engine.values.outgoing import Outgoing
 from nbdist.errors import ArrayError
 
@@ -74,7 +73,7 @@ def open_memories(
 
 def take(resident: Resident, buffers: Buffers, call: contract.Take) -> tuple[Done, list[Any]]:
     """Return the bytes of parts of offered arrays."""
-    return Done(), [resident.moving.held(call.token, Source).take(call.boxes)]
+    return Done(), [resident.moving.held(call.token, ArraySource).take(call.boxes)]
 
 
 def write(resident: Resident, buffers: Buffers, call: contract.Write) -> tuple[Done, list[Any]]:
@@ -101,7 +100,7 @@ def share(
     resident: Resident, buffers: Buffers, call: contract.Share
 ) -> tuple[contract.Shared, list[Any]]:
     """Make memories that messages are to fill; return their addresses."""
-    addresses = resident.moving.held(call.token, Sink).share(call.sizes, call.spots)
+    addresses = resident.moving.held(call.token, ArraySink).share(call.sizes, call.spots)
     return contract.Shared(addresses=tuple(addresses)), []
 
 
@@ -115,7 +114,7 @@ def join(
 
 def put(resident: Resident, buffers: Buffers, call: contract.Put) -> tuple[Done, list[Any]]:
     """Copy the bytes of the buffer into memories made here."""
-    sink, data, begin = resident.moving.held(call.token, Sink), memoryview(buffers[0]), 0
+    sink, data, begin = resident.moving.held(call.token, ArraySink), memoryview(buffers[0]), 0
     for one in call.stretches:
         sink.put(one.memory, one.at, data[begin : begin + one.nbytes])
         begin += one.nbytes

@@ -1,17 +1,28 @@
-"""Copies of parts of arrays, kept in the memory of this process as they were after some cell."""
+"""Copies of parts of arrays, kept in the memory of this process as they were after some cell.
+
+Pieces of arrays that a kernel takes from this process, in parts.
+
+One round of copies on this process: parts that it gives to others, and parts that it keeps.
+"""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nbdist.bounds import contains, slices
 from nbdist.contract.calls.namespace import NamespaceArray
+from nbdist.contract.calls.saving import CopiedPiece, CopiesOffer
 from nbdist.contract.calls.stepping import Origin
-from nbdist.contract.calls.values import Box
-from nbdist.engine.values.arrays import Piece, digest
+from nbdist.contract.calls.values import Box, OfferedBox, box
+from nbdist.engine.namespace.placements import Placements
+from nbdist.engine.values.arrays import ReadablePiece, digest
+from nbdist.engine.values.incoming import ArraySink, ArraySource
+from nbdist.errors import SessionError
+from nbdist.machine import checkup
+from nbdist.notation import bytes_text, dtype_named
+from nbdist.pieces import contains, elements, shape_of, slices
 
 Parts = Mapping[Box, Any]
 """NumPy arrays, each by the part of an array that it holds."""
@@ -42,7 +53,7 @@ class CopyStore:
         self._rounds: dict[int, Round] = {}
         self._own: dict[int, tuple[weakref.ref[Any], Origin]] = {}
 
-    def origin_of(self, array: Any, whole: Piece) -> Origin:
+    def origin_of(self, array: Any, whole: ReadablePiece) -> Origin:
         """Return a stand-in for the origin of this process's own array, equal where its values are."""
         known = self._own.get(id(array))
         if known is None or known[0]() is not array:
@@ -75,7 +86,7 @@ class CopyStore:
             found.update(made.parts.get(origin, {}))
         return found
 
-    def beside(self, array: NamespaceArray) -> list[Piece]:
+    def beside(self, array: NamespaceArray) -> list[ReadablePiece]:
         """Return the parts that are kept of an array beside those that lie on this process."""
         if array.origin is None:
             return []
@@ -101,15 +112,264 @@ def within(parts: Parts, part: Box) -> Any | None:
     return None if larger is None else parts[larger][slices(part, larger)]
 
 
-def as_pieces(parts: Parts) -> list[Piece]:
+def as_pieces(parts: Parts) -> list[ReadablePiece]:
     """Return copies as pieces that can be read."""
     return [
-        Piece(bounds=[[*one] for one in part], read=lambda array=array: array)  # type: ignore[misc]
+        ReadablePiece(bounds=[[*one] for one in part], read=lambda array=array: array)  # type: ignore[misc]
         for part, array in parts.items()
     ]
 
 
-def with_copies(array: NamespaceArray, kept: list[Piece]) -> NamespaceArray:
+def with_copies(array: NamespaceArray, kept: list[ReadablePiece]) -> NamespaceArray:
     """Return the description of an array, with the kept parts beside its own."""
     boxes = tuple(tuple((start, stop) for start, stop in one.bounds) for one in kept)
     return replace(array, kept=boxes)
+
+
+class OfferedPieces:
+    """Arrays by number, each with its pieces; a piece is read once, when its first part is taken."""
+
+    def __init__(self) -> None:
+        self._pieces: list[tuple[Any, Sequence[ReadablePiece]]] = []
+        self._read: dict[tuple[int, int], Any] = {}
+
+    def add(self, dtype: Any, pieces: Sequence[ReadablePiece]) -> None:
+        """Add the array of the next number."""
+        self._pieces.append((dtype_named(dtype), pieces))
+
+    def take(self, boxes: Iterable[OfferedBox]) -> bytes:
+        """Return the bytes of parts of arrays, one behind the other; the path of each is its array's number."""
+        return b"".join(self._box(one).tobytes() for one in boxes)
+
+    def clear(self) -> None:
+        """Let go of all pieces."""
+        self._pieces = []
+        self._read.clear()
+
+    def _box(self, one: OfferedBox) -> Any:
+        number = int(one.path)
+        dtype, pieces = self._pieces[number]
+        piece = pieces[one.piece]
+        found = self._read.get((number, one.piece))
+        if found is None:
+            found = piece.read().reshape(shape_of(piece.bounds)).view(dtype)
+            self._read[number, one.piece] = found
+        return found[slices(one.box, piece.bounds)]
+
+
+MOST_OWN_BYTES = 64 << 20
+"""Largest array of one process alone in a round. Larger ones, such as its data, would each be read once more."""
+
+MOST_OF_FREE = 0.5
+"""Largest share of the free memory, as it is before copies are made, that copies take."""
+
+
+class Copying(ArraySource, ArraySink):
+    """State of a round, held from its first message to its last.
+
+    Args:
+      placements: Of the framework that the session computes with.
+      store: Copies that this process keeps.
+      where: The name of this process in text that people read.
+    """
+
+    def __init__(self, placements: Placements, store: CopyStore, where: str) -> None:
+        self._store, self._where = store, where
+        self._offered = OfferedPieces()
+        self._there = placements.origins()
+        self._described: dict[str, NamespaceArray] = {}
+        self._own: dict[str, Sequence[ReadablePiece]] = {}
+        for number, (path, array) in enumerate(placements.spanning().items()):
+            described, own = placements.describe(array, number), placements.pieces(array)
+            kept = store.beside(described)
+            self._offered.add(described.dtype, [*own, *kept])
+            self._described[path], self._own[path] = with_copies(described, kept), own
+        alone = {p: one for p, one in placements.own().items() if one.nbytes <= MOST_OWN_BYTES}
+        for path, array in alone.items():
+            whole = placements.whole(array)
+            self._own[path] = [whole]
+            self._described[path] = NamespaceArray(
+                key=path,
+                dtype=str(array.dtype),
+                shape=tuple(array.shape),
+                spans=False,
+                origin=store.origin_of(array, whole),
+                pieces=(box(whole.bounds),),
+            )
+        store.forget_origins(alone.values())
+        self._coming: Sequence[CopiedPiece] = ()
+        self._memories: list[Any] = []
+
+    def offer(self) -> CopiesOffer:
+        """Return the arrays of this process, for the kernel."""
+        return CopiesOffer(arrays=tuple(self._described.values()))
+
+    def take(self, boxes: Sequence[OfferedBox]) -> bytes:
+        """Return the bytes of parts of arrays, one behind the other."""
+        return self._offered.take(boxes)
+
+    def receive(self, pieces: Sequence[CopiedPiece], *, left_out: Collection[str]) -> None:
+        """Make room for copies.
+
+        Args:
+          pieces: The pieces that come.
+          left_out: Paths that are no part of the round.
+
+        Raises:
+          SessionError: The copies would take more than `MOST_OF_FREE` of the free memory; none of them is kept.
+        """
+        for path in left_out:
+            self._described.pop(path, None)
+        sizes = [elements(_bounds(p.box)) * dtype_named(p.dtype).itemsize for p in pieces]
+        size = sum(sizes) + sum(
+            elements(_bounds(one)) * dtype_named(array.dtype).itemsize
+            for array in self._described.values()
+            for one in set(array.pieces) - self._already(array).keys()
+        )
+        free = checkup.memory()["available"]
+        if free is not None and size > MOST_OF_FREE * free:
+            raise SessionError(
+                f"copies would take {bytes_text(size)} of the {bytes_text(free)} of memory that are free on "
+                f"{self._where}; at most half of it is used"
+            )
+        import numpy
+
+        self._coming = pieces
+        self._memories = [numpy.empty(size, numpy.uint8) for size in sizes]
+
+    def put(self, memory: int, at: int, data: Any) -> None:
+        """Take bytes of the piece with the number `memory`."""
+        self._memories[memory][at : at + len(data)] = memoryview(data)
+
+    def keep(self, number: int) -> None:
+        """Keep all pieces that have come, and earlier copies of arrays that are still there."""
+        import numpy
+
+        parts: dict[Origin, dict[Box, Any]] = {}
+        for path, array in self._described.items():
+            assert array.origin is not None
+            mine, already = parts.setdefault(array.origin, {}), self._already(array)
+            mine.update({one: already[one] for one in array.kept})
+            for one, piece in zip(array.pieces, self._own[path], strict=True):
+                if one not in mine:
+                    mine[one] = (
+                        already[one] if one in already else numpy.array(piece.read(), copy=True)
+                    )
+        for coming, memory in zip(self._coming, self._memories, strict=True):
+            parts.setdefault(coming.origin, {})[coming.box] = array_of(
+                memory, coming.dtype, coming.box
+            )
+        there = self._there | parts.keys()
+        self._store.add(number, Round(arrays=self._described, parts=parts, there=there))
+
+    def _already(self, array: NamespaceArray) -> dict[Box, Any]:
+        return {} if array.origin is None else self._store.of(array.origin)
+
+    def close(self) -> None:
+        """Let go of the arrays."""
+        self._offered.clear()
+        self._described, self._own, self._memories = {}, {}, []
+
+
+def array_of(memory: Any, dtype: Any, part: Box) -> Any:
+    """Return the bytes of a part as an array."""
+    import numpy
+
+    shape = shape_of(_bounds(part))
+    kind = dtype_named(dtype)
+    return numpy.ndarray(shape, kind, memory) if memory.nbytes else numpy.empty(shape, kind)
+
+
+def _bounds(part: Box) -> list[list[int]]:
+    return [[*one] for one in part]
+
+
+class Returning(ArraySource, ArraySink):
+    """Copies of a round, for this process and for new ones that need parts of them.
+
+    Args:
+      placements: As for `Copying`.
+      made: The round, as this process has it; a new process has nothing.
+    """
+
+    def __init__(self, placements: Placements, made: Round) -> None:
+        self._placements = placements
+        self._there = made.there
+        self._arrays = dict(made.arrays)
+        self._parts = {origin: dict(parts) for origin, parts in made.parts.items()}
+        self._offered = OfferedPieces()
+        self._wanted: list[tuple[NamespaceArray, Box]] = []
+        self._memories: list[Any] = []
+
+    def offer(self) -> tuple[list[NamespaceArray], Mapping[str, Origin], list[str]]:
+        """Return the round's arrays, the origins now at their paths, and the paths this process can make whole."""
+        found = []
+        for path, array in self._arrays.items():
+            parts = self._kept(array)
+            self._offered.add(array.dtype, as_pieces(parts))
+            found.append(
+                NamespaceArray(
+                    key=path,
+                    dtype=array.dtype,
+                    shape=array.shape,
+                    spans=array.spans,
+                    origin=array.origin,
+                    pieces=tuple(parts),
+                )
+            )
+        now = self._placements.now(self._arrays)
+        wanted = self._placements.wanted(self._arrays)
+        whole = [
+            path
+            for path, boxes in wanted.items()
+            if all(within(self._kept(self._arrays[path]), one) is not None for one in boxes)
+        ]
+        return found, now, whole
+
+    def take(self, boxes: Sequence[OfferedBox]) -> bytes:
+        """Return the bytes of parts of arrays, one behind the other."""
+        return self._offered.take(boxes)
+
+    def receive(self, arrays: Sequence[NamespaceArray]) -> list[list[Box]]:
+        """Make room for the parts of these arrays that are wanted here; return them, array by array."""
+        import numpy
+
+        self._arrays = {array.key: array for array in arrays}
+        boxes = self._placements.wanted(self._arrays)
+        self._wanted = [(a, one) for a in arrays for one in boxes.get(a.key, ())]
+        self._memories = [
+            numpy.empty(elements(_bounds(one)) * dtype_named(a.dtype).itemsize, numpy.uint8)
+            for a, one in self._wanted
+        ]
+        return [list(boxes.get(array.key, ())) for array in arrays]
+
+    def put(self, memory: int, at: int, data: Any) -> None:
+        """Take bytes of the wanted part with the number `memory`."""
+        self._memories[memory][at : at + len(data)] = memoryview(data)
+
+    def round(self) -> Round:
+        """Return the round with the parts that have come."""
+        for (array, one), memory in zip(self._wanted, self._memories, strict=True):
+            assert array.origin is not None
+            parts = self._parts.setdefault(array.origin, {})
+            parts[one] = array_of(memory, array.dtype, one)
+        return Round(arrays=self._arrays, parts=self._parts, there=self._there)
+
+    def go_back(self, made: Round, paths: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Make the arrays that were at these paths, and re-point references to the present ones at them.
+
+        Returns:
+          All paths that lead to the made arrays, and what leads to arrays that are newer than the round.
+        """
+        wanted = {path: made.arrays[path] for path in paths}
+        parts = {path: made.parts[a.origin] for path, a in wanted.items() if a.origin is not None}
+        back = self._placements.go_back(wanted, parts)
+        return back, [] if made.there is None else self._placements.newer(made.there)
+
+    def close(self) -> None:
+        """Let go of the copies."""
+        self._offered.clear()
+        self._arrays, self._parts, self._wanted, self._memories = {}, {}, [], []
+
+    def _kept(self, array: NamespaceArray) -> Mapping[Box, Any]:
+        return {} if array.origin is None else self._parts.get(array.origin, {})

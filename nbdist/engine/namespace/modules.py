@@ -15,10 +15,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from nbdist.engine.agreement.modules import version
-from nbdist.engine.cell.showable import error_text
+from nbdist.engine.agreement.reads import version
+from nbdist.engine.cell.code_owners import error_text
 from nbdist.engine.namespace.things import PLAIN, Carried, Fixed, Mine, name_of
-from nbdist.engine.probe.code import code_digest
+from nbdist.engine.probe.classes import code_digest
 
 CODE = "code of "
 """Begins the name of the thing that stands for the code of a module's functions and classes."""

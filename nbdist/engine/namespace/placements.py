@@ -1,14 +1,19 @@
-"""Interface to a framework's arrays and devices: how another process can make objects of its own like them."""
+"""Interface to a framework's arrays and devices: how another process can make objects of its own like them.
+
+Interface to a framework's objects that are not pickled in their own way, and to its settings.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from nbdist.contract.calls.namespace import NamespaceArray
 from nbdist.contract.calls.stepping import Origin
 from nbdist.contract.calls.values import Box
-from nbdist.engine.values.arrays import Piece
+from nbdist.engine.namespace.things import Mine, ThingKind
+from nbdist.engine.values.arrays import ReadablePiece
 
 Parts = list[Any] | None
 """Pieces of an array, in the order in which they were wanted; None where it has no values any more."""
@@ -26,7 +31,7 @@ class Placements(Protocol):
     def placement(self, array: Any) -> Any:
         """Return how an array lies on devices, in a form that can be pickled with `reference`."""
 
-    def pieces(self, array: Any) -> Sequence[Piece]:
+    def pieces(self, array: Any) -> Sequence[ReadablePiece]:
         """Return the parts that this process has, in the description's order; none of an array without values."""
 
     def find(self, keys: Collection[str]) -> Mapping[str, Any]:
@@ -38,7 +43,7 @@ class Placements(Protocol):
     def own(self) -> Mapping[str, Any]:
         """Return arrays of this process alone that have values, by path."""
 
-    def whole(self, array: Any) -> Piece:
+    def whole(self, array: Any) -> ReadablePiece:
         """Return all of an array of this process alone."""
 
     def now(self, arrays: Mapping[str, NamespaceArray]) -> Mapping[str, Origin]:
@@ -87,3 +92,28 @@ class Placements(Protocol):
 
     def came_from(self, array: Any, origin: Origin) -> None:
         """Note the origin that an array made here has on the processes that have lived on."""
+
+
+class Objects(Protocol):
+    """Answers of one framework on one process, for as long as a namespace is on its way.
+
+    Attributes:
+      modules: Library modules that a new process imports first, where the other process has imported them.
+    """
+
+    modules: tuple[str, ...]
+
+    def reduce(self, value: Any) -> Any | None:
+        """Return how to pickle an object, as `object.__reduce_ex__` does; None for the object's own way."""
+
+    def settings(self) -> Any:
+        """Return what the framework keeps for the process beside objects with names; pickled as it is."""
+
+    def set(self, settings: Any) -> None:
+        """Set what `settings` has returned on another process, once all objects have come from there."""
+
+    def things(self, mine: Mine) -> Sequence[ThingKind]:
+        """Return the user's registrations and settings in the framework that are compared one by one."""
+
+    def unpickling(self) -> AbstractContextManager[object]:
+        """Return a context that is open while classes of the user's come from another process."""

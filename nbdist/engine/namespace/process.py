@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from nbdist.engine.agreement.modules import UsersModules
-from nbdist.engine.cell.showable import error_text
+from nbdist.engine.agreement.reads import UsersModules
+from nbdist.engine.cell.code_owners import error_text
 from nbdist.engine.namespace.modules import (
     Constants,
     Patches,
@@ -19,13 +19,20 @@ from nbdist.engine.namespace.modules import (
     places_of,
     unlike,
 )
-from nbdist.engine.namespace.objects import Objects
 from nbdist.engine.namespace.packing import Reference, packed, unpacked
+from nbdist.engine.namespace.placements import Objects
 from nbdist.engine.namespace.settings import AtExit, Baseline, Environment, settings
 from nbdist.engine.namespace.shell import Autoreload, of_shell
-from nbdist.engine.namespace.things import Carried, Fixed, Mine, Setting, Things, digest
+from nbdist.engine.namespace.things import (
+    Carried,
+    Fixed,
+    Mine,
+    SingleThing,
+    ThingKind,
+    digest,
+)
 
-Read = Sequence[tuple[Things, Mapping[str, Any]]]
+Read = Sequence[tuple[ThingKind, Mapping[str, Any]]]
 """Each kind of things, with the things of this process by name."""
 
 Look = Callable[[Mapping[str, Any]], Mapping[str, str]]
@@ -158,7 +165,9 @@ class ProcessState:
         mine = self._users()[1]
         self._set_all(self._early(mine), mine, referent)
 
-    def _set_all(self, kinds: Iterable[Things], mine: Mine, referent: Reference) -> dict[str, str]:
+    def _set_all(
+        self, kinds: Iterable[ThingKind], mine: Mine, referent: Reference
+    ) -> dict[str, str]:
         """Set the things that differ; return why a thing could not be set, by name."""
         sent, own = self._taken
         failed = {}
@@ -173,7 +182,7 @@ class ProcessState:
 
     def _set(
         self,
-        kind: Things,
+        kind: ThingKind,
         name: str,
         data: bytes | str,
         there: Mapping[str, Any],
@@ -196,7 +205,7 @@ class ProcessState:
         users = self._modules.find()
         return users, Mine(users)
 
-    def _early(self, mine: Mine) -> Iterable[Things]:
+    def _early(self, mine: Mine) -> Iterable[ThingKind]:
         """Return things set before the user's modules are imported: their search path, and what they then see."""
         self._at_exit.mine = mine
         return settings(self._baseline, mine, self._at_exit, self._names(mine))
@@ -209,7 +218,7 @@ class ProcessState:
             found |= {f"{name}.{key}": value for key, value in its.items()}
         return found
 
-    def _late(self, mine: Mine, frameworks: Collection[Objects]) -> Iterable[Things]:
+    def _late(self, mine: Mine, frameworks: Collection[Objects]) -> Iterable[ThingKind]:
         return (
             *(kind for one in frameworks for kind in one.things(mine)),
             *of_shell(self._shell, mine),
@@ -218,7 +227,7 @@ class ProcessState:
         )
 
 
-def _read(kind: Things) -> Mapping[str, Any]:
+def _read(kind: ThingKind) -> Mapping[str, Any]:
     """Return the things of a kind on this process; where reading them raises, one thing with the reason."""
     try:
         return kind.read()
@@ -227,10 +236,10 @@ def _read(kind: Things) -> Mapping[str, Any]:
         return {_key(kind): Fixed(why, why)}
 
 
-def _why(kind: Things, error: BaseException) -> str:
+def _why(kind: ThingKind, error: BaseException) -> str:
     # The value of an environment variable is a secret.
     return type(error).__name__ if isinstance(kind, Environment) else error_text(error)
 
 
-def _key(kind: Things) -> str:
-    return kind.name if isinstance(kind, Setting) else type(kind).__name__
+def _key(kind: ThingKind) -> str:
+    return kind.name if isinstance(kind, SingleThing) else type(kind).__name__

@@ -24,7 +24,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nbdist.engine.namespace.things import Carried, Fixed, Mine, Setting, Things, got, name_of
+from nbdist.engine.namespace.things import (
+    Carried,
+    Fixed,
+    Mine,
+    SingleThing,
+    ThingKind,
+    got,
+    name_of,
+)
 
 OWN_VARIABLES = (
     *("NBDIST_", "JAX_", "XLA_", "LIBTPU_", "TPU_", "KERAS_DISTRIBUTION_", "TF_CONFIG", "IPP_"),
@@ -66,7 +74,7 @@ class Baseline:
 
 def settings(
     baseline: Baseline, mine: Mine, at_exit: AtExit, names: Mapping[str, Any]
-) -> tuple[Things, ...]:
+) -> tuple[ThingKind, ...]:
     """Return all kinds of this module, in the order in which they are set.
 
     Args:
@@ -77,11 +85,13 @@ def settings(
     """
     return (
         Environment(baseline.environ),
-        Setting("working folder", lambda: _moved(baseline.folder), os.chdir),
-        Setting("sys.path", lambda: _entries(baseline.path), lambda v: _set_path(v, baseline.path)),
+        SingleThing("working folder", lambda: _moved(baseline.folder), os.chdir),
+        SingleThing(
+            "sys.path", lambda: _entries(baseline.path), lambda v: _set_path(v, baseline.path)
+        ),
         *_of_python(),
         *_of_libraries(),
-        Setting("time zone", lambda: (time.timezone, time.tzname), lambda _: time.tzset()),
+        SingleThing("time zone", lambda: (time.timezone, time.tzname), lambda _: time.tzset()),
         Signals(mine),
         Loggers(),
         baseline.streams(names),
@@ -139,37 +149,37 @@ class Environment:
             os.environ[name] = value
 
 
-def _of_python() -> Iterator[Things]:
-    yield Setting("recursion limit", sys.getrecursionlimit, sys.setrecursionlimit)
-    yield Setting("switch interval", sys.getswitchinterval, sys.setswitchinterval)
-    yield Setting("digits of integers", sys.get_int_max_str_digits, sys.set_int_max_str_digits)
-    yield Setting("sys.argv", lambda: list(sys.argv), lambda v: setattr(sys, "argv", v))
-    yield Setting(
+def _of_python() -> Iterator[ThingKind]:
+    yield SingleThing("recursion limit", sys.getrecursionlimit, sys.setrecursionlimit)
+    yield SingleThing("switch interval", sys.getswitchinterval, sys.setswitchinterval)
+    yield SingleThing("digits of integers", sys.get_int_max_str_digits, sys.set_int_max_str_digits)
+    yield SingleThing("sys.argv", lambda: list(sys.argv), lambda v: setattr(sys, "argv", v))
+    yield SingleThing(
         "writing of byte code",
         lambda: sys.dont_write_bytecode,
         lambda v: setattr(sys, "dont_write_bytecode", v),
     )
-    yield Setting("warning filters", lambda: list(warnings.filters), _set_filters)
-    yield Setting("decimal context", _decimal, _set_decimal)
-    yield Setting(
+    yield SingleThing("warning filters", lambda: list(warnings.filters), _set_filters)
+    yield SingleThing("decimal context", _decimal, _set_decimal)
+    yield SingleThing(
         "locale",
         lambda: locale.setlocale(locale.LC_ALL),
         lambda v: locale.setlocale(locale.LC_ALL, v),
     )
-    yield Setting(
+    yield SingleThing(
         "garbage collection",
         lambda: (gc.get_threshold(), gc.isenabled(), gc.get_debug()),
         _set_collection,
     )
-    yield Setting("socket timeout", socket.getdefaulttimeout, socket.setdefaulttimeout)
-    yield Setting("umask", _umask, os.umask)
-    yield Setting(
+    yield SingleThing("socket timeout", socket.getdefaulttimeout, socket.setdefaulttimeout)
+    yield SingleThing("umask", _umask, os.umask)
+    yield SingleThing(
         "traced memory",
         lambda: tracemalloc.is_tracing() and tracemalloc.get_traceback_limit(),
         lambda v: tracemalloc.start(v) if v else tracemalloc.stop(),
     )
-    yield Setting("limits of resources", _limits, _set_limits)
-    yield Setting("start method of processes", _start_method, _set_start_method)
+    yield SingleThing("limits of resources", _limits, _set_limits)
+    yield SingleThing("start method of processes", _start_method, _set_start_method)
 
 
 def _set_collection(value: tuple[Any, bool, int]) -> None:
@@ -239,7 +249,7 @@ def _set_start_method(method: str | None) -> None:
     multiprocessing.set_start_method(method, force=True)
 
 
-def _of_libraries() -> Iterator[Things]:
+def _of_libraries() -> Iterator[ThingKind]:
     def numpy() -> Any:
         if "numpy" not in sys.modules:
             raise LookupError
@@ -248,12 +258,14 @@ def _of_libraries() -> Iterator[Things]:
     def set_options(options: dict[str, Any]) -> None:
         numpy().set_printoptions(**{n: one for n, one in options.items() if n != "override_repr"})
 
-    yield Setting("NumPy's print options", lambda: numpy().get_printoptions(), set_options)
-    yield Setting("NumPy's errors", lambda: numpy().geterr(), lambda v: numpy().seterr(**v))
-    yield Setting(
+    yield SingleThing("NumPy's print options", lambda: numpy().get_printoptions(), set_options)
+    yield SingleThing("NumPy's errors", lambda: numpy().geterr(), lambda v: numpy().seterr(**v))
+    yield SingleThing(
         "NumPy's error function", lambda: numpy().geterrcall(), lambda v: numpy().seterrcall(v)
     )
-    yield Setting("NumPy's buffer", lambda: numpy().getbufsize(), lambda v: numpy().setbufsize(v))
+    yield SingleThing(
+        "NumPy's buffer", lambda: numpy().getbufsize(), lambda v: numpy().setbufsize(v)
+    )
     yield Options()
     yield Parameters()
 

@@ -7,7 +7,15 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from nbdist.engine.namespace.things import PLAIN, Carried, Fixed, Mine, Setting, Things, name_of
+from nbdist.engine.namespace.things import (
+    PLAIN,
+    Carried,
+    Fixed,
+    Mine,
+    SingleThing,
+    ThingKind,
+    name_of,
+)
 
 OWN_TRAITS = (
     "history_length",
@@ -20,24 +28,24 @@ OWN_TRAITS = (
 """Options of the shell that each process has for itself."""
 
 
-def of_shell(shell: Any, mine: Mine) -> tuple[Things, ...]:
+def of_shell(shell: Any, mine: Mine) -> tuple[ThingKind, ...]:
     """Return all kinds of this module, in the order in which they are set."""
     formatter = shell.display_formatter.formatters["text/plain"]
     return (
         Extensions(shell),
         Traits(shell),
-        Setting(
+        SingleThing(
             "precision",
             lambda: formatter.float_precision,
             lambda v: setattr(formatter, "float_precision", v),
         ),
-        Setting(
+        SingleThing(
             "%xmode",
             lambda: shell.InteractiveTB.mode,
             lambda v: shell.InteractiveTB.set_mode(mode=v),
         ),
-        Setting("%pdb", lambda: shell.call_pdb, lambda v: setattr(shell, "call_pdb", v)),
-        Setting(
+        SingleThing("%pdb", lambda: shell.call_pdb, lambda v: setattr(shell, "call_pdb", v)),
+        SingleThing(
             "aliases", lambda: sorted(shell.alias_manager.aliases), lambda v: _define(shell, v)
         ),
         MagicFunctions(shell, mine),

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from nbdist.engine.cell.showable import error_text
-from nbdist.engine.probe.code import NOTEBOOK, code_digest
+from nbdist.engine.cell.code_owners import error_text
+from nbdist.engine.probe.classes import NOTEBOOK, code_digest
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
@@ -45,7 +45,7 @@ class Carried:
     value: Any
 
 
-class Things(Protocol):
+class ThingKind(Protocol):
     """One kind of things, on one process."""
 
     def read(self) -> Mapping[str, Any]:
@@ -56,7 +56,7 @@ class Things(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class SingleThing:
     """A kind with one thing only.
 
     Attributes:

@@ -1,23 +1,50 @@
-"""The activity of this process: the section of a report that goes out most often."""
+"""The activity of this process: the section of a report that goes out most often.
+
+The memory that this process takes.
+
+The sections of a report that are due: changed ones, and each one again after a while.
+
+The pace at which work may repeat so that it takes no more than its share of the time.
+
+The progress of training or evaluation on this process, as it was last noted.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import math
+import os
+import sys
+import threading
 import time
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from nbdist.contract import snapshot
+from nbdist.contract.snapshot import Activity, Metric, Progress
 from nbdist.engine.cell.code_owners import CodeOwners
 from nbdist.engine.cell.main_thread import MainThread
-from nbdist.engine.cell.running import CurrentCell, RunningCell
-from nbdist.engine.cell.stack import Place, place
-from nbdist.engine.probe.memory import rss_bytes
+from nbdist.engine.cell.running import CurrentCell, Position, RunningCell, place
+
+
+def rss_bytes() -> int:
+    """Return the resident memory of this process, in bytes; its peak if the system gives no more."""
+    with contextlib.suppress(OSError):
+        pages = Path("/proc/self/statm").read_bytes().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
 
 IDLE_SHARE = 0.05
 """A main thread that used less of the processor than this since the last look counts as blocked."""
 
 
-class Activity:
+class ActivityReader:
     """Repeated looks at the main thread; used from one thread.
 
     Args:
@@ -58,12 +85,12 @@ class Activity:
             waiting=self._waits(stands, busy_share),
         )
 
-    def _line_seconds(self, stands: Place, running: RunningCell, now: float) -> float | None:
+    def _line_seconds(self, stands: Position, running: RunningCell, now: float) -> float | None:
         if stands.line is None:
             return None
         return now - max(self._since, running.started)
 
-    def _waits(self, stands: Place, busy_share: float | None) -> bool:
+    def _waits(self, stands: Position, busy_share: float | None) -> bool:
         """Return whether the main thread is inside the framework and neither compiles nor computes.
 
         C++ may be called straight from the user's line (a jitted function, `block_until_ready`), so that no
@@ -101,3 +128,151 @@ class Activity:
             context_mesh=context_mesh,
         )
         return replace(idle, **running)
+
+
+REPEAT_SECONDS = 1.8
+"""A kernel that attaches must know everything after two seconds; a look may come a little late."""
+
+REPEAT_ACTIVITY_SECONDS = 0.9
+
+
+def without_measures(activity: Activity) -> Activity:
+    """Return an activity without the numbers that always change a little."""
+    return replace(activity, cell_seconds=None, line_seconds=None, rss_bytes=0)
+
+
+class Sections:
+    """The newest version of each section, and when it was last published."""
+
+    def __init__(self) -> None:
+        self._newest: dict[str, Any] = {}
+        self._compared: dict[str, Any] = {}
+        self._published: dict[str, tuple[Any, float]] = {}
+
+    def put(self, name: str, section: Any) -> None:
+        """Take a section that is due whenever anything in it changes."""
+        self._newest[name] = self._compared[name] = section
+
+    def put_activity(self, activity: Activity) -> None:
+        """Take the activity, which is not due for changed seconds or bytes alone."""
+        self._newest["activity"] = activity
+        self._compared["activity"] = without_measures(activity)
+
+    def due(self, now: float) -> dict[str, Any]:
+        """Return the sections to publish now, by name."""
+        return {name: section for name, section in self._newest.items() if self._is_due(name, now)}
+
+    def sent(self, due: dict[str, Any], now: float) -> None:
+        """Note that the sections that were due have been published."""
+        for name in due:
+            self._published[name] = (self._compared[name], now)
+
+    def forget(self) -> None:
+        """Make all sections due again; safe from any thread."""
+        self._published = {}
+
+    def _is_due(self, name: str, now: float) -> bool:
+        if name not in self._published:
+            return True
+        section, at = self._published[name]
+        after = REPEAT_ACTIVITY_SECONDS if name == "activity" else REPEAT_SECONDS
+        return now - at >= after or bool(section != self._compared[name])
+
+
+class Pace:
+    """Spacing of work so that its processor time stays under a share of wall time.
+
+    Only the processor time of the calling thread counts: while that thread waits for the interpreter's lock it
+    takes nothing from anyone.
+
+    Args:
+      share: The share of wall time, such as 0.005.
+      least_seconds: From the start of one turn to the next, however cheap it is.
+      most_seconds: From one turn to the next, however expensive it was. Python may collect all garbage in the
+        middle of a turn, which says nothing of what a turn costs, and must not silence a process for a minute.
+    """
+
+    def __init__(self, *, share: float, least_seconds: float, most_seconds: float) -> None:
+        self._share = share
+        self._least = least_seconds
+        self._most = most_seconds
+        self._next = 0.0
+        self._began = threading.local()
+
+    def due(self) -> bool:
+        """Return whether the next turn may start now."""
+        return time.monotonic() >= self._next
+
+    def hurry(self) -> None:
+        """Make the next turn due now, as when a person asks."""
+        self._next = 0.0
+
+    def __enter__(self) -> None:
+        """Start the clock; processor time inside the block counts."""
+        self._began.at = time.thread_time()
+        self._next = max(self._next, time.monotonic())
+
+    def __exit__(self, *exception: object) -> None:
+        cost = time.thread_time() - self._began.at
+        latest = time.monotonic() + self._most
+        self._next = min(self._next + cost / self._share, latest)
+
+    def turn(self) -> Pace:
+        """Begin a new turn, for `with pace.turn():`; a plain `with pace:` adds work to the last turn."""
+        self._next = time.monotonic() + self._least
+        return self
+
+
+@dataclass(slots=True)
+class _Last:
+    """The newest progress of this process, replaced as a whole: readers on other threads need no lock."""
+
+    progress: Progress | None = None
+    evaluation: str = "evaluate"
+
+
+_last = _Last()
+
+
+def note(what: str, metrics: Mapping[str, Any]) -> None:
+    """Show in the next report how far this process is; call this on any thread.
+
+    Args:
+      what: Such as `"fit, epoch 2 of 5"` or `"evaluate, checkpoint ckpt-3"`.
+      metrics: Numbers by name, such as a loss. A value that is no finite number is left out.
+    """
+    numbers = {str(name): _number(value) for name, value in metrics.items()}
+    _last.progress = Progress(
+        what=str(what),
+        metrics=tuple(
+            Metric(name=name, value=value) for name, value in numbers.items() if value is not None
+        ),
+    )
+
+
+@contextlib.contextmanager
+def evaluating(what: str) -> Iterator[None]:
+    """Note evaluations within this block under a name, such as `"evaluate, checkpoint ckpt-3"`."""
+    before, _last.evaluation = _last.evaluation, what
+    try:
+        yield
+    finally:
+        _last.evaluation = before
+
+
+def evaluation() -> str:
+    """Return the name under which an evaluation is noted now."""
+    return _last.evaluation
+
+
+def newest() -> tuple[Progress, ...]:
+    """Return the progress that was noted last; empty before the first."""
+    progress = _last.progress
+    return (progress,) if progress is not None else ()
+
+
+def _number(value: Any) -> float | None:
+    # Only Python numbers: asking an array for its value may wait for a device.
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) else None

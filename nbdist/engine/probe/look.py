@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nbdist.contract.snapshot import Array, Device, Distribution, Mesh, Model
-from nbdist.engine.cell.packages import packages_of
-from nbdist.engine.probe.classes import bases_of
-from nbdist.engine.probe.lent import Lent
-from nbdist.engine.probe.library import Library
+from nbdist.engine.cell.code_owners import packages_of
+from nbdist.engine.probe.classes import Lent, Library, bases_of
 from nbdist.engine.probe.observer import ModelObserver, Observed, Observer
 from nbdist.engine.probe.walk import Bounds, Walk
 
@@ -27,7 +25,7 @@ class Seen:
     models: tuple[Model, ...]
 
 
-class Look:
+class NamespaceLook:
     """Repeated looks at a namespace; used from one thread, except `note`.
 
     Args:

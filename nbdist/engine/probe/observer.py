@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from nbdist.contract.snapshot import Array, Device, Distribution, Mesh, Model
-from nbdist.engine.probe.library import Library
-from nbdist.engine.probe.samples import Seen
+from nbdist.engine.probe.classes import Library
+from nbdist.engine.probe.samples import SeenArray
 
 Describe = Callable[[str | None, Any], Array | None]
 """Describes an array, from its path among the arrays or its value."""
@@ -43,7 +43,7 @@ class Observed(Protocol):
         """Return an observer of the framework's models, found through `library`; None if it has none."""
         ...
 
-    def model_glance(self, value: object) -> Seen | None:
+    def model_glance(self, value: object) -> SeenArray | None:
         """Return the description of a model by its variables, without their values; None for anything else."""
         ...
 

@@ -19,13 +19,11 @@ from nbdist.contract.snapshot import VERSION, NameSamples, Report
 from nbdist.engine.cell.code_owners import CodeOwners
 from nbdist.engine.cell.main_thread import MainThread
 from nbdist.engine.cell.running import CurrentCell
-from nbdist.engine.probe import progress
-from nbdist.engine.probe.activity import Activity
-from nbdist.engine.probe.look import Look
+from nbdist.engine.probe import activity
+from nbdist.engine.probe.activity import ActivityReader, Pace, Sections
+from nbdist.engine.probe.look import NamespaceLook
 from nbdist.engine.probe.observer import Observed
-from nbdist.engine.probe.pace import Pace
-from nbdist.engine.probe.samples import Seen, Values, glance, samples
-from nbdist.engine.probe.sections import Sections
+from nbdist.engine.probe.samples import SeenArray, Values, glance, samples
 from nbdist.engine.probe.walk import Bounds
 from nbdist.message_guard import MessageGuard
 
@@ -105,8 +103,8 @@ class Probe:
         self._cell = cell
         self._content_run: int | None = None
         self._frameworks = frameworks
-        self._activity = Activity(cell, MainThread(main_thread), owners)
-        self._look = Look(
+        self._activity = ActivityReader(cell, MainThread(main_thread), owners)
+        self._look = NamespaceLook(
             frameworks, main_thread=main_thread, process_id=process_id, bounds=bounds or Bounds()
         )
         self._sections = Sections()
@@ -207,7 +205,7 @@ class Probe:
     def _look_at_arrays(self) -> None:
         # A framework may have been imported in the middle of this cell.
         self._look.hook()
-        self._sections.put("progress", progress.newest())
+        self._sections.put("progress", activity.newest())
         if self._arrays_pace.due():
             with self._arrays_pace.turn():
                 before = self._ended_run()
@@ -286,7 +284,7 @@ class Probe:
     ) -> dict[str, str] | None:
         there = [framework for framework in self._frameworks if framework.is_imported()]
 
-        def seen(value: Any) -> Seen | None:
+        def seen(value: Any) -> SeenArray | None:
             found = (framework.model_glance(value) for framework in there)
             return next((one for one in found if one is not None), None) or glance(value)
 

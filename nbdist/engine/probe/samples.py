@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-from nbdist.engine.probe.code import NOTEBOOK, WRAPPERS, code_digest
+from nbdist.engine.probe.classes import NOTEBOOK, WRAPPERS, code_digest
 from nbdist.engine.probe.walk import IPYTHON_NAMES
 
 OPEN = "?"
@@ -59,7 +59,7 @@ may be read later."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenArray:
     """A framework's array: its text, whether the text says all, and whether the array is its process's own."""
 
     text: str
@@ -92,7 +92,7 @@ class _Parts(NamedTuple):
 def samples(
     namespace: Mapping[str, Any],
     *,
-    seen: Callable[[Any], Seen | None] | None = None,
+    seen: Callable[[Any], SeenArray | None] | None = None,
     values: Values | None = None,
     within_s: float = math.inf,
 ) -> dict[str, str] | None:
@@ -119,12 +119,12 @@ def samples(
 
 
 def _text(
-    value: Any, seen: Callable[[Any], Seen | None], values: Values | None, until: float
+    value: Any, seen: Callable[[Any], SeenArray | None], values: Values | None, until: float
 ) -> str:
     """Return the text of one name; with `READ` if values of arrays count and none is left for later."""
-    arrays: dict[int, tuple[Any, Seen]] = {}
+    arrays: dict[int, tuple[Any, SeenArray]] = {}
 
-    def noted(one: Any) -> Seen | None:
+    def noted(one: Any) -> SeenArray | None:
         found = seen(one)
         if found is not None:
             arrays[id(one)] = one, found
@@ -141,16 +141,16 @@ def _text(
     if not any(read.values()):
         return text
 
-    def with_values(one: Any) -> Seen | None:
+    def with_values(one: Any) -> SeenArray | None:
         if not read.get(id(one)):
             return seen(one)
         known = arrays[id(one)][1]
-        return Seen(known.text + read[id(one)], whole=True, own=known.own)
+        return SeenArray(known.text + read[id(one)], whole=True, own=known.own)
 
     return f"{text.removesuffix(OPEN)}{READ}{Sampler(with_values).of(value).text}"
 
 
-def glance(value: Any) -> Seen | None:
+def glance(value: Any) -> SeenArray | None:
     """Return the description of a JAX array without its values; None for anything else."""
     if _package(type(value)) not in ("jax", "jaxlib") or not hasattr(value, "dtype"):
         return None
@@ -160,12 +160,12 @@ def glance(value: Any) -> Seen | None:
     if value.is_deleted():
         return gone(value)
     own = alone or is_key(value)
-    return Seen(f"array {value.dtype} {value.shape} {alone}", whole=not own, own=own)
+    return SeenArray(f"array {value.dtype} {value.shape} {alone}", whole=not own, own=own)
 
 
-def gone(array: Any) -> Seen:
+def gone(array: Any) -> SeenArray:
     """Return the description of a JAX array that has no values any more, as of a lost one."""
-    return Seen(f"array {array.dtype} {array.shape} deleted", whole=True, own=False)
+    return SeenArray(f"array {array.dtype} {array.shape} deleted", whole=True, own=False)
 
 
 def is_key(value: Any) -> bool:
@@ -189,7 +189,7 @@ class Sampler:
     """
 
     def __init__(
-        self, seen: Callable[[Any], Seen | None] = glance, *, passing: bool = True
+        self, seen: Callable[[Any], SeenArray | None] = glance, *, passing: bool = True
     ) -> None:
         self._seen = seen
         self._passing = passing

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from nbdist import errors
-from nbdist.engine.cell.showable import error_text
+from nbdist.engine.cell.code_owners import error_text
 from nbdist.errors import NbdistError, SessionError
-from nbdist.quantities import processes_text, seconds_text
+from nbdist.notation import processes_text, seconds_text
 from nbdist.spelling import option
 
 POLL_SECONDS = 0.01

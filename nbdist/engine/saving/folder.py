@@ -2,6 +2,8 @@
 
 The file is replaced in one step when all arrays are there: until then the folder has the earlier save, whole. Only
 what saves have written is ever removed: the file names their tokens, and so do the marks of unfinished saves.
+
+The containers of a variable as plain data, from which they can be made again without running user code.
 """
 
 from __future__ import annotations
@@ -18,9 +20,53 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nbdist.engine.saving.parts import Part
-from nbdist.engine.saving.structure import made
+from nbdist.engine.saving.parts import SavedLeaf
 from nbdist.errors import ArrayError, OptionError
+
+KEYS = (str, int, bool)
+
+
+def plain(value: Any) -> Any:
+    """Return dicts, lists, tuples and None as plain data.
+
+    Args:
+      value: A variable with the number of each part in place of the part.
+
+    Raises:
+      TypeError: A container is of another class, which nobody else can make, or a key is no text or number.
+    """
+    if value is None:
+        return {"none": True}
+    if type(value) is int:
+        return value
+    if type(value) is dict:
+        if any(type(key) not in KEYS for key in value):
+            raise TypeError("a dict has a key that is no text or number")
+        return {"dict": [[key, plain(child)] for key, child in value.items()]}
+    if type(value) in (list, tuple):
+        return {type(value).__name__: [plain(child) for child in value]}
+    raise TypeError(f"it has a {type(value).__qualname__}")
+
+
+def made(data: Any) -> Any:
+    """Return the containers that `plain` has described.
+
+    Raises:
+      TypeError: The data is no description.
+    """
+    match data:
+        case int():
+            return data
+        case {"none": True}:
+            return None
+        case {"dict": [*pairs]}:
+            return {key: made(child) for key, child in pairs}
+        case {"list": [*children]}:
+            return [made(child) for child in children]
+        case {"tuple": [*children]}:
+            return tuple(made(child) for child in children)
+    raise TypeError(f"{data!r} describes no container")
+
 
 FILE = "nbdist-save.json"
 ARRAYS = "arrays-"
@@ -35,27 +81,27 @@ POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Variable:
+class SavedVariable:
     """One variable of a save.
 
     Attributes:
       first: The number of its first part among those of the save.
-      structure: Its containers; see `nbdist.engine.saving.structure`. None if they are of other classes.
+      structure: Its containers; see `nbdist.engine.saving.folder`. None if they are of other classes.
     """
 
     name: str
-    parts: tuple[Part, ...]
+    parts: tuple[SavedLeaf, ...]
     first: int
     structure: Any
 
 
 @dataclass(frozen=True, kw_only=True)
-class Save:
+class SaveFile:
     """The contents of the file: the folder of the arrays, how many processes wrote it, and the variables."""
 
     arrays: str
     processes: int
-    variables: tuple[Variable, ...]
+    variables: tuple[SavedVariable, ...]
 
 
 def folder_of(path: str) -> Path:
@@ -132,7 +178,7 @@ def arrays_of(folder: Path, token: str) -> Path:
     return folder / f"{ARRAYS}{token}"
 
 
-def commit(folder: Path, token: str, save: Save) -> None:
+def commit(folder: Path, token: str, save: SaveFile) -> None:
     """Make what was written the save of this folder, in one step; then remove what was there before.
 
     Raises:
@@ -195,7 +241,7 @@ def _written(folder: Path) -> list[Path]:
     return found
 
 
-def read(folder: Path, host: str) -> Save:
+def read(folder: Path, host: str) -> SaveFile:
     """Return the save that is in a folder, as this host sees it.
 
     Raises:
@@ -215,7 +261,7 @@ def read(folder: Path, host: str) -> Save:
             f"{said}: its format is {has}, and this nbdist reads {FORMAT}. No variable was changed."
         )
     try:
-        found = Save(
+        found = SaveFile(
             arrays=_arrays(data["arrays"]),
             processes=data["processes"],
             variables=tuple(_variable(one) for one in data["variables"]),
@@ -241,7 +287,7 @@ def _why_none(folder: Path, host: str) -> str:
     return f"it has no {FILE}"
 
 
-def skeleton_of(variable: Variable) -> Any:
+def skeleton_of(variable: SavedVariable) -> Any:
     """Return the variable with numbers in place of its parts.
 
     Raises:
@@ -259,7 +305,7 @@ def skeleton_of(variable: Variable) -> Any:
         ) from error
 
 
-def _plain(variable: Variable) -> dict[str, Any]:
+def _plain(variable: SavedVariable) -> dict[str, Any]:
     return {
         "name": variable.name,
         "first": variable.first,
@@ -295,8 +341,8 @@ def is_builtin(name: str) -> bool:
     return hasattr(builtins, name)
 
 
-def _variable(data: dict[str, Any]) -> Variable:
-    return Variable(
+def _variable(data: dict[str, Any]) -> SavedVariable:
+    return SavedVariable(
         name=_name(data["name"]),
         first=data["first"],
         parts=tuple(_part(one) for one in data["parts"]),
@@ -304,8 +350,8 @@ def _variable(data: dict[str, Any]) -> Variable:
     )
 
 
-def _part(data: dict[str, Any]) -> Part:
+def _part(data: dict[str, Any]) -> SavedLeaf:
     spec = data["spec"]
     entries = None if spec is None else tuple(tuple(e) if isinstance(e, list) else e for e in spec)
     axes = tuple((name, size) for name, size in data["axes"])
-    return Part(**data | {"spec": entries, "axes": axes, "shape": tuple(data["shape"])})
+    return SavedLeaf(**data | {"spec": entries, "axes": axes, "shape": tuple(data["shape"])})

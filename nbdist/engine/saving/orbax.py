@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nbdist.engine.cell.showable import error_text
+from nbdist.engine.cell.code_owners import error_text
 from nbdist.engine.saving.exchange import Exchange
 from nbdist.errors import SessionError
-from nbdist.quantities import seconds_text
+from nbdist.notation import seconds_text
 from nbdist.spelling import option
 
 POLL_SECONDS = 0.05

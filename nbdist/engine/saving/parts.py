@@ -1,15 +1,121 @@
-"""The parts of a variable: its arrays, NumPy arrays and numbers, each with how it is saved."""
+"""The parts of a variable: its arrays, NumPy arrays and numbers, each with how it is saved.
+
+Models and other objects that keep their arrays by themselves: saved by these arrays, restored in place.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from nbdist.engine.saving.objects import Objects, path_text
 from nbdist.engine.values.arrays import readable
 from nbdist.errors import ArrayError
+
+
+class Suffix(str):
+    """The suffix that leads from the expression of an object to an array of it: `.layers[0].kernel`."""
+
+    __slots__ = ()
+
+
+class Keeper(Protocol):
+    """A framework, as far as it saves its objects; `nbdist.engine.frameworks.framework.Framework` is one."""
+
+    title: str
+
+    def keeps_its_own(self, value: Any) -> bool:
+        """Return whether this is an object of the framework, and not a container of arrays such as a list."""
+
+    def state(self, value: Any) -> Any | None:
+        """Return the arrays of an object that keeps its own, as a pytree; None: this kind is not saved."""
+
+    def set_state(self, value: Any, state: Any) -> None:
+        """Put arrays into an object, of the same shapes, dtypes and structure as its `state`."""
+
+
+class SavedObjects:
+    """Access to objects that others may refer to, and that keep their arrays by themselves.
+
+    Args:
+      keepers: The frameworks that have been imported.
+    """
+
+    def __init__(self, keepers: Sequence[Keeper]) -> None:
+        self._keepers = keepers
+
+    def with_states(self, name: str, value: Any) -> Any:
+        """Return the value with the arrays of each model in place of the model.
+
+        Args:
+          name: The variable's name.
+          value: Any object.
+
+        Raises:
+          ArrayError: A model has no arrays yet, or an object of a framework is of a kind that is not saved.
+        """
+        import jax
+
+        return jax.tree.map(lambda node: self._state(name, node), value, is_leaf=self.keeps_its_own)
+
+    def given_back(self, there: Any, restored: Any) -> Any:
+        """Return the value for a name: models that are there, with the restored arrays; all else as restored.
+
+        Args:
+          there: The value of the name now.
+          restored: The restored value, in the structure that `with_states` gives for `there`.
+        """
+        import jax
+
+        nodes, tree = jax.tree.flatten(there, is_leaf=self.keeps_its_own)
+        values = tree.flatten_up_to(restored)
+        return tree.unflatten(
+            [self._given(node, value) for node, value in zip(nodes, values, strict=True)]
+        )
+
+    def keeps_its_own(self, value: Any) -> bool:
+        """Return whether this is an object that keeps its own arrays, and no container of arrays."""
+        return self._keeper(value) is not None
+
+    def _keeper(self, value: Any) -> Keeper | None:
+        return next((one for one in self._keepers if one.keeps_its_own(value)), None)
+
+    def _state(self, name: str, node: Any) -> Any:
+        keeper = self._keeper(node)
+        if keeper is None:
+            return node
+        state = keeper.state(node)
+        if state is None:
+            raise ArrayError(
+                f"{name} is or holds an object of {keeper.title} ({type(node).__name__}) that is not saved. What "
+                "is: its models, layers, optimizers and variables. Nothing was written."
+            )
+        if not state:
+            raise ArrayError(
+                f"{name} is or holds a {type(node).__name__} that has no arrays yet. Build it "
+                "first, such as by a call with one batch. Nothing was written."
+            )
+        return state
+
+    def _given(self, node: Any, value: Any) -> Any:
+        keeper = self._keeper(node)
+        if keeper is None:
+            return value
+        keeper.set_state(node, value)
+        return node
+
+
+def path_text(path: tuple[Any, ...]) -> str:
+    """Return a path of JAX's as a person writes it, also into a model."""
+    import jax
+
+    return "".join(
+        str(key.key) if type(getattr(key, "key", None)) is Suffix else jax.tree_util.keystr((key,))
+        for key in path
+    )
+
 
 SCALARS = {bool: "bool", int: "int", float: "float", complex: "complex", str: "str"}
 KINDS = "biufc"
@@ -20,7 +126,7 @@ Entry = str | tuple[str, ...] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class SavedLeaf:
     """One leaf of a variable.
 
     Attributes:
@@ -57,7 +163,7 @@ class Part:
         return math.prod(self.shape) * int(jax.numpy.dtype(self.dtype).itemsize)
 
 
-class Parts:
+class VariableParts:
     """The parts of a variable, and its values.
 
     Args:
@@ -77,14 +183,16 @@ class Parts:
       ArrayError: The variable holds something that cannot be saved.
     """
 
-    def __init__(self, name: str, value: Any, objects: Objects, *, values: bool = True) -> None:
+    def __init__(
+        self, name: str, value: Any, objects: SavedObjects, *, values: bool = True
+    ) -> None:
         import jax
 
         with_paths, self.tree = jax.tree_util.tree_flatten_with_path(
             objects.with_states(name, value)
         )
         self.name = name
-        self.parts: list[Part] = []
+        self.parts: list[SavedLeaf] = []
         self.values: list[Any] = []
         self.shardings: list[Any] = []
         for path, leaf in with_paths:
@@ -120,7 +228,7 @@ def is_spanning(leaf: Any) -> bool:
     return jax.process_count() == 1 or not leaf.is_fully_addressable
 
 
-def _read(name: str, path: str, leaf: Any, *, values: bool) -> tuple[Part, Any, Any]:
+def _read(name: str, path: str, leaf: Any, *, values: bool) -> tuple[SavedLeaf, Any, Any]:
     import jax
     import numpy as np
 
@@ -131,7 +239,7 @@ def _read(name: str, path: str, leaf: Any, *, values: bool) -> tuple[Part, Any, 
         return _array(said, path, leaf, values=values)
     if isinstance(leaf, np.ndarray | np.generic):
         _refuse_dtype(said, leaf.dtype)
-        part = Part(
+        part = SavedLeaf(
             path=path,
             kind="numpy",
             dtype=leaf.dtype.name,
@@ -141,7 +249,11 @@ def _read(name: str, path: str, leaf: Any, *, values: bool) -> tuple[Part, Any, 
         return part, np.asarray(leaf), None
     if type(leaf) in SCALARS:
         value = [leaf.real, leaf.imag] if isinstance(leaf, complex) else leaf
-        return Part(path=path, kind="scalar", dtype=SCALARS[type(leaf)], value=value), None, None
+        return (
+            SavedLeaf(path=path, kind="scalar", dtype=SCALARS[type(leaf)], value=value),
+            None,
+            None,
+        )
     raise ArrayError(
         f"{said} is of type {type(leaf).__name__}, which cannot be saved. What can: arrays of JAX and NumPy, "
         "typed PRNG keys, numbers, texts, and dicts, lists, tuples and other pytrees of them. Save a part of it "
@@ -149,7 +261,7 @@ def _read(name: str, path: str, leaf: Any, *, values: bool) -> tuple[Part, Any, 
     )
 
 
-def _array(said: str, path: str, leaf: Any, *, values: bool) -> tuple[Part, Any, Any]:
+def _array(said: str, path: str, leaf: Any, *, values: bool) -> tuple[SavedLeaf, Any, Any]:
     import jax
     import numpy as np
 
@@ -171,7 +283,7 @@ def _array(said: str, path: str, leaf: Any, *, values: bool) -> tuple[Part, Any,
     if isinstance(sharding, jax.sharding.NamedSharding):
         spec, axes = _spec(said, sharding), tuple(sharding.mesh.shape.items())
     spans = is_spanning(leaf)
-    part = Part(
+    part = SavedLeaf(
         path=path,
         kind="array",
         dtype=leaf.dtype.name,
@@ -207,7 +319,7 @@ def _refuse_dtype(said: str, dtype: Any) -> None:
         )
 
 
-def _bytes(part: Part, value: Any) -> bytes:
+def _bytes(part: SavedLeaf, value: Any) -> bytes:
     import numpy as np
 
     counts = part.local or part.kind == "numpy"

@@ -1,30 +1,130 @@
-"""One restore: from a folder to values that have no names yet."""
+"""One restore: from a folder to values that have no names yet.
+
+The shardings with which saved arrays are restored.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nbdist.contract.calls.saving import Saving
 from nbdist.engine.saving import folder as folders
 from nbdist.engine.saving import orbax
 from nbdist.engine.saving.exchange import Exchange
-from nbdist.engine.saving.folder import Save, Variable
-from nbdist.engine.saving.objects import Objects
-from nbdist.engine.saving.parts import SCALARS, Part, Parts
-from nbdist.engine.saving.places import Places, sharding_text
+from nbdist.engine.saving.folder import SavedVariable, SaveFile
+from nbdist.engine.saving.parts import SCALARS, SavedLeaf, SavedObjects, VariableParts
 from nbdist.engine.saving.save import refuse_other_folders
-from nbdist.engine.values.moving import Held
-from nbdist.errors import ArrayError
-from nbdist.quantities import array_type_text, names_text
+from nbdist.engine.values.incoming import HeldValue
+from nbdist.errors import ArrayError, SpecError
+from nbdist.notation import array_type_text, names_text
+
+if TYPE_CHECKING:
+    from jax.sharding import Mesh, NamedSharding
+
+
+class Places:
+    """Shardings for arrays of names that are not there.
+
+    Args:
+      variables: The user's, by name.
+    """
+
+    def __init__(self, variables: Mapping[str, Any]) -> None:
+
+        self._meshes = _meshes(variables)
+        self._everywhere: NamedSharding | None = None
+
+    def of(self, name: str, part: SavedLeaf) -> tuple[NamedSharding, str]:
+        """Return the sharding for one array, and a text that describes it.
+
+        Args:
+          name: The name of its variable.
+          part: An array that lay on several processes.
+
+        Raises:
+          SpecError: An axis of the mesh does not divide a dimension.
+        """
+        from jax.sharding import NamedSharding, PartitionSpec
+
+        if part.spec is None:
+            return self._replicated(), "replicated: it was saved without a PartitionSpec"
+        axes = tuple(axis for axis, _ in part.axes)
+        for where, mesh in self._meshes:
+            if set(mesh.axis_names) == set(axes):
+                _refuse_uneven(f"{name}{part.path}", part, mesh)
+                sizes = ", ".join(f"{axis}={size}" for axis, size in mesh.shape.items())
+                return NamedSharding(mesh, PartitionSpec(*part.spec)), f"on {where} ({sizes})"
+        wanted = ", ".join(axes)
+        return self._replicated(), f"replicated: there is no mesh with the axes {wanted}"
+
+    def _replicated(self) -> NamedSharding:
+        import jax
+        from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+        if self._everywhere is None:
+            mesh = Mesh(jax.devices(), ("devices",))
+            self._everywhere = NamedSharding(mesh, PartitionSpec())
+        return self._everywhere
+
+
+def sharding_text(sharding: Any) -> str:
+    """Return a text that is equal on two processes if their shardings mean the same."""
+    import jax
+    from jax.sharding import NamedSharding
+
+    if jax.process_count() > 1 and sharding.is_fully_addressable:
+        return f"own: {type(sharding).__name__}"
+    if isinstance(sharding, NamedSharding):
+        ids = [device.id for device in sharding.mesh.devices.flat]
+        return f"{sharding.mesh.shape} {ids} {sharding.spec} {sharding.memory_kind}"
+    return f"{sharding} {sorted(device.id for device in sharding.device_set)}"
+
+
+def _meshes(variables: Mapping[str, Any]) -> list[tuple[str, Mesh]]:
+    """Return the mesh that is set, then those of the namespace, larger ones first; each with its name."""
+    import jax
+
+    current = jax.sharding.get_mesh()
+    found = [("the mesh that is set", current)] if _spans(current) else []
+    named = [(f"mesh {name}", value) for name, value in variables.items() if _spans(value)]
+    return found + sorted(named, key=lambda one: -one[1].devices.size)
+
+
+def _spans(value: Any) -> bool:
+    import jax
+    from jax.sharding import Mesh
+
+    if not isinstance(value, Mesh) or value.empty:
+        return False
+    spanned = {device.process_index for device in value.devices.flat}
+    return len(spanned) == int(jax.process_count())
+
+
+def _refuse_uneven(said: str, part: SavedLeaf, mesh: Mesh) -> None:
+    assert part.spec is not None
+    for dimension, entry in enumerate(part.spec):
+        axes = () if entry is None else (entry,) if isinstance(entry, str) else entry
+        size, count = part.shape[dimension], math.prod(mesh.shape[axis] for axis in axes)
+        if size % count:
+            named = " × ".join(f"{axis}={mesh.shape[axis]}" for axis in axes)
+            fitting = ", ".join(str(n) for n in range(1, size + 1) if size % n == 0)
+            raise SpecError(
+                f"{said} ({array_type_text(part.dtype, part.shape)}): the mesh has {named}, which does not "
+                f"divide dimension {dimension} of {size}. Needed is a mesh where that is one of {fitting}; or "
+                "make an array of this shape under this name with a sharding that fits, and restore again. No "
+                "variable was changed."
+            )
+
 
 _TYPES = {name: kind for kind, name in SCALARS.items()}
 
 
-class Restored(Held):
+class RestoredValues(HeldValue):
     """Values that have been read on all processes, and have no names yet.
 
     Args:
@@ -32,7 +132,7 @@ class Restored(Held):
       objects: Puts arrays into models that are there.
     """
 
-    def __init__(self, values: Mapping[str, Any], objects: Objects) -> None:
+    def __init__(self, values: Mapping[str, Any], objects: SavedObjects) -> None:
         self._values = dict(values)
         self._objects = objects
 
@@ -63,7 +163,7 @@ class Target:
       how: The plan in words.
     """
 
-    variable: Variable
+    variable: SavedVariable
     tree: Any
     shardings: Sequence[Any]
     how: str
@@ -73,10 +173,10 @@ def restore(
     path: str,
     names: tuple[str, ...],
     variables: Mapping[str, Any],
-    objects: Objects,
+    objects: SavedObjects,
     exchange: Exchange,
     host: str,
-) -> tuple[Saving, Restored]:
+) -> tuple[Saving, RestoredValues]:
     """Read variables; called on all processes at the same time.
 
     Args:
@@ -96,7 +196,7 @@ def restore(
     import jax
 
     targets: list[Target] = []
-    saves: list[Save] = []
+    saves: list[SaveFile] = []
 
     def look() -> dict[str, Any]:
         orbax.refuse_without()
@@ -140,15 +240,15 @@ def restore(
     made: dict[str, Any] = {}
     exchange.all("read", lambda: made.update({t.variable.name: _value(t, arrays) for t in targets}))
     report = Saving(path=said[0]["folder"], names=tuple(_reported(target) for target in targets))
-    return report, Restored(made, objects)
+    return report, RestoredValues(made, objects)
 
 
 def _targets(
-    save: Save,
+    save: SaveFile,
     path: str,
     names: tuple[str, ...],
     variables: Mapping[str, Any],
-    objects: Objects,
+    objects: SavedObjects,
 ) -> list[Target]:
     there = {variable.name: variable for variable in save.variables}
     unknown = [name for name in names if name not in there]
@@ -171,9 +271,9 @@ def _targets(
     ]
 
 
-def _as_it_is(variable: Variable, value: Any, places: Places, objects: Objects) -> Target:
+def _as_it_is(variable: SavedVariable, value: Any, places: Places, objects: SavedObjects) -> Target:
     try:
-        mine = Parts(variable.name, value, objects, values=False)
+        mine = VariableParts(variable.name, value, objects, values=False)
     except ArrayError as error:
         raise ArrayError(f"{_unlike(variable.name)}: {error}") from error
     if [part.path for part in mine.parts] != [part.path for part in variable.parts]:
@@ -197,7 +297,7 @@ def _as_it_is(variable: Variable, value: Any, places: Places, objects: Objects) 
     return Target(variable=variable, tree=mine.tree, shardings=shardings, how="; ".join(said))
 
 
-def _remedy(value: Any, objects: Objects) -> str:
+def _remedy(value: Any, objects: SavedObjects) -> str:
     if objects.keeps_its_own(value):
         return (
             "Make it as it was when it was saved: built, compiled, and its optimizer built as well "
@@ -210,7 +310,7 @@ def _unlike(name: str) -> str:
     return f"{name} is not here as it was saved"
 
 
-def _kind(part: Part) -> str:
+def _kind(part: SavedLeaf) -> str:
     if part.kind == "scalar":
         return "a number or text"
     described = array_type_text(part.dtype, part.shape)
@@ -219,7 +319,7 @@ def _kind(part: Part) -> str:
     return f"PRNG keys of {part.key} {described}" if part.key else f"array {described}"
 
 
-def _anew(variable: Variable, places: Places) -> Target:
+def _anew(variable: SavedVariable, places: Places) -> Target:
     import jax
 
     tree = jax.tree.structure(folders.skeleton_of(variable))
@@ -258,7 +358,7 @@ def _value(target: Target, arrays: Mapping[str, Any]) -> Any:
     return jax.tree.unflatten(target.tree, leaves)
 
 
-def _leaf(name: str, part: Part, sharding: Any, value: Any) -> Any:
+def _leaf(name: str, part: SavedLeaf, sharding: Any, value: Any) -> Any:
     import jax
     import numpy as np
 

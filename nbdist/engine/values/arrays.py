@@ -1,23 +1,32 @@
-"""Arrays that are offered to the kernel: their descriptions, and the pieces of them that lie on this process."""
+"""Arrays that are offered to the kernel: their descriptions, and the pieces of them that lie on this process.
+
+The questions about a value's parts that nbdist asks each imported framework.
+
+Pickles of values without their arrays, which travel beside them as raw bytes.
+"""
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
+import io
+import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from nbdist.contract.calls.values import ArrayOffer, box
-from nbdist.dtypes import dtype_name, is_named
+from nbdist.errors import ArrayError
+from nbdist.notation import dtype_name, is_named
 
 BLOCK_BYTES = 1 << 19
 """Larger arrays are compared by checksums of blocks of this size, which stay in a core's cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class ReadablePiece:
     """A part of an array; `read` returns it as a NumPy array, which may take a copy from a device."""
 
     bounds: list[list[int]]
@@ -40,7 +49,7 @@ class OfferedArray:
     shape: list[int]
     nbytes: int
     sharding: str | None = None
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[ReadablePiece] = field(default_factory=list)
 
     def describe(self) -> ArrayOffer:
         """Return the description for the kernel."""
@@ -59,7 +68,7 @@ def whole(array: Any) -> OfferedArray:
         dtype=dtype_name(array.dtype),
         shape=list(array.shape),
         nbytes=array.nbytes,
-        pieces=[Piece(bounds=[[0, size] for size in array.shape], read=lambda: array)],
+        pieces=[ReadablePiece(bounds=[[0, size] for size in array.shape], read=lambda: array)],
     )
 
 
@@ -155,3 +164,169 @@ def _weights() -> tuple[Any, Any]:
         for name in (b"words", b"halves")
     )
     return words, halves
+
+
+Children = Iterable[tuple[str, Any]]
+"""The contents of a container: pairs of (the rest of the expression that reaches a value, the value)."""
+
+OfferArray = Callable[[Any, str], OfferedArray | None]
+"""A function of a value and its path; returns the offer of a framework's own array, None for anything else."""
+
+
+class Parts(Protocol):
+    """A framework, as far as it can take values apart; `nbdist.engine.frameworks.framework.Framework` has more."""
+
+    def unwrapped(self, value: Any) -> Any:
+        """Return the array for a variable that is named by itself; anything else as it is."""
+        ...
+
+    def array_of(self, value: Any) -> Any:
+        """Return the array for a variable wherever it is met; anything else as it is."""
+        ...
+
+    def stand_in(self, value: object) -> object | None:
+        """Return what is sent in place of an object; None: the object itself."""
+        ...
+
+    def children(self, value: object) -> Children | None:
+        """Return what a container of the framework holds; None for any other object."""
+        ...
+
+    def model_digest(self, value: object, path: str, offer_array: OfferArray) -> str | None:
+        """Return a digest, equal for models of equal variables; None for any other object."""
+        ...
+
+
+def array_of(frameworks: Sequence[Parts], value: Any) -> Any:
+    """Return the array that a variable of one of these frameworks stands for; anything else as it is."""
+    for framework in frameworks:
+        value = framework.array_of(value)
+    return value
+
+
+def stand_in(frameworks: Sequence[Parts], value: object) -> object | None:
+    """Return what one of these frameworks sends in place of an object; None: the object itself."""
+    found = (framework.stand_in(value) for framework in frameworks)
+    return next((one for one in found if one is not None), None)
+
+
+Reference = Callable[[Any], Any]
+"""Returns what stands for an object in a pickle, such as the number of an array; None: the object is pickled."""
+
+
+StandIn = Callable[[Any], Any]
+"""Returns what is pickled in place of an object; None: the object itself."""
+
+
+def nothing(value: object) -> None:
+    """Return None: no object has a stand-in."""
+
+
+def packed(
+    value: object, reference: Reference, *, code_by_value: bool, stand_in: StandIn = nothing
+) -> bytes:
+    """Pickle a value.
+
+    Args:
+      value: Any object.
+      reference: Returns what stands for an array.
+      code_by_value: Send the code of classes and functions of `__main__` along; otherwise whoever reads the pickle
+        must have classes of the same names.
+      stand_in: Returns what is pickled in place of some objects.
+
+    Raises:
+      Exception: Whatever pickling raises.
+    """
+    stream = io.BytesIO()
+    packer = _packer()(stream, protocol=5)
+    packer.reference, packer.code_by_value = reference, code_by_value
+    packer.stand_in = stand_in
+    packer.dump(value)
+    return stream.getvalue()
+
+
+@functools.cache
+def _packer() -> Any:
+    """Return a pickler class whose instances have a `reference`, `code_by_value` and `stand_in`.
+
+    Made once: a class refers to itself, so a class made for one value would keep that value until the garbage
+    collector looks.
+    """
+    # Imported here: an engine that moves no values needs none of it.
+    import cloudpickle
+
+    class Packer(cloudpickle.Pickler):
+        reference: Reference
+        code_by_value: bool
+        stand_in: StandIn
+
+        def persistent_id(self, obj: Any) -> Any:
+            return self.reference(obj)
+
+        def reducer_override(self, obj: Any) -> Any:
+            state = self.stand_in(obj)
+            if state is not None:
+                return _same, (state,)
+            if not self.code_by_value and isinstance(obj, type) and obj.__module__ == "__main__":
+                return found_class, ("__main__", obj.__qualname__)
+            return super().reducer_override(obj)
+
+    return Packer
+
+
+class _Unpacker(pickle.Unpickler):
+    def __init__(self, data: Any, array: Callable[[Any], Any]) -> None:
+        super().__init__(io.BytesIO(data))
+        self._array = array
+
+    def persistent_load(self, pid: Any) -> Any:
+        return self._array(pid)
+
+    def find_class(self, module: str, name: str) -> Any:
+        return found_class(module, name) if module != "__main__" else _of_main(name)
+
+
+def unpacked(data: Any, array: Callable[[Any], Any]) -> Any:
+    """Return the value of a pickle; `array` returns what a reference in it stands for.
+
+    Raises:
+      ArrayError: The pickle has an object of a class that is not here.
+      Exception: Whatever unpickling raises.
+    """
+    # Only ever from a kernel or engines of this session, which hold its key.
+    return _Unpacker(data, array).load()
+
+
+def found_class(module: str, name: str) -> Any:
+    """Return a class or function by its name; called while a value is unpickled.
+
+    Raises:
+      ArrayError: It is not here; says how to go on.
+    """
+    if module == "__main__":
+        return _of_main(name)
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise ArrayError(
+            f"{module}.{name} cannot be imported ({error}): install it there, or send plain data."
+        ) from error
+    return found
+
+
+def _of_main(name: str) -> Any:
+    found: Any = sys.modules["__main__"]
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found is None:
+        raise ArrayError(
+            f"the class {name} is defined in a cell of the processes and not in this notebook. Define it here, "
+            "too, or pull plain data: a dict of its fields."
+        )
+    return found
+
+
+def _same(state: Any) -> Any:
+    return state

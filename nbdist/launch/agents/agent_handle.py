@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
+from nbdist.agent.kernel_link import Pauses
 from nbdist.contract import events
 from nbdist.contract.checkup import Connection
-from nbdist.contract.events import Received
-from nbdist.contract.lines import Lines
+from nbdist.contract.events import Lines, Received
 from nbdist.contract.orders import (
     CONTROLLER,
     Alive,
@@ -26,15 +26,11 @@ from nbdist.contract.orders import (
     Start,
     to_line,
 )
-from nbdist.launch.agents.agent_spec import AgentSpec
-from nbdist.launch.agents.channel import Channel, Pipes
-from nbdist.launch.agents.fifo_channel import FoundAgain, Kept, Spot
-from nbdist.launch.agents.process_handle import ProcessHandle, found
-from nbdist.launch.model.exits import ProcessExit
-from nbdist.launch.model.happenings import Happening, HostEnded
-from nbdist.launch.model.host_info import SILENT_SECONDS, HostInfo
-from nbdist.machine.log_tail import LOG_LINES, tail
-from nbdist.machine.pauses import Pauses
+from nbdist.launch.agents.channel import AgentSpec, Channel, Pipes
+from nbdist.launch.agents.fifo_channel import FoundAgain, LastingChild, ProcessHandle, Spot, found
+from nbdist.launch.model.happenings import Happening, HostEnded, ProcessExit
+from nbdist.launch.model.hosts import SILENT_SECONDS, HostInfo
+from nbdist.machine.processes import LOG_LINES, tail
 from nbdist.message_guard import MessageGuard
 
 logger = logging.getLogger(__name__)
@@ -107,7 +103,7 @@ class AgentHandle:
         """Start an agent; `assignment` says what it is for, and whether it outlives this kernel."""
         channel: Channel
         if assignment.kept:
-            channel = Kept(reach.command, reach.environment, log, first=to_line(assignment))
+            channel = LastingChild(reach.command, reach.environment, log, first=to_line(assignment))
         else:
             channel = Pipes(reach.command, reach.environment, log)
         agent = cls(reach, channel, log=log, on_event=on_event)
@@ -166,7 +162,7 @@ class AgentHandle:
 
     def keep(self) -> None:
         """Order a kept agent to go on without a kernel from now on."""
-        if isinstance(self._channel, Kept):
+        if isinstance(self._channel, LastingChild):
             self._channel.keep()
         self.order(Keep())
 

@@ -1,18 +1,62 @@
 """Channels for orders to an agent and for its events: over pipes here, over files in `fifo_channel`.
 
 An agent on pipes ends with its kernel: it sees the end of input.
+
+Ends of pipes that belong to this kernel alone: a child that it forks has none of them.
+
+As long as any process has the write end, the reader never meets the end of input. And data that were in a buffer
+at the fork would be written a second time when the child ends.
+
+Reports of a scheduler or `mpirun` about the job that holds the processes.
+
+The way to one agent: the command that starts it, and whose host it is on.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import subprocess
+import sys
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from nbdist.launch.agents.own_ends import keep_own
+from nbdist.launch.model.hosts import AskedHost, SshOptions
+
+
+class HasEnds(Protocol):
+    """A channel that has such ends."""
+
+    def ends(self) -> Iterator[int]:
+        """Yield the descriptors of the open ends."""
+
+
+# A registration for forks cannot be undone, so there is one for all channels.
+_ALL: weakref.WeakSet[HasEnds] = weakref.WeakSet()
+
+
+def keep_own(channel: HasEnds) -> None:
+    """Keep the ends of `channel` from children that this process forks from now on, as long as the channel lives.
+
+    The descriptors stay open in the child, and lead nowhere. Forks that bypass Python are not seen.
+    """
+    _ALL.add(channel)
+
+
+def _in_child() -> None:
+    nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for channel in list(_ALL):
+        for descriptor in channel.ends():
+            os.dup2(nowhere, descriptor, inheritable=False)
+    os.close(nowhere)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
 
 
 class Channel(Protocol):
@@ -160,3 +204,51 @@ class Pipes(Child):
         with contextlib.suppress(OSError, ValueError):
             assert self.process.stdout is not None
             self.process.stdout.close()
+
+
+class Watch(Protocol):
+    """Reader of the standard error of a job's command, which asks the scheduler for the rest.
+
+    `title` is the scheduler's name, as shown, `command` the name of its command; `python` is the interpreter it
+    starts on the hosts.
+    """
+
+    title: str
+    command: str
+    python: str
+
+    def waiting(self, lines: Sequence[str]) -> str | None:
+        """Return why the job has not begun, such as `job 12 PENDING (Resources)`; None if it does not wait."""
+
+    def ending(self, lines: Sequence[str]) -> str | None:
+        """Return who ended the job, such as `Slurm's job 12 (TIMEOUT, TimeLimit)`; None if it ended by itself."""
+
+    def reasons(self, lines: Sequence[str]) -> tuple[str, ...]:
+        """Return the lines that say why a job has ended."""
+
+    def ended_tasks(self, lines: Sequence[str]) -> dict[int, str]:
+        """Return how tasks ended while others go on, by task number, in the command's words."""
+
+    def cancel(self) -> None:
+        """End the job without its command, which had to be killed."""
+
+
+LOCAL_COMMAND = (sys.executable, "-m", "nbdist.agent")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSpec:
+    """How an agent is started, and what its end means.
+
+    `name` is the host's, as shown; `environment` is that of `command`, None: this kernel's own. `remote` says that
+    the agent's folder and processes are on another machine; `host` and `options` say which machine it is and how
+    ssh leads there, None for a job of a scheduler. `watch` reads what the scheduler says about the job.
+    """
+
+    name: str
+    command: tuple[str, ...] = LOCAL_COMMAND
+    environment: Mapping[str, str] | None = None
+    remote: bool = False
+    host: AskedHost | None = None
+    options: SshOptions | None = None
+    watch: Watch | None = None

@@ -7,12 +7,10 @@ from pathlib import Path
 
 from nbdist.contract.events import Collects, Exited, Received, Terminated
 from nbdist.launch.agents.agent_handle import AgentHandle
-from nbdist.launch.agents.agent_spec import AgentSpec
-from nbdist.launch.agents.channel import Channel
-from nbdist.launch.agents.watch import Watch
+from nbdist.launch.agents.channel import AgentSpec, Channel, Watch
 from nbdist.launch.model.happenings import Happening, ProcessLost
-from nbdist.launch.model.host_info import SILENT_SECONDS
-from nbdist.machine.log_tail import tail
+from nbdist.launch.model.hosts import SILENT_SECONDS
+from nbdist.machine.processes import tail
 
 JOB_LINES = 1000
 """How many lines of the standard error of a job's command are read; each of its tasks may write some."""
@@ -22,7 +20,7 @@ class JobAgent(AgentHandle):
     """The agents of all tasks of a job, through one stream.
 
     Attributes:
-      public_keys: Public keys of tasks, to which the connection file may go; see `nbdist.agent.handover`.
+      public_keys: Public keys of tasks, to which the connection file may go; see `nbdist.agent.kernel_link`.
     """
 
     stop_seconds = 6.0

@@ -8,21 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.launch.doctor.examine import examine_all, kernel_facts
-from nbdist.launch.doctor.finding import Clock, Examined, Finding, Needs
+from nbdist.launch.doctor.finding import Clock, Examination, Examined, Finding, Needs, findings_text
 from nbdist.launch.doctor.judge import judge
 from nbdist.launch.doctor.refused import refused
-from nbdist.launch.doctor.report import Report, findings_text
-from nbdist.launch.model.host_list import AskedHost
-from nbdist.launch.model.placement import Placement
-from nbdist.launch.model.plan import Plan
-from nbdist.launch.model.ssh import SshOptions
+from nbdist.launch.model.hosts import AskedHost, SshOptions
+from nbdist.launch.model.plan import Placement, Plan
 
 __all__ = [
     "Clock",
+    "Examination",
     "Examined",
     "Finding",
     "Needs",
-    "Report",
     "doctor",
     "findings_text",
     "judge",
@@ -32,7 +29,7 @@ __all__ = [
 ]
 
 
-def doctor(placement: Placement, *, needs: Needs) -> Report:
+def doctor(placement: Placement, *, needs: Needs) -> Examination:
     """Examine hosts and judge the facts; start nothing and leave nothing behind.
 
     Args:
@@ -47,7 +44,7 @@ def doctor(placement: Placement, *, needs: Needs) -> Report:
         folder=None if placement.sync else placement.cwd or str(Path.cwd()),
     )
     findings = judge(everyone, kernel=kernel, needs=needs)
-    return Report(everyone=everyone, findings=findings, seconds=time.monotonic() - started)
+    return Examination(everyone=everyone, findings=findings, seconds=time.monotonic() - started)
 
 
 def running(plan: Plan) -> dict[str, Any]:

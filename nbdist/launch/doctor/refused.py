@@ -6,8 +6,7 @@ import re
 import shlex
 
 from nbdist.launch.doctor.finding import Finding
-from nbdist.launch.model.host_list import AskedHost
-from nbdist.launch.model.ssh import SshOptions
+from nbdist.launch.model.hosts import AskedHost, SshOptions
 from nbdist.spelling import option
 
 NO_ANSWER = "did not answer"

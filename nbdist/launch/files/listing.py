@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nbdist.errors import OptionError
-from nbdist.quantities import bytes_text, count_text
+from nbdist.notation import bytes_text, count_text
 from nbdist.spelling import option
 
 IGNORED = frozenset({".git", "__pycache__", ".venv", "node_modules", ".ipynb_checkpoints"})
@@ -33,7 +33,7 @@ NAMED_LEFT_OUT = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class SyncPath:
     """One path that `--sync` names.
 
     `path` is its real path on this machine. `name` is the folder of the copy that is put on `sys.path` of the
@@ -70,20 +70,20 @@ class File:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tree:
+class SyncFiles:
     """All files of all sources, by name in the copy; `left_out` names files that are not copied, and why."""
 
     files: dict[str, File]
     left_out: tuple[str, ...]
 
 
-def sources(paths: Sequence[str]) -> tuple[Source, ...]:
+def sources(paths: Sequence[str]) -> tuple[SyncPath, ...]:
     """Return the sources that the paths name, each once; a folder with `__init__.py` is a package.
 
     Raises:
       OptionError: A path does not exist, or is neither a folder nor a Python file.
     """
-    found: list[Source] = []
+    found: list[SyncPath] = []
     for text in paths:
         path = Path(text).expanduser()
         if not path.exists():
@@ -102,12 +102,12 @@ def sources(paths: Sequence[str]) -> tuple[Source, ...]:
         )
         modules = path.is_dir() and not (path / "__init__.py").is_file()
         found.append(
-            Source(path=path, name=unique, inside=unique if modules else f"{unique}/{path.name}")
+            SyncPath(path=path, name=unique, inside=unique if modules else f"{unique}/{path.name}")
         )
     return tuple(found)
 
 
-def walk(found: Sequence[Source]) -> Tree:
+def walk(found: Sequence[SyncPath]) -> SyncFiles:
     """Return the files that are to be copied now; read no contents.
 
     Raises:
@@ -130,10 +130,10 @@ def walk(found: Sequence[Source]) -> Tree:
             total += file.size
             if total > ALL_BYTES or len(files) > ALL_FILES:
                 raise OptionError(_too_much(source, files))
-    return Tree(files=files, left_out=tuple(left_out))
+    return SyncFiles(files=files, left_out=tuple(left_out))
 
 
-def _paths(source: Source, left_out: list[str]) -> Iterator[tuple[str, Path]]:
+def _paths(source: SyncPath, left_out: list[str]) -> Iterator[tuple[str, Path]]:
     if not source.path.is_dir():
         yield source.inside, source.path
         return
@@ -141,7 +141,7 @@ def _paths(source: Source, left_out: list[str]) -> Iterator[tuple[str, Path]]:
 
 
 def _below(
-    source: Source, folder: Path, name: str, within: tuple[Path, ...], left_out: list[str]
+    source: SyncPath, folder: Path, name: str, within: tuple[Path, ...], left_out: list[str]
 ) -> Iterator[tuple[str, Path]]:
     """Yield the files of one folder and its subfolders; `within` are the real folders that lead to it."""
     try:
@@ -187,7 +187,7 @@ def _file(name: str, path: Path, left_out: list[str]) -> File | None:
     )
 
 
-def _too_much(source: Source, files: dict[str, File]) -> str:
+def _too_much(source: SyncPath, files: dict[str, File]) -> str:
     sizes: Counter[str] = Counter()
     for file in files.values():
         first, *rest = Path(file.name).relative_to(source.name).parts

@@ -26,7 +26,7 @@ from nbdist.contract.orders import (
 )
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.files.listing import FILE_BYTES, File
-from nbdist.launch.model.progress import POLL_SECONDS
+from nbdist.launch.model.happenings import POLL_SECONDS
 
 A = TypeVar("A", FilesDone, FilesFailed, FilesNeeded)
 

@@ -17,10 +17,10 @@ from nbdist.agent.sync import FOLDER
 from nbdist.contract.events import FilesFailed
 from nbdist.errors import OptionError, SyncError
 from nbdist.launch.agents.agent_handle import AgentHandle
-from nbdist.launch.files.listing import Hashes, Source, left_out_text, sources, walk
+from nbdist.launch.files.listing import Hashes, SyncPath, left_out_text, sources, walk
 from nbdist.launch.files.sending import HostCopy, Sending, host_of
-from nbdist.launch.model.progress import POLL_SECONDS
-from nbdist.quantities import count_text, processes_text, seconds_text
+from nbdist.launch.model.happenings import POLL_SECONDS
+from nbdist.notation import count_text, processes_text, seconds_text
 from nbdist.spelling import command
 
 FIRST = "first"
@@ -106,7 +106,7 @@ class Files:
       OptionError: The files are too many or too large.
     """
 
-    def __init__(self, found: Sequence[Source]) -> None:
+    def __init__(self, found: Sequence[SyncPath]) -> None:
         self.sources = tuple(found)
         self._tree = walk(self.sources)
         self._hashes = Hashes()

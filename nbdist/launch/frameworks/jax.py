@@ -9,30 +9,21 @@ from nbdist.agent.coordinator import HEARTBEAT_SECONDS
 from nbdist.contract.calls.engine import Described, Initialized
 from nbdist.contract.stages import JaxStage
 from nbdist.errors import LaunchError
-from nbdist.launch.model import platform as platforms
+from nbdist.launch.model import framework as platforms
 from nbdist.launch.model.framework import Answers, Asked, Chosen, Framework
 from nbdist.launch.model.plan import Plan, PlannedProcess, Platform
 from nbdist.launch.model.rendezvous import Rendezvous
-from nbdist.quantities import count_text
+from nbdist.notation import count_text
 from nbdist.spelling import option
 
 PLATFORMS = {"cpu": "cpu", "gpu": "cuda,cpu", "tpu": "tpu,cpu"}
 UNUSED = "127.0.0.1:0"
 MIB = 1 << 20
-NEEDED = (
-    "start",
-    "summary",
-    "observe",
-    "library",
-    "flax",
-    "objects",
-    "placements",
-    "repair.repair",
-)
+NEEDED = ("start", "summary", "observe", "objects", "placements", "repair.repair")
 """Modules of `nbdist.engine.frameworks.jax` for the start, the first report and a repair."""
 
 
-class Jax(Framework):
+class JaxLaunch(Framework):
     """JAX as the framework of a session.
 
     `memory_bytes` were measured with 2 processes on CPU, jax 0.10.2: an agent 168 MiB, processes with their
@@ -171,4 +162,4 @@ def arguments(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> di
     return found
 
 
-FRAMEWORK = Jax()
+FRAMEWORK = JaxLaunch()

@@ -25,7 +25,7 @@ COUNT = "KERAS_DISTRIBUTION_NUM_PROCESSES"
 PROCESS = "KERAS_DISTRIBUTION_PROCESS_ID"
 
 
-class Keras(jax.Jax):
+class KerasLaunch(jax.JaxLaunch):
     """Keras as the framework of a session; its JAX back end does all that concerns several processes.
 
     `memory_bytes` were measured with 2 processes on CPU, keras 3.15 on jax 0.10.2: an agent 304 MiB, processes
@@ -43,7 +43,7 @@ class Keras(jax.Jax):
     def compared_with(self, backend: str | None) -> tuple[str, ...]:
         """Return Keras and its back end."""
         if backend in (None, "jax"):
-            return (*self.compared, *jax.Jax.compared)
+            return (*self.compared, *jax.JaxLaunch.compared)
         return (*self.compared, "tensorflow") if backend == "tensorflow" else self.compared
 
     def choose(self, asked: Asked) -> Chosen:
@@ -200,4 +200,4 @@ def _refuse_other_numbers(given: Mapping[str, str], processes: int) -> None:
         )
 
 
-FRAMEWORK = Keras()
+FRAMEWORK = KerasLaunch()

@@ -12,11 +12,11 @@ from typing import Any
 
 from nbdist.contract.stages import DevicesStage, StrategyStage
 from nbdist.errors import LaunchError, OptionError
-from nbdist.launch.model import platform
+from nbdist.launch.model import framework
 from nbdist.launch.model.framework import Answers, Asked, Chosen, Framework
 from nbdist.launch.model.plan import Plan, PlannedProcess, Platform, Role
 from nbdist.launch.model.rendezvous import Rendezvous
-from nbdist.quantities import count_text
+from nbdist.notation import count_text
 from nbdist.spelling import option
 
 SERVER_SAYS = (
@@ -27,7 +27,7 @@ SERVER_SAYS = (
 MIB = 1 << 20
 
 
-class TensorFlow(Framework):
+class TensorFlowLaunch(Framework):
     """TensorFlow as the framework of a session.
 
     `memory_bytes` were measured with 2 processes on CPU, tensorflow 2.21: an agent 859 MiB, processes with their
@@ -48,7 +48,7 @@ class TensorFlow(Framework):
 
     def platform(self, environment: Mapping[str, str]) -> Platform:
         """Return the platform that TensorFlow chooses: GPUs if there are any, else CPU."""
-        return platform.choose_for_tensorflow()
+        return framework.choose_for_tensorflow()
 
     def role(self, role: Role, number: int) -> str | None:
         """Return the role of a process, such as `worker 0, chief`."""
@@ -216,4 +216,4 @@ def _counts(tasks: Mapping[str, int]) -> str:
     return " and ".join(count_text(count, role) for role, count in tasks.items()) or "nothing"
 
 
-FRAMEWORK = TensorFlow()
+FRAMEWORK = TensorFlowLaunch()

@@ -1,22 +1,36 @@
-"""The launch side of a framework: facts and choices that a start, and the session after it, need."""
+"""The launch side of a framework: facts and choices that a start, and the session after it, need.
+
+The framework's names for the processes of a plan.
+
+Rules about changing the number of processes of a session.
+
+The platform of this machine, found without importing a framework.
+
+Importing JAX here and asking it would start a back end in the kernel, and a TPU belongs to the first
+process that does so.
+"""
 
 from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import pkgutil
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from nbdist.contract.calls.engine import Described, Initialized
 from nbdist.contract.stages import EmptyStage
 from nbdist.errors import OptionError
+from nbdist.launch.model.plan import Plan, PlannedProcess, Platform
+from nbdist.machine import checkup
 from nbdist.spelling import option
 
 if TYPE_CHECKING:
-    from nbdist.launch.model.plan import Plan, PlannedProcess, Platform, Role
+    from nbdist.launch.model.plan import Role
     from nbdist.launch.model.rendezvous import Rendezvous
 
 Answers = Mapping[int, Initialized]
@@ -200,3 +214,99 @@ def framework_named(name: str) -> Framework:
 def frameworks() -> list[Framework]:
     """Return all frameworks."""
     return [framework_named(name) for name in framework_names()]
+
+
+def named(plan: Plan) -> dict[str, tuple[int, ...]]:
+    """Return process ids by role, if the framework has roles."""
+    if not framework_named(plan.framework).has_roles:
+        return {}
+    workers = tuple(process.process_id for process in plan.workers)
+    evaluators = tuple(sorted(plan.hosts.keys() - set(workers)))
+    return {"worker": workers, "chief": workers[:1], "evaluator": evaluators}
+
+
+def task(plan: Plan, process: PlannedProcess) -> str | None:
+    """Return the framework's name for a process, such as `"worker 0, chief"`; None if it has no such names."""
+    return framework_named(plan.framework).role(process.role, process.task_index)
+
+
+def why_fixed(plan: Plan) -> str | None:
+    """Return why the number of processes cannot change, as a sentence; None if it can.
+
+    Args:
+      plan: The plan as it was asked for.
+    """
+    framework = framework_named(plan.framework)
+    if framework.recovery != "in place" or plan.backend not in (None, "jax"):
+        back_end = f" on {plan.backend}" if plan.backend else ""
+        return (
+            "The number of processes is changed for JAX, and for Keras on JAX, and these compute with "
+            f"{framework.title}{back_end}."
+        )
+    if plan.addresses:
+        return "Addresses were given to processes one by one."
+    if plan.platform != "cpu":
+        return (
+            f"The number of processes is changed where they compute on the CPU alone: a {plan.platform.upper()} "
+            "belongs to one process at a time, and new ones begin while the others are there."
+        )
+    job = plan.placement.job
+    if job is not None and job.allocation is None:
+        return (
+            "The processes are the tasks of a job, which keeps its size; a step of an allocation (salloc, "
+            "sbatch) need not."
+        )
+    if not plan.initialize:
+        return "The cells themselves have joined the processes."
+    if plan.jax.get("local_device_ids") or any(
+        one.local_device_ids is not None or one.partition_index is not None
+        for one in plan.processes
+    ):
+        return "Devices were given to processes one by one."
+    return None
+
+
+def can_leave_out_hosts(plan: Plan) -> bool:
+    """Return whether the session can go on without one of its hosts; never if a scheduler places the tasks."""
+    return (
+        len(set(plan.hosts.values())) > 1 and why_fixed(plan) is None and plan.placement.job is None
+    )
+
+
+def accelerators(platform: Platform, *, root: Path = Path("/")) -> int:
+    """Return the number of GPUs or TPU chips of this machine; 0 for CPU.
+
+    Args:
+      platform: Which kind to count.
+      root: The file system's root; tests give another.
+    """
+    found = checkup.accelerators(root)
+    return int({"gpu": found["gpus"], "tpu": found["tpus"]}.get(platform, 0))
+
+
+def choose(*, environment: Mapping[str, str], root: Path = Path("/")) -> Platform:
+    """Return the platform JAX would choose: a TPU, else a GPU, else CPU.
+
+    An accelerator counts only if JAX's plug-in for it is installed as well. `JAX_PLATFORMS` in
+    `environment` decides if it is set.
+    """
+    asked = environment.get("JAX_PLATFORMS", "").split(",")[0]
+    if asked:
+        return {"cpu": "cpu", "tpu": "tpu"}.get(asked, "gpu")  # type: ignore[return-value]
+    if _installed("libtpu") and accelerators("tpu", root=root):
+        return "tpu"
+    if any(map(_installed, GPU_PLUGINS)) and accelerators("gpu", root=root):
+        return "gpu"
+    return "cpu"
+
+
+def choose_for_tensorflow(*, root: Path = Path("/")) -> Platform:
+    """Return the platform TensorFlow would choose: GPUs if there are any, else CPU."""
+    return "gpu" if accelerators("gpu", root=root) else "cpu"
+
+
+GPU_PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm7_plugin", "jax_rocm60_plugin")
+
+
+def _installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None

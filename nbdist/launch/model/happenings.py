@@ -1,8 +1,17 @@
-"""Happenings on the hosts of a session: events of their agents, and what the kernel itself notices."""
+"""Happenings on the hosts of a session: events of their agents, and what the kernel itself notices.
+
+How a process ended, as far as that is known.
+
+Progress of a start, for anyone who shows it.
+
+Events of a session's agents, passed on to all listeners.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import signal
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from nbdist.contract.events import Event
@@ -28,3 +37,87 @@ class HostsSilent:
 
 
 Happening = Event | HostEnded | ProcessLost | HostsSilent
+
+
+CONTROLLER = "ipyparallel's controller"
+"""The cause in `because_of` for processes that are out of reach because their controller has ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessExit:
+    """How a process ended.
+
+    `code` is its exit status, or minus the signal's number, None if the host itself is out of reach; `oom` says
+    whether the out-of-memory killer ended a process of its control group at that time. `last_lines` is the end of
+    its own standard error and output. `because_of` names the cause that put it out of reach, if it did not end
+    itself.
+    """
+
+    process_id: int
+    pid: int
+    code: int | None
+    oom: bool
+    time: float
+    last_lines: tuple[str, ...]
+    because_of: str | None = None
+
+    @property
+    def of_the_controller(self) -> bool:
+        """Whether the process lives, but cannot be asked since ipyparallel's controller has ended."""
+        return self.because_of == CONTROLLER
+
+    def __str__(self) -> str:
+        if self.because_of is not None:
+            return f"out of reach: {self.because_of} {self._ending()}".rstrip()
+        return self._ending()
+
+    def _ending(self) -> str:
+        if self.code is None:
+            return ""
+        if self.code >= 0:
+            return f"ended with exit code {self.code}"
+        with contextlib.suppress(ValueError):
+            name = signal.Signals(-self.code).name
+            if self.oom:
+                return f"killed by signal {-self.code} ({name}), out of memory"
+            return f"killed by signal {-self.code} ({name})"
+        return f"killed by signal {-self.code}"
+
+
+StartProgress = Callable[[str, int, int], None]
+"""Called with the words of a stage, how many processes (or hosts) have reached it, and how many there are."""
+
+POLL_SECONDS = 0.01
+
+
+def silent(stage: str, done: int, total: int) -> None:
+    """Ignore the progress: a `StartProgress` for a start that nobody watches."""
+
+
+Listener = Callable[[Happening], None]
+
+
+class AgentEvents:
+    """Distributor of events of all agents of a session. Listeners run on the thread on which the event arrived."""
+
+    def __init__(self) -> None:
+        # Replaced as a whole: threads that publish meanwhile go on with the tuple they have.
+        self._listeners: tuple[Listener, ...] = ()
+
+    def subscribe(self, listener: Listener) -> None:
+        """Call `listener` with each event from now on, after the listeners that subscribed before."""
+        self._listeners = (*self._listeners, listener)
+
+    def unsubscribe(self, listener: Listener) -> None:
+        """Call `listener` no more; do nothing if it is not subscribed."""
+        self._listeners = tuple(one for one in self._listeners if one != listener)
+
+    def publish(self, event: Happening) -> None:
+        """Call all listeners.
+
+        Raises:
+          Exception: A listener raised it; the others have been called all the same.
+        """
+        with contextlib.ExitStack() as stack:
+            for listener in reversed(self._listeners):
+                stack.callback(listener, event)

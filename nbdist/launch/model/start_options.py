@@ -13,7 +13,7 @@ from typing import Any
 from nbdist import ranges
 from nbdist.errors import OptionError
 from nbdist.launch.model.framework import framework_names
-from nbdist.launch.model.host_list import AskedHost
+from nbdist.launch.model.hosts import AskedHost
 from nbdist.spelling import flag
 
 PROCESSES = "processes"

@@ -10,14 +10,13 @@ from dataclasses import replace
 from typing import Any, Literal, cast
 
 from nbdist.errors import OptionError
-from nbdist.launch.model import platform as platforms
+from nbdist.launch.model import framework as platforms
 from nbdist.launch.model.framework import Asked, Framework, framework_named, frameworks
-from nbdist.launch.model.host_list import AskedHost
-from nbdist.launch.model.jax_arguments import asked_arguments
-from nbdist.launch.model.placement import Placement
-from nbdist.launch.model.plan import Plan, Platform, plan_for
+from nbdist.launch.model.hosts import AskedHost
+from nbdist.launch.model.plan import Placement, Plan, Platform, plan_for
 from nbdist.launch.model.rendezvous import checked_coordinator
 from nbdist.launch.planning import detect
+from nbdist.launch.planning.detect import asked_arguments
 from nbdist.spelling import option
 
 DEFAULT_PROCESSES = 2

@@ -2,6 +2,8 @@
 
 Source: jax/_src/clusters/ and jax/_src/cloud_tpu_init.py of jax 0.10.0 to 0.12.0.1. A test asks JAX itself for
 the same.
+
+Arguments of `jax.distributed.initialize` that a person may give.
 """
 
 from __future__ import annotations
@@ -11,14 +13,49 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from nbdist.errors import LaunchError, OptionError
-from nbdist.launch.model.jax_arguments import METHODS
-from nbdist.launch.model.platform import accelerators
-from nbdist.launch.tpu import kubernetes, metadata
-from nbdist.launch.tpu.worker import COORDINATOR_PORT, NoWorker, Worker
+from nbdist.launch.model.framework import accelerators
+from nbdist.launch.tpu import discover
+from nbdist.launch.tpu.pod import COORDINATOR_PORT, NoWorker, Worker
 from nbdist.machine.checkup import version
 from nbdist.spelling import option
+
+METHODS = ("ompi", "slurm", "mpi4py", "gcetpu", "gketpu")
+"""JAX's names of detection methods, in its order. Its Kubernetes detection has no name and cannot be asked for."""
+
+DETECTION_METHODS = ("deactivate", *METHODS)
+
+_ARGUMENTS = {
+    "cluster_detection_method": "cluster_detection_method",
+    "initialization_timeout_s": "initialization_timeout",
+    "heartbeat_timeout_s": "heartbeat_timeout_seconds",
+    "shutdown_timeout_s": "shutdown_timeout_seconds",
+    "coordinator_bind_address": "coordinator_bind_address",
+}
+
+
+def asked_arguments(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options under the names that `jax.distributed.initialize` has for them.
+
+    Raises:
+      OptionError: An unknown name, or an impossible value.
+    """
+    unknown = sorted(set(asked) - set(_ARGUMENTS))
+    if unknown:
+        raise OptionError(f"nbdist.start() has no argument {unknown[0]!r}.")
+    found = {_ARGUMENTS[name]: value for name, value in asked.items() if value is not None}
+    for name, value in found.items():
+        if name.endswith(("timeout", "seconds")) and value <= 0:
+            raise OptionError(f"{name}={value}: must be more than 0 seconds.")
+    method = found.get("cluster_detection_method")
+    if method is not None and method not in DETECTION_METHODS:
+        raise OptionError(
+            f"{option('cluster_detection_method', method)}: known are {', '.join(DETECTION_METHODS)}."
+        )
+    return found
+
 
 SLURM = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID")
 OMPI = "OMPI_MCA_orte_hnp_uri"
@@ -214,13 +251,15 @@ def _compute_engine(environment: Mapping[str, str], root: Path) -> Detected | No
     # Without a chip JAX itself sets TPU_SKIP_MDS_QUERY.
     if not _on_tpu_machine(environment, root) or not accelerators("tpu", root=root):
         return None
-    return _of_pod("gcetpu", "TPU pod on Compute Engine", metadata.read_worker, environment)
+    return _of_pod(
+        "gcetpu", "TPU pod on Compute Engine", discover.read_compute_engine_worker, environment
+    )
 
 
 def _kubernetes_tpu(environment: Mapping[str, str], root: Path) -> Detected | None:
     if not _on_tpu_machine(environment, root):
         return None
-    return _of_pod("gketpu", "TPU pod on Kubernetes", kubernetes.read_worker, environment)
+    return _of_pod("gketpu", "TPU pod on Kubernetes", discover.read_kubernetes_worker, environment)
 
 
 def _of_pod(
@@ -230,8 +269,8 @@ def _of_pod(
     environment: Mapping[str, str],
 ) -> Detected | None:
     if not _jax_detects_more():
-        environment = {k: v for k, v in environment.items() if k != kubernetes.LIST_FILE}
-    names = (kubernetes.LIST_FILE, *kubernetes.LISTS, "TPU_WORKER_ID", *metadata.MEGASCALE)
+        environment = {k: v for k, v in environment.items() if k != discover.LIST_FILE}
+    names = (discover.LIST_FILE, *discover.LISTS, "TPU_WORKER_ID", *discover.MEGASCALE)
     shown = {name: environment[name] for name in names if name in environment}
     try:
         worker = read(environment)
@@ -287,7 +326,11 @@ def _missing(method: str, environment: Mapping[str, str], root: Path) -> str:
         return "this machine has no TPU chip, or no libtpu"
     if method == "gcetpu" and not accelerators("tpu", root=root):
         return "this machine has no TPU chip"
-    read = metadata.read_worker if method == "gcetpu" else kubernetes.read_worker
+    read = (
+        discover.read_compute_engine_worker
+        if method == "gcetpu"
+        else discover.read_kubernetes_worker
+    )
     found = read(environment)
     return found.reason if isinstance(found, NoWorker) else "it was not there a moment ago"
 

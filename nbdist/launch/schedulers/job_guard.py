@@ -18,7 +18,7 @@ import time
 from types import FrameType
 
 from nbdist.launch.agents.fifo_channel import KERNEL, MARKER
-from nbdist.machine.parent_death import die_with
+from nbdist.machine.processes import die_with
 
 LOOK_MS = 1000
 """Milliseconds between two checks that the kernel still lives, for a command whose input never ends."""

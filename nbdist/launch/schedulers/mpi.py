@@ -14,12 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nbdist.errors import OptionError
-from nbdist.launch.model.host_list import AskedHost
-from nbdist.launch.model.placement import Job
-from nbdist.launch.model.ssh import SshOptions, ssh_options
-from nbdist.launch.schedulers.further_options import further_options
+from nbdist.launch.model.hosts import AskedHost, SshOptions, ssh_options
+from nbdist.launch.model.plan import Job
+from nbdist.launch.schedulers import further_options
 from nbdist.machine import checkup
-from nbdist.machine.log_tail import LOG_LINES
+from nbdist.machine.processes import LOG_LINES
 from nbdist.spelling import Placeholder, option
 
 OURS = {

@@ -1,4 +1,9 @@
-"""Sessions of engines that somebody else has started: identified, numbered, and joined to one cluster."""
+"""Sessions of engines that somebody else has started: identified, numbered, and joined to one cluster.
+
+Queries of the identity of engines that somebody else has started, and errors if they cannot answer.
+
+Process ids of engines that somebody else has started: a pure function of their descriptions.
+"""
 
 from __future__ import annotations
 
@@ -11,29 +16,186 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from nbdist.contract.calls.engine import Hello, Prepare
-from nbdist.errors import LaunchError
+import ipyparallel
+
+from nbdist.contract.calls.engine import Described, Hello, OtherNbdist, Prepare, Who
+from nbdist.contract.cells import Rules
+from nbdist.engine.kernel.engine_calls import NUMBERS
+from nbdist.errors import LaunchError, NbdistError, SessionError, VersionError
 from nbdist.launch.model.framework import framework_named
-from nbdist.launch.model.meet import meet
+from nbdist.launch.model.happenings import StartProgress
+from nbdist.launch.model.hosts import install_nbdist, lacks_nbdist
 from nbdist.launch.model.plan import Plan, Platform
-from nbdist.launch.model.progress import StartProgress
-from nbdist.launch.model.rendezvous import Place, Rendezvous
+from nbdist.launch.model.rendezvous import Place, Rendezvous, meet
 from nbdist.launch.planning.choose import make_plan
 from nbdist.launch.sessions import registry
-from nbdist.launch.sessions.asking import ANSWER_SECONDS, Descriptions, client_of, who
-from nbdist.launch.sessions.attached_cluster import AttachedCluster
-from nbdist.launch.sessions.foreign_engines import ForeignEngines
-from nbdist.launch.sessions.numbering import number
-from nbdist.launch.sessions.resolve import ForeignCluster
+from nbdist.launch.sessions.attached import AttachedCluster, ForeignCluster, ForeignEngines
+from nbdist.launch.start.client import Client
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.connect import install_text
 from nbdist.launch.start.initialize import join
-from nbdist.launch.start.request import ask
+from nbdist.launch.start.request import Request, ask
 from nbdist.machine import folder as folders
 from nbdist.machine.ports import LOOPBACK
-from nbdist.quantities import count_text
-from nbdist.rules import Rules
+from nbdist.notation import count_text
 from nbdist.spelling import command, option
+from nbdist.version import __version__
+
+CONNECT_SECONDS = 10
+ANSWER_SECONDS = 10.0
+"""Seconds an engine may take to describe itself, before it counts as busy."""
+
+Descriptions = Mapping[int, Described]
+"""Descriptions of engines, by engine id or by process id."""
+
+
+def client_of(cluster: ForeignCluster) -> Any:
+    """Return ipyparallel's client of a cluster.
+
+    Raises:
+      SessionError: Its controller does not answer.
+    """
+    try:
+        return Client(dict(cluster.connection), timeout=CONNECT_SECONDS)
+    except (OSError, TimeoutError, ValueError, KeyError) as error:
+        raise SessionError(
+            f"The controller of {cluster.name} does not answer at {cluster.connection['interface']} ({error}). It "
+            "has ended, or cannot be reached from this machine."
+        ) from error
+
+
+def who(cluster: ForeignCluster, client: Any, framework: str) -> Descriptions:
+    """Return each engine's description of itself, by engine id.
+
+    Raises:
+      SessionError: There are no engines, or one is busy.
+      VersionError: One has no nbdist, or another version.
+    """
+    engines = sorted(client.ids)
+    if not engines:
+        raise SessionError(
+            f"No engine is connected to the controller of {cluster.name}. Start some, then attach again."
+        )
+    address = address_of(cluster.connection)
+    asked = {
+        engine: ask(
+            client,
+            engine,
+            Who(framework=framework, controller=address),
+            where=f"engine {engine}",
+        )
+        for engine in engines
+    }
+    deadline = time.monotonic() + ANSWER_SECONDS
+    found = {}
+    for engine, request in asked.items():
+        request.wait(max(0.0, deadline - time.monotonic()))
+        if not request.ready():
+            raise SessionError(
+                f"Engine {engine} of {cluster.name} has not answered for {ANSWER_SECONDS:g} s: it is busy. "
+                "Attach again when it is idle, or interrupt what it runs where that was started."
+            )
+        found[engine] = _checked(client, engine, request)
+    return found
+
+
+def _checked(client: Any, engine: int, request: Request[Described | OtherNbdist]) -> Described:
+    try:
+        facts, _ = request.get()
+    except NbdistError as error:
+        if "does not know the call" in str(error):
+            version = _on(client, engine, "__import__('nbdist').__version__")
+            raise _other_version(engine, _on(client, engine, HOST), version) from error
+        if lacks_nbdist([str(error)]):
+            host, python = _on(client, engine, HOST), _on(client, engine, PYTHON)
+            who = f"Engine {engine} (host {host})"
+            text = install_nbdist(who, python, host=host, otherwise="then start the engines again")
+            raise VersionError(text) from error
+        raise
+    if isinstance(facts, OtherNbdist) or facts.nbdist != __version__:
+        raise _other_version(engine, facts.host, facts.nbdist)
+    return facts
+
+
+HOST = "__import__('socket').gethostname()"
+PYTHON = "__import__('sys').executable"
+
+
+def _on(client: Any, engine: int, expression: str) -> str:
+    """Return the value of an expression on an engine that may have no nbdist."""
+    try:
+        return str(client[engine].apply_async(str, ipyparallel.Reference(expression)).get(5))
+    except Exception:  # noqa: BLE001 - only the words of an error are at stake
+        return "unknown"
+
+
+def _other_version(engine: int, host: str, version: str) -> VersionError:
+    return VersionError(
+        f"Engine {engine} (host {host}) has nbdist {version}, this kernel has {__version__}. On {host} run: pip "
+        f"install nbdist=={__version__}; then start the engines again."
+    )
+
+
+def address_of(connection: Mapping[str, Any]) -> str:
+    """Return the controller's address, as the engines' hosts reach it."""
+    address = str(connection["interface"]).rpartition("/")[2]
+    wild = address in ("*", "0.0.0.0", "")
+    return str(connection.get("location") or address) if wild else address
+
+
+def number(engines: Mapping[int, Described]) -> tuple[dict[int, int], str]:
+    """Return process ids, dense from 0, by ipyparallel's engine id.
+
+    ipyparallel's own ids follow the order of registration and mean nothing. The ids come from the first of these
+    that applies: the ids a kernel gave the engines before; JAX's cluster, if they are in one; a launcher's
+    variable in their environments, if it numbers all of them; the order of hosts and engine ids.
+
+    Args:
+      engines: Each engine's description of itself, by its id.
+
+    Returns:
+      The ids, and where they come from.
+
+    Raises:
+      LaunchError: Engines that were numbered before are gone, so that the rest cannot be a cluster.
+    """
+    settled = {engine: facts.settled for engine, facts in engines.items()}
+    if any(number is not None for number in settled.values()):
+        return _with_the_rest(engines, settled), "as a kernel before this one has numbered them"
+    joined = {e: f.joined.process_id if f.joined else None for e, f in engines.items()}
+    if _is_dense(joined):
+        return {e: int(n) for e, n in joined.items() if n is not None}, "as in JAX's cluster"
+    for name in NUMBERS:
+        numbers = {engine: facts.numbers.get(name) for engine, facts in engines.items()}
+        if _is_dense(numbers):
+            return {e: int(n) for e, n in numbers.items() if n is not None}, f"by {name}"
+    return _by_host(engines), "by host and engine id"
+
+
+def _is_dense(numbers: Mapping[int, int | None]) -> bool:
+    known = [number for number in numbers.values() if number is not None]
+    return sorted(known) == list(range(len(numbers)))
+
+
+def _by_host(engines: Mapping[int, Described]) -> dict[int, int]:
+    order = sorted(engines, key=lambda engine: (engines[engine].host, engine))
+    return {engine: process_id for process_id, engine in enumerate(order)}
+
+
+def _with_the_rest(
+    engines: Mapping[int, Described], settled: Mapping[int, int | None]
+) -> dict[int, int]:
+    """Keep the existing numbers, and give the free ones to engines that came later."""
+    known = {engine: number for engine, number in settled.items() if number is not None}
+    if len(set(known.values())) < len(known) or max(known.values()) >= len(engines):
+        listed = ", ".join(map(str, sorted(known.values())))
+        raise LaunchError(
+            f"These {len(engines)} engines were processes {listed} of a session: others of it are gone. Start all "
+            "of them again where they came from."
+        )
+    free = iter(sorted(set(range(len(engines))) - set(known.values())))
+    rest = [engine for engine in _by_host(engines) if engine not in known]
+    return {**known, **{engine: next(free) for engine in rest}}
 
 
 def take_part(

@@ -1,4 +1,7 @@
-"""Sessions of nbdist's own: recorded when they are up, and found again by another kernel."""
+"""Sessions of nbdist's own: recorded when they are up, and found again by another kernel.
+
+Values of `--env`, never recorded, since one may be a token: a kernel that attaches knows only the names.
+"""
 
 from __future__ import annotations
 
@@ -10,32 +13,60 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.contract.calls.engine import Initialized
+from nbdist.contract.cells import Rules
 from nbdist.errors import LaunchError, SessionError, VersionError
-from nbdist.launch.agents.agent_events import AgentEvents
 from nbdist.launch.agents.agent_handle import AgentHandle
-from nbdist.launch.agents.agent_spec import AgentSpec
-from nbdist.launch.agents.fifo_channel import FoundAgain
+from nbdist.launch.agents.channel import AgentSpec
+from nbdist.launch.agents.fifo_channel import FoundAgain, ProcessHandle
 from nbdist.launch.agents.job_agent import JobAgent
-from nbdist.launch.agents.process_handle import ProcessHandle
 from nbdist.launch.files.sync import files_again
-from nbdist.launch.model.plain import from_plain, to_plain
+from nbdist.launch.model.happenings import AgentEvents
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.sessions import registry
-from nbdist.launch.sessions.attached_cluster import AttachedCluster
-from nbdist.launch.sessions.foreign_engines import ForeignEngines
-from nbdist.launch.sessions.registry import ParentMark, Record
-from nbdist.launch.sessions.withheld import without_values
-from nbdist.launch.start.agent_pool import AgentPool
-from nbdist.launch.start.agents import Agents
+from nbdist.launch.sessions.attached import AttachedCluster, ForeignEngines
+from nbdist.launch.sessions.registry import ParentMark, Record, from_plain, to_plain
+from nbdist.launch.start.agents import AgentPool, Agents
 from nbdist.launch.start.client import Client
 from nbdist.launch.start.cluster import Cluster
-from nbdist.launch.start.reconnect import restart_controller, unanswered
+from nbdist.launch.start.replace import restart_controller, unanswered
 from nbdist.launch.start.spawn import reaches
-from nbdist.quantities import seconds_text
-from nbdist.rules import Rules
+from nbdist.notation import names_text, seconds_text
 from nbdist.spelling import command
 from nbdist.version import __version__
+
+
+def without_values(plan: Plan) -> Plan:
+    """Return the plan as it is recorded."""
+    kept = {name: value for name, value in plan.environment.items() if name not in plan.given}
+    return replace(plan, environment=kept, withheld=plan.given)
+
+
+def with_values(plan: Plan, environment: Mapping[str, str]) -> Plan:
+    """Return a plan that can be started again, with values from the environment of this kernel.
+
+    Raises:
+      SessionError: A variable is not set there.
+    """
+    missing = [name for name in plan.withheld if name not in environment]
+    if missing:
+        raise SessionError(
+            f"The session was started with values for {names_text(missing)}, which are not written down, and this "
+            f"kernel has none: %env {missing[0]}=VALUE sets one, then {command('restart')}. Nothing was stopped."
+        )
+    given = {name: environment[name] for name in plan.withheld}
+    return replace(plan, environment={**plan.environment, **given}, withheld=())
+
+
+def say_given(plan: Plan) -> list[str]:
+    """Return a sentence that values come from this kernel; empty if none do."""
+    if not plan.withheld:
+        return []
+    return [
+        f"{names_text(plan.withheld)} as this kernel has it: values that a session was started with are not "
+        "written down."
+    ]
+
 
 CONNECT_SECONDS = 5
 """Seconds the controller of a running session may take to answer."""

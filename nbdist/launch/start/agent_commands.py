@@ -9,13 +9,11 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from nbdist.errors import LaunchError
-from nbdist.launch.agents.agent_spec import AgentSpec
-from nbdist.launch.agents.watch import Watch
-from nbdist.launch.model.host_list import AskedHost
-from nbdist.launch.model.placement import Job, Placement
-from nbdist.launch.model.ssh import SshOptions, ssh_command, ssh_target
+from nbdist.launch.agents.channel import AgentSpec, Watch
+from nbdist.launch.model.hosts import AskedHost, SshOptions, ssh_command, ssh_target
+from nbdist.launch.model.plan import Job, Placement
 from nbdist.launch.schedulers.mpi import MpiWatch
-from nbdist.launch.schedulers.slurm.queue import SlurmWatch
+from nbdist.launch.schedulers.slurm import SlurmWatch
 from nbdist.machine.ports import own_address
 from nbdist.spelling import option
 

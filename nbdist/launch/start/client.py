@@ -1,25 +1,79 @@
-"""ipyparallel's client, but without unpickling, and with listeners for late output of forgotten requests."""
+"""ipyparallel's client, but without unpickling, and with listeners for late output of forgotten requests.
+
+An engine's answer to a request, read without running anything of it.
+
+A socket of our own that receives the engines' messages, whoever sent the requests.
+"""
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import pickle
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import ipyparallel
+import zmq
 from ipyparallel.serialize import serialize_object
 from jupyter_client.session import DELIM
 from jupyter_client.session import Session as Wire
 
 from nbdist.errors import WireError
-from nbdist.launch.start.reply import read_reply
 from nbdist.message_guard import MessageGuard
+from nbdist.spelling import command
 
 logger = logging.getLogger(__name__)
+
+Buffer = bytes | memoryview
+
+JSON = b"{"
+"""The beginning of the first buffer of an answer of ours; no pickle has it (its first byte is 0x80)."""
+
+
+def read_reply(buffers: Sequence[Buffer]) -> Any:
+    """Return the answer of an engine.
+
+    Args:
+      buffers: The buffers of ipyparallel's `apply_reply`: of `nbdist.engine.kernel.calls.SentCall`, or a pickle
+        of plain data, which an engine without nbdist, or with an earlier one, answers when asked who it is.
+
+    Returns:
+      The JSON, as text, and the buffers behind it; or the plain data.
+
+    Raises:
+      WireError: It is neither. Nothing of it was executed.
+    """
+    if not buffers:
+        raise WireError("An engine's answer is empty.")
+    first = bytes(buffers[0])
+    if first.startswith(JSON):
+        try:
+            return [first.decode(), *buffers[1:]]
+        except UnicodeDecodeError as error:
+            raise WireError(f"An engine's answer is no text: {error}.") from error
+    try:
+        return _Plain(io.BytesIO(first)).load()
+    except WireError:
+        raise
+    except Exception as error:
+        raise WireError(f"An engine's answer cannot be read: {error}.") from error
+
+
+class _Plain(pickle.Unpickler):
+    """Unpickler of numbers, texts, bytes and containers only: a pickle cannot name anything to call."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise WireError(
+            f"An engine's answer wants to call {module}.{name} in this notebook's kernel; it was refused, and "
+            f"nothing of it was executed. Stop the session ({command('shutdown')}): its host may be in other "
+            "hands."
+        )
+
 
 DATA = "data_message"
 
@@ -182,3 +236,32 @@ def _field(frames: Sequence[Any], part: int, name: str) -> str | None:
         return None
     value = read.get(name) if isinstance(read, dict) else None
     return value if isinstance(value, str) else None
+
+
+def wire(connection: Mapping[str, Any]) -> Wire:
+    """Return a reader of messages that are signed with a session's key."""
+    return Wire(key=connection["key"].encode(), signature_scheme=connection["signature_scheme"])
+
+
+def subscriber(
+    context: zmq.Context[zmq.Socket[bytes]], connection: Mapping[str, Any], topics: Iterable[bytes]
+) -> zmq.Socket[bytes]:
+    """Return a socket that receives these topics; a subscription takes a moment to arrive.
+
+    Args:
+      context: The context of the thread that will use the socket.
+      connection: ipyparallel's client connection info.
+      topics: The beginnings of the topics to receive.
+    """
+    socket = context.socket(zmq.SUB)
+    socket.RCVHWM = 0
+    socket.LINGER = 0
+    for topic in topics:
+        socket.setsockopt(zmq.SUBSCRIBE, topic)
+    server = connection.get("curve_serverkey")
+    if server:
+        # If the controller uses CURVE, this socket has a key pair of its own.
+        socket.curve_serverkey = server.encode()
+        socket.curve_publickey, socket.curve_secretkey = zmq.curve_keypair()
+    socket.connect(f"{connection['interface']}:{connection['iopub']}")
+    return socket

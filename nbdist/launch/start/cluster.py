@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.contract.orders import NewProcess
-from nbdist.engine.cell.where import ONE_HOST
+from nbdist.engine.cell.running import ONE_HOST
 from nbdist.errors import SessionError
+from nbdist.interrupts import to_the_end
 from nbdist.launch.doctor.finding import Finding
-from nbdist.launch.model.exits import ProcessExit
 from nbdist.launch.model.framework import framework_named
-from nbdist.launch.model.host_info import HostInfo
+from nbdist.launch.model.happenings import ProcessExit
+from nbdist.launch.model.hosts import HostInfo
 from nbdist.launch.model.plan import Plan, PlannedProcess
 from nbdist.launch.model.rendezvous import Rendezvous
-from nbdist.launch.model.to_the_end import to_the_end
-from nbdist.launch.start.agent_pool import AgentPool
-from nbdist.launch.start.agents import Agents
+from nbdist.launch.start.agents import AgentPool, Agents
 from nbdist.launch.start.spawn import planned
 from nbdist.machine import folder as folders
 

@@ -11,14 +11,13 @@ from nbdist.contract.events import ImportFailed
 from nbdist.contract.orders import CONTROLLER
 from nbdist.errors import LaunchError, VersionError
 from nbdist.launch.agents.agent_handle import AgentHandle
-from nbdist.launch.model.exits import ProcessExit
 from nbdist.launch.model.framework import framework_named, framework_names
-from nbdist.launch.model.progress import POLL_SECONDS, StartProgress
+from nbdist.launch.model.happenings import POLL_SECONDS, ProcessExit, StartProgress
 from nbdist.launch.start.cluster import Cluster
+from nbdist.launch.start.hosts import check_home, check_host
 from nbdist.launch.start.preflight import unreached
 from nbdist.launch.start.request import Repeated
-from nbdist.launch.start.wait_for_hosts import check_home, check_host
-from nbdist.quantities import processes_text
+from nbdist.notation import processes_text
 from nbdist.spelling import command, option
 from nbdist.version import __version__
 

@@ -11,13 +11,11 @@ from typing import Any
 
 from nbdist.contract.checkup import Checkup, Connection
 from nbdist.errors import HostError, LaunchError
-from nbdist.launch.doctor.examine import kernel_facts
-from nbdist.launch.doctor.finding import THIS_MACHINE, Examined, Finding, Needs
+from nbdist.launch.doctor.examine import clock, kernel_facts
+from nbdist.launch.doctor.finding import THIS_MACHINE, Examined, Finding, Needs, findings_text
 from nbdist.launch.doctor.judge import judge
 from nbdist.launch.doctor.refused import shell
-from nbdist.launch.doctor.report import findings_text
-from nbdist.launch.doctor.visit import clock
-from nbdist.launch.model.host_info import HostInfo
+from nbdist.launch.model.hosts import HostInfo
 from nbdist.launch.model.plan import Plan
 from nbdist.machine import checkup
 from nbdist.machine.ports import LOOPBACK

@@ -11,7 +11,7 @@ from ipyparallel.error import IPythonError, NoEnginesRegistered, RemoteError
 
 import nbdist.errors as errors
 from nbdist.contract.calls import call as contract
-from nbdist.engine.kernel.calls import Call
+from nbdist.engine.kernel.calls import SentCall
 from nbdist.errors import GoneError
 from nbdist.interrupts import put_off
 
@@ -80,7 +80,7 @@ class Request(Generic[A]):
         Raises:
           NbdistError: The engine's side raised it; the same class if it is one of ours.
           GoneError: The process has ended.
-          WireError: The answer is no data (see `nbdist.launch.start.reply`), or not of the shape of
+          WireError: The answer is no data (see `nbdist.launch.start.client`), or not of the shape of
             `nbdist.contract.calls`; or the engine's side declares another shape for the call.
           TimeoutError: The answer has not arrived after `timeout_s` seconds.
         """
@@ -132,7 +132,7 @@ def ask(
     Raises:
       WireError: The call holds something JSON has no form for; nothing was sent.
     """
-    sent = Call(call.NAME, contract.to_text(call))
+    sent = SentCall(call.NAME, contract.to_text(call))
     try:
         with put_off():
             result = client[engine].set_flags(label=sent.label).apply_async(sent, *buffers)

@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.contract.orders import Assignment, NewProcess
-from nbdist.launch.agents.agent_events import AgentEvents
+from nbdist.interrupts import to_the_end
 from nbdist.launch.agents.agent_handle import AgentHandle
-from nbdist.launch.agents.agent_spec import AgentSpec
+from nbdist.launch.agents.channel import AgentSpec
 from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.doctor.finding import Finding
 from nbdist.launch.files.listing import sources
 from nbdist.launch.files.sync import Files
 from nbdist.launch.model.framework import framework_named
+from nbdist.launch.model.happenings import AgentEvents
 from nbdist.launch.model.plan import Plan, PlannedProcess
 from nbdist.launch.model.rendezvous import Rendezvous
-from nbdist.launch.model.to_the_end import to_the_end
 from nbdist.launch.start.agent_commands import (
     controller_address,
     forwarded,
@@ -34,7 +34,7 @@ from nbdist.launch.start.agent_commands import (
     job_reach,
     ssh_reach,
 )
-from nbdist.launch.start.agent_pool import KERNEL_LOST_SECONDS, AgentPool
+from nbdist.launch.start.agents import KERNEL_LOST_SECONDS, AgentPool
 from nbdist.launch.start.preflight import Preflight
 from nbdist.machine import folder as folders
 from nbdist.machine.ports import LOOPBACK, free_ports

@@ -2,6 +2,8 @@
 
 Sources: the resource `Node` of https://cloud.google.com/tpu/docs/reference/rest/v2/projects.locations.nodes, and
 `gcloud compute tpus tpu-vm ssh --dry-run` for how its workers are reached.
+
+ssh connections to the workers that `gcloud` names: addresses and keys.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,10 +20,72 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.errors import LaunchError, OptionError
-from nbdist.launch.tpu.pod import Pod, PodWorker
-from nbdist.launch.tpu.reach import reached, ssh_options
+from nbdist.launch.tpu.pod import PodWorker, TpuPod
 from nbdist.machine import checkup
 from nbdist.spelling import Placeholder, option
+
+SSH_PORT = 22
+PROBE_SECONDS = 2.0
+
+
+def reached(
+    workers: tuple[PodWorker, ...], outside: Sequence[str]
+) -> tuple[tuple[PodWorker, ...], tuple[str, ...]]:
+    """Return the workers with the addresses ssh is to use, and a note about them.
+
+    The addresses inside the pod's network are used if ssh answers there, or if this machine is one of the workers;
+    else those outside, if all workers have one.
+
+    Args:
+      workers: All workers, with their addresses inside.
+      outside: The address outside of each, empty if it has none.
+    """
+    others = [worker for worker in workers if not worker.local]
+    if len(others) < len(workers) or not all(outside) or _answers(others[0].address):
+        return workers, ()
+    note = (
+        f"Nothing answers at {others[0].address}, port {SSH_PORT}, so the workers are reached at their external "
+        "addresses. They must reach this machine as well."
+    )
+    moved = zip(workers, outside, strict=True)
+    return tuple(replace(worker, ssh_address=address) for worker, address in moved), (note,)
+
+
+def _answers(address: str) -> bool:
+    try:
+        with socket.create_connection((address, SSH_PORT), timeout=PROBE_SECONDS):
+            return True
+    except OSError:
+        return False
+
+
+def ssh_options(node_id: str, index: int, home: Path) -> tuple[str, ...]:
+    """Return the options that `gcloud compute tpus tpu-vm ssh` itself would give to ssh, if its files exist.
+
+    Args:
+      node_id: The field `id` of the TPU.
+      index: The worker's number in its slice.
+      home: The folder that holds `.ssh`.
+
+    `gcloud` keeps host keys in a file of its own, under the name `tpu.ID-WORKER-SUFFIX`; the suffix comes from
+    the host key. Host keys are always checked here; `gcloud` does not check them the first time.
+    """
+    found: list[str] = []
+    key, known = home / ".ssh/google_compute_engine", home / ".ssh/google_compute_known_hosts"
+    if key.is_file():
+        found += [f'-oIdentityFile="{key}"', "-oIdentitiesOnly=yes"]
+    wanted = re.compile(rf"tpu\.{re.escape(node_id)}-{index}(?:-\S+)?")
+    try:
+        names = [line.split(" ", 1)[0] for line in known.read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError):
+        return tuple(found)
+    aliases = [each for name in names for each in name.split(",") if wanted.fullmatch(each)]
+    if aliases:
+        # A worker that was made anew has a new line, below the old one.
+        alias = [f"-oHostKeyAlias={aliases[-1]}", f'-oUserKnownHostsFile="{known}"']
+        found += [*alias, "-oCheckHostIP=no"]
+    return tuple(found)
+
 
 GCLOUD_SECONDS = 60.0
 """Seconds `gcloud` may take to describe a TPU; in a try it took 2.5 s, most of it for its own start."""
@@ -29,7 +94,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class TpuName:
     """A TPU's name, zone and project."""
 
     name: str
@@ -51,7 +116,9 @@ class Place:
         return " ".join(["gcloud compute tpus tpu-vm", verb, *self.flags, *more])
 
 
-def from_gcloud(name: str, zone: str, project: str | None, environment: Mapping[str, str]) -> Pod:
+def from_gcloud(
+    name: str, zone: str, project: str | None, environment: Mapping[str, str]
+) -> TpuPod:
     """Return the pod of that name.
 
     Args:
@@ -65,7 +132,7 @@ def from_gcloud(name: str, zone: str, project: str | None, environment: Mapping[
       LaunchError: `gcloud` fails or does not answer within 60 s, or the TPU is not ready.
     """
     names = [part.strip() for part in name.split(",")]
-    places = [Place(name=each, zone=zone, project=project) for each in names]
+    places = [TpuName(name=each, zone=zone, project=project) for each in names]
     _refuse_impossible(names, zone, project)
     program = shutil.which("gcloud", path=environment.get("PATH"))
     if program is None:
@@ -85,7 +152,7 @@ def from_gcloud(name: str, zone: str, project: str | None, environment: Mapping[
     chosen, note = reached(tuple(worker for of_slice in workers for worker in of_slice), outside)
     home = Path(environment.get("HOME") or Path.home())
     ids = [str(node.get("id", "")) for node in nodes]
-    return Pod(
+    return TpuPod(
         name=name,
         accelerator_type=nodes[0].get("acceleratorType"),
         slices=len(nodes),
@@ -113,7 +180,7 @@ def _refuse_impossible(names: Sequence[str], zone: str, project: str | None) -> 
 
 
 def _describe(
-    program: str, places: Sequence[Place], environment: Mapping[str, str]
+    program: str, places: Sequence[TpuName], environment: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     """Return the resource `Node` of each place, in state READY; all are asked for at the same time."""
     with ExitStack() as stack:
@@ -123,7 +190,7 @@ def _describe(
 
 @contextmanager
 def _gcloud(
-    program: str, place: Place, environment: Mapping[str, str]
+    program: str, place: TpuName, environment: Mapping[str, str]
 ) -> Iterator[subprocess.Popen[str]]:
     """Run one `gcloud`, which has ended when the block ends, also after an interrupt."""
     command = [program, "compute", "tpus", "tpu-vm", "describe", *place.flags]
@@ -151,7 +218,7 @@ def _gcloud(
             process.wait()
 
 
-def _answer(place: Place, process: subprocess.Popen[str]) -> dict[str, Any]:
+def _answer(place: TpuName, process: subprocess.Popen[str]) -> dict[str, Any]:
     shown = place.command("describe")
     try:
         printed, errors = process.communicate(timeout=GCLOUD_SECONDS)
@@ -186,7 +253,7 @@ def own_words(stderr: str) -> str:
     return "\n".join(lines[: ends[0] if ends else None]).strip()
 
 
-def _refuse_unready(place: Place, node: Mapping[str, Any]) -> None:
+def _refuse_unready(place: TpuName, node: Mapping[str, Any]) -> None:
     state = str(node.get("state", "STATE_UNSPECIFIED"))
     if state != "READY":
         described = node.get("healthDescription")
@@ -229,7 +296,7 @@ def _refuse_strangers(name: str, nodes: Sequence[Mapping[str, Any]]) -> None:
         )
 
 
-def _workers(place: Place, node: Mapping[str, Any], slice_index: int) -> list[PodWorker]:
+def _workers(place: TpuName, node: Mapping[str, Any], slice_index: int) -> list[PodWorker]:
     return [
         PodWorker(
             index=index,
@@ -247,7 +314,7 @@ def _with_keys(worker: PodWorker, node_id: str, home: Path) -> PodWorker:
     return worker if worker.local else replace(worker, ssh=ssh_options(node_id, worker.index, home))
 
 
-def _notes(places: Sequence[Place], nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+def _notes(places: Sequence[TpuName], nodes: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return sentences that a person should know about the TPUs before anything is started on them."""
     notes = []
     for place, node in zip(places, nodes, strict=True):

@@ -8,19 +8,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from nbdist.cells.context import Ended
-from nbdist.cells.execution import Execution
-from nbdist.cells.facts import Facts
 from nbdist.contract.calls.stepping import AskSent, Prove
 from nbdist.errors import GoneError, NbdistError, RecoveryError
 from nbdist.interrupts import put_off, taken_by
 from nbdist.launch.model.framework import framework_named
-from nbdist.launch.model.progress import StartProgress
+from nbdist.launch.model.happenings import StartProgress
+from nbdist.session.cells.context import EndOfCell
+from nbdist.session.cells.execution import Execution
+from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery import strategy
 from nbdist.session.recovery.controller import bring_back
-from nbdist.session.recovery.returning import not_back
 from nbdist.session.recovery.settle import Settled, disproven, hindrance, mend, settle
+from nbdist.session.recovery.waiting import not_back
 from nbdist.spelling import command
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ PROVE_SECONDS = 30.0
 """How long a process takes part in a proof in which others wait already."""
 
 
-def after_cell(engines: EngineGroup, end: Ended, *, automatic: bool) -> Facts:
+def after_cell(engines: EngineGroup, end: EndOfCell, *, automatic: bool) -> ProcessFacts:
     """Prove or repair after a cell that did not end alike on all; say what was done below its output."""
     if engines.facts.out_of_step and (end.looked or not automatic):
         return engines.facts
@@ -53,7 +53,9 @@ def after_cell(engines: EngineGroup, end: Ended, *, automatic: bool) -> Facts:
     )
 
 
-def _learn(engines: EngineGroup, settled: Settled, cell: int, say: Callable[[str], None]) -> Facts:
+def _learn(
+    engines: EngineGroup, settled: Settled, cell: int, say: Callable[[str], None]
+) -> ProcessFacts:
     if settled.why is not None:
         engines.health.out_of_step(cell, settled.why)
     else:

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Set
 from dataclasses import replace
 
-from nbdist.contract.asides import Aside
+from nbdist.contract.questions import Aside
 from nbdist.errors import LaunchError
-from nbdist.launch.start.reconnect import restart_controller, unanswered
-from nbdist.quantities import processes_text, seconds_text
+from nbdist.launch.start.replace import restart_controller, unanswered
+from nbdist.notation import processes_text, seconds_text
+from nbdist.session.asking import LOOK_SECONDS
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.asking import LOOK_SECONDS
 
 REPORT_SECONDS = 5.0
 """How long processes may take to report through the new one; they connect anew within a tenth of a second."""

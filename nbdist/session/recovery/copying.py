@@ -1,4 +1,7 @@
-"""Copies that processes keep for each other: making them, and using them after a loss."""
+"""Copies that processes keep for each other: making them, and using them after a loss.
+
+The processes of a session while some of them are being replaced.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,27 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from nbdist.contract.history import Doubt
+from nbdist.contract.cells import Doubt
 from nbdist.errors import NbdistError
-from nbdist.quantities import bytes_text, names_text
-from nbdist.session.copies import Kept
+from nbdist.notation import bytes_text, names_text
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.living import Living
-from nbdist.values.copies import Back, go_back, make_copies
-from nbdist.values.flow import Progress
+from nbdist.session.values.copies import Back, KeptCopies, go_back, make_copies
+from nbdist.session.values.flow import Progress
+
+
+class Living:
+    """The processes while new ones are among them: how those before them ended is no reason to stop."""
+
+    def __init__(self, engines: EngineGroup) -> None:
+        self._engines = engines
+        self.send = engines.send
+        self.where = engines.where
+
+    def gone(self, process_id: int) -> str | None:
+        """How a process has ended; None while it lives."""
+        end = self._engines.link.exits.get(process_id)
+        return None if end is None else str(end)
+
 
 MOVE_SECONDS = 60.0
 """How long nothing may move while copies are made, or taken back."""
@@ -69,7 +85,9 @@ def _make(engines: EngineGroup, cell: int, at: float) -> str | None:
         return f"no copies were made after this cell: {error}"
     finally:
         engines.copies.tried()
-    engines.copies.kept = Kept(copied=copied, cell=cell, at=at, seconds=time.monotonic() - began)
+    engines.copies.kept = KeptCopies(
+        copied=copied, cell=cell, at=at, seconds=time.monotonic() - began
+    )
     return None
 
 

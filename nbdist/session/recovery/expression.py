@@ -1,10 +1,14 @@
 """An expression evaluated on all processes that compute in step, as a small cell of its own.
 
 Evaluated on one alone, `w[:4]` would be a program that the others never send.
+
+A person's action on a widget, repeated on the processes' widgets: by all at the same time, as a cell.
 """
 
 from __future__ import annotations
 
+import base64
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,18 +16,20 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from nbdist.cells.supervisor import CUT_AGAIN_SECONDS, CUT_SECONDS
-from nbdist.contract.asides import Aside
+from nbdist.contract.calls.arrays import UseWidget
 from nbdist.contract.calls.call import Call
-from nbdist.contract.calls.evaluating import Evaluating
+from nbdist.contract.calls.engine import Evaluating
 from nbdist.contract.calls.stepping import RefuseEarlier
+from nbdist.contract.cells import Rules
+from nbdist.contract.questions import Aside
 from nbdist.errors import NbdistError, SessionError
 from nbdist.launch.start.request import Request
-from nbdist.quantities import processes_text, seconds_text
-from nbdist.rules import Rules
+from nbdist.notation import processes_text, seconds_text
+from nbdist.session.cells.supervisor import CUT_AGAIN_SECONDS, CUT_SECONDS
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.after import make_sure
 from nbdist.spelling import command, option
+from nbdist.view.widgets import Event
 
 POLL_SECONDS = 0.005
 REPORT_SECONDS = 2.0
@@ -215,3 +221,41 @@ def _free(engines: EngineGroup, asked: Mapping[int, Request[A]], give_up_s: floa
         waiting = [p for p in waiting if not asked[p].ready()]
     if waiting:
         engines.health.stuck(waiting, back=lambda process_id: asked[process_id].ready())
+
+
+def deliver(engines: EngineGroup, event: Event, *, busy: Mapping[int, int], rules: Rules) -> None:
+    """Repeat an action on the processes; return when they have done it.
+
+    The action may compute, so all take part in the proof after it.
+
+    Args:
+      engines: The processes.
+      event: The action.
+      busy: The number of the cell that each busy process runs.
+      rules: The session's rules.
+
+    Raises:
+      SessionError: A process runs a cell, or they are not in step; nothing was done.
+      NbdistError: The error that a process raised.
+    """
+    ids = sorted(event.models)
+    inside = [p for p in sorted({*ids, *engines.facts.workers}) if p in busy]
+    if inside:
+        raise SessionError(
+            f"{processes_text(inside)} cannot do what the widget asks: {engines.reports.doing(inside[0])}. Use "
+            f"the widget again after the end of the cell; {command('sync')} waits for it, "
+            f"{command('interrupt')} ends it."
+        )
+    call = UseWidget(
+        models={str(p): model for p, model in event.models.items()},
+        data=dict(event.data),
+        binary=tuple(base64.b64encode(one).decode("ascii") for one in event.buffers),
+    )
+    if not engines.proves:
+        ask_some(engines, call, ids, timeout_s=math.inf)
+        return
+    if engines.facts.out_of_step:
+        raise SessionError(
+            f"What the widget does may compute, and the processes are not in step{engines.facts.why_and_advice}"
+        )
+    ask_all_workers(engines, call, wanted=ids, timeout_s=math.inf, rules=rules)

@@ -8,7 +8,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
 
-from nbdist.contract.asides import Aside
 from nbdist.contract.calls.stepping import (
     NOT_SENT,
     AskSent,
@@ -17,17 +16,24 @@ from nbdist.contract.calls.stepping import (
     Rejoin,
     Restore,
     Save,
-    Saved,
+    SavedForRepair,
 )
-from nbdist.contract.history import Doubt
+from nbdist.contract.cells import Doubt
+from nbdist.contract.questions import Aside
 from nbdist.errors import RecoveryError
 from nbdist.launch.model.framework import framework_named
-from nbdist.launch.start import coordination
-from nbdist.quantities import bytes_text, count_text, names_text, processes_text, seconds_text
+from nbdist.launch.start import initialize
+from nbdist.notation import (
+    bytes_text,
+    count_text,
+    names_text,
+    processes_text,
+    seconds_text,
+)
+from nbdist.session.asking import ask_all
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.asking import ask_all
-from nbdist.session.recovery.copying import back, make_again
-from nbdist.session.recovery.living import Living
+from nbdist.session.recovery.compared import common_serial, disagreeing, lost_lines
+from nbdist.session.recovery.copying import Living, back, make_again
 from nbdist.session.recovery.replacing import (
     bring,
     forgotten_in_part,
@@ -39,9 +45,8 @@ from nbdist.session.recovery.replacing import (
     unnamed_lost,
     unsure,
 )
-from nbdist.session.recovery.under_way import States, until_computed
-from nbdist.session.recovery.versions import common_serial, disagreeing, lost_lines
-from nbdist.values.namespace import ask_things
+from nbdist.session.recovery.waiting import States, until_computed
+from nbdist.session.values.namespace import ask_things
 
 ANSWER_SECONDS = 10.0
 """How long a process that is in no cell may take to answer."""
@@ -158,7 +163,7 @@ def repair(
     until_computed(engines, states, say=say)
     cut = partial(link.agents.ask, Aside.CUT)
     cut(sorted(living))
-    service = coordination.ask_for_service(link, again=True)
+    service = initialize.ask_for_service(link, again=True)
     # Meanwhile new processes start.
     things = ask_things(
         Living(engines), sources(engines, gone) if gone else (), key=str(engines.next_number())
@@ -168,7 +173,7 @@ def repair(
     saved = ask_all(engines, Save(common=common), within_s=SAVE_SECONDS, meanwhile=cut, of=living)
     _say_disk(engines, saved, say)
     mixed = disagreeing({p: answer.versions for p, answer in saved.items()}, common=common)
-    coordination.until_it_serves(link, service)
+    initialize.until_it_serves(link, service)
     # Only then any waits for others: all are known to come.
     ask_all(engines, Leave(), within_s=LEAVE_SECONDS, of=living)
     generation = 1 + max(answer.versions.generation for answer in saved.values())
@@ -222,7 +227,7 @@ def repair(
             say(without_copies)
     # Also those of repairs that did not succeed.
     for earlier in services.keys() - {service}:
-        coordination.end(link, earlier)
+        initialize.end(link, earlier)
     return Repaired(
         seconds=time.monotonic() - started,
         lost=tuple(sorted(gone_paths - returned.paths)),
@@ -243,7 +248,9 @@ def repair(
     )
 
 
-def _say_disk(engines: EngineGroup, saved: Mapping[int, Saved], say: Callable[[str], None]) -> None:
+def _say_disk(
+    engines: EngineGroup, saved: Mapping[int, SavedForRepair], say: Callable[[str], None]
+) -> None:
     """Say where memory was too small for the copies."""
     remarks = []
     for process_id, answer in saved.items():

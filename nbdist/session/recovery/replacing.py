@@ -6,23 +6,29 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from nbdist.cells.refuse import not_as_before
 from nbdist.contract.calls.call import Call
 from nbdist.contract.calls.engine import Initialize
 from nbdist.contract.calls.namespace import NamespaceArray
 from nbdist.contract.calls.stepping import Forget
-from nbdist.contract.history import Doubt
+from nbdist.contract.cells import Doubt
 from nbdist.contract.wire import encode
 from nbdist.launch.model.framework import framework_named
-from nbdist.launch.model.progress import silent
+from nbdist.launch.model.happenings import silent
 from nbdist.launch.start.replace import end, replace
-from nbdist.merge.samples import After, compared
-from nbdist.quantities import array_type_text, bytes_text, count_text, names_text, processes_text
+from nbdist.monitor.remembered import After, compared
+from nbdist.notation import (
+    array_type_text,
+    bytes_text,
+    count_text,
+    names_text,
+    processes_text,
+)
+from nbdist.session.asking import ask_all
+from nbdist.session.cells.facts import not_as_before
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.asking import ask_all
-from nbdist.session.recovery.living import Living
-from nbdist.values.namespace import AskedThings, Bringing, Brought
-from nbdist.values.things import DRAWN, changes_numbers
+from nbdist.session.recovery.copying import Living
+from nbdist.session.values.namespace import AskedThings, Bringing, Brought
+from nbdist.session.values.things import DRAWN, changes_numbers
 
 REPORT_SECONDS = 1.0
 """How long the process whose names are taken may take to report what they hold now."""

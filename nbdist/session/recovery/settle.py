@@ -2,6 +2,8 @@
 
 Their sent programs are compared first, which needs no collective. Where these differ, a proof would pair with
 pending collectives and mix up values; then only a repair helps.
+
+Hosts that do not answer for a moment: only when they do, or are given up, is it known what is left.
 """
 
 from __future__ import annotations
@@ -18,29 +20,61 @@ from nbdist.contract.calls.stepping import (
     Labels,
     Prove,
 )
-from nbdist.contract.history import Doubt
+from nbdist.contract.cells import Doubt
 from nbdist.errors import GoneError, NbdistError, RecoveryError
-from nbdist.launch.model.exits import ProcessExit
-from nbdist.quantities import names_text, processes_text, where_text
+from nbdist.launch.model.happenings import ProcessExit
+from nbdist.launch.start.agents import LOST_SECONDS
+from nbdist.notation import names_text, processes_text, seconds_text, where_text
+from nbdist.session.asking import LOOK_SECONDS, ask_all
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.asking import LOOK_SECONDS, ask_all
-from nbdist.session.recovery.compared import since
-from nbdist.session.recovery.controller import ENDED, bring_back
-from nbdist.session.recovery.copying import back
-from nbdist.session.recovery.differing import (
+from nbdist.session.recovery.compared import (
+    Mixed,
+    crossed,
     differing,
     differing_labels,
     differing_parts,
+    disagreeing,
+    lost_lines,
     newest,
+    since,
     which_differ,
 )
+from nbdist.session.recovery.controller import ENDED, bring_back
+from nbdist.session.recovery.copying import back
 from nbdist.session.recovery.inplace import repair
 from nbdist.session.recovery.replacing import replaceable
-from nbdist.session.recovery.silent import until_known
 from nbdist.session.recovery.strategy import NOT_OURS
-from nbdist.session.recovery.under_way import States, until_computed
-from nbdist.session.recovery.versions import Mixed, crossed, disagreeing, lost_lines
-from nbdist.values.flow import HOW_SECONDS
+from nbdist.session.recovery.waiting import States, until_computed
+from nbdist.session.values.flow import HOW_SECONDS
+
+SAY_SECONDS = 1.0
+"""How long is waited without a word."""
+
+SLACK_SECONDS = 5.0
+"""What it may take until one that is given up is known to be."""
+
+
+def until_known(engines: EngineGroup, *, say: Callable[[str], None]) -> None:
+    """Waits until no host is silent; an interrupt ends the wait.
+
+    Args:
+      engines: The processes.
+      say: Gets one line when it takes longer.
+    """
+    began = time.monotonic()
+    said = False
+    while engines.facts.silent and not engines.facts.cut_off and not engines.hurry.is_set():
+        waited = time.monotonic() - began
+        if waited >= LOST_SECONDS + SLACK_SECONDS:
+            return
+        if waited >= SAY_SECONDS and not said:
+            said = True
+            say(
+                f"host {names_text(sorted(engines.facts.silent))} does not answer: waited for until it does, or "
+                f"is given up after {seconds_text(LOST_SECONDS)} of silence"
+            )
+        time.sleep(LOOK_SECONDS)
+
 
 ANSWER_SECONDS = 10.0
 """How long a process that is in no cell may take to answer."""

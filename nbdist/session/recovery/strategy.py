@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 
-from nbdist.cells.facts import ELSEWHERE
 from nbdist.errors import SessionError
 from nbdist.launch.model.framework import framework_named
-from nbdist.launch.model.progress import StartProgress
+from nbdist.launch.model.happenings import StartProgress
 from nbdist.launch.start.replace import end, meet_again, rebuild_strategy, replace
-from nbdist.quantities import count_text, processes_text, seconds_text
+from nbdist.notation import count_text, processes_text, seconds_text
+from nbdist.session.cells.facts import ELSEWHERE
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.returning import not_back
+from nbdist.session.recovery.waiting import not_back
 from nbdist.spelling import command, option, sentence
 
 NOT_OURS = "this kernel has not started these processes, and cannot repair them"

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from nbdist.view.text.arrays import arrays_text, shards_text
-from nbdist.view.text.layout import layout_text
+from nbdist.view.text.arrays import arrays_text, nan_text, shards_text, tree_text
 from nbdist.view.text.mesh import mesh_text
-from nbdist.view.text.nan import nan_text
-from nbdist.view.text.status import status_text
-from nbdist.view.text.tree import tree_text
+from nbdist.view.text.status import layout_text, status_text
 
 __all__ = [
     "arrays_text",

@@ -6,12 +6,20 @@ import textwrap
 from collections.abc import Sequence
 
 from nbdist.contract.snapshot import Array, Mesh, Snapshot
-from nbdist.notation import mesh_axes_text, spec_text
+from nbdist.notation import (
+    ROWS,
+    WIDTH,
+    array_type_text,
+    columns,
+    count_text,
+    cut,
+    mesh_axes_text,
+    processes_text,
+    spec_text,
+)
 from nbdist.pieces import sentence
-from nbdist.quantities import array_type_text, count_text, processes_text
-from nbdist.view.grid import Block, Cell, Grid, Row, bytes_note, grids
-from nbdist.view.text.frameworks import framework_lines
-from nbdist.view.text.table import ROWS, WIDTH, columns, cut
+from nbdist.view.grid import Block, Grid, GridCell, GridRow, bytes_note, grids
+from nbdist.view.text.status import framework_lines
 
 GAP = 6
 """Spaces between two devices of a row."""
@@ -135,11 +143,11 @@ def _device_list(grid: Grid) -> list[tuple[int, str]]:
     return [(1, line.lstrip()) for line in lines] + [(1, "")] * (len(places) - len(lines))
 
 
-def _rows(blocks: Sequence[Block]) -> list[tuple[Block, Row]]:
+def _rows(blocks: Sequence[Block]) -> list[tuple[Block, GridRow]]:
     return [(block, row) for block in blocks for row in block.rows]
 
 
-def _aligned(cells: Sequence[Cell]) -> dict[str, str]:
+def _aligned(cells: Sequence[GridCell]) -> dict[str, str]:
     """Return each cell's text by device key: device, process, part."""
     lines = columns(
         [(cell.device, f"p{cell.process_id}", "lost" if cell.lost else cell.text) for cell in cells]

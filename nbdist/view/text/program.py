@@ -6,8 +6,7 @@ import re
 from pathlib import PurePath
 
 from nbdist.contract.program import Collective, Memory, Program, Refusal, Total, totals
-from nbdist.quantities import bytes_text, count_text
-from nbdist.view.text.table import ROWS, WIDTH, columns, cut
+from nbdist.notation import ROWS, WIDTH, bytes_text, columns, count_text, cut
 
 BAR = 30
 """Characters of the bar of the memory."""

@@ -1,12 +1,137 @@
-"""One row a process, and what a person should read now."""
+"""One row a process, and what a person should read now.
+
+Distributions, models and progress in a few lines.
+
+A model's layout as a table: each variable with the rule that placed it.
+"""
 
 from __future__ import annotations
 
-from nbdist.contract.snapshot import Disagreement, Process, Snapshot
-from nbdist.quantities import bytes_text, count_text, processes_text, seconds_text
-from nbdist.shorten import shorten
-from nbdist.view.text.frameworks import distribution_lines, progress_lines
-from nbdist.view.text.table import ROWS, WIDTH, columns, cut
+import textwrap
+from collections.abc import Mapping, Sequence
+
+from nbdist.contract.page import MOST_NAMED_DEVICES
+from nbdist.contract.snapshot import (
+    Disagreement,
+    Distribution,
+    Mesh,
+    Metric,
+    Model,
+    Process,
+    Snapshot,
+    Variable,
+)
+from nbdist.notation import (
+    ROWS,
+    WIDTH,
+    array_type_text,
+    axes_text,
+    bytes_text,
+    columns,
+    count_text,
+    cut,
+    entries_text,
+    mesh_axes_text,
+    processes_text,
+    seconds_text,
+    shorten,
+)
+from nbdist.pieces import meshes_of
+
+RULES = 8
+"""The most layout rules that are written out; further ones are counted."""
+
+_BATCHES = 16
+"""The most replicas whose part of a batch is written out where it differs."""
+
+
+def framework_lines(snapshot: Snapshot, *, width: int) -> list[str]:
+    """Return lines on the distributions, their layout rules, and the devices' bytes of each model."""
+    lines = []
+    for one in snapshot.distributions:
+        lines += distribution_lines(snapshot, one, width=width)
+        lines += [part for line in _rule_lines(one) for part in _wrapped(line, width)]
+    return lines + [part for one in snapshot.models for part in _wrapped(model_text(one), width)]
+
+
+def distribution_lines(snapshot: Snapshot, one: Distribution, *, width: int) -> list[str]:
+    """Return the text of a distribution in lines of `width` characters at most."""
+    return _wrapped(distribution_text(one, meshes_of(snapshot)), width)
+
+
+def distribution_text(one: Distribution, meshes: Mapping[str, Mesh]) -> str:
+    """Return `distribution DataParallel  mesh batch=4  batches split over batch, auto-sharding off`."""
+    mesh = meshes.get(one.mesh) if one.mesh is not None else None
+    facts = [
+        f"batches split over {one.batch_axis}" if one.batch_axis is not None else "",
+        "" if one.auto_shard is None else f"auto-sharding {'on' if one.auto_shard else 'off'}",
+        "" if one.replicas is None else count_text(one.replicas, "replica"),
+        "" if one.global_batch is None else f"global batch {one.global_batch}",
+        _each_text(one.replica_batches),
+    ]
+    parts = [
+        f"{one.noun} {one.kind}",
+        f"mesh {mesh_axes_text(mesh)}" if mesh else "",
+        ", ".join(filter(None, facts)),
+        f"({processes_text(one.processes)})" if one.processes else "",
+    ]
+    return "  ".join(filter(None, parts))
+
+
+def model_text(one: Model) -> str:
+    """Return `model  Sequential, 16 variables, 65.7 MB on each of 4 devices`."""
+    count = count_text(len(one.variables) + one.variables_omitted, "variable")
+    totals = "; ".join(
+        f"{bytes_text(total.nbytes)} on {_devices_text(total.devices, alone=len(one.totals) == 1)}"
+        for total in one.totals
+    )
+    parts = [one.kind, count, totals]
+    by = f"  ({processes_text(one.processes)})" if one.processes else ""
+    return f"{one.path}  {', '.join(filter(None, parts))}{by}"
+
+
+def progress_lines(processes: Sequence[Process]) -> list[str]:
+    """Return `fit, epoch 2 of 5  loss 0.312  accuracy 0.911  (processes 0, 1)`, one for each that differs."""
+    alike: dict[str, list[int]] = {}
+    for process in processes:
+        if process.progress is not None:
+            text = "  ".join([process.progress.what, *map(metric_text, process.progress.metrics)])
+            alike.setdefault(text, []).append(process.process_id)
+    return [f"{text}  ({processes_text(ids)})" for text, ids in alike.items()]
+
+
+def metric_text(metric: Metric) -> str:
+    """Return `loss 0.312`: three significant digits, whole numbers from 100 up."""
+    value = metric.value
+    return f"{metric.name} {value:.0f}" if abs(value) >= 100 else f"{metric.name} {value:.3g}"
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _rule_lines(one: Distribution) -> list[str]:
+    lines = [f"  {rule.pattern}  {axes_text(rule.axes)}" for rule in one.rules[:RULES]]
+    left_out = len(one.rules) - RULES
+    return [*lines, f"  … and {count_text(left_out, 'more rule')}"] if left_out > 0 else lines
+
+
+def _each_text(batches: tuple[int, ...]) -> str:
+    if not batches:
+        return ""
+    if len(set(batches)) == 1:
+        return f"{batches[0]} on each replica"
+    shown = ", ".join(map(str, batches[:_BATCHES]))
+    return f"on the replicas {shown}{', …' if len(batches) > _BATCHES else ''}"
+
+
+def _devices_text(keys: tuple[str, ...], *, alone: bool) -> str:
+    if alone and len(keys) > 1:
+        return f"each of {len(keys)} devices"
+    more = len(keys) - MOST_NAMED_DEVICES
+    named = ", ".join(f"device {key}" for key in keys[:MOST_NAMED_DEVICES])
+    return f"{named} and {more} more" if more > 0 else named
+
 
 _TROUBLED = ("failed", "stuck", "lost")
 
@@ -101,3 +226,91 @@ def _left_out_text(processes: list[Process]) -> str:
         states[state_text(process)] = states.get(state_text(process), 0) + 1
     counted = ", ".join(f"{count} {state}" for state, count in states.items())
     return f"… and {len(processes)} more processes: {counted}"
+
+
+MISSED = "whole on every device: no rule matched it"
+DIFFERS = "not laid out as its rule asks"
+
+_SIGNS = {MISSED: "!", DIFFERS: "~"}
+
+
+def layout_text(
+    model: Model, distributions: Sequence[Distribution], meshes: Mapping[str, Mesh]
+) -> str:
+    """Return the distributions, the devices' bytes, and a row for each variable, flagged ones first.
+
+    Nothing is left out or shortened: people write rules from the paths it shows.
+
+    Args:
+      model: As one process described it, or all.
+      distributions: The distributions that are set; none where none is.
+      meshes: By id.
+    """
+    heads = [distribution_text(one, meshes) for one in distributions] or ["no distribution is set"]
+    problems = [one.problem for one in distributions if one.problem is not None]
+    ruled = any(one.rules for one in distributions)
+    # A stable sort: within each kind the model's own order stays.
+    variables = sorted(model.variables, key=lambda variable: flag(variable) is None)
+    lines = [model_text(model), *heads, *problems, *_table(variables, ruled=ruled)]
+    if model.variables_omitted:
+        lines.append(f"… and {count_text(model.variables_omitted, 'more variable')}")
+    return "\n".join([*lines, *_signs(variables), *_unmatched(model)])
+
+
+def flag(variable: Variable) -> str | None:
+    """Return the problem of a variable; None where there is none."""
+    if variable.missed:
+        return MISSED
+    if variable.axes is None:
+        return None
+    held = tuple(",".join(axes) for axes in variable.spec or ())
+    # A layout may name fewer dimensions than there are: the rest is whole.
+    asked = tuple(axis or "" for axis in variable.axes) + ("",) * len(held)
+    return DIFFERS if variable.spec is None or asked[: len(held)] != held else None
+
+
+def _table(variables: Sequence[Variable], *, ruled: bool) -> list[str]:
+    rules = ruled or any(variable.axes for variable in variables)
+    signs = any(flag(variable) for variable in variables)
+    rows = [_HEADINGS, *(_variable_row(variable, ruled=ruled) for variable in variables)]
+    used = [
+        index
+        for index in range(len(_HEADINGS))
+        if (signs or index != _SIGN) and (rules or index not in _RULES)
+    ]
+    shown = [[row[index] for index in used] for row in rows]
+    return columns(shown, right=(len(used) - 1,))
+
+
+_HEADINGS = ["", "variable", "type", "group", "rule", "asks for", "lies", "device"]
+_SIGN = 0
+_RULES = (4, 5)
+"""The columns that are empty where there are no rules."""
+
+
+def _variable_row(variable: Variable, *, ruled: bool) -> list[str]:
+    return [
+        _SIGNS.get(flag(variable) or "", ""),
+        variable.path,
+        array_type_text(variable.dtype, variable.shape),
+        variable.group,
+        variable.rule or ("no rule" if ruled else ""),
+        axes_text(variable.axes) if variable.axes is not None else "",
+        entries_text(variable.spec) if variable.spec is not None else "no mesh",
+        bytes_text(variable.device_bytes),
+    ]
+
+
+def _signs(variables: Sequence[Variable]) -> list[str]:
+    """Return the meanings of the signs that stand before rows."""
+    found = {flag(variable) for variable in variables}
+    return [f"{sign} {meaning}" for meaning, sign in _SIGNS.items() if meaning in found]
+
+
+def _unmatched(model: Model) -> list[str]:
+    if not model.unmatched:
+        return []
+    words = (
+        "rule that matches nothing:" if len(model.unmatched) == 1 else "rules that match nothing:"
+    )
+    return [words, *(f"  {pattern}" for pattern in model.unmatched)]

@@ -17,14 +17,14 @@ from IPython.core.inputtransformer2 import TransformerManager
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from nbdist.contract.agreement import Facts, LocalArray
-from nbdist.engine.agreement import environment
-from nbdist.engine.agreement.facts import Agreement
+from nbdist.contract.cells import Facts, LocalArray
+from nbdist.engine.agreement import facts as its
+from nbdist.engine.agreement.facts import AgreementFacts
 from nbdist.engine.frameworks import frameworks
-from nbdist.engine.frameworks.jax import comparer, keys
-from nbdist.engine.frameworks.jax.settings import OWN_SETTINGS, setting_text, settings
-from nbdist.engine.kernel.calls import Call
-from nbdist.engine.probe.code import code_digest
+from nbdist.engine.frameworks.jax import comparer
+from nbdist.engine.frameworks.jax.comparer import OWN_SETTINGS, setting_text, settings
+from nbdist.engine.kernel.calls import SentCall
+from nbdist.engine.probe.classes import code_digest
 
 
 class Shell:
@@ -36,7 +36,7 @@ class Shell:
 
 
 def facts(cell, **names):
-    return Agreement(Shell(**names), frameworks()).facts(cell)
+    return AgreementFacts(Shell(**names), frameworks()).facts(cell)
 
 
 def described(cell, **names):
@@ -81,11 +81,11 @@ def test_names_that_the_cell_does_not_read_are_not_looked_at(spanning, mesh):
 
 
 def test_local_arrays_do_not_count_and_their_type_does():
-    agreement = Agreement(Shell(w=jnp.ones(3)), frameworks())
-    other = Agreement(Shell(w=jnp.zeros((2, 2), jnp.int32)), frameworks())
+    agreement = AgreementFacts(Shell(w=jnp.ones(3)), frameworks())
+    other = AgreementFacts(Shell(w=jnp.zeros((2, 2), jnp.int32)), frameworks())
     assert described("w", w=jnp.ones(3)).local == {"w": LocalArray(dtype="float32", shape=(3,))}
     assert agreement.digests("w") == other.digests("w")
-    none = Agreement(Shell(w=None), frameworks())
+    none = AgreementFacts(Shell(w=None), frameworks())
     assert agreement.digests("w")["names"] != none.digests("w")["names"]
 
 
@@ -94,13 +94,13 @@ def test_an_array_that_is_replaced_by_another_has_another_digest(spanning, mesh)
         return jax.device_put(jnp.ones(shape), NamedSharding(mesh, P("data")))
 
     shell = Shell(w=spread(8, 4))
-    agreement = Agreement(shell, frameworks())
+    agreement = AgreementFacts(shell, frameworks())
     first = agreement.digests("w")
     assert agreement.digests("w") == first
     shell.user_ns["w"] = spread(8, 2)
     assert agreement.digests("w")["names"] != first["names"]
     shell.user_ns["w"] = spread(8, 4)
-    assert agreement.digests("w") == first == Agreement(shell, frameworks()).digests("w")
+    assert agreement.digests("w") == first == AgreementFacts(shell, frameworks()).digests("w")
 
 
 def test_a_deleted_array_is_said_to_be_deleted():
@@ -138,7 +138,7 @@ def test_no_array_is_kept_alive(spanning, mesh):
     import weakref
 
     shell = Shell(w=jax.device_put(jnp.ones((8, 4)), NamedSharding(mesh, P("data", None))))
-    agreement = Agreement(shell, frameworks())
+    agreement = AgreementFacts(shell, frameworks())
     assert agreement.facts("w").names.arrays
     kept = weakref.ref(shell.user_ns.pop("w"))
     gc.collect()
@@ -163,7 +163,7 @@ def test_keys_in_pieces_on_other_processes_and_ordinary_numbers_are_not_read():
     class Pieces:
         is_fully_addressable = is_fully_replicated = False
 
-    assert not keys.Keys()._is_there(Pieces())
+    assert not comparer.Keys()._is_there(Pieces())
     assert described("k", k=jax.random.key_data(jax.random.key(7))).keys == {}
 
 
@@ -174,8 +174,8 @@ def test_a_key_that_is_never_computed_is_not_waited_for(monkeypatch):
         def is_ready(self):
             return False
 
-    monkeypatch.setattr(keys, "READY_SECONDS", 0.0)
-    assert not keys.Keys()._is_there(Pending())
+    monkeypatch.setattr(comparer, "READY_SECONDS", 0.0)
+    assert not comparer.Keys()._is_there(Pending())
 
 
 # -- code ----------------------------------------------------------------------------------------
@@ -236,14 +236,14 @@ def test_code_of_packages_is_not_compared(value):
 
 
 def test_versions_are_those_of_imported_packages():
-    found = environment.software(["jax", "jaxlib", "keras", "tensorflow"])
+    found = its.software(["jax", "jaxlib", "keras", "tensorflow"])
     assert found["jax"] == jax.__version__
     assert found["Python"] == ".".join(map(str, sys.version_info[:3]))
     assert "tensorflow" not in found
 
 
 def test_flags_are_compared_one_by_one_but_those_of_one_process():
-    found = environment.variables(
+    found = its.variables(
         {
             "XLA_FLAGS": "--xla_a=1 --xla_dump_to=/tmp/0 --xla_b --xla_a=2 "
             "--xla_force_host_platform_device_count=8",
@@ -256,7 +256,7 @@ def test_flags_are_compared_one_by_one_but_those_of_one_process():
         "XLA_FLAGS --xla_b": "set",
         "LIBTPU_INIT_ARGS --c": "d e",
     }
-    assert environment.variables({"XLA_FLAGS": "--a='open"}) == {"XLA_FLAGS --a": "'open"}
+    assert its.variables({"XLA_FLAGS": "--a='open"}) == {"XLA_FLAGS --a": "'open"}
 
 
 def test_settings_of_one_process_are_names_of_jax_and_not_compared():
@@ -305,14 +305,14 @@ def test_the_distribution_of_keras_is_described():
 
 
 def test_a_topic_alone_can_be_asked_for():
-    assert Agreement(Shell(), frameworks()).facts("1", ["mesh"]) == Facts()
+    assert AgreementFacts(Shell(), frameworks()).facts("1", ["mesh"]) == Facts()
 
 
 def test_the_cells_text_is_what_ipython_makes_of_it():
     shell = Shell()
-    before = Agreement(shell, frameworks()).facts("!ls").cell
+    before = AgreementFacts(shell, frameworks()).facts("!ls").cell
     shell.transform_cell = lambda cell: cell
-    assert Agreement(shell, frameworks()).facts("!ls").cell != before
+    assert AgreementFacts(shell, frameworks()).facts("!ls").cell != before
 
 
 def test_a_cell_that_ipython_refuses_is_compared_as_it_is():
@@ -321,7 +321,7 @@ def test_a_cell_that_ipython_refuses_is_compared_as_it_is():
 
     shell = Shell()
     shell.transform_cell = refuse
-    first, second = (Agreement(shell, frameworks()).facts(cell).cell for cell in ("w", "v"))
+    first, second = (AgreementFacts(shell, frameworks()).facts(cell).cell for cell in ("w", "v"))
     assert first != second
 
 
@@ -330,12 +330,12 @@ def test_the_call_answers_digests_first_and_facts_of_topics(monkeypatch):
 
     from nbdist.engine.kernel import resident
 
-    described = Agreement(Shell(w=3), frameworks())
+    described = AgreementFacts(Shell(w=3), frameworks())
     stand_in = types.SimpleNamespace(agreement=lambda: described)
     monkeypatch.setattr(resident.Resident, "of", classmethod(lambda cls: stand_in))
-    (text,) = Call("agreement", json.dumps({"code": "w", "topics": None}))().buffers
+    (text,) = SentCall("agreement", json.dumps({"code": "w", "topics": None}))().buffers
     assert set(json.loads(text)["ok"]["digests"]) == {topic.name for topic in fields(Facts)}
-    (text,) = Call("agreement", json.dumps({"code": "w", "topics": ["names"]}))().buffers
+    (text,) = SentCall("agreement", json.dumps({"code": "w", "topics": ["names"]}))().buffers
     assert json.loads(text)["ok"]["facts"]["names"]["names"]["w"]["type"] == "int"
 
 
@@ -344,7 +344,7 @@ import json
 import jax, optax, flax.linen as nn
 from IPython.core.inputtransformer2 import TransformerManager
 from jax._src import xla_bridge
-from nbdist.engine.agreement.facts import Agreement
+from nbdist.engine.agreement.facts import AgreementFacts as Agreement
 from nbdist.engine.frameworks import frameworks
 
 class Shell:
@@ -387,7 +387,7 @@ def test_two_processes_that_did_the_same_agree_and_no_back_end_is_started():
 WITHOUT = """
 import sys
 from IPython.core.inputtransformer2 import TransformerManager
-from nbdist.engine.agreement.facts import Agreement
+from nbdist.engine.agreement.facts import AgreementFacts as Agreement
 from nbdist.engine.frameworks import frameworks
 
 class Shell:

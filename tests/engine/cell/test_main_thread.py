@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import pytest
 
 from nbdist.engine.cell import main_thread as main_thread_module
-from nbdist.engine.cell.code_owners import CodeOwners, Line
+from nbdist.engine.cell.code_owners import CodeOwners, StackEntry
 from nbdist.engine.cell.main_thread import (
     MainThread,
     StackDump,
@@ -63,15 +63,15 @@ def both():
 def test_both_ways_agree_in_the_line_of_a_cell(both):
     frames, dumped = both("x = 0\n\nlook()\n")
     assert frames[:100] == dumped
-    assert Line(CELL, "<module>", 3) in dumped
+    assert StackEntry(CELL, "<module>", 3) in dumped
 
 
 def test_both_ways_agree_in_a_function_of_an_earlier_cell(both):
     both("def outer():\n    def inner():\n        look()\n    inner()\n", EARLIER)
     frames, dumped = both("x = 0\nouter()\n")
     assert frames[:100] == dumped
-    at = dumped.index(Line(CELL, "<module>", 2))
-    assert dumped[at - 2 : at] == (Line(EARLIER, "inner", 3), Line(EARLIER, "outer", 4))
+    at = dumped.index(StackEntry(CELL, "<module>", 2))
+    assert dumped[at - 2 : at] == (StackEntry(EARLIER, "inner", 3), StackEntry(EARLIER, "outer", 4))
 
 
 def test_both_ways_agree_while_compiling(both):
@@ -159,8 +159,8 @@ Thread 0x00000000000000cc (most recent call first):
 @pytest.mark.parametrize(
     ("ident", "expected"),
     [
-        (0xABCD, (Line("/a.py", "f", 5),)),
-        (0xAB, (Line("", "???", None), Line("/b.py", "<module>", 7))),
+        (0xABCD, (StackEntry("/a.py", "f", 5),)),
+        (0xAB, (StackEntry("", "???", None), StackEntry("/b.py", "<module>", 7))),
         (0xCC, ()),
         (0xBCD, ()),
     ],

@@ -8,13 +8,12 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from nbdist.engine.cell.code_owners import CodeOwners, Line, is_cell_file
+from nbdist.engine.cell.code_owners import CodeOwners, StackEntry, is_cell_file
 from nbdist.engine.cell.main_thread import StackDump, stack_of_frames
-from nbdist.engine.cell.running import CurrentCell
-from nbdist.engine.cell.stack import place
+from nbdist.engine.cell.running import CurrentCell, place
 from nbdist.engine.frameworks import frameworks
-from nbdist.engine.frameworks.keras.guards import agreement, waiting
-from nbdist.engine.frameworks.keras.guards.call import Call
+from nbdist.engine.frameworks.keras.guards import agreement, wrappers
+from nbdist.engine.frameworks.keras.guards.call import GuardedCall
 from tests.builders.clock import Sleeping
 
 OWNERS = CodeOwners(frameworks())
@@ -191,7 +190,7 @@ def test_frames_belong_to_the_framework_a_library_or_the_user():
     [
         (agreement.__file__, "_wait", "agreement"),
         (agreement.__file__, "_put", "library"),
-        (waiting.__file__, "until_ready", "framework"),
+        (wrappers.__file__, "until_ready", "framework"),
     ],
 )
 def test_a_wait_of_nbdist_counts_as_such_also_while_it_looks(stage, file, function, expected):
@@ -213,8 +212,8 @@ def test_an_agreement_that_nobody_has_joined_is_a_wait_in_every_look(stage, monk
             return {1: self.text}
 
     monkeypatch.setattr(agreement, "time", Sleeping(lambda seconds: stage.look()))
-    part = agreement.Agreement(Board(), stage.cell, 1, "h")
-    stage.names["meet"] = lambda: part.meet(Call(method="fit", host="h"), (0, 1))
+    part = agreement.CallAgreement(Board(), stage.cell, 1, "h")
+    stage.names["meet"] = lambda: part.meet(GuardedCall(method="fit", host="h"), (0, 1))
     stage.cell.started(7, "meet()", run=1, targets=(0, 1))
     stage.define("meet()", CELL)
     assert [p.inside for p in stage.places] == ["agreement"] * 3
@@ -222,6 +221,6 @@ def test_an_agreement_that_nobody_has_joined_is_a_wait_in_every_look(stage, monk
 
 def test_a_cell_before_its_first_statement_has_no_line(stage):
     stage.cell.started(1, "x")
-    entry = Line(CELL, "<module>", 0)
+    entry = StackEntry(CELL, "<module>", 0)
     assert place((entry,), stage.cell.running, OWNERS).line is None
     assert place((entry,), stage.cell.running, OWNERS).inside == "user"

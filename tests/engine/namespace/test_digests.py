@@ -13,10 +13,10 @@ from jax.sharding import PartitionSpec as P
 
 from nbdist.engine.frameworks import imported
 from nbdist.engine.frameworks.jax.framework import FRAMEWORK
-from nbdist.engine.namespace import digests as module
-from nbdist.engine.namespace.digests import digests
+from nbdist.engine.namespace import names as module
+from nbdist.engine.namespace.names import digests
 from nbdist.engine.probe.samples import Sample, Sampler
-from nbdist.engine.values.arrays import OfferedArray, Piece
+from nbdist.engine.values.arrays import OfferedArray, ReadablePiece
 
 
 def look(value: object) -> Sample:
@@ -75,7 +75,7 @@ def test_copies_of_one_array_are_compared_where_each_process_has_all_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def offered(*pieces: Any) -> OfferedArray:
-        parts = [Piece(bounds=[[0, 2]], read=lambda piece=piece: piece) for piece in pieces]  # type: ignore[misc]
+        parts = [ReadablePiece(bounds=[[0, 2]], read=lambda piece=piece: piece) for piece in pieces]  # type: ignore[misc]
         return OfferedArray(dtype="float32", shape=[2], nbytes=8, sharding="P()", pieces=parts)
 
     def text(piece: Any, *, whole: bool) -> Sample:

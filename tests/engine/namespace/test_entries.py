@@ -20,12 +20,11 @@ from nbdist.contract.calls.namespace import (
     PackAgain,
 )
 from nbdist.engine.namespace.copies import CopyStore
-from nbdist.engine.namespace.incoming import IncomingNamespace
+from nbdist.engine.namespace.moving import IncomingNamespace, OutgoingNamespace
 from nbdist.engine.namespace.names import users
-from nbdist.engine.namespace.outgoing import OutgoingNamespace
 from nbdist.engine.probe.samples import Sample
 from nbdist.launch.start.request import Request
-from nbdist.values.namespace import AskedThings, Bringing
+from nbdist.session.values.namespace import AskedThings, Bringing
 from tests.engine.namespace.test_packing import NoPlacements
 
 FILE = "nbdist-a-file-that-is-gone"

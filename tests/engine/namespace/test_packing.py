@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from nbdist.engine.namespace.copies import CopyStore
+from nbdist.engine.namespace.moving import OutgoingNamespace
 from nbdist.engine.namespace.names import users
-from nbdist.engine.namespace.outgoing import OutgoingNamespace
 from nbdist.engine.namespace.packing import packed, unpacked, unpacked_each
 from nbdist.engine.probe.samples import Sample, samples
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.engine.namespace.things import Carried, Fixed, Mine, Setting
+from nbdist.engine.namespace.things import Carried, Fixed, Mine, SingleThing
 
 CELL = """
 import functools
@@ -111,7 +111,7 @@ def test_the_text_of_what_is_sent_and_of_what_cannot_be_is_given() -> None:
 
 def test_a_setting_that_a_process_does_not_have_is_none() -> None:
     held: dict[str, int] = {}
-    one = Setting("rate", lambda: held["rate"], lambda value: held.update(rate=value))
+    one = SingleThing("rate", lambda: held["rate"], lambda value: held.update(rate=value))
     assert one.read() == {}
     one.write("rate", 3)
     assert one.read() == {"rate": 3}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nbdist.engine.namespace import used as module
-from nbdist.engine.namespace.used import used
+from nbdist.engine.namespace import names as module
+from nbdist.engine.namespace.names import used
 
 CELLS = """
 import dataclasses, functools, jax, numpy as np

@@ -10,16 +10,15 @@ import pytest
 from nbdist.engine.cell import main_thread as main_thread_module
 from nbdist.engine.cell.code_owners import CodeOwners
 from nbdist.engine.cell.main_thread import MainThread
-from nbdist.engine.cell.running import CurrentCell
-from nbdist.engine.cell.stack import Place
+from nbdist.engine.cell.running import CurrentCell, Position
 from nbdist.engine.frameworks import frameworks
-from nbdist.engine.probe.activity import Activity
+from nbdist.engine.probe.activity import ActivityReader
 
 OWNERS = CodeOwners(frameworks())
 
 
 def blocked(inside, *, compiling=False, source=None):
-    return Place(3, source, compiling, inside)
+    return Position(3, source, compiling, inside)
 
 
 class Thread:
@@ -54,16 +53,18 @@ class Thread:
 def test_waiting_is_standing_in_the_framework_without_compiling_or_computing(
     place, thread, expected
 ):
-    assert Activity(CurrentCell(), thread, OWNERS)._waits(place, thread.busy_share()) is expected
+    assert (
+        ActivityReader(CurrentCell(), thread, OWNERS)._waits(place, thread.busy_share()) is expected
+    )
 
 
 def test_seconds_count_from_the_start_of_the_cell_and_of_the_line(monkeypatch):
     cell = CurrentCell()
-    activity = Activity(cell, MainThread(threading.get_ident()), OWNERS)
+    activity = ActivityReader(cell, MainThread(threading.get_ident()), OWNERS)
     line = [1]
     monkeypatch.setattr(
         "nbdist.engine.probe.activity.place",
-        lambda stack, cell, owners: Place(line[0], "x", False, "user"),
+        lambda stack, cell, owners: Position(line[0], "x", False, "user"),
     )
     cell.started(4, "x\ny")
     began = cell.running.started
@@ -84,7 +85,7 @@ def test_seconds_count_from_the_start_of_the_cell_and_of_the_line(monkeypatch):
 
 def test_between_cells_it_is_idle():
     cell = CurrentCell()
-    activity = Activity(cell, MainThread(threading.get_ident()), OWNERS)
+    activity = ActivityReader(cell, MainThread(threading.get_ident()), OWNERS)
     cell.started(4, "x")
     cell.finished("ValueError: empty batch")
     assert cell.error == "ValueError: empty batch"

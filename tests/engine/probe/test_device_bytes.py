@@ -12,7 +12,12 @@ from jax.sharding import PartitionSpec as P
 from nbdist.contract.snapshot import Array, DeviceBytes, Indexed, Piece, Snapshot
 from nbdist.contract.wire import decode
 from nbdist.engine.frameworks.jax.observe import describe
-from nbdist.engine.probe.device_bytes import holders, is_whole_everywhere, piece_bytes, totals
+from nbdist.engine.frameworks.keras.models import (
+    holders,
+    is_whole_everywhere,
+    piece_bytes,
+    totals,
+)
 from tests.places import GOLDEN
 
 

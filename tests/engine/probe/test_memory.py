@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.engine.probe.memory import rss_bytes
+from nbdist.engine.probe.activity import rss_bytes
 
 
 def test_resident_memory_is_known_also_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:

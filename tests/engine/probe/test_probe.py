@@ -16,9 +16,8 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from nbdist.engine.probe.pace import Pace
+from nbdist.engine.probe.activity import REPEAT_SECONDS, Pace, Sections
 from nbdist.engine.probe.samples import READ, digest_of
-from nbdist.engine.probe.sections import REPEAT_SECONDS, Sections
 from tests.builders.reports import running
 from tests.engine.recording import recorded
 

@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 from nbdist.engine.saving import folder as folders
-from nbdist.engine.saving.folder import Save, Variable
-from nbdist.engine.saving.objects import Objects
-from nbdist.engine.saving.parts import Part
+from nbdist.engine.saving.folder import SavedVariable, SaveFile
+from nbdist.engine.saving.parts import SavedLeaf, SavedObjects
 from nbdist.engine.saving.restore import _targets
 from nbdist.errors import ArrayError, OptionError
 
 PARTS = (
-    Part(
+    SavedLeaf(
         path="",
         kind="array",
         dtype="float32",
@@ -23,20 +22,20 @@ PARTS = (
         spec=(("a", "b"), None, "c"),
         axes=(("a", 2),),
     ),
-    Part(path="['x']", kind="scalar", dtype="float", value=0.1 + 0.2),
+    SavedLeaf(path="['x']", kind="scalar", dtype="float", value=0.1 + 0.2),
 )
 
 ONE, TWO, THREE = (str(digit) * 32 for digit in (1, 2, 3))
 
 
-def save_of(token: str) -> Save:
-    variable = Variable(
+def save_of(token: str) -> SaveFile:
+    variable = SavedVariable(
         name="w", first=0, parts=PARTS, structure={"dict": [["a", 0], ["b", {"list": [1]}]]}
     )
-    return Save(arrays=f"{folders.ARRAYS}{token}", processes=2, variables=(variable,))
+    return SaveFile(arrays=f"{folders.ARRAYS}{token}", processes=2, variables=(variable,))
 
 
-def written(folder: Path, token: str) -> Save:
+def written(folder: Path, token: str) -> SaveFile:
     folders.mark(folder, token)
     folders.arrays_of(folder, token).mkdir()
     folders.commit(folder, token, save_of(token))
@@ -134,14 +133,14 @@ def test_what_a_save_that_was_ended_at_its_last_step_has_left_is_removed_by_the_
 
 
 def test_what_would_hide_a_name_of_pythons_is_restored_only_where_it_is_named() -> None:
-    part = Part(path="", kind="scalar", dtype="int", value=1)
+    part = SavedLeaf(path="", kind="scalar", dtype="int", value=1)
     variables = tuple(
-        Variable(name=name, parts=(part,), first=0, structure=0) for name in ("w", "print")
+        SavedVariable(name=name, parts=(part,), first=0, structure=0) for name in ("w", "print")
     )
-    save = Save(arrays="", processes=2, variables=variables)
+    save = SaveFile(arrays="", processes=2, variables=variables)
     with pytest.raises(ArrayError, match="'print', which would hide what Python has"):
-        _targets(save, "it", (), {}, Objects([]))
-    found = _targets(save, "it", ("print",), {}, Objects([]))
+        _targets(save, "it", (), {}, SavedObjects([]))
+    found = _targets(save, "it", ("print",), {}, SavedObjects([]))
     assert [one.variable.name for one in found] == ["print"]
 
 
@@ -166,6 +165,6 @@ def test_folders_that_have_something_else_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("structure", [None, "no container", {"tuple": 3}, {"set": [1]}, 1.5])
 def test_what_cannot_be_made_anew_says_how_it_can_be_restored(structure: object) -> None:
-    variable = Variable(name="w", first=0, parts=PARTS, structure=structure)
+    variable = SavedVariable(name="w", first=0, parts=PARTS, structure=structure)
     with pytest.raises(ArrayError, match="Make a value of the same structure under the name w"):
         folders.skeleton_of(variable)

@@ -11,10 +11,9 @@ from flax import nnx
 
 from nbdist.engine.frameworks import imported
 from nbdist.engine.frameworks.keras import variables
-from nbdist.engine.saving.objects import Objects
-from nbdist.engine.saving.parts import Parts
+from nbdist.engine.saving.parts import SavedObjects, VariableParts
 
-OBJECTS = Objects(imported())
+OBJECTS = SavedObjects(imported())
 
 
 def model(seed: int) -> keras.Model:
@@ -30,7 +29,7 @@ def module(seed: int) -> nnx.Module:
 
 
 def paths(value: object) -> list[str]:
-    return [part.path for part in Parts("w", value, OBJECTS).parts]
+    return [part.path for part in VariableParts("w", value, OBJECTS).parts]
 
 
 def test_arrays_of_a_model_are_named_as_a_person_reaches_them() -> None:
@@ -57,7 +56,9 @@ def test_what_was_restored_is_in_the_object_that_is_there(make: object) -> None:
     given = OBJECTS.given_back(there, OBJECTS.with_states("w", [{"it": first}, 7]))
     assert given[0]["it"] is second
     assert given[1] == 7
-    assert Parts("w", second, OBJECTS).digest() == Parts("w", first, OBJECTS).digest()
+    assert (
+        VariableParts("w", second, OBJECTS).digest() == VariableParts("w", first, OBJECTS).digest()
+    )
 
 
 def test_where_a_variable_keeps_its_value_elsewhere_it_is_assigned(

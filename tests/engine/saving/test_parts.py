@@ -14,11 +14,11 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from nbdist.engine.frameworks import imported
-from nbdist.engine.saving.objects import Objects
-from nbdist.engine.saving.parts import Parts as PartsOf
+from nbdist.engine.saving.parts import SavedObjects
+from nbdist.engine.saving.parts import VariableParts as PartsOf
 from nbdist.errors import ArrayError
 
-Parts = functools.partial(PartsOf, objects=Objects(imported()))
+Parts = functools.partial(PartsOf, objects=SavedObjects(imported()))
 
 
 def test_of_an_array_its_spec_and_the_axes_of_its_mesh_are_known(mesh: jax.sharding.Mesh) -> None:

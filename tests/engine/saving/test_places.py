@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, PartitionSpec
 
-from nbdist.engine.saving.parts import Part
-from nbdist.engine.saving.places import Places
+from nbdist.engine.saving.parts import SavedLeaf
+from nbdist.engine.saving.restore import Places
 from nbdist.errors import SpecError
 
-SAVED = Part(
+SAVED = SavedLeaf(
     path="['w']",
     kind="array",
     dtype="float32",

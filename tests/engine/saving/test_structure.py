@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.engine.saving.structure import made, plain
+from nbdist.engine.saving.folder import made, plain
 
 State = collections.namedtuple("State", "mu nu")
 

@@ -28,18 +28,15 @@ from jax.sharding import PartitionSpec as P
 
 from nbdist.contract.calls.stepping import Save
 from nbdist.contract.calls.values import ArrayType, OfferedBox, box
-from nbdist.dtypes import dtype_name, dtype_named
 from nbdist.engine.frameworks import imported
 from nbdist.engine.frameworks.jax.arrays import offer_array, placed
 from nbdist.engine.kernel.calls import save
-from nbdist.engine.values.arrays import digest, is_numpy_array
-from nbdist.engine.values.incoming import COMMON, Incoming
-from nbdist.engine.values.moving import Moving
-from nbdist.engine.values.outgoing import Outgoing
-from nbdist.engine.values.packing import packed, unpacked
-from nbdist.engine.values.tree import Tree
+from nbdist.engine.values.arrays import digest, is_numpy_array, packed, unpacked
+from nbdist.engine.values.incoming import COMMON, Incoming, Moving
+from nbdist.engine.values.outgoing import Outgoing, ValueTree
 from nbdist.errors import ArrayError, SessionError, SpecError, StaleError
 from nbdist.machine.sealed import Sealed, mapped
+from nbdist.notation import dtype_name, dtype_named
 
 Pair = namedtuple("Pair", "left right")
 
@@ -71,7 +68,7 @@ class Opaque:
 
 
 def tree(value, expression="x"):
-    return Tree(value, expression, offer_array, imported())
+    return ValueTree(value, expression, offer_array, imported())
 
 
 def out(value, expression="x"):

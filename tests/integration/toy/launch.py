@@ -3,7 +3,7 @@
 from nbdist.launch.model.framework import Answers, Framework
 from nbdist.launch.model.plan import Plan, PlannedProcess
 from nbdist.launch.model.rendezvous import Rendezvous
-from nbdist.quantities import count_text
+from nbdist.notation import count_text
 
 
 class Toy(Framework):

@@ -18,8 +18,8 @@ import psutil
 import pytest
 
 from nbdist.agent.agent import Agent
-from nbdist.agent.children import Children
-from nbdist.contract.lines import Events
+from nbdist.agent.processes import Children
+from nbdist.contract.events import Events
 from nbdist.contract.orders import Assignment, Keep, ReservePorts, to_line
 from nbdist.contract.wire import encode
 from nbdist.errors import WireError

@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from nbdist.agent.children import Children
-from nbdist.contract.lines import Events
+from nbdist.agent.processes import Children
+from nbdist.contract.events import Events
 from tests.waiting import wait_for
 
 

@@ -11,17 +11,18 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from nbdist.agent.http2 import (
+from nbdist.agent.coordination import (
     CANCEL,
     DATA,
     END_STREAM,
     HEAD,
     HEADERS,
+    MOST_WAITING,
     PREFACE,
     RST_STREAM,
+    Relays,
     Requests,
 )
-from nbdist.agent.relay import MOST_WAITING, Relays
 from tests.waiting import wait_for
 
 SETTINGS = 0x4

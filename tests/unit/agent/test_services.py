@@ -8,10 +8,10 @@ import threading
 
 import pytest
 
-from nbdist.agent import services as module
-from nbdist.agent.children import Children
-from nbdist.agent.services import Services
-from nbdist.contract.lines import Events
+from nbdist.agent import coordination as module
+from nbdist.agent.coordination import Services
+from nbdist.agent.processes import Children
+from nbdist.contract.events import Events
 from tests.waiting import wait_for
 
 

@@ -14,7 +14,7 @@ from tests.waiting import wait_for
 
 PROGRAM = """
 import os, signal, sys
-from nbdist.agent.stale_folders import end, sweep_after
+from nbdist.machine.folder import end, sweep_after
 sweeper = sweep_after(sys.argv[1])
 print(sweeper, flush=True)
 order = sys.stdin.readline()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbdist.contract.cell_label import CellLabel, label_from
+from nbdist.contract.cells import CellLabel, label_from
 from nbdist.errors import WireError
 
 LABEL = CellLabel(cell=3, offset=1, run=7, targets=(0, 1), in_step=(1, 4), compared=True)

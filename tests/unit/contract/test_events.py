@@ -8,8 +8,16 @@ import re
 
 import pytest
 
-from nbdist.contract.events import Alive, Event, Fault, OtherVersion
-from nbdist.contract.lines import LINE_CHARACTERS, Events, Lines, in_lines
+from nbdist.contract.events import (
+    LINE_CHARACTERS,
+    Alive,
+    Event,
+    Events,
+    Fault,
+    Lines,
+    OtherVersion,
+    in_lines,
+)
 from nbdist.errors import WireError
 
 LONG = Fault(text="ü <tag> " * LINE_CHARACTERS)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from nbdist.contract import repeated, wire
-from nbdist.contract.repeated import Encoder
+from nbdist.contract import iopub, wire
+from nbdist.contract.iopub import Encoder
 from nbdist.contract.snapshot import Array, Report
 from nbdist.errors import WireError
 from tests.builders.reports import IDLE, named, report, running
@@ -22,7 +22,7 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         met.append(value)
         return wire.encode(value)
 
-    monkeypatch.setattr(repeated, "encode", encode)
+    monkeypatch.setattr(iopub, "encode", encode)
     return met
 
 

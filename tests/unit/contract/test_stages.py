@@ -13,7 +13,7 @@ from nbdist.contract.wire import decode, encode
 from nbdist.engine.frameworks import framework_named as on_an_engine
 from nbdist.errors import WireError
 from nbdist.launch.model.framework import framework_named, framework_names
-from nbdist.launch.model.meet import meet
+from nbdist.launch.model.rendezvous import meet
 from nbdist.launch.planning.choose import make_plan
 from tests.builders.places import places_of
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nbdist.launch.model.exits import ProcessExit
-from nbdist.machine.log_tail import tail
+from nbdist.launch.model.happenings import ProcessExit
+from nbdist.machine.processes import tail
 
 CHATTER = (
     "2026-01-01 00:00:00.000 [Engine.0] WARNING | debugpy_stream undefined\n"

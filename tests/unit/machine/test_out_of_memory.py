@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.machine import out_of_memory
-from nbdist.machine.out_of_memory import OutOfMemoryKills
+from nbdist.machine import processes
+from nbdist.machine.processes import OutOfMemoryKills
 
 V1 = "9:name=systemd:/\n4:cpu,memory:/jobs/7\n0::/\n"
 
@@ -69,12 +69,12 @@ def test_a_kill_that_no_end_follows_does_not_explain_one_much_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr(out_of_memory.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(processes.time, "monotonic", lambda: now[0])
     machine = Machine(tmp_path, "0::/\n")
     kills = OutOfMemoryKills(tmp_path)
     machine.host(1)
     kills.look()
-    now[0] += out_of_memory.FRESH_SECONDS + 1
+    now[0] += processes.FRESH_SECONDS + 1
     assert explained(kills, 1) == [False], "of something that the user had started, perhaps"
 
 

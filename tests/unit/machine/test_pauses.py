@@ -7,10 +7,9 @@ import time
 
 import pytest
 
-from nbdist.agent.heartbeat import Pulse
-from nbdist.contract.lines import Events
-from nbdist.machine import pauses
-from nbdist.machine.pauses import PAUSE_SECONDS, Pauses
+from nbdist.agent import kernel_link
+from nbdist.agent.kernel_link import PAUSE_SECONDS, Pauses, Pulse
+from nbdist.contract.events import Events
 
 
 class Clock:
@@ -19,7 +18,7 @@ class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(pauses, "clock_of_sleep", lambda: self.now)
+        monkeypatch.setattr(kernel_link, "clock_of_sleep", lambda: self.now)
 
     def run(self, seconds: float, each_second: object = None) -> None:
         """Time passes while the process runs, and looks once a second."""
@@ -67,9 +66,9 @@ def test_sleep_of_the_machine_counts_as_a_pause_although_monotonic_time_stood_st
 
 
 def test_the_real_clock_goes_on() -> None:
-    before = pauses.clock_of_sleep()
+    before = kernel_link.clock_of_sleep()
     time.sleep(0.01)
-    assert pauses.clock_of_sleep() > before
+    assert kernel_link.clock_of_sleep() > before
 
 
 def test_a_host_that_was_stopped_itself_waits_for_its_kernel_anew(clock: Clock) -> None:

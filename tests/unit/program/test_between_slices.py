@@ -6,8 +6,8 @@ import pytest
 
 from nbdist.contract.program import MeshAxes, totals
 from nbdist.errors import ProgramError
-from nbdist.program.between_slices import ids_of, kind_of
-from nbdist.program.read import read_program
+from nbdist.program.axes import ids_of, kind_of
+from nbdist.program.compiled import read_program
 from nbdist.view.text.program import program_text
 
 TEXT = """HloModule jit_step, is_scheduled=true, num_partitions=2

@@ -8,8 +8,8 @@ import pytest
 
 from nbdist.contract.program import Collective, Memory, Program, totals
 from nbdist.errors import ProgramError
-from nbdist.program.bound import Speeds, bound_of
-from nbdist.program.refusal import refused
+from nbdist.program.compiled import refused
+from nbdist.rehearsal.run.figures import Speeds, bound_of
 
 MEMORY = Memory(arguments=60, outputs=40, temporaries=0, aliased=0, code=0)
 SPEEDS = Speeds(flops_per_s=10, memory_bytes_per_s=50, link_bytes_per_s=2)

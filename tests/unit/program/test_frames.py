@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 import nbdist
-from nbdist.program.frames import Frames, Source
-from nbdist.program.hlo import Module
+from nbdist.program.hlo import FrameTables, Module, SourceLine
 
 TEXT = """HloModule jit_step
 
@@ -44,37 +43,41 @@ ZERO = ("parent_frame_id=0", "parent_frame_id=1", "parent_frame_id=2")
 
 @pytest.mark.parametrize("parents", [SHIFTED, PLAIN, ZERO])
 def test_frames_of_libraries_are_passed_over(parents):
-    frames = Frames(Module(TEXT.format(*parents)))
+    frames = FrameTables(Module(TEXT.format(*parents)))
     attributes = ', metadata={op_name="jit(step)/dot_general" stack_frame_id=3}'
-    assert frames.source(attributes) == Source("jit(step)/dot_general", "train.py", 7, "step")
+    assert frames.source(attributes) == SourceLine("jit(step)/dot_general", "train.py", 7, "step")
 
 
 def test_where_all_frames_are_libraries_the_innermost_is_named():
     text = TEXT.replace("/tmp/ipykernel_12/345.py", "/x/site-packages/a.py")
-    frames = Frames(Module(text.replace('"train.py"', '"/x/site-packages/b.py"').format(*SHIFTED)))
+    frames = FrameTables(
+        Module(text.replace('"train.py"', '"/x/site-packages/b.py"').format(*SHIFTED))
+    )
     found = frames.source("stack_frame_id=3")
     assert (found.file.rpartition("/")[2], found.line) == ("linear.py", 90)
 
 
 def test_nbdist_which_calls_the_compiler_is_passed_over():
     trace = str(Path(nbdist.__file__).parent / "pod" / "trace.py")
-    found = Frames(Module(TEXT.replace("train.py", trace).format(*SHIFTED)))
-    assert found.source("stack_frame_id=3") == Source("", "/tmp/ipykernel_12/345.py", 4, "<module>")
+    found = FrameTables(Module(TEXT.replace("train.py", trace).format(*SHIFTED)))
+    assert found.source("stack_frame_id=3") == SourceLine(
+        "", "/tmp/ipykernel_12/345.py", 4, "<module>"
+    )
 
 
 def test_a_cell_of_a_notebook_is_a_file():
-    found = Frames(Module(TEXT.format(*SHIFTED))).source("stack_frame_id=1")
+    found = FrameTables(Module(TEXT.format(*SHIFTED))).source("stack_frame_id=1")
     assert (found.file, found.line, found.function) == ("/tmp/ipykernel_12/345.py", 4, "<module>")
 
 
 @pytest.mark.parametrize(
     ("attributes", "source"),
     [
-        ("", Source()),
-        ("stack_frame_id=9", Source()),
-        (', metadata={op_name="a"}', Source("a")),
-        (', metadata={op_name="a" source_file="t.py" source_line=3}', Source("a", "t.py", 3)),
+        ("", SourceLine()),
+        ("stack_frame_id=9", SourceLine()),
+        (', metadata={op_name="a"}', SourceLine("a")),
+        (', metadata={op_name="a" source_file="t.py" source_line=3}', SourceLine("a", "t.py", 3)),
     ],
 )
 def test_what_has_no_frame_has_no_line(attributes, source):
-    assert Frames(Module(TEXT.format(*SHIFTED))).source(attributes) == source
+    assert FrameTables(Module(TEXT.format(*SHIFTED))).source(attributes) == source

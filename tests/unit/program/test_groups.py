@@ -6,8 +6,7 @@ import pytest
 
 from nbdist.contract.program import MeshAxes
 from nbdist.errors import ProgramError
-from nbdist.program.axes import axes_of, axes_of_pairs, devices_text
-from nbdist.program.groups import groups_in, pairs_in
+from nbdist.program.axes import axes_of, axes_of_pairs, devices_text, groups_in, pairs_in
 
 COLUMNS = ((0, 4), (1, 5), (2, 6), (3, 7))
 MESH = MeshAxes(names=("data", "one", "model"), shape=(2, 1, 4), devices=tuple(range(8)))

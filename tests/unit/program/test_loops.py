@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nbdist.program.hlo import Module
-from nbdist.program.loops import Loops
+from nbdist.program.runs import Loops
 
 LOOP = """HloModule jit_f
 

@@ -11,7 +11,7 @@ import pytest
 from nbdist.contract.program import Memory, MeshAxes
 from nbdist.errors import ProgramError
 from nbdist.program.collectives import direction_of
-from nbdist.program.read import read_program
+from nbdist.program.compiled import read_program
 from tests.golden.known_programs import MATMULS, TPU, check
 from tests.golden.programs import PROGRAMS
 from tests.places import GOLDEN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbdist.program.refusal import refused
+from nbdist.program.compiled import refused
 
 GB = 1024**3
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from nbdist import cli, listing, options
-from nbdist.magics import DistMagics
-from nbdist.notebook.mode import CELL_MAGIC, LOCAL
+from nbdist import cli, listing
+from nbdist.magics import options
+from nbdist.magics.commands import DistMagics
+from nbdist.magics.mode import CELL_MAGIC, LOCAL
 from nbdist.version import __version__
 from tests.places import ROOT
 
@@ -67,7 +68,7 @@ def flags() -> set[str]:
     makers = [
         make
         for _, make in inspect.getmembers(options, inspect.isfunction)
-        if make.__module__.startswith(options.__name__)
+        if make.__module__.startswith("nbdist.magics.")
         and not inspect.signature(make).parameters
         and inspect.signature(make).return_annotation == "Parser"
     ]

@@ -10,12 +10,10 @@ import pytest
 from tests.places import ROOT
 
 SECTIONS = {
-    "floors": "nbdist",
+    "rooms": "nbdist",
     "session": "nbdist/session",
     "rehearsal": "nbdist/rehearsal",
-    "pod": "nbdist/pod",
     "launch": "nbdist/launch",
-    "agent": "nbdist/agent",
     "engine": "nbdist/engine",
 }
 NO_ROOMS = {"__init__", "__pycache__", "labextension", "static"}

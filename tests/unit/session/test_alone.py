@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nbdist.contract.calls.engine import Complete, Completions
-from nbdist.session.alone import AskedAlone
+from nbdist.session.asking import AskedAlone
 from tests.builders.engines import FakeEngines, gone
 from tests.builders.reports import RUNNING
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nbdist.contract.asides import Aside
 from nbdist.contract.questions import (
+    Aside,
     Digests,
     LineTaken,
     NativeStacks,
@@ -16,7 +16,7 @@ from nbdist.contract.questions import (
     TypedLine,
 )
 from nbdist.errors import SessionError
-from nbdist.session import asides
+from nbdist.session import reports
 from nbdist.session.session import Session
 from tests.builders.live import LiveHosts, SentCell
 from tests.waiting import wait_for
@@ -26,7 +26,7 @@ from tests.waiting import wait_for
 def session(live: LiveHosts, monkeypatch: pytest.MonkeyPatch) -> Session:
     """In a cell on both processes."""
     # Who answers does so at once; who is silent is not waited for.
-    monkeypatch.setattr(asides, "STACK_SECONDS", 0.01)
+    monkeypatch.setattr(reports, "STACK_SECONDS", 0.01)
     made = live.session("h1", "h2")
     live.runs = lambda cell: None
     made.run("train()", wait=False)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from nbdist.contract.asides import Aside
 from nbdist.contract.iopub import AsideAnswer
-from nbdist.contract.questions import CompareBefore, Digests, LineTaken, Question
-from nbdist.session.asking import Asking
+from nbdist.contract.questions import Aside, CompareBefore, Digests, LineTaken, Question
+from nbdist.session.reports import Asking
 
 
 class Processes:

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbdist.session.copies import Copies, Kept
-from nbdist.values.copies import Copied
+from nbdist.session.values.copies import Copies, CopyRound, KeptCopies
 
 
 def test_copies_are_due_once_in_so_many_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,8 +29,8 @@ def test_how_old_they_are_and_what_they_take(
     monkeypatch.setattr("time.monotonic", lambda: 64.0)
     copies = Copies(30)
     assert copies.text() == "no copies were made yet"
-    copied = Copied(number=1, arrays=12, sent=0, kept=kept)
-    copies.kept = Kept(copied=copied, cell=12, at=30.0, seconds=0.1)
+    copied = CopyRound(number=1, arrays=12, sent=0, kept=kept)
+    copies.kept = KeptCopies(copied=copied, cell=12, at=30.0, seconds=0.1)
     assert (
         copies.text()
         == f"copies of 12 arrays, made after cell 12, 34.0 s ago, in 0.1 s: {size} on each process"

@@ -8,7 +8,7 @@ import pytest
 
 from nbdist.contract.calls.engine import Look
 from nbdist.errors import GoneError, HostError, LaunchError, SessionError
-from nbdist.session.description import describe
+from nbdist.session.life import describe
 from tests.builders.live import LiveHosts
 from tests.waiting import wait_for
 

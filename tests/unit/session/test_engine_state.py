@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nbdist.errors import SessionError
-from nbdist.session.engine_state import EngineState
+from nbdist.session.health import EngineState
 
 ALLOWED = {
     ("STARTING", "RUNNING"),

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from nbdist.cells.facts import RECOVER
-from nbdist.cells.outcome import ProcessOutcome
-from nbdist.contract.history import Doubt
-from nbdist.launch.model.exits import ProcessExit
+from nbdist.contract.cells import Doubt
+from nbdist.launch.model.happenings import ProcessExit
+from nbdist.session.cells.facts import RECOVER
+from nbdist.session.cells.outcome import ProcessOutcome
 from nbdist.spelling import Door, through
 from tests.builders.engines import FakeEngines
 from tests.builders.reports import IDLE, RUNNING

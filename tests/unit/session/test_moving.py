@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from nbdist.engine.values.packing import packed
+from nbdist.engine.values.arrays import packed
 from nbdist.errors import ArrayError, GoneError, OptionError, SessionError, StaleError
 from nbdist.session.session import Session
-from nbdist.values import flow
+from nbdist.session.values import flow
 from tests.builders.live import LiveHosts, SentCell
 
 VALUE = {"accuracy": 0.5}

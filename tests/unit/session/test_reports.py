@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from nbdist.cells.outcome import ProcessOutcome
 from nbdist.contract.calls.engine import Looked
 from nbdist.contract.snapshot import Activity
 from nbdist.errors import LaunchError
 from nbdist.session import reports as module
+from nbdist.session.cells.outcome import ProcessOutcome
 from tests.builders.engines import FakeEngines, gone
 from tests.builders.reports import IDLE, RUNNING
 

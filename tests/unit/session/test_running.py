@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from nbdist.cells.followed import FollowedRun
-from nbdist.cells.history import History, read
-from nbdist.cells.outcome import ProcessOutcome
-from nbdist.contract.history import Doubt
+from nbdist.contract.cells import Doubt, Rules
 from nbdist.errors import ProcessError, SessionError
-from nbdist.rules import Rules
 from nbdist.session import running
+from nbdist.session.cells.followed import FollowedRun
+from nbdist.session.cells.history import History, read
+from nbdist.session.cells.outcome import ProcessOutcome
 from nbdist.session.running import Cells
 from tests.builders.engines import FakeEngines
 

@@ -8,7 +8,7 @@ import pytest
 
 from nbdist.errors import ArrayError, GoneError, OptionError, SessionError
 from nbdist.session.session import Session
-from nbdist.values import flow
+from nbdist.session.values import flow
 from tests.builders.live import LiveHosts
 
 FOUND = {

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from nbdist.cells.history import read as read_history
 from nbdist.contract.calls.engine import Complete, Completions, LastFailure
+from nbdist.contract.cells import Rules
 from nbdist.errors import LaunchError, ProcessError, SessionError, TargetError
-from nbdist.rules import Rules
 from nbdist.session import life
+from nbdist.session.cells.history import read as read_history
 from nbdist.session.session import Session
 from nbdist.spelling import Door, through
 from tests.builders.live import LiveHosts, SentCell

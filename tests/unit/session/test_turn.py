@@ -13,7 +13,7 @@ import pytest
 
 from nbdist.errors import SessionError, TurnError
 from nbdist.session import turn as module
-from nbdist.session.turn import Noted, Turn
+from nbdist.session.turn import Turn, TurnNotes
 from tests.waiting import wait_for
 
 
@@ -155,7 +155,7 @@ def test_a_kernel_whose_cell_runs_on_gives_way_to_one_that_waits(
 
 def test_the_next_kernel_learns_what_the_one_before_knew(kernels: Any) -> None:
     first, second = kernels(), kernels()
-    learned: list[Noted] = []
+    learned: list[TurnNotes] = []
     second.on_change = learned.append
     first.known = lambda: ((1, 4), True)
     with first.taken():
@@ -169,9 +169,9 @@ def test_the_next_kernel_learns_what_the_one_before_knew(kernels: Any) -> None:
 
 def test_what_follows_another_kernel_is_tried_again_until_it_has_succeeded(kernels: Any) -> None:
     first, second, third = kernels(), kernels(), kernels()
-    learned: list[Noted] = []
+    learned: list[TurnNotes] = []
 
-    def fails(before: Noted) -> str:
+    def fails(before: TurnNotes) -> str:
         learned.append(before)
         if len(learned) == 1:
             raise SessionError("no")
@@ -213,7 +213,7 @@ def test_the_turn_of_a_kernel_that_is_killed_is_free_and_says_so(kernels: Any) -
     assert turn.ahead() == "cell 9 of another kernel"
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    learned: list[Noted] = []
+    learned: list[TurnNotes] = []
     turn.on_change = learned.append
     with turn.taken(timeout_s=60.0):
         pass
@@ -224,7 +224,7 @@ def test_the_turn_of_a_kernel_that_is_killed_is_free_and_says_so(kernels: Any) -
 
 def test_who_leaves_with_a_cell_under_way_says_so_and_sends_nothing_more(kernels: Any) -> None:
     first, second = kernels(), kernels()
-    learned: list[Noted] = []
+    learned: list[TurnNotes] = []
     second.on_change = learned.append
     with first.taken(cell=5):
         end = first.kept(5)
@@ -251,7 +251,7 @@ def test_a_note_that_cannot_be_read_is_of_a_kernel_that_may_have_left_anything(
         os.pwrite(first._opened()[1], b"x" * 300, 0)
         os.pwrite(first._opened()[1], b"x" * 300, 0)
     os.pwrite(first._opened()[1], b"x" * 300, 0)
-    learned: list[Noted] = []
+    learned: list[TurnNotes] = []
     second.on_change = learned.append
     with second.taken():
         pass

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from nbdist.contract.calls.engine import ImportedModules
-from nbdist.session import user_files
-from nbdist.session.user_files import files_brought, imported
+from nbdist.session import keeping
+from nbdist.session.keeping import files_brought, imported
 from tests.builders.engines import FakeEngines, gone
 
 
 def test_of_changed_modules_those_that_are_busy_are_named_and_those_that_end_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(user_files, "IMPORTED_SECONDS", 0.0)
+    monkeypatch.setattr(keeping, "IMPORTED_SECONDS", 0.0)
     asked: list[tuple[int, Any]] = []
 
     def answer(process_id: int, *, paths: tuple[str, ...]) -> Any:

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nbdist.contract.array_summary import ArraySummary, Numbers, PieceSummary
-from nbdist.contract.calls.arrays import Summary
+from nbdist.contract.calls.arrays import ArraySummary, Numbers, PieceSummary, Summary
 from nbdist.contract.messages import AskValues, Hello, read_request
 from nbdist.errors import ArrayError, SessionError
-from nbdist.view.asked import answer_values
+from nbdist.view.arrays import shown_values
+from nbdist.view.channel import answer_values
 from nbdist.view.feed import Feed
-from nbdist.view.values import shown_values
 
 
 class Loop:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from nbdist.contract.snapshot import Array, Axis, Mesh, NamedSharding, Snapshot
+from nbdist.view.arrays import Shards
 from nbdist.view.branches import grow, steps, within
-from nbdist.view.shards import Shards
 from nbdist.view.text import tree_text
 
 MESH = Mesh(

@@ -12,9 +12,8 @@ from ipykernel.comm.comm import BaseComm
 
 from nbdist.contract.page import COMM_ID, TARGET
 from nbdist.contract.snapshot import Snapshot
-from nbdist.view.channel import Channel
+from nbdist.view.channel import Broadcast, broadcast, forget_reply_shell, running_kernel
 from nbdist.view.feed import Feed
-from nbdist.view.kernel import broadcast, forget_reply_shell, running_kernel
 from tests.waiting import wait_for
 
 IDLE = Snapshot(session="s", sequence=1, time=1.0, state="idle")
@@ -54,7 +53,7 @@ def _wait_for(kernel: Kernel, count: int) -> None:
 def test_frames_are_comm_messages_of_the_fixed_id_without_a_parent(
     kernel: Kernel, feed: Feed
 ) -> None:
-    Channel(feed, kernel).open()
+    Broadcast(feed, kernel).open()
     feed.push(IDLE)
     _wait_for(kernel, 1)
     sent = kernel.sent[0]
@@ -65,15 +64,15 @@ def test_frames_are_comm_messages_of_the_fixed_id_without_a_parent(
 
 
 def test_opening_twice_sends_everything_once(kernel: Kernel, feed: Feed) -> None:
-    Channel(feed, kernel).open()
-    Channel(feed, kernel).open()
+    Broadcast(feed, kernel).open()
+    Broadcast(feed, kernel).open()
     feed.push(IDLE)
     feed.close()
     assert len(kernel.sent) == 1
 
 
 def test_a_closed_channel_is_silent(kernel: Kernel, feed: Feed) -> None:
-    channel = Channel(feed, kernel)
+    channel = Broadcast(feed, kernel)
     channel.open()
     channel.close()
     feed.push(IDLE)
@@ -82,7 +81,7 @@ def test_a_closed_channel_is_silent(kernel: Kernel, feed: Feed) -> None:
 
 
 def test_a_hello_brings_a_full_frame_at_once(kernel: Kernel, feed: Feed) -> None:
-    Channel(feed, kernel).open()
+    Broadcast(feed, kernel).open()
     feed.push(IDLE)
     _wait_for(kernel, 1)
     received: list[Any] = []
@@ -100,7 +99,7 @@ def test_a_hello_brings_a_full_frame_at_once(kernel: Kernel, feed: Feed) -> None
 def test_without_a_kernel_nothing_is_sent_or_registered(feed: Feed) -> None:
     assert running_kernel() is None
     before = dict(get_comm_manager().targets)
-    Channel(feed).open()
+    Broadcast(feed).open()
     feed.push(IDLE)
     assert get_comm_manager().targets == before
 

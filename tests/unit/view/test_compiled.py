@@ -6,10 +6,9 @@ from dataclasses import replace
 
 from nbdist.contract.program import MeshAxes, Program
 from nbdist.contract.snapshot import Axis, Device, Mesh
-from nbdist.view.compiled import MESH, compiled_snapshot
-from nbdist.view.one_frame import OneFrame
-from nbdist.view.picture import Picture
-from nbdist.view.still import still_html
+from nbdist.view.feed import OneFrame
+from nbdist.view.picture import Picture, still_html
+from nbdist.view.program import MESH, compiled_snapshot
 from tests.builders.golden import snapshot
 
 DEVICES = tuple(

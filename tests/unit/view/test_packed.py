@@ -12,8 +12,7 @@ from jax.sharding import PartitionSpec as P
 import nbdist
 from nbdist.contract.messages import plain
 from nbdist.contract.page import MIME_TYPE
-from nbdist.view.packed import packed
-from nbdist.view.widget import View
+from nbdist.view.widget import View, packed
 
 
 def test_the_largest_pod_with_a_thousand_arrays_is_small_in_a_notebook():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from nbdist.view.repeated import BYTES_PER_SECOND, UNCHANGED_SECONDS, RepeatedOutputs
+from nbdist.view.channel import BYTES_PER_SECOND, UNCHANGED_SECONDS, RepeatedOutputs
 
 
 class Cells:

@@ -10,8 +10,7 @@ import pytest
 
 from nbdist.contract.snapshot import Axis, Device, Mesh, Notice, PerProcess
 from nbdist.errors import ArrayError
-from nbdist.view.still import CELLS, still_html
-from nbdist.view.translucent import OPACITY, PAGES, translucent_fills
+from nbdist.view.picture import CELLS, OPACITY, PAGES, still_html, translucent_fills
 from tests.builders.golden import golden, snapshot
 from tests.places import GOLDEN
 

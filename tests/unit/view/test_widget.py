@@ -19,8 +19,7 @@ from nbdist.contract.snapshot import Snapshot
 from nbdist.contract.wire import decode
 from nbdist.errors import ArrayError, NbdistError
 from nbdist.view import widget
-from nbdist.view.feed import Feed
-from nbdist.view.one_frame import OneFrame
+from nbdist.view.feed import Feed, OneFrame
 from nbdist.view.picture import Picture
 from nbdist.view.widget import View
 from tests.places import ROOT

@@ -1,5 +1,5 @@
 /** Constants on which kernel and view agree; made by `make types` from files in `nbdist/contract/`:
- * `snapshot.py`, `page.py`, `limits.py`, which say what each is. */
+ * `snapshot.py`, `page.py`, which say what each is. */
 
 export const VERSION = 6;
 export const COMM_ID = 'nbdist';

@@ -42,7 +42,7 @@ const UNITS = ['B', 'KB', 'MB', 'GB', 'TB', 'PB'];
  * Return bytes in units of 1,024: `18.4 MB`.
  *
  * At most one decimal, none from 100 up, halves rounded up; as `bytes_text` in
- * `nbdist/quantities.py` writes them.
+ * `nbdist/notation.py` writes them.
  */
 export function bytesText(bytes: number): string {
   let unit = 0;

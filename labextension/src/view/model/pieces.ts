@@ -51,7 +51,7 @@ function axisSizes(mesh: Mesh): Map<string, number> {
 
 const product = (factors: readonly number[]): number => factors.reduce((a, b) => a * b, 1);
 
-/** The cut of a dimension of `size` elements into parts, as in `nbdist/bounds.py` and XLA. */
+/** The cut of a dimension of `size` elements into parts, as in `nbdist/pieces.py` and XLA. */
 interface Cut {
   readonly size: number;
   /** Number of parts, as the axes ask for. */

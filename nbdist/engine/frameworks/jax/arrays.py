@@ -1,19 +1,53 @@
-"""Pieces of JAX arrays on their way to the kernel and from it."""
+"""Pieces of JAX arrays on their way to the kernel and from it.
+
+JAX's default settings, for programs and transfers of nbdist's own.
+
+Rescue of a process's arrays to a file, by one of its threads, once its main thread no longer answers.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from nbdist.bounds import slices
-from nbdist.engine.frameworks.jax.plain import plain_settings
-from nbdist.engine.values.arrays import OfferedArray, Piece, readable
+from nbdist.contract.iopub import Rescued
+from nbdist.engine.frameworks.jax.objects import array_paths
+from nbdist.engine.values.arrays import OfferedArray, ReadablePiece, readable
 from nbdist.engine.values.incoming import Place
 from nbdist.errors import ArrayError, SpecError
+from nbdist.pieces import slices
 from nbdist.spelling import option
+
+
+@contextlib.contextmanager
+def plain_settings() -> Iterator[None]:
+    """Set aside, on this thread, the user's settings that could stop or change a program of nbdist's.
+
+    The settings themselves, and other threads, stay as they are. Types of 64 bits are on: an array made under
+    `jax.enable_x64` would otherwise come back with half its bits.
+    """
+    import jax
+
+    with (
+        jax.disable_jit(disable=False),
+        jax.no_tracing(False),
+        # Only if they are on: JAX does not restore the thread's hook afterwards (jax 0.12.0.1).
+        jax.debug_nans(False) if jax.config.jax_debug_nans else contextlib.nullcontext(),
+        jax.debug_infs(False) if jax.config.jax_debug_infs else contextlib.nullcontext(),
+        jax.check_tracer_leaks(False),
+        jax.enable_x64(True),
+        jax.default_matmul_precision(None),
+        jax.transfer_guard("allow"),
+        jax.default_device(None),
+    ):
+        yield
 
 
 def offer_array(value: Any, expression: str) -> OfferedArray | None:
@@ -88,7 +122,7 @@ def _refuse_elsewhere(value: Any, expression: str) -> None:
         )
 
 
-def whole_piece(value: Any) -> Piece:
+def whole_piece(value: Any) -> ReadablePiece:
     """Return one piece with all of an array, every part of which lies on this process."""
 
     def read() -> Any:
@@ -103,15 +137,15 @@ def whole_piece(value: Any) -> Piece:
             found[slices(piece.bounds)] = piece.read()
         return found
 
-    return Piece(bounds=[[0, size] for size in value.shape], read=read)
+    return ReadablePiece(bounds=[[0, size] for size in value.shape], read=read)
 
 
-def unique_pieces(value: Any) -> list[Piece]:
+def unique_pieces(value: Any) -> list[ReadablePiece]:
     """Return the parts of an array on this process, replicated ones once."""
-    found: dict[str, Piece] = {}
+    found: dict[str, ReadablePiece] = {}
     for shard in shards(value):
         bounds = bounds_of(shard.index, value.shape)
-        found.setdefault(str(bounds), Piece(bounds=bounds, read=partial(_read, shard)))
+        found.setdefault(str(bounds), ReadablePiece(bounds=bounds, read=partial(_read, shard)))
     return list(found.values())
 
 
@@ -176,3 +210,57 @@ def placed(sharding: Any, expression: str) -> Place:
         return bounds, finish
 
     return place
+
+
+def rescue(namespace: dict[str, object], process_id: int) -> Rescued:
+    """Write every named array that has values to a file that outlives the session.
+
+    JAX arrays are saved piece by piece under all paths that reach them: `w[0:4, 0:2]` is a piece of `w`, named
+    by its bounds in the whole array. NumPy arrays are saved if they have a name of their own. Arrays that are
+    still being computed are left out. `numpy.load` reads the file, which appears only when it is complete.
+    """
+    import numpy
+
+    pieces: dict[str, Any] = {}
+    left_out: list[str] = []
+    jax_array = getattr(sys.modules.get("jax"), "Array", None)
+    named = {
+        name: value
+        for name, value in list(namespace.items())
+        if type(value) is numpy.ndarray and not name.startswith("_")
+    }
+    if jax_array is not None:
+        named |= array_paths(namespace, jax_array)
+    for path, array in named.items():
+        try:
+            pieces |= _pieces(path, array)
+        except Exception:  # noqa: BLE001 - deleted, lost, or not ready: named in `left_out`
+            left_out.append(path)
+    folder = Path(tempfile.mkdtemp(prefix=f"nbdist-rescued-{os.getpid()}-"))
+    file, part = folder / f"process-{process_id}.npz", folder / "part.npz"
+    numpy.savez(part, **pieces)
+    part.chmod(0o600)
+    part.rename(file)  # complete or absent: the process may be ended at any moment
+    nbytes = sum(piece.nbytes for piece in pieces.values())
+    return Rescued(path=str(file), arrays=len(pieces), nbytes=nbytes, left_out=tuple(left_out))
+
+
+def _pieces(path: str, array: Any) -> dict[str, Any]:
+    """Return the pieces of one array by name, without waiting for any.
+
+    Raises:
+      ValueError: The array is being computed, or has no values.
+    """
+    import numpy
+
+    if type(array) is numpy.ndarray:
+        return {path: array}
+    if array.is_deleted():  # `is_ready` of a deleted array ends the process (JAX 0.10.0)
+        raise ValueError(f"{path} has no values")
+    if not array.is_ready():
+        raise ValueError(f"{path} is being computed")
+    found = {}
+    for piece in unique_pieces(array):
+        name = ", ".join(f"{start}:{stop}" for start, stop in piece.bounds)
+        found[f"{path}[{name}]"] = piece.read()
+    return found

@@ -14,17 +14,19 @@ if TYPE_CHECKING:
     from nbdist.contract.calls.engine import Initialized, Membership, UsedDevices
     from nbdist.contract.calls.stepping import Origin, Versions
     from nbdist.contract.iopub import Rescued
-    from nbdist.engine.agreement.comparer import Comparer
-    from nbdist.engine.frameworks.process import Process
-    from nbdist.engine.frameworks.shapes import ArrayShape, AskedLayout, AskedSpec
-    from nbdist.engine.frameworks.stepping import Repairs
-    from nbdist.engine.namespace.objects import Objects
-    from nbdist.engine.namespace.placements import Placements
-    from nbdist.engine.probe.library import Library
+    from nbdist.engine.agreement.facts import Comparer
+    from nbdist.engine.frameworks.interfaces import (
+        ArrayShape,
+        AskedLayout,
+        AskedSpec,
+        Repairs,
+        ThisProcess,
+    )
+    from nbdist.engine.namespace.placements import Objects, Placements
+    from nbdist.engine.probe.classes import Library
     from nbdist.engine.probe.observer import Observer
-    from nbdist.engine.values.arrays import OfferedArray
+    from nbdist.engine.values.arrays import Children, OfferedArray
     from nbdist.engine.values.incoming import Place
-    from nbdist.engine.values.parts import Children
 
 COMPILING_FILES = ("compiler.py", "interpreters/mlir.py", "interpreters/partial_eval.py")
 """Files under `jax/_src` that compile, lower and trace. Source: stacks sampled in jax 0.10.2."""
@@ -55,15 +57,15 @@ class Jax(Framework):
         known = tail in COMPILING_FILES or function in COMPILING_FUNCTIONS.get(tail, ())
         return source == "_src" and known
 
-    def initialize(self, process: Process, stage: Any) -> Initialized:
+    def initialize(self, process: ThisProcess, stage: Any) -> Initialized:
         """Join JAX's cluster and start the back end."""
         from nbdist.engine.frameworks.jax.start import initialize
 
         return initialize(process, stage)
 
-    def explain(self, process: Process, value: Any, expression: str) -> ArraysFound:
+    def explain(self, process: ThisProcess, value: Any, expression: str) -> ArraysFound:
         """Return where the pieces of an array lie, or of all arrays of a tree."""
-        from nbdist.engine.frameworks.jax.tree import explain
+        from nbdist.engine.frameworks.jax.summary import explain
 
         return explain(value, expression)
 
@@ -81,7 +83,7 @@ class Jax(Framework):
 
     def nan(self, value: object, expression: str) -> NanCounts:
         """Count NaN and infinite values in this process's pieces of a tree."""
-        from nbdist.engine.frameworks.jax.nan import count
+        from nbdist.engine.frameworks.jax.summary import count
 
         return count(value, expression)
 
@@ -89,19 +91,19 @@ class Jax(Framework):
         self, function: Any, arguments: Sequence[Any], named: Mapping[str, Any], expression: str
     ) -> ProgramFound:
         """Return the program that a call of a jitted function would run."""
-        from nbdist.engine.frameworks.jax.program import program
+        from nbdist.engine.frameworks.jax.shapes import program
 
         return program(function, arguments, named, expression)
 
     def rescue(self, namespace: dict[str, object], process_id: int) -> Rescued | None:
         """Write the named arrays of this process to a file."""
-        from nbdist.engine.frameworks.jax.rescue import rescue
+        from nbdist.engine.frameworks.jax.arrays import rescue
 
         return rescue(namespace, process_id)
 
     def store(self) -> Any | None:
         """Return the key-value store of JAX's coordinator."""
-        from nbdist.engine.frameworks.jax.store import coordinator_client
+        from nbdist.engine.frameworks.jax.step.made import coordinator_client
 
         return coordinator_client()
 
@@ -110,23 +112,23 @@ class Jax(Framework):
 
     def keeps_its_own(self, value: Any) -> bool:
         """Return whether a value is an object of Flax NNX."""
-        from nbdist.engine.frameworks.jax.flax import is_module
+        from nbdist.engine.frameworks.jax.objects import is_module
 
         return is_module(type(value).__mro__)
 
     def state(self, value: Any) -> Any | None:
         """Return the state of an object of Flax NNX."""
-        from nbdist.engine.frameworks.jax.flax import state
+        from nbdist.engine.frameworks.jax.objects import state
 
         return state(value)
 
     def set_state(self, value: Any, state: Any) -> None:
         """Give an object of Flax NNX the arrays of a state."""
-        from nbdist.engine.frameworks.jax.flax import set_state
+        from nbdist.engine.frameworks.jax.objects import set_state
 
         set_state(value, state)
 
-    def versions(self, process: Process) -> Versions:
+    def versions(self, process: ThisProcess) -> Versions:
         """Return which program computed each array on several processes."""
         from nbdist.engine.frameworks.jax.start import step_of
         from nbdist.engine.frameworks.jax.versions import versions
@@ -135,7 +137,7 @@ class Jax(Framework):
 
     def forget(
         self,
-        process: Process,
+        process: ThisProcess,
         paths: Collection[str],
         unnamed: Collection[Origin],
         *,
@@ -148,58 +150,58 @@ class Jax(Framework):
         names, step = process.shell.user_ns, step_or_new(process)
         return forget(names, step, paths=paths, unnamed=unnamed, whole=whole)
 
-    def repair(self, process: Process) -> Repairs:
+    def repair(self, process: ThisProcess) -> Repairs:
         """Return a repair of this process that has just begun."""
         from nbdist.engine.frameworks.jax.repair.repair import Repair
         from nbdist.engine.frameworks.jax.start import step_of
 
         return Repair(process.shell.user_ns, folder=process.folder, step=step_of(process))
 
-    def placements(self, process: Process, *, processes: int | None = None) -> Placements:
+    def placements(self, process: ThisProcess, *, processes: int | None = None) -> Placements:
         """Return the placements of arrays; those of `resized` if the number of processes changes."""
-        from nbdist.engine.frameworks.jax.placements import Placements
-        from nbdist.engine.frameworks.jax.resized import Resized
+        from nbdist.engine.frameworks.jax.placements import JaxPlacements
+        from nbdist.engine.frameworks.jax.resized import JaxResized
         from nbdist.engine.frameworks.jax.start import step_or_new
 
         step = step_or_new(process)
         if processes is None:
-            return Placements(process.shell.user_ns, step)
-        return Resized(process.shell.user_ns, step, processes)
+            return JaxPlacements(process.shell.user_ns, step)
+        return JaxResized(process.shell.user_ns, step, processes)
 
     def objects(self, process_id: int) -> Objects | None:
         """Return how jitted functions and registrations of JAX go to a new process."""
-        from nbdist.engine.frameworks.jax.objects import Objects
+        from nbdist.engine.frameworks.jax.objects import JaxObjects
 
-        return Objects()
+        return JaxObjects()
 
     def holds(self) -> str | None:
         """Return the platform of the back end that is up; None if none is."""
-        from nbdist.engine.frameworks.jax.backend import backend
+        from nbdist.engine.frameworks.jax.describe import backend
 
         client = backend()
         return None if client is None else str(client.platform)
 
     def joined(self) -> Membership | None:
         """Return the place of this process in a cluster of JAX; None if it is in none."""
-        from nbdist.engine.frameworks.jax.joined import joined
+        from nbdist.engine.frameworks.jax.start import joined
 
         return joined()
 
     def devices(self) -> UsedDevices | None:
         """Return the devices of the back end that is up; None if none is."""
-        from nbdist.engine.frameworks.jax.joined import devices
+        from nbdist.engine.frameworks.jax.start import devices
 
         return devices()
 
     def is_up(self) -> bool:
         """Return whether a back end is up."""
-        from nbdist.engine.frameworks.jax.backend import ready
+        from nbdist.engine.frameworks.jax.describe import ready
 
         return ready()
 
     def configure(self, environment: Mapping[str, str]) -> list[str]:
         """Set environment variables in JAX's configuration; return the names of those it cannot take."""
-        from nbdist.engine.frameworks.jax.joined import configure
+        from nbdist.engine.frameworks.jax.start import configure
 
         return configure(environment)
 
@@ -211,19 +213,19 @@ class Jax(Framework):
 
     def library(self) -> Library | None:
         """Return the library of Flax's containers and of pytrees."""
-        from nbdist.engine.frameworks.jax.library import Library
+        from nbdist.engine.frameworks.jax.objects import JaxLibrary
 
-        return Library()
+        return JaxLibrary()
 
     def observer(self, main_thread: int, process_id: int) -> Observer | None:
         """Return an observer of JAX's devices, meshes and arrays."""
-        from nbdist.engine.frameworks.jax.observe import Observer
+        from nbdist.engine.frameworks.jax.observe import JaxObserver
 
-        return Observer(main_thread)
+        return JaxObserver(main_thread)
 
     def tree(self, value: object, expression: str) -> ArraysFound | None:
         """Return the answer of `explain` for a tree of JAX arrays; None if it holds none."""
-        from nbdist.engine.frameworks.jax.tree import tree
+        from nbdist.engine.frameworks.jax.summary import tree
 
         return tree(value, expression)
 
@@ -235,25 +237,25 @@ class Jax(Framework):
 
     def comparer(self) -> Comparer | None:
         """Return a comparer of arrays, keys, settings and the mesh in context."""
-        from nbdist.engine.frameworks.jax.comparer import Comparer
+        from nbdist.engine.frameworks.jax.comparer import JaxComparer
 
-        return Comparer()
+        return JaxComparer()
 
     def unwrapped(self, value: Any) -> Any:
         """Return the array that a variable of Flax NNX stands for; inside a tree a variable stays what it is."""
-        from nbdist.engine.frameworks.jax.flax import unwrapped
+        from nbdist.engine.frameworks.jax.objects import unwrapped
 
         return unwrapped(value)
 
     def stand_in(self, value: object) -> object | None:
         """Return the state of a module of Flax NNX; None for any other object."""
-        from nbdist.engine.frameworks.jax.flax import state_of_module
+        from nbdist.engine.frameworks.jax.objects import state_of_module
 
         return state_of_module(value)
 
     def children(self, value: object) -> Children | None:
         """Return the children of a container of Flax or of another pytree."""
-        from nbdist.engine.frameworks.jax.library import children
+        from nbdist.engine.frameworks.jax.objects import children
 
         return children(value)
 
@@ -289,7 +291,7 @@ class Jax(Framework):
 
     def mesh_over(self, sizes: Sequence[int], devices: Sequence[Any]) -> tuple[Any, bool] | None:
         """Return the devices of a slice in the shape of a mesh, and whether a dimension had to be split."""
-        from nbdist.engine.frameworks.jax.torus import mesh_over
+        from nbdist.engine.frameworks.jax.shapes import mesh_over
 
         return mesh_over(sizes, devices)
 

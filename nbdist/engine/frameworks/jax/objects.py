@@ -1,22 +1,154 @@
-"""Objects of JAX on their way to a new process: jitted functions and registrations."""
+"""Objects of JAX on their way to a new process: jitted functions and registrations.
+
+Registries on their way to a new process: the user's classes in JAX and Flax, and JAX's configuration.
+
+Library of classes that hold JAX arrays: Flax's containers and modules, and registered pytrees.
+
+Contents of Flax's containers and modules, read without importing Flax or running code that users wrote.
+
+Flax is found through `sys.modules`; where it has not been imported there is nothing to find.
+
+Paths of the user's namespace under which arrays are reached.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import functools
-from collections.abc import Sequence
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from nbdist.engine.frameworks.jax.registries import (
-    Configuration,
-    FlaxStates,
-    Pytrees,
-    no_early_pytrees,
-)
-from nbdist.engine.namespace.things import Mine, Things
+from nbdist.engine.frameworks.interfaces import libraries, packages
+from nbdist.engine.frameworks.jax.comparer import PLACES, setting_text
+from nbdist.engine.namespace.things import PLAIN, Carried, Fixed, Mine, ThingKind, name_of
+from nbdist.engine.probe.classes import Lent, Look
+from nbdist.engine.probe.walk import Bounds, Walk
+from nbdist.engine.values.arrays import Children
 
 
-class Objects:
+class Configuration:
+    """The options of `jax.config`, except devices, addresses and files of one process."""
+
+    def read(self) -> Mapping[str, Any]:
+        """Return the values of the options by name; a value that is not plain only as text."""
+        values = getattr(sys.modules["jax"].config, "values", {})
+        return {
+            name: value if type(value) in PLAIN else Fixed(setting_text(value))
+            for name, value in values.items()
+            if name not in PLACES
+        }
+
+    def write(self, name: str, value: Any) -> None:
+        """Set one option of `jax.config`."""
+        sys.modules["jax"].config.update(name, value)
+
+
+class Pytrees:
+    """The user's classes that are registered as pytrees.
+
+    Private API: JAX does not list its pytrees. `jax._src.tree_util._registry` has their functions by class. For a
+    dataclass, and for a class registered with keys, the closure of the flatten function has the arguments of the
+    registration. Without the registry no pytrees are brought.
+
+    Args:
+      mine: Tells which classes the user has written.
+    """
+
+    PREFIX = "pytree "
+
+    def __init__(self, mine: Mine) -> None:
+        self._mine = mine
+
+    def read(self) -> Mapping[str, Any]:
+        """Return the user's pytree classes by name, each with how it was registered."""
+        registry = getattr(sys.modules.get("jax._src.tree_util"), "_registry", {})
+        return {
+            self.PREFIX + name_of(kind): Carried(self._text(kind, entry), (kind, *_how(entry)))
+            for kind, entry in list(registry.items())
+            if kind in self._mine
+        }
+
+    def write(self, name: str, value: Any) -> None:
+        """Register one class as a pytree, unless it is registered."""
+        kind, how, arguments = value
+        registry = getattr(sys.modules.get("jax._src.tree_util"), "_registry", {})
+        if kind not in registry:
+            getattr(sys.modules["jax"].tree_util, how)(kind, *arguments)
+
+    def _text(self, kind: type, entry: Any) -> str:
+        how, arguments = _how(entry)
+        return (
+            f"{self._mine.text(kind)} {how} {[name_of(a) if callable(a) else a for a in arguments]}"
+        )
+
+
+def _how(entry: Any) -> tuple[str, tuple[Any, ...]]:
+    """Return the function of `jax.tree_util` that registered a class, and its arguments after the class."""
+    flatten, unflatten = entry
+    inside = inspect.getclosurevars(flatten).nonlocals if inspect.isfunction(flatten) else {}
+    if {"data_fields", "meta_fields"} <= inside.keys():
+        return "register_dataclass", (list(inside["data_fields"]), list(inside["meta_fields"]))
+    if "flatten_with_keys" in inside:
+        return "register_pytree_with_keys", (inside["flatten_with_keys"], unflatten)
+    return "register_pytree_node", (flatten, unflatten)
+
+
+class FlaxStates:
+    """The functions with which Flax saves and restores instances of the user's classes.
+
+    Private API: `flax.serialization._STATE_DICT_REGISTRY` has the functions by class; without it none are brought.
+
+    Args:
+      mine: Tells which classes the user has written.
+    """
+
+    PREFIX = "Flax's state of "
+
+    def __init__(self, mine: Mine) -> None:
+        self._mine = mine
+
+    def read(self) -> Mapping[str, Any]:
+        """Return the user's classes by name, each with its functions."""
+        registry = getattr(sys.modules.get("flax.serialization"), "_STATE_DICT_REGISTRY", {})
+        found: dict[type, tuple[Callable[..., Any], ...]] = dict(registry)
+        return {
+            self.PREFIX + name_of(kind): Carried(self._mine.text(kind), (kind, *functions))
+            for kind, functions in found.items()
+            if kind in self._mine
+        }
+
+    def write(self, name: str, value: Any) -> None:
+        """Register the functions of one class with Flax."""
+        import flax.serialization
+
+        kind, save, restore = value
+        flax.serialization.register_serialization_state(kind, save, restore, override=True)  # type: ignore[no-untyped-call]
+
+
+@contextlib.contextmanager
+def no_early_pytrees() -> Iterator[None]:
+    """Keep subclasses of `flax.struct.PyTreeNode` from being registered as they are made, within the context.
+
+    Unpickling makes a class first and its fields later; JAX would know it as a pytree without fields for good.
+    """
+    base: Any = getattr(sys.modules.get("flax.struct"), "PyTreeNode", object)
+    before = vars(base).get("__init_subclass__")
+    if base is object or before is None:
+        yield
+        return
+    # `Pytrees` registers the classes when they are complete.
+    base.__init_subclass__ = classmethod(lambda cls, **options: None)
+    try:
+        yield
+    finally:
+        base.__init_subclass__ = before
+
+
+class JaxObjects:
     """Answers about JAX's objects and registrations."""
 
     modules: tuple[str, ...] = ("flax.struct",)
@@ -36,7 +168,7 @@ class Objects:
         """Return None: `things` and `Placements` have all settings."""
         return None
 
-    def things(self, mine: Mine) -> Sequence[Things]:
+    def things(self, mine: Mine) -> Sequence[ThingKind]:
         """Return JAX's configuration, the user's pytrees, and how Flax saves the user's classes."""
         return Configuration(), Pytrees(mine), FlaxStates(mine)
 
@@ -60,3 +192,166 @@ def _jitted_type() -> type:
     import jax
 
     return type(jax.jit(lambda: None))
+
+
+def look_into(bases: tuple[type, ...]) -> Look | None:
+    """Return a function that lists what a container of Flax holds; None for a class that is none of them.
+
+    Args:
+      bases: The class and its bases, in order of resolution.
+    """
+    nnx = sys.modules.get("flax.nnx")
+    for name, look in (("Variable", _variable), ("State", _state), ("List", _list)):
+        if _is_one_of(bases, getattr(nnx, name, None)):
+            return look
+    if _is_one_of(bases, getattr(sys.modules.get("flax.core"), "FrozenDict", None)):
+        return _frozen_dict
+    return None
+
+
+def is_module(bases: tuple[type, ...]) -> bool:
+    """Return whether a class is an NNX module or another NNX object that holds arrays in attributes."""
+    return _is_one_of(bases, getattr(sys.modules.get("flax.nnx"), "Pytree", None))
+
+
+def unwrapped(value: Any) -> Any:
+    """Return the array that an NNX Variable holds; anything else as it is."""
+    if not _is_one_of(type(value).__mro__, getattr(sys.modules.get("flax.nnx"), "Variable", None)):
+        return value
+    return next((held for rest, held in _variable(value) if not rest), value)
+
+
+def state_of_module(value: object) -> Any | None:
+    """Return the state of an NNX module, since the notebook need not have the module's class; None for others."""
+    nnx = sys.modules.get("flax.nnx")
+    module = getattr(nnx, "Module", None)
+    if nnx is None or module is None or not isinstance(value, module):
+        return None
+    return state(value)
+
+
+def state(value: Any) -> Any:
+    """Return the state of an NNX object, as a pytree."""
+    return sys.modules["flax.nnx"].state(value)
+
+
+def set_state(value: Any, state: Any) -> None:
+    """Give an NNX object the arrays of a state that `state` has returned."""
+    sys.modules["flax.nnx"].update(value, state)
+
+
+def _is_one_of(bases: tuple[type, ...], wanted: object) -> bool:
+    return wanted is not None and any(base is wanted for base in bases)
+
+
+def _variable(variable: Any) -> Iterable[tuple[str, Any]]:
+    # Called through the class: a Variable looks up unknown attributes in its value.
+    get = getattr(sys.modules["flax.nnx"].Variable, "get_raw_value", None)
+    if get is None:  # before flax 0.12
+        return []
+    value = get(variable)
+    jax = sys.modules.get("jax")
+    # A Variable with an array is used like the array, also in Flax's own calls, without `[...]` or `.value`.
+    whole = jax is not None and any(base is jax.Array for base in type(value).__mro__)
+    return [("" if whole else ".get_value()", value)]
+
+
+def _state(state: Any) -> Iterable[tuple[str, Any]]:
+    mapping = getattr(sys.modules["flax.nnx"].State, "raw_mapping", None)
+    return _items(mapping.fget(state)) if mapping is not None else []
+
+
+def _list(items: Any) -> Iterable[tuple[str, Any]]:
+    # NNX keeps the items of a List as attributes '0', '1', and so on.
+    return [(f"[{name}]", value) for name, value in list(vars(items).items()) if name.isdecimal()]
+
+
+def _frozen_dict(frozen: Any) -> Iterable[tuple[str, Any]]:
+    """Return the items of a Linen `FrozenDict`.
+
+    Private API: the slot `_dict`; the public ways copy the whole tree or call `__getitem__` for each key.
+    Without the slot nothing is found.
+    """
+    slot = getattr(sys.modules["flax.core"].FrozenDict, "_dict", None)
+    return _items(slot.__get__(frozen)) if slot is not None else []
+
+
+def _items(mapping: dict[Any, Any]) -> Iterable[tuple[str, Any]]:
+    return [
+        (f"[{key!r}]", value) for key, value in list(dict.items(mapping)) if type(key) in (str, int)
+    ]
+
+
+class JaxLibrary:
+    """Knowledge of the classes whose objects hold JAX arrays."""
+
+    def look_into(self, bases: tuple[type, ...]) -> Look | None:
+        """Return a function that lists what Flax's own containers hold."""
+        return look_into(bases)
+
+    def is_model(self, bases: tuple[type, ...]) -> bool:
+        """Return False: modules are shown as trees of arrays."""
+        return False
+
+    def has_layout(self, bases: tuple[type, ...]) -> bool:
+        """Return False: no class of JAX or Flax has layouts to show."""
+        return False
+
+    def holds_arrays(self, cls: type, bases: tuple[type, ...]) -> bool:
+        """Return whether a class is a pytree or a module of Flax."""
+        return is_pytree(cls) or is_module(bases)
+
+
+def is_pytree(cls: type) -> bool:
+    """Return whether a class is registered with `jax.tree_util`.
+
+    Private API: the registry of `jax._src.tree_util`, since the public ways to ask flatten an object,
+    which runs its author's code. Without the registry pytrees count as plain objects.
+    """
+    registry = getattr(sys.modules.get("jax._src.tree_util"), "_registry", None)
+    return isinstance(registry, dict) and cls in registry
+
+
+def children(value: Any) -> Children | None:
+    """Return what a container of Flax, or a pytree that is no dataclass, holds on one level; None for others.
+
+    The static part of a pytree is one more child, named `<static>`.
+    """
+    cls = type(value)
+    look = look_into(cls.__mro__)
+    if look is not None:
+        return look(value)
+    if dataclasses.is_dataclass(value) or not is_pytree(cls):
+        return None
+    tree_util = sys.modules["jax"].tree_util
+    pairs, definition = tree_util.tree_flatten_with_path(
+        value, is_leaf=lambda inner: inner is not value
+    )
+    _, static = definition.node_data()
+    return [*((tree_util.keystr(keys), child) for keys, child in pairs), ("<static>", static)]
+
+
+def array_paths(namespace: dict[str, object], arrays: type) -> dict[str, Any]:
+    """Return the arrays of a namespace by path, within the bounds of every look.
+
+    A running `fit` of Keras takes the values out of variables. Such a variable counts with its array of the last
+    step; it is left out where that array is out of reach.
+    """
+    found: dict[str, Any] = {}
+
+    def note(path: str, value: Any) -> bool:
+        array = value.array if type(value) is Lent else value
+        if isinstance(array, arrays):
+            found[path] = array
+        return True
+
+    Walk(
+        found=note,
+        mesh=lambda mesh: None,
+        arrays=(arrays,),
+        meshes=(),
+        packages=packages(),
+        libraries=libraries(),
+        bounds=Bounds(),
+    ).run(namespace)
+    return found

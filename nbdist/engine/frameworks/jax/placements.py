@@ -15,23 +15,21 @@ from typing import Any
 from nbdist.contract.calls.namespace import NamespaceArray
 from nbdist.contract.calls.stepping import Origin
 from nbdist.contract.calls.values import Box, box
-from nbdist.dtypes import dtype_named
 from nbdist.engine.frameworks.jax.arrays import bounds_of, unique_pieces, whole_piece
-from nbdist.engine.frameworks.jax.paths import array_paths
-from nbdist.engine.frameworks.jax.repair import context
+from nbdist.engine.frameworks.jax.objects import array_paths
+from nbdist.engine.frameworks.jax.repair import shardings
 from nbdist.engine.frameworks.jax.repair.become import become
 from nbdist.engine.frameworks.jax.repair.copies import deleted, remade
-from nbdist.engine.frameworks.jax.repair.hashes import matters
 from nbdist.engine.frameworks.jax.repair.names import names_of_arrays
-from nbdist.engine.frameworks.jax.repair.shardings import Devices, live_platforms
-from nbdist.engine.frameworks.jax.repair.survey import survey
-from nbdist.engine.frameworks.jax.repair.twins import Twins
+from nbdist.engine.frameworks.jax.repair.shardings import NewDevices, live_platforms
+from nbdist.engine.frameworks.jax.repair.survey import Twins, matters, survey
 from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
 from nbdist.engine.frameworks.jax.step.step import Step
 from nbdist.engine.frameworks.jax.versions import without_path
 from nbdist.engine.namespace.copies import within
 from nbdist.engine.namespace.placements import Parts
-from nbdist.engine.values.arrays import Piece
+from nbdist.engine.values.arrays import ReadablePiece
+from nbdist.notation import dtype_named
 
 Device = tuple[str, str, int, int]
 """In a pickle: `"device"`, platform, process, id. For the reader's own: `OWN`, place among local devices."""
@@ -42,7 +40,7 @@ BEFORE_REPAIR = "from before a repair: make it again"
 """Error for old devices, meshes or arrays that are still held by an object that cannot be changed."""
 
 
-class Placements:
+class JaxPlacements:
     """Placements of JAX's arrays on the same number of processes.
 
     Args:
@@ -58,7 +56,7 @@ class Placements:
         self._own = jax.process_index()
         self._live: Collection[int] = ()
         self._several: dict[Any, Any] = {}
-        self._now = frozenset(Devices.now(live_platforms()).by_key.values())
+        self._now = frozenset(NewDevices.now(live_platforms()).by_key.values())
         self._paths: dict[int, str] | None = None
 
     # -- on the process that has lived on ----------------------------------------------------------
@@ -112,7 +110,7 @@ class Placements:
             array.is_deleted(),
         )
 
-    def pieces(self, array: Any) -> Sequence[Piece]:
+    def pieces(self, array: Any) -> Sequence[ReadablePiece]:
         """Return one piece for each part, however many devices have it; none of a deleted array."""
         return [] if array.is_deleted() else unique_pieces(array)
 
@@ -136,7 +134,7 @@ class Placements:
         """Return arrays of this process alone that have values, by path."""
         return {p: array for p, array in self._at_paths(own=True).items() if not array.is_deleted()}
 
-    def whole(self, array: Any) -> Piece:
+    def whole(self, array: Any) -> ReadablePiece:
         """Return all of an array of this process alone."""
         return whole_piece(array)
 
@@ -294,7 +292,7 @@ class Placements:
 
     def settings(self) -> Any:
         """Return the mesh in context and the default device."""
-        return context.note()
+        return shardings.note()
 
     # -- on the new process ------------------------------------------------------------------------
 

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nbdist.engine.frameworks.jax.placements import Device, Placements
+from nbdist.engine.frameworks.jax.placements import Device, JaxPlacements
 from nbdist.engine.frameworks.jax.step.step import Step
 from nbdist.errors import ArrayError
-from nbdist.quantities import array_type_text, count_text
+from nbdist.notation import array_type_text, count_text
 
 Entry = Any
 """The entry of a `PartitionSpec` for one dimension."""
@@ -30,7 +30,7 @@ class _Laid:
     memory: str | None
 
 
-class Resized(Placements):
+class JaxResized(JaxPlacements):
     """Placements of this process's arrays, described for another number of processes.
 
     Args:

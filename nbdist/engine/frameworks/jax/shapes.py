@@ -1,22 +1,30 @@
 """Shapes of the arrays of a pytree, and the specs that are asked for them; nothing is computed.
 
 The pytree may hold JAX arrays, NumPy arrays, results of `jax.eval_shape` and modules of Flax NNX.
+
+Placement of a mesh on the network of a pod, as JAX chooses it; no back end is started.
+
+Program of a call: lowered and compiled, not run.
 """
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nbdist.engine.frameworks.jax.describe import partitions
-from nbdist.engine.frameworks.shapes import (
+from nbdist.contract.calls.arrays import ProgramFound
+from nbdist.engine.frameworks.interfaces import (
     ArrayShape,
     AskedLayout,
     AskedSpec,
     array_bytes,
     entry,
 )
+from nbdist.engine.frameworks.jax.describe import partitions
+from nbdist.errors import ArrayError
+from nbdist.program.compiled import compile_program
 
 Path = tuple[str, ...]
 
@@ -175,3 +183,70 @@ def _expression(keys: Sequence[Any]) -> str:
     import jax
 
     return str(jax.tree_util.keystr(tuple(keys)))
+
+
+def mesh_over(sizes: Sequence[int], devices: Sequence[Any]) -> tuple[Any, bool] | None:
+    """Return the devices in the shape of a mesh, in the order of `jax.make_mesh`.
+
+    Source: `jax.experimental.mesh_utils.create_device_mesh`. It reads `device_kind`, `platform`, `coords`,
+    `core_on_chip`, `process_index` and `slice_index` of a device, and accepts any object that has them.
+
+    Args:
+      sizes: The sizes of the mesh's axes.
+      devices: The devices of one slice, or stand-ins for them, in the order of `jax.devices()`.
+
+    Returns:
+      The array of devices, and whether an axis takes a part of a dimension of the network, which
+      `allow_split_physical_axes` allows. None if JAX finds no order, or reads an attribute that stand-ins lack.
+    """
+    from jax.experimental import mesh_utils
+
+    for split in (False, True):
+        try:
+            grid = mesh_utils.create_device_mesh(
+                tuple(sizes), devices=list(devices), allow_split_physical_axes=split
+            )
+        except NotImplementedError:  # raised where a dimension would have to be split
+            continue
+        except (AttributeError, AssertionError, TypeError, ValueError):
+            return None
+        return grid, split
+    return None
+
+
+def program(
+    function: Any, arguments: Sequence[Any], named: Mapping[str, Any], expression: str
+) -> ProgramFound:
+    """Lower a call from the types of its arguments, and compile it for the devices that they lie on.
+
+    Args:
+      function: A function made by `jax.jit`.
+      arguments: The positional arguments of the call.
+      named: The keyword arguments of the call.
+      expression: The user's expression, for error texts.
+
+    Raises:
+      ArrayError: The function is not made by `jax.jit`.
+      ProgramError: The compiler's output cannot be read.
+    """
+    lower = getattr(function, "lower", None)
+    if lower is None:
+        raise ArrayError(
+            f"{expression!r}: the function (of type {type(function).__name__}) is not made by jax.jit, so that "
+            "it is many programs and not one. Wrap it, such as step = jax.jit(step)."
+        )
+    lowered = lower(*arguments, **named)
+    name = getattr(function, "__name__", "")
+    found = compile_program(lowered, name=name, limit=_limit())
+    digest = hashlib.sha256(lowered.as_text().encode()).hexdigest()
+    return ProgramFound(program=found, digest=digest)
+
+
+def _limit() -> int | None:
+    """Return the bytes of memory of the smallest device here; None if a device gives none, as CPUs do not."""
+    import jax
+
+    stats = [device.memory_stats() or {} for device in jax.local_devices()]
+    limits = [found.get("bytes_limit") for found in stats]
+    known = [int(limit) for limit in limits if limit]
+    return min(known) if known and len(known) == len(limits) else None

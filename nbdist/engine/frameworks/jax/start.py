@@ -1,24 +1,114 @@
-"""Start of JAX on an engine: joining the cluster, and counting the programs that this process sends."""
+"""Start of JAX on an engine: joining the cluster, and counting the programs that this process sends.
+
+State of JAX on an engine that somebody else has started: cluster, configuration, devices; starts nothing.
+
+Waiting for JAX's own collectives between processes in a way that an interrupt can end.
+"""
 
 from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
-from nbdist.contract.calls.engine import Initialized
+from nbdist.contract.calls.engine import Initialized, Membership, UsedDevices
 from nbdist.contract.stages import JaxStage
-from nbdist.engine.frameworks.jax import waiting
-from nbdist.engine.frameworks.jax.repair.service import leaves_without_asking
-from nbdist.engine.frameworks.jax.step.sockets import listening_ports
+from nbdist.engine.frameworks.interfaces import (
+    ThisProcess,
+    explain_late_devices,
+    explain_second_call,
+)
+from nbdist.engine.frameworks.jax import describe
+from nbdist.engine.frameworks.jax.repair.backend import leaves_without_asking
+from nbdist.engine.frameworks.jax.step.proof import listening_ports
 from nbdist.engine.frameworks.jax.step.step import Step
-from nbdist.engine.frameworks.once import explain_late_devices, explain_second_call
-from nbdist.engine.frameworks.process import Process
 from nbdist.errors import SessionError
 from nbdist.spelling import command
 
 
-def initialize(process: Process, stage: JaxStage) -> Initialized:
+def joined() -> Membership | None:
+    """Return this process's id in a cluster of JAX and the number of processes; None while it is in none.
+
+    Private API: `jax._src.distributed.global_state` (jax 0.10.2). The public functions, `jax.process_index()`
+    and `jax.process_count()`, start a back end. Without the private name the answer is None.
+    """
+    state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+    if getattr(state, "client", None) is None:
+        return None
+    return Membership(process_id=int(state.process_id), count=int(state.num_processes))  # type: ignore[union-attr]
+
+
+def configure(environment: Mapping[str, str]) -> list[str]:
+    """Set environment variables in JAX's configuration, since JAX reads variables only when it is imported.
+
+    Returns:
+      The names of variables that come too late: `jax.config` has no option of their name.
+    """
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return []
+    late = []
+    for name, value in environment.items():
+        known = name.lower() if hasattr(jax.config, name.lower()) else None
+        if known is None:
+            late.append(name)
+        else:
+            jax.config.update(known, {"true": True, "false": False}.get(value.lower(), value))
+    return late
+
+
+def devices() -> UsedDevices | None:
+    """Return the numbers and the platform of the back end's devices; None while no back end is up."""
+    if not describe.ready():
+        return None
+    jax = sys.modules["jax"]
+    devices = jax.devices()
+    return UsedDevices(
+        local=jax.local_device_count(), everywhere=len(devices), platform=devices[0].platform
+    )
+
+
+def place() -> bool:
+    """Make `process_allgather` wait in JAX for the result of the collective before NumPy converts it.
+
+    NumPy's conversion of a JAX array waits in C++ and passes no signal on to Python, so that a process whose
+    peers do not come would never return from it. `sync_global_devices` and `assert_equal` wait there. Each
+    `device_put` to devices of several processes calls `assert_equal`; Keras' `assign` between two epochs is one.
+
+    Returns:
+      Whether it could be done; a second call changes nothing.
+
+    Private API: the name `np` of `jax.experimental.multihost_utils` (jax 0.10.0 to 0.12.0.1), whose functions
+    offer no other place between the collective and the conversion. Without that name such a process is stuck.
+    """
+    from jax.experimental import multihost_utils
+
+    numpy = getattr(multihost_utils, "np", None)
+    if not hasattr(numpy, "asarray"):
+        return False
+    if not isinstance(numpy, _WaitingNumpy):
+        setattr(multihost_utils, "np", _WaitingNumpy(numpy))  # noqa: B010 - to mypy it is a module
+    return True
+
+
+class _WaitingNumpy:
+    """A stand-in for NumPy in one module, with its own `asarray`."""
+
+    def __init__(self, numpy: Any) -> None:
+        self._numpy = numpy
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._numpy, name)
+
+    def asarray(self, value: Any, *arguments: Any, **options: Any) -> Any:
+        """Return NumPy's `asarray`, after `block_until_ready` for a JAX array, which an interrupt can end."""
+        if hasattr(value, "block_until_ready"):
+            value.block_until_ready()
+        return self._numpy.asarray(value, *arguments, **options)
+
+
+def initialize(process: ThisProcess, stage: JaxStage) -> Initialized:
     """Join the cluster and start the back end, so that the devices are known.
 
     Where the user is to call `jax.distributed.initialize`, nothing is started.
@@ -28,7 +118,7 @@ def initialize(process: Process, stage: JaxStage) -> Initialized:
     """
     import jax
 
-    waiting.place()
+    place()
     if stage.gloo is not None:
         keep_gloo_on(stage.gloo)
     if stage.devices is not None:
@@ -61,7 +151,7 @@ def allow_going_on() -> None:
 
 
 def stay_in_step(
-    process: Process, before: Collection[int], *, processes: int
+    process: ThisProcess, before: Collection[int], *, processes: int
 ) -> tuple[int, ...] | None:
     """Begin to count and prove the programs that this process sends, once its back end is up.
 
@@ -111,12 +201,12 @@ def refuse_clearing(in_cell: Callable[[], bool]) -> None:
     bridge._clear_backends = clear  # type: ignore[union-attr]
 
 
-def step_or_new(process: Process) -> Step:
+def step_or_new(process: ThisProcess) -> Step:
     """Return this process's `Step`; a new, empty one for a process that is alone and counts nothing."""
     return step_of(process) if process.step is not None else Step(process.publish_step, before=())
 
 
-def step_of(process: Process) -> Step:
+def step_of(process: ThisProcess) -> Step:
     """Return this process's `Step`, which exists once the process has joined others."""
     assert isinstance(process.step, Step)
     return process.step

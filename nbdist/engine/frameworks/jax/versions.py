@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from nbdist.contract.calls.stepping import Origin, Versions
-from nbdist.engine.frameworks.jax.paths import array_paths
+from nbdist.engine.frameworks.jax.objects import array_paths
 from nbdist.engine.frameworks.jax.repair.names import names_of_arrays
 from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
 from nbdist.engine.frameworks.jax.step.step import Step

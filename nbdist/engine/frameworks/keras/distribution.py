@@ -3,6 +3,10 @@
 `set_distribution` and `with distribution.scope():` set a value that belongs to the thread, and
 `clear_session()` replaces the values of all threads. A probe thread never sees a distribution, so the main
 thread notes it: at each start and end of a cell, and whenever Keras sets it.
+
+Comparer of Keras: the distribution that is set must be equal on all processes before a cell.
+
+Placement of Keras' device meshes on another number of processes; the back end places the arrays.
 """
 
 from __future__ import annotations
@@ -16,10 +20,13 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from nbdist.contract.cells import DistributionFacts
 from nbdist.contract.snapshot import Axis, Distribution, LayoutRule, Mesh
-from nbdist.engine.frameworks.jax.backend import backend as jax_client
-from nbdist.engine.frameworks.jax.meshes import Meshes, device_key, mesh_of
-from nbdist.engine.frameworks.keras.instance import attribute, items, pairs
+from nbdist.engine.agreement import facts
+from nbdist.engine.frameworks.jax import placements, resized
+from nbdist.engine.frameworks.jax.describe import Meshes, device_key, mesh_of
+from nbdist.engine.frameworks.jax.describe import backend as jax_client
+from nbdist.engine.frameworks.keras.expressions import attribute, items, pairs
 
 NAME = "distribution"
 """The name under which Keras keeps the distribution."""
@@ -238,3 +245,52 @@ def _key(device: Any, known: dict[str, str]) -> str | None:
         return device_key(device)
     name = str(device)
     return known.get(name if ":" in name else f"{name}:0")
+
+
+class KerasComparer(facts.Comparer):
+    """The comparer of the distribution that Keras has set."""
+
+    def __init__(self) -> None:
+        self._meshes = Meshes()
+
+    def distribution(self) -> DistributionFacts | None:
+        """Return the calling thread's distribution; None where none is set."""
+        noted = SetDistribution(threading.get_ident())
+        noted.read()
+        distribution = noted.get()
+        if distribution is None:
+            return None
+        described, mesh = describe_distribution(distribution, self._meshes)
+        return DistributionFacts(
+            kind=described.kind,
+            batch_axis=described.batch_axis,
+            auto_shard=described.auto_shard,
+            rules=described.rules,
+            mesh=mesh,
+        )
+
+
+ANEW = "keras mesh anew"
+
+
+class KerasPlacements(placements.JaxPlacements):
+    """JAX's placements that also read the stand-ins of Keras' device meshes."""
+
+    def referent(self, reference: Any) -> Any:
+        """Return the object for a stand-in; a device mesh is made of the devices that Keras lists here."""
+        if reference[0] != ANEW:
+            return super().referent(reference)
+        distribution = sys.modules["keras"].distribution
+        _, shape, names = reference
+        return distribution.DeviceMesh(shape, names, distribution.list_devices())
+
+
+class KerasResized(resized.JaxResized, KerasPlacements):
+    """JAX's placements for another number of processes that also make stand-ins for Keras' device meshes."""
+
+    def reference(self, value: Any) -> Any | None:
+        """Return a stand-in; that of a device mesh has the sizes of a mesh over the new number of devices."""
+        if type(value) is not sys.modules["keras"].distribution.DeviceMesh:
+            return super().reference(value)
+        sizes = dict(zip(value.axis_names, value.shape, strict=True))
+        return ANEW, self.sizes(sizes), tuple(value.axis_names)

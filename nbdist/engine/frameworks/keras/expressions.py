@@ -1,20 +1,155 @@
-"""Python expressions that reach the variables of a Keras layer or model, the most readable for each."""
+"""Python expressions that reach the variables of a Keras layer or model, the most readable for each.
+
+The parts of a layer: its own variables, its seed generators, and the layers in it.
+
+Tests whether a class is one of Keras', through `sys.modules`: none is while Keras is not imported.
+
+Layers, models and optimizers of `tf_keras`, Keras 2 for TensorFlow, count as well.
+
+Access to the attributes and contents of Keras' objects without running code of their classes.
+
+A user's model may define properties, `__getattribute__`, `__eq__` or `__hash__`; none of them is run.
+"""
 
 from __future__ import annotations
 
+import itertools
 import keyword
+import sys
+from collections.abc import Iterable
+from types import GetSetDescriptorType
 from typing import Any
 
-from nbdist.engine.frameworks.keras.classes import PACKAGES, is_layer
-from nbdist.engine.frameworks.keras.instance import attribute, defining, items, kept, pairs
-from nbdist.engine.frameworks.keras.structure import (
-    DEEPEST,
-    MOST_VARIABLES,
-    inner_layers,
-    own_variables,
-    seed_generators,
-)
 from nbdist.engine.probe.classes import bases_of, class_dict, package
+
+PACKAGES = ("keras", "tf_keras")
+
+_VARIABLES = (("keras", "Variable"),)
+_LAYERS = (("keras", "Layer"), ("tf_keras.layers", "Layer"))
+_MODELS = (("keras", "Model"), ("tf_keras", "Model"))
+_OPTIMIZERS = (("keras.optimizers", "Optimizer"), ("tf_keras.optimizers", "Optimizer"))
+
+
+def is_variable(bases: Iterable[type]) -> bool:
+    """Return whether a class is `keras.Variable` or derived from it."""
+    return _is_one_of(bases, _VARIABLES)
+
+
+def is_layer(bases: Iterable[type]) -> bool:
+    """Return whether a class is a layer; models are layers, too."""
+    return _is_one_of(bases, _LAYERS)
+
+
+def is_model(bases: Iterable[type]) -> bool:
+    """Return whether a class is a model."""
+    return _is_one_of(bases, _MODELS)
+
+
+def is_optimizer(bases: Iterable[type]) -> bool:
+    """Return whether a class is an optimizer."""
+    return _is_one_of(bases, _OPTIMIZERS)
+
+
+def _is_one_of(bases: Iterable[type], names: tuple[tuple[str, str], ...]) -> bool:
+    found = [getattr(sys.modules.get(module), name, None) for module, name in names]
+    wanted = [one for one in found if one is not None]
+    return any(base is one for base in bases for one in wanted)
+
+
+def live(instance: Any) -> dict[str, Any]:
+    """Return an instance's own `__dict__`, which may change at any time: read single keys, never iterate."""
+    for base in bases_of(type(instance)):
+        found = class_dict(base).get("__dict__")
+        if type(found) is GetSetDescriptorType:
+            keeps: dict[str, Any] = found.__get__(instance)
+            return keeps
+    return {}
+
+
+def kept(instance: Any) -> dict[str, Any]:
+    """Return a copy of an instance's `__dict__`; empty if it has none."""
+    return dict(pairs(live(instance)))
+
+
+def attribute(instance: Any, name: str) -> Any:
+    """Return one entry of an instance's `__dict__`; None if missing. The class's descriptors are not called."""
+    return live(instance).get(name)
+
+
+def defining(cls: type, name: str) -> type | None:
+    """Return the class in which objects of `cls` find an attribute; None if no class has it."""
+    return next((base for base in bases_of(cls) if name in class_dict(base)), None)
+
+
+def items(value: Any, limit: int = 4096) -> list[Any]:
+    """Return the first `limit` items of a list or tuple; an empty list for anything else.
+
+    TensorFlow replaces a list that is set as an attribute by one of its own class. That list is itself empty, and
+    keeps the items under `_storage`.
+    """
+    # The class decides: a proxy's `__class__` only claims to be a list.
+    bases = bases_of(type(value))
+    if list in bases:
+        storage = live(value).get("_storage") if package(type(value)) == "tensorflow" else None
+        return list.__getitem__(storage if type(storage) is list else value, slice(limit))
+    return list(tuple.__getitem__(value, slice(limit))) if tuple in bases else []
+
+
+def pairs(value: Any, limit: int = 4096) -> list[tuple[Any, Any]]:
+    """Return the first `limit` items of a dictionary; an empty list for anything else."""
+    if dict not in bases_of(type(value)):
+        return []
+    # The main thread may add and remove keys meanwhile.
+    for _ in range(3):
+        try:
+            return list(itertools.islice(dict.items(value), limit))
+        except RuntimeError:
+            continue
+    return []
+
+
+MOST_VARIABLES = 4096
+"""The most variables of one model that are listed."""
+
+DEEPEST = 32
+"""The most levels of layers within layers that are searched."""
+
+
+def own_variables(layer: Any) -> list[Any]:
+    """Return the variables of a layer without those of the layers in it.
+
+    Private API: the lists behind Keras' property `variables`, which a user's class may override; `tf_keras`
+    has them under other names. If these lists are missing, the result is empty.
+    """
+    has = live(layer).get
+    trainable = has("_trainable_variables", has("_trainable_weights"))
+    return [
+        *items(trainable),
+        *items(has("_non_trainable_variables", has("_non_trainable_weights"))),
+    ]
+
+
+def seed_generators(layer: Any) -> list[Any]:
+    """Return the seed generators from which a layer draws random numbers; each has a variable `state`.
+
+    Private API: the list that Keras' property `variables` reads. If this list is missing, their states are not
+    shown.
+    """
+    return items(live(layer).get("_seed_generators"))
+
+
+def inner_layers(layer: Any) -> list[Any]:
+    """Return the layers in a layer, in Keras' order.
+
+    Private API: the list behind the property `layers` of models; other layers have no such property. If the list
+    is missing, only a layer's own variables are shown.
+    """
+    has = live(layer).get
+    found = []
+    for one in items(has("_layers", has("_self_tracked_trackables"))):
+        # `tf_keras` tracks lists of layers as they are.
+        found += [one] if is_layer(bases_of(type(one))) else items(one)
+    return [one for one in found if is_layer(bases_of(type(one)))]
 
 
 def suffixes(layer: Any) -> dict[int, str]:

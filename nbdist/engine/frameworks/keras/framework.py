@@ -11,20 +11,18 @@ from typing import TYPE_CHECKING, Any
 from nbdist.contract.stages import KerasStage
 from nbdist.engine.frameworks.framework import Framework
 from nbdist.engine.frameworks.jax.framework import Jax
-from nbdist.engine.frameworks.keras.classes import PACKAGES
+from nbdist.engine.frameworks.keras.expressions import PACKAGES
 
 if TYPE_CHECKING:
     from nbdist.contract.calls.arrays import ArraysFound, Summary
     from nbdist.contract.calls.engine import Initialized
-    from nbdist.engine.agreement.comparer import Comparer
-    from nbdist.engine.frameworks.process import Process
-    from nbdist.engine.frameworks.shapes import ArrayShape, AskedLayout, AskedSpec
-    from nbdist.engine.namespace.objects import Objects
-    from nbdist.engine.namespace.placements import Placements
-    from nbdist.engine.probe.library import Library
+    from nbdist.engine.agreement.facts import Comparer
+    from nbdist.engine.frameworks.interfaces import ArrayShape, AskedLayout, AskedSpec, ThisProcess
+    from nbdist.engine.namespace.placements import Objects, Placements
+    from nbdist.engine.probe.classes import Library
     from nbdist.engine.probe.observer import ModelObserver, Observer
-    from nbdist.engine.probe.samples import Seen
-    from nbdist.engine.values.parts import Children, OfferArray
+    from nbdist.engine.probe.samples import SeenArray
+    from nbdist.engine.values.arrays import Children, OfferArray
 
 GUARDS = PurePath(__file__).parent / "guards"
 
@@ -40,7 +38,7 @@ class Keras(Jax):
     waits: Mapping[tuple[str, str], str] = MappingProxyType(
         {
             (str(GUARDS / "agreement.py"), "_wait"): "agreement",
-            (str(GUARDS / "waiting.py"), "until_ready"): "framework",
+            (str(GUARDS / "wrappers.py"), "until_ready"): "framework",
         }
     )
 
@@ -52,7 +50,7 @@ class Keras(Jax):
         """Return False: Keras itself compiles nothing; its back end does."""
         return False
 
-    def initialize(self, process: Process, stage: Any) -> Initialized:
+    def initialize(self, process: ThisProcess, stage: Any) -> Initialized:
         """Join the cluster by `keras.distribution.initialize`."""
         from nbdist.engine.frameworks.keras.start import initialize
 
@@ -67,9 +65,9 @@ class Keras(Jax):
 
     def library(self) -> Library | None:
         """Return the library of layers, models, optimizers and variables."""
-        from nbdist.engine.frameworks.keras.variables import Places
+        from nbdist.engine.frameworks.keras.variables import VariablePlaces
 
-        return Places()
+        return VariablePlaces()
 
     def observer(self, main_thread: int, process_id: int) -> Observer | None:
         """Return None: the framework that an array belongs to observes it."""
@@ -78,28 +76,28 @@ class Keras(Jax):
     def model_observer(self, main_thread: int, library: Library) -> ModelObserver | None:
         """Return the observer of models and of the distribution that is set."""
         from nbdist.engine.frameworks.keras.observe import KerasObserver
-        from nbdist.engine.frameworks.keras.variables import Places
+        from nbdist.engine.frameworks.keras.variables import VariablePlaces
 
-        assert isinstance(library, Places)
+        assert isinstance(library, VariablePlaces)
         return KerasObserver(main_thread, library)
 
     def objects(self, process_id: int) -> Objects | None:
         """Return how Keras 3's objects go to a new process; None if only Keras 2 for TensorFlow is imported."""
         if "keras" not in sys.modules:
             return None
-        from nbdist.engine.frameworks.keras.objects import Objects
+        from nbdist.engine.frameworks.keras.objects import KerasObjects
 
-        return Objects(process_id)
+        return KerasObjects(process_id)
 
-    def placements(self, process: Process, *, processes: int | None = None) -> Placements:
+    def placements(self, process: ThisProcess, *, processes: int | None = None) -> Placements:
         """Return JAX's placements, with Keras' device meshes added."""
         from nbdist.engine.frameworks.jax.start import step_or_new
-        from nbdist.engine.frameworks.keras.placements import Placements, Resized
+        from nbdist.engine.frameworks.keras.distribution import KerasPlacements, KerasResized
 
         step = step_or_new(process)
         if processes is None:
-            return Placements(process.shell.user_ns, step)
-        return Resized(process.shell.user_ns, step, processes)
+            return KerasPlacements(process.shell.user_ns, step)
+        return KerasResized(process.shell.user_ns, step, processes)
 
     def tree(self, value: object, expression: str) -> ArraysFound | None:
         """Return None: the framework that the arrays belong to answers for a tree."""
@@ -111,27 +109,27 @@ class Keras(Jax):
 
     def keeps_its_own(self, value: Any) -> bool:
         """Return whether this is an object of one of Keras' classes, or of a class derived from one."""
-        from nbdist.engine.frameworks.keras.state import keeps_its_own
+        from nbdist.engine.frameworks.keras.objects import keeps_its_own
 
         return keeps_its_own(value)
 
     def state(self, value: Any) -> Any | None:
         """Return the arrays of a model, layer, optimizer or variable; None for anything else."""
-        from nbdist.engine.frameworks.keras.state import state
+        from nbdist.engine.frameworks.keras.objects import state
 
         return state(value)
 
     def set_state(self, value: Any, state: Any) -> None:
         """Set the arrays of a model, layer, optimizer or variable to others of the same shapes and dtypes."""
-        from nbdist.engine.frameworks.keras.state import set_state
+        from nbdist.engine.frameworks.keras.objects import set_state
 
         set_state(value, state)
 
     def comparer(self) -> Comparer | None:
         """Return the comparer of the distribution that is set."""
-        from nbdist.engine.frameworks.keras.comparer import Comparer
+        from nbdist.engine.frameworks.keras.distribution import KerasComparer
 
-        return Comparer()
+        return KerasComparer()
 
     def unwrapped(self, value: Any) -> Any:
         """Return the array that a variable of Keras holds; anything else as it is."""
@@ -153,13 +151,13 @@ class Keras(Jax):
 
     def model_digest(self, value: object, path: str, offer_array: OfferArray) -> str | None:
         """Return a digest of a model, layer or optimizer, equal for equal variables; None for anything else."""
-        from nbdist.engine.frameworks.keras.digest import model_digest
+        from nbdist.engine.frameworks.keras.objects import model_digest
 
         return model_digest(value, path, offer_array)
 
-    def model_glance(self, value: object) -> Seen | None:
+    def model_glance(self, value: object) -> SeenArray | None:
         """Return a description of a model, layer or optimizer without values; None for anything else."""
-        from nbdist.engine.frameworks.keras.digest import model_glance
+        from nbdist.engine.frameworks.keras.objects import model_glance
 
         return model_glance(value)
 

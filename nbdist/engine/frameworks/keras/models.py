@@ -1,34 +1,111 @@
-"""Keras models as reports have them: rule, layout, spec and bytes of each variable, from metadata alone."""
+"""Keras models as reports have them: rule, layout, spec and bytes of each variable, from metadata alone.
+
+How many bytes of an array each device holds, computed from the array's description alone.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nbdist.contract.limits import LARGE_BYTES
-from nbdist.contract.snapshot import Array, Mesh, Model, NamedSharding, Variable
+from nbdist import pieces
+from nbdist.contract.page import LARGE_BYTES
+from nbdist.contract.snapshot import (
+    Array,
+    DeviceBytes,
+    DeviceKey,
+    Indexed,
+    Mesh,
+    Model,
+    NamedSharding,
+    SingleDevice,
+    Variable,
+)
 from nbdist.engine.frameworks.keras.distribution import axes_of, rules_of
-from nbdist.engine.frameworks.keras.expressions import layer_paths
-from nbdist.engine.frameworks.keras.instance import attribute
+from nbdist.engine.frameworks.keras.expressions import attribute, layer_paths
 from nbdist.engine.frameworks.keras.variables import (
-    Places,
+    VariablePlaces,
     is_trainable,
     lent_values,
     path_of,
     raw_value,
 )
-from nbdist.engine.probe.device_bytes import is_whole_everywhere, piece_bytes, totals
 from nbdist.engine.probe.observer import Describe
+
+
+def piece_bytes(array: Array, meshes: Mapping[str, Mesh]) -> int:
+    """Return the bytes that the fullest of an array's devices holds.
+
+    Args:
+      array: As reported.
+      meshes: By id.
+    """
+    sharding = array.sharding
+    elements = math.prod(array.shape)
+    if isinstance(sharding, Indexed):
+        largest = max((pieces.elements(one.slices) for one in sharding.pieces), default=elements)
+        return largest * array.nbytes // max(elements, 1)
+    mesh = meshes.get(sharding.mesh) if isinstance(sharding, NamedSharding) else None
+    if mesh is None or not isinstance(sharding, NamedSharding):
+        return array.nbytes
+    sizes = {axis.name: axis.size for axis in mesh.axes}
+    piece = 1
+    for size, axes in zip(array.shape, sharding.spec, strict=True):
+        piece *= pieces.part_length(size, math.prod(sizes.get(axis, 1) for axis in axes))
+    return piece * array.nbytes // max(elements, 1)
+
+
+def holders(array: Array, meshes: Mapping[str, Mesh]) -> tuple[DeviceKey, ...]:
+    """Return the keys of the devices that hold some of an array; none if they are not known."""
+    sharding = array.sharding
+    if isinstance(sharding, SingleDevice):
+        return (sharding.device,)
+    if isinstance(sharding, Indexed):
+        return tuple(device for piece in sharding.pieces for device in piece.devices)
+    if not isinstance(sharding, NamedSharding):
+        return sharding.devices
+    mesh = meshes.get(sharding.mesh)
+    return mesh.devices if mesh is not None else ()
+
+
+def is_whole_everywhere(array: Array, meshes: Mapping[str, Mesh]) -> bool:
+    """Return whether each of two or more devices of a mesh holds all of an array."""
+    sharding = array.sharding
+    if not isinstance(sharding, NamedSharding) or any(sharding.spec) or sharding.unreduced:
+        return False
+    return len(holders(array, meshes)) > 1
+
+
+def totals(arrays: Iterable[Array], meshes: Mapping[str, Mesh]) -> tuple[DeviceBytes, ...]:
+    """Return how many bytes of these arrays each device holds, the fullest first."""
+    # Summed by set of devices rather than device by device: a mesh may have thousands.
+    by_place: dict[tuple[DeviceKey, ...], int] = {}
+    for array in arrays:
+        place = holders(array, meshes)
+        by_place[place] = by_place.get(place, 0) + piece_bytes(array, meshes)
+    held: dict[DeviceKey, int] = {}
+    for place, nbytes in by_place.items():
+        for device in place:
+            held[device] = held.get(device, 0) + nbytes
+    groups: dict[int, list[DeviceKey]] = {}
+    for device, nbytes in held.items():
+        groups.setdefault(nbytes, []).append(device)
+    return tuple(
+        DeviceBytes(devices=tuple(devices), nbytes=nbytes)
+        for nbytes, devices in sorted(groups.items(), reverse=True)
+    )
+
 
 MOST_MODELS = 8
 MOST_VARIABLES = 1000
 """The most variables of one model in a report; the rest is only counted."""
 
 
-class Rules:
+class LayoutRules:
     """The rules of the distribution that is set.
 
     Args:
@@ -36,7 +113,7 @@ class Rules:
       before: The rules of the look before, which may have matched the same paths.
     """
 
-    def __init__(self, distribution: Any | None, before: Rules | None = None) -> None:
+    def __init__(self, distribution: Any | None, before: LayoutRules | None = None) -> None:
         found = rules_of(distribution) if distribution is not None else []
         self.patterns = tuple(pattern for pattern, _ in found)
         self.axes = {pattern: axes_of(layout) for pattern, layout in found}
@@ -95,7 +172,7 @@ class _Known:
     described: Model
 
 
-class Models:
+class KerasModels:
     """The `models` section of a report, made anew in each look; keeps no model alive.
 
     A description that has not changed is the same object in the next look, so that sections are cheap to compare.
@@ -104,12 +181,12 @@ class Models:
       places: Finds the variables of models.
     """
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: VariablePlaces) -> None:
         self._places = places
         self._known: dict[int, _Known] = {}
         self._said: dict[int, _Said] = {}
         self._before: dict[int, _Said] = {}
-        self._rules = Rules(None)
+        self._rules = LayoutRules(None)
 
     def describe(
         self,
@@ -126,7 +203,7 @@ class Models:
           describe: Describes the array that a variable holds.
           meshes: Returns the meshes of the arrays described so far, by id.
         """
-        self._rules = Rules(distribution, self._rules)
+        self._rules = LayoutRules(distribution, self._rules)
         known, self._known = self._known, {}
         self._before, self._said = self._said, {}
         found = []

@@ -1,15 +1,137 @@
-"""Keras' models and settings on the way to a new process; the back end sends their arrays."""
+"""Keras' models and settings on the way to a new process; the back end sends their arrays.
+
+Pickles of Keras' objects by their `__dict__`.
+
+Keras' own pickles read the whole values of all processes, and unpickling them makes the variables anew. Making a
+variable under a distribution is a collective, in which a new process would wait for ever.
+
+Digests of Keras' models, layers and optimizers: their pickles differ, since they hold the time of pickling.
+
+The arrays of Keras' models, layers, optimizers and variables, for a save by shard.
+"""
 
 from __future__ import annotations
 
+import copyreg
+import hashlib
+import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from nbdist.engine.frameworks.keras import pickling
 from nbdist.engine.frameworks.keras.distribution import global_state, state_of
-from nbdist.engine.namespace.things import Mine, Things
+from nbdist.engine.frameworks.keras.expressions import (
+    is_layer,
+    is_optimizer,
+    is_variable,
+)
+from nbdist.engine.frameworks.keras.variables import (
+    VariablePlaces,
+    layer_variables,
+    optimizer_variables,
+    path_of,
+    raw_value,
+    set_raw_value,
+    unwrapped,
+)
+from nbdist.engine.namespace.things import Mine, ThingKind
+from nbdist.engine.probe.classes import bases_of
+from nbdist.engine.probe.samples import PLAIN, SeenArray, glance
+from nbdist.engine.saving.parts import Suffix
+from nbdist.engine.values.arrays import OfferedArray, digest
+
+_made: list[Any] = []
+"""Objects that have come from another process, until all objects are there."""
+
+COMPILED = ("train_function", "test_function", "predict_function")
+"""Attributes of a model that it compiles again when they are None."""
+
+
+def reduce(value: Any) -> tuple[Any, ...] | None:
+    """Return how to pickle an object of Keras, as `object.__reduce_ex__` does; None for anything else.
+
+    Private API: `KerasSaveable`, the base class of all objects with a pickle of Keras' own, the containers and
+    the `Tracker` in which a layer keeps its parts, and `Distribution`. Keras offers no public way to copy an
+    object with its variables as they are. If a name is missing, the object is pickled in its own way; an object
+    that cannot be pickled is named as left out.
+    """
+    bases = type(value).__mro__
+    if _named("keras.src.saving.keras_saveable", "KerasSaveable") in bases:
+        state = {**value.__dict__, **{name: None for name in COMPILED if name in value.__dict__}}
+        return *_empty(value), state, None, None, _fill
+    if _named("keras.src.distribution.distribution_lib", "Distribution") in bases:
+        return *_empty(value), value.__dict__, None, None, _fill
+    if _named("keras.src.utils.tracking", "Tracker") in bases:
+        return *_empty(value), value.__dict__, None, None, _fill
+    if type(value).__module__ == "keras.src.utils.tracking":
+        for kind in (list, dict, set):
+            if kind in bases:
+                return *_empty(value), (kind(value), value.__dict__), None, None, _fill_container
+    return None
+
+
+def finish(process_id: int, processes: int) -> None:
+    """Set again the entries of the objects that hold an `id()` of another object, or this process's own number.
+
+    Private API: by `id()` an optimizer finds the place of a variable (`_trainable_variables_indices`), a tracker
+    its contents (`stored_ids`), and a functional model its nodes (`_nodes`, of `map_graph`). A distribution keeps
+    the number of its process (`_process_id`), and the number of processes (`_num_processes`,
+    `_is_multi_process`). An object without these attributes stays as it is.
+    """
+    made, _made[:] = [*_made], []
+    for one in made:
+        state = one.__dict__
+        if "_trainable_variables_indices" in state:
+            places = {id(v): place for place, v in enumerate(state["_trainable_variables"])}
+            state["_trainable_variables_indices"] = places
+        if "stored_ids" in state:
+            state["stored_ids"] = {
+                name: set(map(id, store)) for name, (_, store) in state["config"].items()
+            }
+        if "_nodes" in state and "_nodes_by_depth" in state:
+            graph = importlib.import_module("keras.src.ops.function")
+            state["_nodes"] = graph.map_graph(state["_inputs"], state["_outputs"])[0]
+        if "_process_id" in state and _is_for_all(state):
+            state.update(
+                _process_id=process_id, _num_processes=processes, _is_multi_process=processes > 1
+            )
+
+
+def _is_for_all(distribution: dict[str, Any]) -> bool:
+    """Return whether a distribution, given by its attributes, covers all processes, even if there was only one."""
+    if distribution.get("_num_processes", 1) > 1:
+        return True
+    devices = getattr(distribution.get("_device_mesh"), "devices", None)
+    every = sys.modules["keras"].distribution.list_devices()
+    return devices is not None and devices.size == len(every)
+
+
+def _named(module: str, name: str) -> Any:
+    return getattr(sys.modules.get(module), name, object())
+
+
+def _empty(value: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    return copyreg.__newobj__, (type(value),)  # type: ignore[attr-defined]
+
+
+def _fill(one: Any, state: dict[str, Any]) -> None:
+    """Set attributes without the class's own `__setattr__`, which would register variables and layers as new."""
+    one.__dict__.update(state)
+    _made.append(one)
+
+
+def _fill_container(one: Any, state: tuple[Any, dict[str, Any]]) -> None:
+    """Fill a container without the class's own methods, for the same reason as `_fill`."""
+    values, attributes = state
+    one.__dict__.update(attributes)
+    if isinstance(one, list):
+        list.extend(one, values)
+    elif isinstance(one, dict):
+        dict.update(one, values)
+    else:
+        set.update(one, values)
+
 
 STATE = (
     "distribution",
@@ -22,7 +144,7 @@ STATE = (
 """Attributes of Keras' thread-local state: settings, and how many layers there are of each name."""
 
 
-class Objects:
+class KerasObjects:
     """Answers of Keras on one process, for as long as a namespace is on its way."""
 
     modules: tuple[str, ...] = ()
@@ -32,7 +154,7 @@ class Objects:
 
     def reduce(self, value: Any) -> Any | None:
         """Return how to pickle an object of Keras; None for anything else."""
-        return pickling.reduce(value)
+        return reduce(value)
 
     def settings(self) -> Any:
         """Return the distribution that is set, Keras' other settings, and the registered classes."""
@@ -51,7 +173,7 @@ class Objects:
         """Set the settings; the distribution directly, since Keras' functions for it wait for other processes."""
         import keras
 
-        pickling.finish(self._process_id, sys.modules["jax"].process_count())
+        finish(self._process_id, sys.modules["jax"].process_count())
         state = state_of(global_state())
         for name, value in settings["state"].items():
             setattr(state, name, value)
@@ -60,10 +182,97 @@ class Objects:
         keras.config.set_image_data_format(settings["image_data_format"])
         keras.saving.get_custom_objects().update(settings["custom_objects"])
 
-    def things(self, mine: Mine) -> Sequence[Things]:
+    def things(self, mine: Mine) -> Sequence[ThingKind]:
         """Return nothing: `settings` has all settings."""
         return ()
 
     def unpickling(self) -> AbstractContextManager[object]:
         """Return a context that does nothing."""
         return nullcontext()
+
+
+def model_digest(
+    value: Any, path: str, offer_array: Callable[[Any, str], OfferedArray | None]
+) -> str | None:
+    """Return a digest, equal for models of the same variables with equal values; None for any other object.
+
+    Args:
+      value: Any object.
+      path: The expression that reaches the value, for error texts.
+      offer_array: The `offer_array` of the session's framework.
+
+    Raises:
+      ArrayError: A variable holds no values.
+    """
+    variables = _all_variables(value)
+    if variables is None:
+        return None
+    found = hashlib.sha1(usedforsecurity=False)
+    for variable in variables:
+        offered = offer_array(variable, path)
+        found.update(f"{path_of(variable)}\0".encode())
+        if offered is not None:
+            found.update(f"{offered.dtype} {offered.shape} {offered.sharding}\0".encode())
+        if offered is not None and offered.sharding is None:
+            found.update(digest(offered.pieces[0].read()).encode())
+    return found.hexdigest()
+
+
+def model_glance(value: Any) -> SeenArray | None:
+    """Return a description of a model, layer or optimizer, without its variables' values; None for others."""
+    variables = _all_variables(value)
+    if variables is None:
+        return None
+    arrays = [unwrapped(variable) for variable in variables]
+    seen = [glance(array) for array in arrays]
+    # A random state on several processes belongs to all of them: Keras draws the same numbers on each.
+    alone = any(getattr(array, "is_fully_addressable", True) for array in arrays)
+    texts = [
+        (path_of(variable), one and one.text) for variable, one in zip(variables, seen, strict=True)
+    ]
+    attributes = {name: one for name, one in vars(value).items() if type(one) in PLAIN}
+    return SeenArray(f"variables {texts} attributes {attributes}", whole=not alone, own=alone)
+
+
+def _all_variables(value: Any) -> Sequence[Any] | None:
+    bases = bases_of(type(value))
+    if is_layer(bases):
+        return layer_variables(value)
+    return optimizer_variables(value) if is_optimizer(bases) else None
+
+
+def keeps_its_own(value: Any) -> bool:
+    """Return whether this is an object of one of Keras' classes, or of a class derived from one."""
+    return any(base.__module__.startswith(("keras.", "tf_keras.")) for base in type(value).__mro__)
+
+
+def state(value: Any) -> Mapping[str, Any] | None:
+    """Return the arrays of a model with its optimizer, a layer, optimizer or variable, by suffix; else None.
+
+    A layer that is made a second time gets other names in Keras, but the suffix of each variable is the same.
+    """
+    found = _variables(value)
+    if found is None:
+        return None
+    return {Suffix(suffix): raw_value(variable) for suffix, variable in found.items()}
+
+
+def set_state(value: Any, state: Mapping[str, Any]) -> None:
+    """Set the arrays of an object to others of the same shapes and dtypes."""
+    for suffix, variable in (_variables(value) or {}).items():
+        set_raw_value(variable, state[suffix])
+
+
+def _variables(value: Any) -> dict[str, Any] | None:
+    bases = type(value).__mro__
+    if is_variable(bases):
+        return {".value": value}
+    if is_optimizer(bases):
+        return {f".variables[{n}]": one for n, one in enumerate(optimizer_variables(value))}
+    if not is_layer(bases):
+        return None
+    found = VariablePlaces().of(value)
+    return {
+        place.suffix or f".{path_of(variable)}#{n}": variable
+        for n, (place, variable) in enumerate(found)
+    }

@@ -6,16 +6,27 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from nbdist.dtypes import dtype_named
-from nbdist.engine.frameworks.keras.classes import is_layer, is_optimizer, is_variable
+from nbdist.engine.frameworks.interfaces import (
+    ArrayShape,
+    AskedLayout,
+    AskedSpec,
+    array_bytes,
+    entry,
+)
 from nbdist.engine.frameworks.keras.distribution import axes_of, rules_of, rules_of_map
-from nbdist.engine.frameworks.keras.expressions import layer_paths
-from nbdist.engine.frameworks.keras.instance import attribute, items
+from nbdist.engine.frameworks.keras.expressions import (
+    attribute,
+    is_layer,
+    is_optimizer,
+    is_variable,
+    items,
+    layer_paths,
+)
 from nbdist.engine.frameworks.keras.models import matches
 from nbdist.engine.frameworks.keras.variables import layer_variables, optimizer_variables, path_of
-from nbdist.engine.frameworks.shapes import ArrayShape, AskedLayout, AskedSpec, array_bytes, entry
 from nbdist.engine.probe.classes import bases_of
 from nbdist.errors import ArrayError
+from nbdist.notation import dtype_named
 
 
 def shapes(value: Any) -> list[ArrayShape] | None:

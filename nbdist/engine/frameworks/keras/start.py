@@ -12,26 +12,26 @@ from typing import Any
 
 from nbdist.contract.calls.engine import Initialized
 from nbdist.contract.stages import KerasStage
-from nbdist.engine.frameworks.jax import waiting
-from nbdist.engine.frameworks.jax.repair.service import leaves_without_asking
+from nbdist.engine.frameworks.interfaces import (
+    ThisProcess,
+    after_users_call,
+    explain_late_devices,
+    explain_second_call,
+)
+from nbdist.engine.frameworks.jax import start
+from nbdist.engine.frameworks.jax.repair.backend import leaves_without_asking
 from nbdist.engine.frameworks.jax.start import (
     allow_going_on,
     keep_gloo_on,
     stay_in_step,
 )
-from nbdist.engine.frameworks.jax.step.sockets import listening_ports
-from nbdist.engine.frameworks.keras.guards import install
-from nbdist.engine.frameworks.once import (
-    after_users_call,
-    explain_late_devices,
-    explain_second_call,
-)
-from nbdist.engine.frameworks.process import Process
+from nbdist.engine.frameworks.jax.step.proof import listening_ports
+from nbdist.engine.frameworks.keras.guards.wrappers import install
 from nbdist.errors import SessionError
 from nbdist.spelling import option
 
 
-def initialize(process: Process, stage: KerasStage) -> Initialized:
+def initialize(process: ThisProcess, stage: KerasStage) -> Initialized:
     """Join the cluster by `keras.distribution.initialize`; start nothing where the user is to call that.
 
     Returns:
@@ -138,7 +138,7 @@ def version_text(keras: ModuleType) -> str:
 def _prepare_jax(devices: int | None, gloo: str | None) -> None:
     import jax
 
-    waiting.place()
+    start.place()
     if gloo is not None:
         keep_gloo_on(gloo)
     if devices is not None:

@@ -7,23 +7,36 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from nbdist.engine.frameworks.keras.classes import is_layer, is_model, is_optimizer, is_variable
-from nbdist.engine.frameworks.keras.expressions import answers_as_keras, suffixes
-from nbdist.engine.frameworks.keras.instance import attribute, defining, items, live, pairs
-from nbdist.engine.frameworks.keras.structure import (
+from nbdist.engine.frameworks.keras.expressions import (
     DEEPEST,
     MOST_VARIABLES,
+    answers_as_keras,
+    attribute,
+    defining,
     inner_layers,
+    is_layer,
+    is_model,
+    is_optimizer,
+    is_variable,
+    items,
+    live,
     own_variables,
+    pairs,
     seed_generators,
+    suffixes,
 )
-from nbdist.engine.probe.classes import bases_of, class_dict, gives_what_it_keeps, package
-from nbdist.engine.probe.lent import Lent
-from nbdist.engine.probe.library import Look
+from nbdist.engine.probe.classes import (
+    Lent,
+    Look,
+    bases_of,
+    class_dict,
+    gives_what_it_keeps,
+    package,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
+class VariablePlace:
     """A variable of a layer or model, and the rest of the expression that reaches it, if one does."""
 
     suffix: str | None
@@ -31,14 +44,14 @@ class Place:
     of_optimizer: bool
 
 
-class Places:
+class VariablePlaces:
     """The places of the variables of layers and models, searched again only when the variables change in number.
 
-    Keeps no model alive. This class is the `nbdist.engine.probe.library.Library` of Keras.
+    Keeps no model alive. This class is the `nbdist.engine.probe.classes.Library` of Keras.
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[weakref.ref[Any], tuple[int, ...], list[Place]]] = {}
+        self._known: dict[int, tuple[weakref.ref[Any], tuple[int, ...], list[VariablePlace]]] = {}
 
     def look_into(self, bases: tuple[type, ...]) -> Look | None:
         """Return a function that lists what objects of a class hold; None for a class that is not Keras'.
@@ -67,7 +80,7 @@ class Places:
         """Return False: `look_into` finds all arrays."""
         return False
 
-    def of(self, layer: Any) -> list[tuple[Place, Any]]:
+    def of(self, layer: Any) -> list[tuple[VariablePlace, Any]]:
         """Return all variables of a layer, and of the optimizer of a model, each with its place."""
         counts = _counts(layer)
         known = self._known.get(id(layer))
@@ -165,7 +178,7 @@ def _look_into_optimizer(optimizer: Any) -> Iterable[tuple[str, Any]]:
     return [(f".variables[{number}]", raw_value(variable)) for number, variable in found]
 
 
-def _places(layer: Any) -> list[tuple[Place, Any]]:
+def _places(layer: Any) -> list[tuple[VariablePlace, Any]]:
     names = suffixes(layer)
     # The property of `tf_keras` has another order than `layer_variables`.
     owner = defining(type(layer), "variables")
@@ -173,13 +186,15 @@ def _places(layer: Any) -> list[tuple[Place, Any]]:
     found = []
     for number, variable in enumerate(layer_variables(layer)):
         suffix = names.get(id(variable)) or (f".variables[{number}]" if numbered else None)
-        found.append((Place(suffix, weakref.ref(variable), of_optimizer=False), variable))
+        found.append((VariablePlace(suffix, weakref.ref(variable), of_optimizer=False), variable))
     optimizer = attribute(layer, "optimizer")
     if is_optimizer(bases_of(type(optimizer))):
         reached = answers_as_keras(optimizer, "variables")
         for number, variable in enumerate(optimizer_variables(optimizer)):
             suffix = f".optimizer.variables[{number}]" if reached else None
-            found.append((Place(suffix, weakref.ref(variable), of_optimizer=True), variable))
+            found.append(
+                (VariablePlace(suffix, weakref.ref(variable), of_optimizer=True), variable)
+            )
     return found
 
 

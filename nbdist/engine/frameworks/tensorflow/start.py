@@ -1,24 +1,152 @@
-"""The start of TensorFlow on an engine: its devices, then its strategy."""
+"""The start of TensorFlow on an engine: its devices, then its strategy.
+
+Refusal of models whose strategy is gone: their metrics and collectives would fail without an error.
+
+Filter of TensorFlow's messages that nobody needs to read; one of them is replaced by a sentence, said once.
+
+TensorFlow's C++ writes to the process's standard error. A line begins with the level, the time and the source,
+such as `W0000 00:00:1795178940.708603   21496 dataset.cc:997] …`. Times and thread ids differ, so the lines of
+several processes are never equal, and would be shown for each process.
+"""
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
+import re
+import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from nbdist.contract.calls.engine import Initialized
 from nbdist.contract.stages import DevicesStage, StrategyStage, TensorFlowStage
-from nbdist.engine.frameworks.process import Process
-from nbdist.engine.frameworks.tensorflow import adapt, batches, interrupt, observe
-from nbdist.engine.frameworks.tensorflow.context import reset_context
-from nbdist.engine.frameworks.tensorflow.outdated import refuse_outdated
+from nbdist.engine.frameworks.interfaces import ThisProcess
+from nbdist.engine.frameworks.tensorflow import adapt, interrupt, observe, strategies
+from nbdist.engine.frameworks.tensorflow.interrupt import reset_context
 from nbdist.engine.frameworks.tensorflow.strategies import REMEMBERED
-from nbdist.engine.frameworks.tensorflow.warnings import Chatter, follow_standard_error
-from nbdist.errors import SessionError
-from nbdist.spelling import option
+from nbdist.errors import InputError, SessionError
+from nbdist.spelling import command, option
+
+PACKAGES = ("keras", "tf_keras")
+METHODS = ("fit", "evaluate", "predict")
+MARK = "nbdist_refuses_outdated"
 
 
-def initialize(process: Process, stage: TensorFlowStage) -> Initialized:
+def refuse_outdated() -> None:
+    """Refuse outdated models from now on, for the packages imported by now; a second call changes nothing.
+
+    After a reset, the variables of an older model keep their values, but its metrics are not reset between epochs
+    any more, and a collective may meet one of another step (TensorFlow 2.21).
+    """
+    for package in PACKAGES:
+        cls = getattr(sys.modules.get(package), "Model", None)
+        for name in METHODS if cls is not None else ():
+            original = getattr(cls, name)
+            if not hasattr(original, MARK):
+                setattr(cls, name, _refusing(name, original))
+
+
+def _refusing(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def method(self: Any, *args: Any, **options: Any) -> Any:
+        __tracebackhide__ = True  # from tracebacks that IPython prints
+        made_under = getattr(self, "distribute_strategy", None)
+        if made_under is not None and REMEMBERED.is_retired(made_under):
+            raise InputError(
+                f"{name}: the model {self.name!r} was made under the strategy from before "
+                f"{command('recover')}, whose cluster is gone. "
+                "Create it again under strategy.scope() and restore its newest checkpoint."
+            )
+        return original(self, *args, **options)
+
+    setattr(method, MARK, True)
+    return method
+
+
+_LINE = rb"^%b\d{4} [\d:.]+ +\d+ %b:\d+\] %b.*\n?"
+_ANY_SOURCE = rb"\S+"
+
+INFORMATION = re.compile(_LINE % (b"I", _ANY_SOURCE, b""), re.M)
+"""Messages on servers that started and tasks that connected: `%dist_init` has told the user already."""
+
+CONTINUED = re.compile(
+    rb"^(?:/job:\w+/replica:\d+/task:\d+|The error could be from a previous operation\. Restart .*)\n?",
+    re.M,
+)
+"""The second line of a message."""
+
+KNOWN = tuple(
+    re.compile(_LINE % (level, source, text), re.M)
+    for level, source, text in (
+        # A machine without a GPU, on which none was asked for.
+        (b"E", rb"cuda_platform\.cc", rb"failed call to cuInit"),
+        # Caused by Keras' own way to repeat a data set.
+        (b"W", rb"dataset\.cc", rb"Input of GeneratorDatasetOp"),
+        # Keras reads a batch ahead to build the model; the cache is filled in the first epoch.
+        (b"W", rb"cache_dataset_ops\.cc", rb"The calling iterator did not fully read the dataset"),
+        # An interrupt has freed the process, and the cell's error says so.
+        (b"[EW]", rb"\w+\.cc", rb".*interrupted by nbdist; run %dist_recover"),
+        # The end of every data set (https://github.com/tensorflow/tensorflow/issues/62963).
+        (b"[IW]", rb"local_rendezvous\.cc", rb".*OUT_OF_RANGE: End of sequence"),
+    )
+)
+
+AUTO_SHARD = re.compile(
+    rb"^[IW]\d{4} [\d:.]+ +\d+ auto_shard\.cc:\d+\] AUTO sharding policy will apply DATA .*\n?"
+    # Many lines describe the node of the graph that reads no file.
+    rb"(?:^(?!\w\d{4} [\d:.]+ ).*\n?)*",
+    re.M,
+)
+
+AUTO_SHARD_SAID = (
+    b"The data set is not read from files, so each worker reads all of it and keeps its share of the rows "
+    b"(auto-shard policy DATA, which tf.data.Options().experimental_distribute.auto_shard_policy chooses without "
+    b"this line).\n"
+)
+
+
+def follow_standard_error() -> None:
+    """Make TensorFlow's Python logger write to the present `sys.stderr`.
+
+    The logger has kept `sys.stderr` of the process that imported TensorFlow, which is closed since the fork: a
+    warning would become "--- Logging error ---" and two stacks.
+    """
+    import tensorflow as tf
+
+    for handler in tf.get_logger().handlers:
+        if isinstance(handler, logging.StreamHandler):
+            # `setStream` would flush the old stream.
+            handler.stream = sys.stderr
+
+
+class Chatter:
+    """A filter that removes known messages; called with each new piece of standard error.
+
+    Args:
+      chief: Whether this process writes the sentence that is said once.
+    """
+
+    def __init__(self, *, chief: bool) -> None:
+        self._chief = chief
+        self._said = False
+
+    def __call__(self, data: bytes) -> bytes:
+        """Return `data` without the known messages."""
+        data = AUTO_SHARD.sub(self._of_auto_shard, data)
+        for pattern in (INFORMATION, CONTINUED, *KNOWN):
+            data = pattern.sub(b"", data)
+        return data
+
+    def _of_auto_shard(self, match: re.Match[bytes]) -> bytes:
+        if not self._chief or self._said:
+            return b""
+        self._said = True
+        return AUTO_SHARD_SAID
+
+
+def initialize(process: ThisProcess, stage: TensorFlowStage) -> Initialized:
     """Do one of the two steps of a start: `devices`, then `strategy`.
 
     Raises:
@@ -29,7 +157,7 @@ def initialize(process: Process, stage: TensorFlowStage) -> Initialized:
     return make_strategy(process, stage)
 
 
-def settle_devices(process: Process, stage: DevicesStage) -> Initialized:
+def settle_devices(process: ThisProcess, stage: DevicesStage) -> Initialized:
     """Set which devices this process has; TensorFlow may start after this step."""
     platform, devices, local_device_ids = stage.platform, stage.devices, stage.local_device_ids
     tf = _tensorflow(process)
@@ -65,7 +193,7 @@ def settle_devices(process: Process, stage: DevicesStage) -> Initialized:
     )
 
 
-def make_strategy(process: Process, stage: StrategyStage) -> Initialized:
+def make_strategy(process: ThisProcess, stage: StrategyStage) -> Initialized:
     """Make the strategy, and put it into the namespace as `strategy`; a second call makes it anew."""
     tf = _tensorflow(process)
     if stage.tf_config is not None:
@@ -75,7 +203,7 @@ def make_strategy(process: Process, stage: StrategyStage) -> Initialized:
         reset_context()
         refuse_outdated()
     interrupt.install(threading.main_thread().ident or 0)
-    batches.install()
+    strategies.install()
     several = stage.role == "worker" and len(stage.workers) > 1
     strategy = (
         tf.distribute.MultiWorkerMirroredStrategy()
@@ -100,7 +228,7 @@ def local_devices(tf: Any) -> list[str]:
     return [device.name for device in gpus or tf.config.list_logical_devices("CPU")]
 
 
-def _tensorflow(process: Process) -> Any:
+def _tensorflow(process: ThisProcess) -> Any:
     try:
         import tensorflow
     except ImportError as error:

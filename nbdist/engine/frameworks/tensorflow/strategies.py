@@ -1,6 +1,11 @@
 """The strategy of this process: the devices of all its replicas, as a mesh of one axis.
 
 All is read from metadata, which a strategy has from the moment it is made.
+
+The batch that a strategy splits over its replicas, noted when a data set is given to the strategy.
+
+TensorFlow finds the batch size of a data set only when the data set is distributed, by an operation. So nbdist
+runs the same operation at that moment, on the main thread.
 """
 
 from __future__ import annotations
@@ -12,10 +17,11 @@ import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import CodeType, FrameType
 from typing import Any
 
 from nbdist.contract.snapshot import Axis, Mesh
-from nbdist.engine.frameworks.jax.meshes import mesh_of
+from nbdist.engine.frameworks.jax.describe import mesh_of
 
 AXIS = "replica"
 
@@ -157,3 +163,148 @@ def key_of(device: str, platform: str, process_id: int) -> str | None:
     if match is None or match[3].lower() != platform:
         return None
     return f"{process_id}:{match[4]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """The batches of one data set.
+
+    `size` is the number of examples in a batch over all replicas, `of_replicas` the number that each replica gets,
+    in order. `auto_shard` says whether TensorFlow splits the data set over workers; None with one worker only.
+    """
+
+    size: int
+    of_replicas: tuple[int, ...]
+    auto_shard: bool | None
+
+
+class NotedBatches:
+    """The batches last given to a strategy; written on the main thread, read on others."""
+
+    def __init__(self) -> None:
+        self._last: tuple[weakref.ref[Any], Batches] | None = None
+        self._training_line: dict[CodeType, int] = {}
+        self._unhook: Callable[[], None] | None = None
+
+    def last(self, strategy: Any) -> Batches | None:
+        """Return the batches of the data set last given to this strategy to train on; None if none was."""
+        noted = self._last
+        return noted[1] if noted is not None and noted[0]() is strategy else None
+
+    def given(self, strategy: Any, dataset: Any) -> None:
+        """Note a data set that a strategy is about to distribute, unless it is for evaluation."""
+        if threading.current_thread() is not threading.main_thread() or is_default(strategy):
+            return
+        if not self._trains(sys._getframe(1)):
+            return
+        batches = batches_of(strategy, dataset)
+        if batches is not None:
+            self._last = weakref.ref(strategy), batches
+
+    def _trains(self, frame: FrameType | None) -> bool:
+        """Return whether `fit` gives the data set to train on, or no method of Keras gives it."""
+        while frame is not None:
+            code = frame.f_code
+            if "keras" in code.co_filename and code.co_name in ("fit", "evaluate", "predict"):
+                # `fit` distributes the training data before the validation data.
+                first = self._training_line.setdefault(code, frame.f_lineno)
+                return code.co_name == "fit" and first == frame.f_lineno
+            frame = frame.f_back
+        return True
+
+    def hook(self) -> None:
+        """Note data sets from now on; do nothing while TensorFlow is not imported."""
+        if self._unhook is None:
+            self._unhook = hook_data_sets(self.given)
+
+    def unhook(self) -> None:
+        """Remove the hook."""
+        if self._unhook is not None:
+            self._unhook()
+            self._unhook = None
+
+
+_NOTED = NotedBatches()
+
+
+def install() -> None:
+    """Note from now on data sets that are given to strategies; a second call changes nothing."""
+    _NOTED.hook()
+
+
+def uninstall() -> None:
+    """Remove the hook."""
+    _NOTED.unhook()
+
+
+def last(strategy: Any) -> Batches | None:
+    """Return the batches of the data set last given to this strategy to train on, from any thread; or None."""
+    return _NOTED.last(strategy)
+
+
+def hook_data_sets(given: Callable[[Any, Any], None]) -> Callable[[], None] | None:
+    """Call `given` with strategy and data set before each data set is distributed.
+
+    Keras and users alike give data sets to `tf.distribute.Strategy.experimental_distribute_dataset`, which is
+    public. This method is wrapped, since a strategy does not tell afterwards which data set it was given.
+
+    Returns:
+      A function that removes the hook; None while TensorFlow is not (wholly) imported.
+    """
+    tensorflow = sys.modules.get("tensorflow")
+    if tensorflow is None or getattr(tensorflow.__spec__, "_initializing", False):
+        return None
+    name, base = "experimental_distribute_dataset", tensorflow.distribute.Strategy
+    own, original = vars(base).get(name), getattr(base, name)
+
+    @functools.wraps(original)
+    def experimental_distribute_dataset(self: Any, dataset: Any, *args: Any, **options: Any) -> Any:
+        __tracebackhide__ = True  # from tracebacks that IPython prints
+        given(self, dataset)
+        return original(self, dataset, *args, **options)
+
+    setattr(base, name, experimental_distribute_dataset)
+
+    def unhook() -> None:
+        if own is None:  # it was inherited
+            delattr(base, name)
+        else:
+            setattr(base, name, own)
+
+    return unhook
+
+
+def batches_of(strategy: Any, dataset: Any) -> Batches | None:
+    """Return how a strategy will split a data set; None where TensorFlow does not know its batch size.
+
+    Source of the split: `batch_sizes_for_worker` in tensorflow/python/data/experimental/ops/distribute.py.
+    """
+    tf = sys.modules["tensorflow"]
+    size = batch_size(dataset) if isinstance(dataset, tf.data.Dataset) else None
+    if size is None:
+        return None
+    replicas = int(strategy.num_replicas_in_sync)
+    least, more = divmod(size, replicas)
+    split = (least + 1,) * more + (least,) * (replicas - more)
+    policy = dataset.options().experimental_distribute.auto_shard_policy
+    several = type(strategy).__name__.startswith(("CollectiveAllReduce", "MultiWorker"))
+    return Batches(size, split, policy.name != "OFF" if several else None)
+
+
+def batch_size(dataset: Any) -> int | None:
+    """Return the number of examples in each batch but the last; None where TensorFlow does not know it.
+
+    Private API: `tensorflow.python.data.experimental.ops.distribute.compute_batch_size` (TensorFlow 2.21), with
+    which strategies find this number; the shape of a data set has it only with `drop_remainder`. If it is missing,
+    no batches are shown.
+    """
+    tf = sys.modules["tensorflow"]
+    module = sys.modules.get("tensorflow.python.data.experimental.ops.distribute")
+    compute = getattr(module, "compute_batch_size", None)
+    if compute is None or not tf.executing_eagerly():
+        return None
+    try:
+        found = int(compute(dataset))
+    except (tf.errors.OpError, ValueError, TypeError, IndexError):
+        return None  # not batched: TensorFlow raises its own error when it distributes the data set
+    return found if found > 0 else None

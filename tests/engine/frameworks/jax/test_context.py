@@ -9,8 +9,12 @@ import jax
 import pytest
 
 from nbdist.engine.cell.running import CurrentCell
-from nbdist.engine.frameworks.jax import context as context_module
-from nbdist.engine.frameworks.jax.context import ContextMesh, hook_changes, mesh_in_context
+from nbdist.engine.frameworks.jax import describe as context_module
+from nbdist.engine.frameworks.jax.describe import (
+    ContextMesh,
+    hook_changes,
+    mesh_in_context,
+)
 from tests.engine.threads import elsewhere
 
 WARNS = jax.__version_info__ >= (0, 10, 1)
@@ -126,7 +130,7 @@ def test_the_hook_is_placed_once_jax_is_imported():
     code = """
 import sys, threading
 from nbdist.engine.cell.running import CurrentCell
-from nbdist.engine.frameworks.jax.context import ContextMesh
+from nbdist.engine.frameworks.jax.describe import ContextMesh
 context = ContextMesh(threading.get_ident())
 cell = CurrentCell()
 cell.at_edges(context.note)

@@ -11,8 +11,7 @@ from nbdist.contract import wire
 from nbdist.contract.snapshot import Array, Axis, Indexed, SingleDevice
 from nbdist.contract.snapshot import Mesh as MeshRecord
 from nbdist.contract.snapshot import NamedSharding as Named
-from nbdist.engine.frameworks.jax.describe import describe_sharding
-from nbdist.engine.frameworks.jax.meshes import Meshes
+from nbdist.engine.frameworks.jax.describe import Meshes, describe_sharding
 from nbdist.engine.frameworks.jax.observe import describe
 
 

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from nbdist.engine.frameworks.jax import nan
-from nbdist.engine.frameworks.jax.nan import count
+from nbdist.engine.frameworks.jax import summary
+from nbdist.engine.frameworks.jax.summary import count
 from nbdist.view.text import nan_text
 from tests.engine.arrays import spread
 
@@ -97,8 +97,8 @@ def test_what_is_not_counted_is_not_said_to_be_no_array():
 
 def test_an_array_at_many_places_is_read_once(monkeypatch):
     bad, reads = jnp.full(1, jnp.nan), []
-    read = nan._pieces
-    monkeypatch.setattr(nan, "_pieces", lambda array: reads.append(1) or read(array))
+    read = summary._pieces
+    monkeypatch.setattr(summary, "_pieces", lambda array: reads.append(1) or read(array))
     assert len(count([bad] * 1000, "x").arrays) == 1000 and len(reads) == 1
 
 

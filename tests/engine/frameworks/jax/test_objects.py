@@ -7,9 +7,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from nbdist.engine.frameworks.jax.objects import Objects
+from nbdist.engine.frameworks.jax.objects import JaxObjects
 from nbdist.engine.namespace.packing import packed, unpacked
-from nbdist.engine.probe.code import code_digest
+from nbdist.engine.probe.classes import code_digest
 
 CELL = """
 import functools, jax
@@ -30,7 +30,7 @@ def taken() -> tuple[dict[str, Any], dict[str, Any]]:
     exec(CELL, namespace)
     names = {name: namespace[name] for name in ("jax", "plain", "step", "later")}
     new: dict[str, Any] = {"__name__": "__main__"}
-    new.update(unpacked(packed(names, namespace, nothing, Objects().reduce), new, nothing))
+    new.update(unpacked(packed(names, namespace, nothing, JaxObjects().reduce), new, nothing))
     return namespace, new
 
 
@@ -53,5 +53,5 @@ def test_it_computes_lowers_and_sees_what_later_cells_set() -> None:
 
 
 def test_nothing_else_is_changed() -> None:
-    assert Objects().reduce(lambda: None) is None
-    assert Objects().reduce(jax.numpy.arange(3)) is None
+    assert JaxObjects().reduce(lambda: None) is None
+    assert JaxObjects().reduce(jax.numpy.arange(3)) is None

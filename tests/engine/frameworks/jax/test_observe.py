@@ -15,19 +15,19 @@ from jax.sharding import PartitionSpec as P
 from nbdist.contract import wire
 from nbdist.contract.snapshot import Device
 from nbdist.engine.frameworks import frameworks
-from nbdist.engine.frameworks.jax import backend as backend_module
-from nbdist.engine.frameworks.jax import heap
+from nbdist.engine.frameworks.jax import describe as backend_module
+from nbdist.engine.frameworks.jax import observe
 from nbdist.engine.frameworks.jax import observe as observe_module
-from nbdist.engine.frameworks.jax.backend import backend, ready
-from nbdist.engine.frameworks.jax.observe import Observer, describe, devices
-from nbdist.engine.probe.look import Look, Seen
+from nbdist.engine.frameworks.jax.describe import backend, ready
+from nbdist.engine.frameworks.jax.observe import JaxObserver, describe, devices
+from nbdist.engine.probe.look import NamespaceLook, Seen
 from nbdist.engine.probe.walk import Bounds
 
 NOTHING = Seen((), (), (), 0, (), ())
 
 
 def look_with(**bounds):
-    return Look(
+    return NamespaceLook(
         frameworks(), main_thread=threading.get_ident(), process_id=0, bounds=Bounds(**bounds)
     )
 
@@ -184,7 +184,7 @@ def test_without_the_private_name_of_the_back_end_there_is_nothing_to_see(look, 
 
 
 def test_without_jax_nothing_is_an_array(monkeypatch):
-    observer = Observer(threading.get_ident())
+    observer = JaxObserver(threading.get_ident())
     assert (observer.array_classes(), observer.mesh_classes()) == (
         (jax.Array,),
         (jax.sharding.Mesh,),
@@ -205,9 +205,9 @@ def test_a_memory_profile_is_read_packed_or_not():
     single = field(2, b"\x10\x01\x10\x05" + labels)
     kind_and_device = field(3, b"\x08\x01\x10\x05") + field(3, b"\x08\x03\x10\x04")
     code = field(2, field(2, b"\x01\x63") + kind_and_device)
-    assert heap.bytes_by_device(packed + single + code + strings) == {"cpu:1": 305}
+    assert observe.bytes_by_device(packed + single + code + strings) == {"cpu:1": 305}
     with pytest.raises(ValueError, match="wire type 5"):
-        heap.bytes_by_device(b"\x0d\x00\x00\x00\x00")
+        observe.bytes_by_device(b"\x0d\x00\x00\x00\x00")
 
 
 def test_one_array_is_described_by_itself(mesh):

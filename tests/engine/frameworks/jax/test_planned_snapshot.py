@@ -13,11 +13,11 @@ import nbdist
 from nbdist.contract.snapshot import Snapshot
 from nbdist.contract.wire import decode, encode
 from nbdist.pieces import meshes_of, pieces, split
-from nbdist.rehearsal.snapshot import largest_split, snapshot_of
-from nbdist.rehearsal.topology import read_topology
-from nbdist.rehearsal.torus import stand_ins
-from nbdist.view.one_frame import OneFrame
-from nbdist.view.still import still_html
+from nbdist.rehearsal.plan.mesh import read_topology
+from nbdist.rehearsal.plan.plan import largest_split, snapshot_of
+from nbdist.rehearsal.plan.torus import stand_ins
+from nbdist.view.feed import OneFrame
+from nbdist.view.picture import still_html
 
 TREE = {
     "w": jax.ShapeDtypeStruct((64, 32), "float32"),
@@ -27,7 +27,7 @@ TREE = {
 
 def shown(
     topology: str, mesh: str, slices: int = 1
-) -> tuple[nbdist.rehearsal.array_plan.ArrayPlan, Snapshot]:
+) -> tuple[nbdist.rehearsal.plan.plan.ArrayPlan, Snapshot]:
     plan = nbdist.plan(
         TREE, [("w", P("x", "y"))], topology=topology, mesh=mesh, slices=slices, name="p"
     )

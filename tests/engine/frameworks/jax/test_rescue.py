@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 
-from nbdist.engine.frameworks.jax.rescue import _pieces, rescue
+from nbdist.engine.frameworks.jax.arrays import _pieces, rescue
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ def test_an_array_without_values_is_not_said_to_be_computed() -> None:
 
 def test_it_imports_no_framework() -> None:
     code = (
-        "import sys\nfrom nbdist.engine.frameworks.jax.rescue import rescue\n"
+        "import sys\nfrom nbdist.engine.frameworks.jax.arrays import rescue\n"
         "import numpy\nprint(rescue({'x': numpy.ones(2)}, 0).path)\nassert 'jax' not in sys.modules"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

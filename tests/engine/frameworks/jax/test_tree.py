@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from nbdist.contract.snapshot import Snapshot
-from nbdist.engine.frameworks.jax import tree
-from nbdist.engine.frameworks.jax.tree import describe_tree, explain, rooted
+from nbdist.engine.frameworks.jax import summary
+from nbdist.engine.frameworks.jax.summary import describe_tree, explain, rooted
 from nbdist.errors import ArrayError
-from nbdist.view.shards import Shards
+from nbdist.view.arrays import Shards
 
 SNAPSHOT = Snapshot(session="s", sequence=1, time=0.0, state="idle")
 
@@ -56,7 +56,7 @@ def test_leaves_that_raise_are_passed_over():
 
 
 def test_a_tree_of_very_many_leaves_says_how_many_are_left_out(monkeypatch):
-    monkeypatch.setattr(tree, "MOST_LISTED", 100)
+    monkeypatch.setattr(summary, "MOST_LISTED", 100)
     assert text([jnp.zeros(1)] * 5000).endswith("not looked at: 4900 more arrays")
 
 

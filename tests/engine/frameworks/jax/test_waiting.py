@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.experimental import multihost_utils
 
-from nbdist.engine.frameworks.jax import waiting
+from nbdist.engine.frameworks.jax import start
 
 
 class Sent:
@@ -30,7 +30,7 @@ def as_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_arrays_are_waited_for_before_numpy_converts_them() -> None:
-    assert waiting.place()
+    assert start.place()
     assert multihost_utils.np.asarray(Sent()).tolist() == [0, 1, 2]
     assert multihost_utils.np.asarray([1, 2], dtype="float32").dtype == "float32"
     assert multihost_utils.np.uint32 is np.uint32
@@ -38,15 +38,15 @@ def test_arrays_are_waited_for_before_numpy_converts_them() -> None:
 
 def test_what_is_gathered_stays_the_same() -> None:
     before = multihost_utils.process_allgather(np.ones((2, 3)))
-    assert waiting.place()
+    assert start.place()
     assert (multihost_utils.process_allgather(np.ones((2, 3))) == before).all()
     multihost_utils.sync_global_devices("here")
 
 
 def test_a_second_call_changes_nothing() -> None:
-    assert waiting.place()
+    assert start.place()
     first = multihost_utils.np
-    assert waiting.place()
+    assert start.place()
     assert multihost_utils.np is first
 
 
@@ -55,5 +55,5 @@ def test_without_the_private_name_nothing_is_placed(
     gone: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(multihost_utils, "np", gone)
-    assert not waiting.place()
+    assert not start.place()
     assert multihost_utils.np is gone

@@ -14,7 +14,7 @@ from keras.src.backend.common import global_state
 
 from nbdist.contract import wire
 from nbdist.contract.snapshot import Distribution, LayoutRule, Mesh
-from nbdist.engine.frameworks.jax.meshes import Meshes
+from nbdist.engine.frameworks.jax.describe import Meshes
 from nbdist.engine.frameworks.keras import distribution as distribution_module
 from nbdist.engine.frameworks.keras.distribution import (
     SetDistribution,

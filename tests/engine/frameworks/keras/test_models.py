@@ -7,12 +7,12 @@ import pytest
 from keras import layers
 
 from nbdist.contract import wire
-from nbdist.contract.limits import LARGE_BYTES
+from nbdist.contract.page import LARGE_BYTES
 from nbdist.contract.snapshot import Model
 from nbdist.engine.frameworks.keras import models as models_module
-from nbdist.engine.frameworks.keras.digest import model_glance
-from nbdist.engine.frameworks.keras.models import Rules
-from nbdist.engine.probe.layout import layout_of
+from nbdist.engine.frameworks.keras.models import LayoutRules
+from nbdist.engine.frameworks.keras.objects import model_glance
+from nbdist.engine.kernel.engine_calls import layout_of
 from nbdist.errors import ArrayError
 from tests.engine.keras_models import by_path, dense, model_parallel, new_look, seen
 
@@ -183,16 +183,16 @@ def test_a_rule_that_places_outputs_of_layers_has_matched(look):
 
 
 def test_a_key_that_is_no_regular_expression_matches_only_itself():
-    rules = Rules(model_parallel({"net/(": ("model",), "net/d.*": (None, "model")}))
+    rules = LayoutRules(model_parallel({"net/(": ("model",), "net/d.*": (None, "model")}))
     assert rules.matching("net/(") == "net/("
     assert rules.matching("net/dense") == "net/d.*"
     # Wholly, as Keras does: a beginning is not enough.
     assert rules.matching("my/net/dense") is None
-    assert Rules(model_parallel({"net/d": ("model",)})).matching("net/dense") is None
+    assert LayoutRules(model_parallel({"net/d": ("model",)})).matching("net/dense") is None
 
 
 def test_the_rule_is_the_one_keras_chooses_for_every_variable(look, placed):
-    rules = Rules(keras.distribution.distribution())
+    rules = LayoutRules(keras.distribution.distribution())
     layouts = keras.distribution.distribution()._layout_map
     for variable in placed.variables:
         found = rules.matching(variable.path)

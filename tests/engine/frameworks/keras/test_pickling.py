@@ -10,8 +10,8 @@ import keras
 import numpy as np
 import pytest
 
-from nbdist.engine.frameworks.keras import pickling
-from nbdist.engine.frameworks.keras.objects import Objects
+from nbdist.engine.frameworks.keras import objects
+from nbdist.engine.frameworks.keras.objects import KerasObjects
 from nbdist.engine.namespace.packing import packed, unpacked
 
 # Keras' variables convert to NumPy in the manner of NumPy 1.
@@ -31,9 +31,9 @@ def taken(value: Any) -> Any:
             return len(arrays) - 1
         return None
 
-    data = packed(value, {}, reference, pickling.reduce)
+    data = packed(value, {}, reference, objects.reduce)
     found = unpacked(data, {}, lambda number: jax.numpy.array(arrays[number]))
-    pickling.finish(1, 2)
+    objects.finish(1, 2)
     return found
 
 
@@ -146,11 +146,11 @@ def test_settings_are_those_of_the_other_process() -> None:
     keras.config.set_epsilon(1e-3)
     keras.utils.set_random_seed(5)
     keras.random.normal((2,))
-    settings = taken(Objects(0).settings())
+    settings = taken(KerasObjects(0).settings())
     expected = keras.random.normal((2,)).tolist()
     keras.config.set_epsilon(1e-7)
     keras.utils.set_random_seed(6)
-    Objects(1).set(settings)
+    KerasObjects(1).set(settings)
     assert keras.config.epsilon() == 1e-3
     assert keras.random.normal((2,)).tolist() == expected
     keras.config.set_epsilon(1e-7)
@@ -159,5 +159,5 @@ def test_settings_are_those_of_the_other_process() -> None:
 def test_where_keras_has_moved_its_classes_nothing_is_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pickling, "_named", lambda module, name: object())
-    assert pickling.reduce(sequential()) is None
+    monkeypatch.setattr(objects, "_named", lambda module, name: object())
+    assert objects.reduce(sequential()) is None

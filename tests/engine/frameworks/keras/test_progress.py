@@ -9,8 +9,8 @@ import keras
 import numpy as np
 import pytest
 
-from nbdist.engine.frameworks.keras.progress import hook_callbacks, unhook_callbacks
-from nbdist.engine.probe import progress
+from nbdist.engine.frameworks.keras.observe import hook_callbacks, unhook_callbacks
+from nbdist.engine.probe import activity
 from tests.engine.keras_models import dense
 from tests.engine.recording import recorded
 
@@ -33,7 +33,7 @@ def model():
 
 
 def reported():
-    (newest,) = progress.newest()
+    (newest,) = activity.newest()
     return newest.what, {one.name: one.value for one in newest.metrics}
 
 
@@ -47,7 +47,7 @@ def test_the_last_epoch_of_fit_with_its_validation(hooked, model):
 
 def test_validation_inside_fit_is_not_taken_for_an_evaluation(hooked, model):
     met = []
-    progress.note("before", {})
+    activity.note("before", {})
 
     class Watch(keras.callbacks.Callback):
         def on_epoch_end(self, epoch, logs=None):
@@ -104,7 +104,7 @@ def test_a_class_without_these_methods_is_left_alone(monkeypatch):
 
 def test_a_note_from_any_thread_replaces_the_last_and_leaves_out_what_is_no_number():
     values = {"loss": 0.5, "steps": 3, "bad": math.nan, "text": "x", "flag": True, "array": X}
-    thread = threading.Thread(target=progress.note, args=("evaluate, checkpoint ckpt-3", values))
+    thread = threading.Thread(target=activity.note, args=("evaluate, checkpoint ckpt-3", values))
     thread.start()
     thread.join()
     assert reported() == ("evaluate, checkpoint ckpt-3", {"loss": 0.5, "steps": 3.0})
@@ -136,7 +136,7 @@ def test_reports_tell_each_epoch_while_the_cell_trains(model):
 
 
 def test_an_evaluation_is_noted_under_the_name_it_is_given(hooked, model):
-    with progress.evaluating("evaluate, checkpoint ckpt-3"):
+    with activity.evaluating("evaluate, checkpoint ckpt-3"):
         model.evaluate(X, Y, verbose=0)
     assert reported()[0] == "evaluate, checkpoint ckpt-3"
     model.evaluate(X, Y, verbose=0)

@@ -10,9 +10,13 @@ from keras import layers
 
 from nbdist.engine.frameworks import array_of
 from nbdist.engine.frameworks.jax.arrays import offer_array
-from nbdist.engine.frameworks.jax.tree import explain
+from nbdist.engine.frameworks.jax.summary import explain
 from nbdist.engine.frameworks.keras import variables as variables_module
-from nbdist.engine.frameworks.keras.variables import Places, lent_values, raw_value
+from nbdist.engine.frameworks.keras.variables import (
+    VariablePlaces,
+    lent_values,
+    raw_value,
+)
 from nbdist.errors import ArrayError
 from tests.engine.keras_models import dense, new_look, seen
 from tests.engine.walking import Met
@@ -186,7 +190,7 @@ def test_what_fit_returns_does_not_name_the_model_again():
 
 
 def test_places_are_found_anew_when_variables_come():
-    places, model = Places(), dense()
+    places, model = VariablePlaces(), dense()
     first = places.of(model)
     assert [place for place, _ in places.of(model)] == [place for place, _ in first]
     model.compile("adam", "mse")

@@ -11,7 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
-from nbdist.contract import array_summary, echo, iopub, questions, sent
+from nbdist.contract import iopub, questions
 from nbdist.contract.calls import arrays, engine, stepping, values
 from nbdist.contract.calls.call import (
     PROTOCOL,
@@ -27,11 +27,11 @@ from nbdist.contract.calls.call import (
 from nbdist.contract.calls.engine import Greeted, Hello, Look, OtherNbdist, Who
 from nbdist.contract.program import MeshAxes
 from nbdist.contract.wire import decode, encode
-from nbdist.engine.kernel.calls import Call as Travelling
+from nbdist.engine.kernel.calls import SentCall as Travelling
 from nbdist.engine.kernel.calls import calls
 from nbdist.errors import WireError
 
-MODULES = (engine, values, arrays, stepping, iopub, questions, echo, sent, array_summary)
+MODULES = (engine, values, arrays, stepping, iopub, questions, iopub, stepping, arrays)
 TYPES = sorted(
     {
         one

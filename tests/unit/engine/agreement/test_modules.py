@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.engine.agreement import modules
+from nbdist.engine.agreement import reads
 
 
 def test_a_file_of_the_users_that_is_linked_among_the_libraries_is_theirs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     libraries, own = tmp_path / "site-packages", tmp_path / "own"
-    monkeypatch.setattr(modules, "_libraries", lambda: (os.path.realpath(libraries) + os.sep,))
+    monkeypatch.setattr(reads, "_libraries", lambda: (os.path.realpath(libraries) + os.sep,))
     for folder in (libraries, own):
         folder.mkdir()
         (folder / f"in_{folder.name}.py").touch()
@@ -25,7 +25,7 @@ def test_a_file_of_the_users_that_is_linked_among_the_libraries_is_theirs(
     def is_users(file: Path) -> bool:
         module = types.ModuleType("one")
         module.__file__ = str(file)
-        return modules.is_users("one", module)
+        return reads.is_users("one", module)
 
     assert is_users(own / "in_own.py")
     assert is_users(libraries / "linked.py")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.engine.cell import descriptors, gloo
-from nbdist.engine.cell.descriptors import Descriptors
+from nbdist.engine.cell import output
+from nbdist.engine.cell.output import Descriptors
 from tests.unit.engine.cell.test_gloo import MESSAGE
 from tests.waiting import wait_for
 
@@ -24,7 +24,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_text_of_descriptors_comes_again_after_text_that_could_not_be_published(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(descriptors, "PERIOD_SECONDS", 0.01)
+    monkeypatch.setattr(output, "PERIOD_SECONDS", 0.01)
     published: list[str] = []
 
     def publish(text: str) -> None:
@@ -45,7 +45,7 @@ def test_all_that_was_written_is_passed_on_before_the_cell_ends(log: Path) -> No
     published: list[str] = []
     reader = Descriptors(published.append)
     reader.start()
-    text = "äöü\n" * (descriptors.LARGEST_READ // 3)
+    text = "äöü\n" * (output.LARGEST_READ // 3)
     log.write_text(text)
     reader.flush()
     assert "".join(published) == text, "also the characters at the edges of what is read at once"
@@ -54,7 +54,7 @@ def test_all_that_was_written_is_passed_on_before_the_cell_ends(log: Path) -> No
 def test_of_more_than_can_be_passed_on_the_end_is_and_where_all_of_it_is(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(descriptors, "MOST_BEHIND", 4)
+    monkeypatch.setattr(output, "MOST_BEHIND", 4)
     published: list[str] = []
     reader = Descriptors(published.append)
     reader.start()
@@ -80,7 +80,7 @@ def test_a_line_of_gloos_that_is_read_in_two_parts_is_left_out(log: Path, cut_at
 def test_a_line_that_only_looks_like_one_comes_when_no_more_does(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gloo, "REST_SECONDS", 0.0)
+    monkeypatch.setattr(output, "REST_SECONDS", 0.0)
     published: list[str] = []
     reader = Descriptors(published.append)
     reader.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from nbdist.engine.cell.echo import DELIMITER, KeptOutput
+from nbdist.engine.cell.output import DELIMITER, KeptOutput
 
 
 def frames(text: str, number: int = 1) -> list[bytes]:

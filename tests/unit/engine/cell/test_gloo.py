@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from nbdist.engine.cell.gloo import Gloo
+from nbdist.engine.cell.output import Gloo
 
 
 def shown(pieces: Iterable[str]) -> str:

@@ -18,8 +18,8 @@ import pytest
 
 from nbdist.engine.cell import interrupts as module
 from nbdist.engine.cell.interrupts import InterruptHandler
-from nbdist.engine.kernel.calls import Call
-from nbdist.engine.kernel.labels import interruptible
+from nbdist.engine.kernel.calls import SentCall
+from nbdist.engine.kernel.kernel_gaps import interruptible
 from tests.builders.clock import Clock
 
 LONG_SECONDS = 30.0
@@ -338,8 +338,8 @@ def test_only_what_a_person_wrote_is_interrupted(interrupts: InterruptHandler) -
     for call in ("prove", "save", "restore"):
         kernel.pre_handler_hook()
         press()
-        assert kernel.do_apply(lambda: 7, [], 1, {"label": Call(call, "{}").label}) == 7
-    for label in (Call("offer", "{}").label, "", "theirs", None):
+        assert kernel.do_apply(lambda: 7, [], 1, {"label": SentCall(call, "{}").label}) == 7
+    for label in (SentCall("offer", "{}").label, "", "theirs", None):
         kernel.pre_handler_hook()
         press()
         assert kernel.do_apply(wait, [], 1, {"label": label}) == "replied"

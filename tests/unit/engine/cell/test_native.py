@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.cells.stacks import native_text
 from nbdist.contract.questions import NativeStacks
-from nbdist.engine.cell import native
-from nbdist.engine.cell.native import native_stacks
+from nbdist.engine.cell import main_thread
+from nbdist.engine.cell.main_thread import native_stacks
+from nbdist.session.interrupting import native_text
 
 
 @pytest.fixture
 def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where a `py-spy` can be put that is found."""
-    monkeypatch.setattr(native.sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(main_thread.sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     return tmp_path / "py-spy"
 
@@ -40,7 +40,7 @@ def test_where_it_may_not_trace_its_own_words_are_shown(stand_in: Path) -> None:
 
 
 def test_one_that_does_not_end_is_ended(stand_in: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "LIMIT_SECONDS", 0.1)
+    monkeypatch.setattr(main_thread, "LIMIT_SECONDS", 0.1)
     write(stand_in, "exec sleep 60")
     assert "did not end" in str(native_stacks().error)
 

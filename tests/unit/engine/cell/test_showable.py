@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from nbdist.engine.cell.code_owners import show_any_error, showable
 from nbdist.engine.cell.notebook_cell import NotebookCells
 from nbdist.engine.cell.running import CurrentCell
-from nbdist.engine.cell.showable import show_any_error, showable
 
 
 class Mute(Exception):

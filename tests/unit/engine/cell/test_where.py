@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbdist.engine.cell.where import ONE_HOST, where
+from nbdist.engine.cell.running import ONE_HOST, where
 
 
 def test_the_host_is_named_where_the_session_has_several(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nbdist.engine.cell.withdrawal import Withdrawal
+from nbdist.engine.cell.notebook_cell import Withdrawal
 
 
 class Kernel:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from nbdist.contract.asides import Aside
-from nbdist.contract.echo import Kept
+from nbdist.contract.iopub import Kept
+from nbdist.contract.questions import Aside
 from nbdist.engine.kernel.answering import Answering
-from nbdist.engine.kernel.publishing import Publisher
+from nbdist.engine.kernel.resident import Publisher
 from tests.waiting import WAIT_SECONDS, wait_for
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbdist.engine.kernel.explaining import parts
+from nbdist.engine.kernel.engine_calls import parts
 from nbdist.errors import ArrayError
 
 

@@ -14,21 +14,19 @@ from typing import Any
 
 import pytest
 
-from nbdist.contract.asides import Aside
+from nbdist.agent import kernel_link
+from nbdist.agent.kernel_link import Pauses
 from nbdist.contract.events import Fault
 from nbdist.contract.orders import Ask, Assignment, NewProcess, Stop
+from nbdist.contract.questions import Aside
 from nbdist.launch.agents import agent_handle as one_parent
-from nbdist.launch.agents.agent_events import AgentEvents
 from nbdist.launch.agents.agent_handle import AgentHandle
-from nbdist.launch.agents.agent_spec import AgentSpec
-from nbdist.launch.agents.channel import Pipes
-from nbdist.launch.agents.fifo_channel import Kept
-from nbdist.launch.model.happenings import Happening, HostsSilent
-from nbdist.launch.sessions.foreign_engines import ForeignEngines
-from nbdist.launch.start import agent_pool as all_parents
-from nbdist.launch.start.agent_pool import AgentPool
-from nbdist.machine import pauses
-from nbdist.machine.pauses import Pauses
+from nbdist.launch.agents.channel import AgentSpec, Pipes
+from nbdist.launch.agents.fifo_channel import LastingChild
+from nbdist.launch.model.happenings import AgentEvents, Happening, HostsSilent
+from nbdist.launch.sessions.attached import ForeignEngines
+from nbdist.launch.start import agents as all_parents
+from nbdist.launch.start.agents import AgentPool
 from nbdist.version import __version__
 from tests.waiting import WAIT_SECONDS, wait_for
 
@@ -305,7 +303,7 @@ def test_a_kernel_that_was_stopped_gives_up_nobody_when_it_runs_again(
     jump = 0.0
     real = time.monotonic
     monkeypatch.setattr(time, "monotonic", lambda: real() + jump)
-    monkeypatch.setattr(pauses, "PAUSE_SECONDS", 1.2)
+    monkeypatch.setattr(kernel_link, "PAUSE_SECONDS", 1.2)
     agents = make(h1=ANSWERS, h2=SILENT)
     for parent in agents.others.values():
         parent._pauses = Pauses(clock=time.monotonic)
@@ -324,7 +322,7 @@ def test_ctrl_z_in_the_kernels_terminal_reaches_no_parent(
     make: Callable[..., AgentPool], tmp_path: Path
 ) -> None:
     agents = make(h1=ANSWERS)
-    kept = Kept((sys.executable, "-c", "input()"), None, tmp_path / "kept.log")
+    kept = LastingChild((sys.executable, "-c", "input()"), None, tmp_path / "kept.log")
     try:
         for pid in (*(parent.pid for parent in agents.all), kept.pid):
             # The terminal stops the group in its foreground, which is the kernel's.

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from nbdist.launch.agents.fifo_channel import FoundAgain, Kept
+from nbdist.launch.agents.fifo_channel import FoundAgain, LastingChild
 from tests.waiting import WAIT_SECONDS, wait_for
 
 ECHO = """
@@ -23,8 +23,10 @@ for line in sys.stdin:
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Iterator[Kept]:
-    found = Kept([sys.executable, "-c", ECHO], None, tmp_path / "host.log", first=b"x" * 200_000)
+def kept(tmp_path: Path) -> Iterator[LastingChild]:
+    found = LastingChild(
+        [sys.executable, "-c", ECHO], None, tmp_path / "host.log", first=b"x" * 200_000
+    )
     yield found
     found.kill()
     found.wait(10)
@@ -37,7 +39,7 @@ def orders(channel: FoundAgain) -> Iterator[bytes]:
 
 
 def test_half_an_order_of_a_kernel_that_is_killed_spoils_none_of_another_that_is_there_already(
-    kept: Kept,
+    kept: LastingChild,
 ) -> None:
     assert kept.spot is not None
     other = FoundAgain(kept.spot)
@@ -70,7 +72,7 @@ time.sleep(100)
 
 
 def test_a_kernel_that_is_killed_in_the_middle_of_an_order_keeps_no_other_from_sending(
-    kept: Kept,
+    kept: LastingChild,
 ) -> None:
     spot = kept.spot
     assert spot is not None

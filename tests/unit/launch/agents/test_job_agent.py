@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from nbdist.agent import kernel_link
 from nbdist.contract.orders import Assignment
 from nbdist.launch.agents import agent_handle
-from nbdist.launch.agents.agent_spec import AgentSpec
+from nbdist.launch.agents.channel import AgentSpec
 from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.model.happenings import Happening, ProcessLost
-from nbdist.machine import pauses
 from nbdist.version import __version__
 from tests.builders.agents import FakeChannel
 from tests.builders.clock import PatientClock
@@ -96,7 +96,7 @@ class Tasks:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock = PatientClock(look_s=0.1)
         monkeypatch.setattr(agent_handle, "time", self.clock)
-        monkeypatch.setattr(pauses, "time", self.clock)
+        monkeypatch.setattr(kernel_link, "time", self.clock)
         log = folder / "job.log"
         log.touch()
         self.channel = FakeChannel("job", log, lambda channel, order: None, self.clock.sleep)

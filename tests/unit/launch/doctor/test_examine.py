@@ -18,7 +18,7 @@ import nbdist.launch.doctor.examine as examine
 from nbdist.contract.checkup import BackEnd
 from nbdist.engine.frameworks import frameworks
 from nbdist.launch.doctor import kernel_facts
-from nbdist.launch.doctor.visit import BOOT
+from nbdist.launch.doctor.examine import BOOT
 from nbdist.machine import checkup
 from nbdist.version import __version__
 
@@ -343,9 +343,9 @@ def test_back_ends_that_are_up_in_this_kernel_are_facts(
     platform: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = type("Client", (), {"platform": platform})() if platform else None
-    monkeypatch.setattr("nbdist.engine.frameworks.jax.backend.backend", lambda: client)
+    monkeypatch.setattr("nbdist.engine.frameworks.jax.describe.backend", lambda: client)
     monkeypatch.setattr(
-        "nbdist.engine.frameworks.tensorflow.context.started", lambda: platform is not None
+        "nbdist.engine.frameworks.tensorflow.interrupt.started", lambda: platform is not None
     )
     monkeypatch.setattr(examine, "imported", frameworks)
     up = (

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from nbdist.launch.doctor import refused
+from nbdist.launch.doctor.examine import clock
 from nbdist.launch.doctor.finding import on_host
 from nbdist.launch.doctor.refused import shell
-from nbdist.launch.doctor.visit import clock
-from nbdist.launch.model.host_list import AskedHost
-from nbdist.launch.model.ssh import SshOptions
+from nbdist.launch.model.hosts import AskedHost, SshOptions
 
 H1 = AskedHost(name="h1")
 OPTIONS = SshOptions(python="/opt/python")

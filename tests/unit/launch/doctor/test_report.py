@@ -7,11 +7,11 @@ import re
 
 import pytest
 
-import nbdist.options as options
+import nbdist.magics.options as options
 from nbdist import cli
 from nbdist.contract.checkup import OldPython
 from nbdist.errors import OptionError
-from nbdist.launch.doctor import Examined, Finding, Needs, Report, judge
+from nbdist.launch.doctor import Examination, Examined, Finding, Needs, judge
 from nbdist.launch.doctor.judge import CHECKS
 from tests.builders.examined import examined, facts, kernel
 from tests.places import ROOT
@@ -26,9 +26,9 @@ NO_SSH = Finding(
 FULL = {"path": "/tmp", "free": 0, "error": "E", "instead": None}
 
 
-def report(*everyone: Examined) -> Report:
+def report(*everyone: Examined) -> Examination:
     findings = judge(everyone, kernel=kernel(), needs=Needs())
-    return Report(everyone=everyone, findings=findings, seconds=0.84)
+    return Examination(everyone=everyone, findings=findings, seconds=0.84)
 
 
 def test_a_host_that_is_well_is_one_line() -> None:

@@ -10,10 +10,9 @@ import pytest
 
 from nbdist.contract.checkup import Checkup, Connection
 from nbdist.errors import WireError
-from nbdist.launch.doctor import visit as visit_module
-from nbdist.launch.doctor.visit import Visit
-from nbdist.launch.model.host_list import AskedHost
-from nbdist.launch.model.ssh import SshOptions
+from nbdist.launch.doctor import examine as visit_module
+from nbdist.launch.doctor.examine import Visit
+from nbdist.launch.model.hosts import AskedHost, SshOptions
 from nbdist.machine import checkup
 
 H1 = AskedHost(name="h1")

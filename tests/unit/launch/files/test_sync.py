@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.agent.sync import FOLDER, Copies, Refused, checked
+from nbdist.agent.sync import FOLDER, FileCopies, RefusedOrder, checked
 from nbdist.contract.events import FileEvent, FilesFailed
 from nbdist.contract.orders import (
     CommitFiles,
@@ -24,15 +24,15 @@ from nbdist.contract.orders import (
     ListFiles,
     WriteFile,
 )
-from nbdist.engine.kernel.imported_files import imported
+from nbdist.engine.kernel.engine_calls import imported
 from nbdist.errors import OptionError, SessionError, SyncError
 from nbdist.launch.agents.agent_handle import AgentHandle
-from nbdist.launch.agents.agent_spec import AgentSpec
+from nbdist.launch.agents.channel import AgentSpec
 from nbdist.launch.files import listing
 from nbdist.launch.files.listing import sources
 from nbdist.launch.files.sending import HostCopy
 from nbdist.launch.files.sync import FIRST, Copied, Files, files_again
-from nbdist.session.user_files import sync_files
+from nbdist.session.keeping import sync_files
 from tests.waiting import wait_for
 
 OUTSIDE = ["../x", "a/../../x", "/etc/x", "", ".", "..", "a//b", "./a", "a/", "a\0b", None, 3]
@@ -80,14 +80,14 @@ class Remote:
         self.copying = self.reported.events
         self.ended_at: float | None = None
         self.sent: list[str] = []
-        self.all: list[Copies] = []
+        self.all: list[FileCopies] = []
         self.facts = {}
         for number, folder in enumerate(folders):
             folder.mkdir()
             task = number if len(folders) > 1 else None
             self.facts[task] = SimpleNamespace(host=folder.name, cwd="/", folder=str(folder))
             reported = self.reported if task is None else TaskTold(self.reported, task)
-            self.all.append(Copies(str(folder), reported))  # type: ignore[arg-type]
+            self.all.append(FileCopies(str(folder), reported))  # type: ignore[arg-type]
         self.copies = self.all[0]
         self.roots = [folder / FOLDER for folder in folders]
         self.root = self.roots[0]
@@ -125,7 +125,7 @@ def again(files: Files, *remotes: Remote) -> Copied:
     return files.sync({remote.reach.name: remote for remote in remotes})  # type: ignore[misc]
 
 
-def send(copies: Copies, name: str, content: bytes, mode: int = 0o644) -> None:
+def send(copies: FileCopies, name: str, content: bytes, mode: int = 0o644) -> None:
     """One file to a copy, without a kernel."""
     digest = hashlib.sha256(content).hexdigest()
     copies.obey(listed(name, name, len(content), mode, digest))
@@ -142,7 +142,7 @@ def test_a_name_that_leads_out_of_the_copy_is_refused_and_nothing_is_written(
     name: object, remote: Remote, tmp_path: Path
 ) -> None:
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedOrder):
         checked(name)
     remote.copies.obey(listed("a", name, 1, 0o644, "0" * 64))
     remote.copies.obey(WriteFile(id="a", name=name, data="eA==", sha256="0" * 64))

@@ -12,20 +12,19 @@ from typing import Any
 import pytest
 
 import nbdist
-from nbdist import options
 from nbdist.contract.calls.engine import Initialized
 from nbdist.errors import LaunchError, OptionError
 from nbdist.launch.frameworks import tensorflow as tensorflow_plan
-from nbdist.launch.model import platform, roles
+from nbdist.launch.model import framework
 from nbdist.launch.model.framework import framework_named
-from nbdist.launch.model.meet import meet
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.model.rendezvous import Rendezvous
+from nbdist.launch.model.rendezvous import Rendezvous, meet
 from nbdist.launch.planning.choose import make_plan
-from nbdist.launch.sessions.withheld import without_values
+from nbdist.launch.sessions.recorded import without_values
 from nbdist.launch.start import initialize as join
 from nbdist.machine import ports
 from nbdist.machine.ports import free_ports
+from nbdist.magics import options
 from tests.builders.places import places_of
 
 
@@ -101,13 +100,13 @@ def test_the_plan_keeps_role_and_task_apart_from_the_process_id() -> None:
         (2, "evaluator", 0),
         (3, "evaluator", 1),
     ]
-    assert [roles.task(found, p) for p in found.processes] == [
+    assert [framework.task(found, p) for p in found.processes] == [
         "worker 0, chief",
         "worker 1",
         "evaluator 0",
         "evaluator 1",
     ]
-    assert roles.named(found) == {"worker": (0, 1), "chief": (0,), "evaluator": (2, 3)}
+    assert framework.named(found) == {"worker": (0, 1), "chief": (0,), "evaluator": (2, 3)}
 
 
 def test_one_tensorflow_process_alone_gets_no_cluster() -> None:
@@ -242,9 +241,9 @@ def test_a_tpu_is_refused_with_tensorflow() -> None:
 
 
 def test_tensorflow_takes_gpus_where_there_are_any(tmp_path: Path) -> None:
-    assert platform.choose_for_tensorflow(root=tmp_path) == "cpu"
+    assert framework.choose_for_tensorflow(root=tmp_path) == "cpu"
     (tmp_path / "proc/driver/nvidia/gpus/0000:01:00.0").mkdir(parents=True)
-    assert platform.choose_for_tensorflow(root=tmp_path) == "gpu"
+    assert framework.choose_for_tensorflow(root=tmp_path) == "gpu"
 
 
 def test_ports_are_free_and_none_that_the_system_gives_to_whoever_asks() -> None:

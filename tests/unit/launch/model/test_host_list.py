@@ -9,8 +9,14 @@ from pathlib import Path
 import pytest
 
 from nbdist.errors import OptionError
-from nbdist.launch.model.host_list import AskedHost, parse_hosts, read_hosts
-from nbdist.launch.model.ssh import SshOptions, ssh_command, ssh_target
+from nbdist.launch.model.hosts import (
+    AskedHost,
+    SshOptions,
+    parse_hosts,
+    read_hosts,
+    ssh_command,
+    ssh_target,
+)
 
 
 def test_a_host_can_have_a_user_a_port_and_a_number_of_processes() -> None:

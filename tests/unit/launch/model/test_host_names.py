@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.launch.model.host_names import compress, read_pattern, split_names
+from nbdist.launch.model.hosts import compress, read_pattern, split_names
 
 
 def expand(text: str) -> list[str]:

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from nbdist.errors import OptionError
-from nbdist.launch.model.placement import Job, Placement
-from nbdist.launch.model.plan import Plan
-from nbdist.launch.model.resizable import can_leave_out_hosts, why_fixed
+from nbdist.launch.model.framework import can_leave_out_hosts, why_fixed
+from nbdist.launch.model.plan import Job, Placement, Plan
 from nbdist.session import resizing
 from tests.builders.hosts import plan_of
 

@@ -9,10 +9,10 @@ from dataclasses import fields
 import pytest
 
 import nbdist
-from nbdist import options
 from nbdist.errors import OptionError
 from nbdist.launch.model.start_options import FLAGS, StartOptions, environment_of
-from nbdist.options.start import ATTACH_ARGUMENTS
+from nbdist.magics import options
+from nbdist.magics.start_options import ATTACH_ARGUMENTS
 from nbdist.starting import PLACEMENT, PLANNED, RULES
 
 FIELDS = {field.name: field for field in fields(StartOptions)}

@@ -9,10 +9,9 @@ import pytest
 
 from nbdist.errors import OptionError
 from nbdist.launch.frameworks.jax import arguments
-from nbdist.launch.model import platform
-from nbdist.launch.model.meet import meet
+from nbdist.launch.model import framework
 from nbdist.launch.model.plan import Plan, plan_for
-from nbdist.launch.model.rendezvous import Rendezvous, checked_coordinator
+from nbdist.launch.model.rendezvous import Rendezvous, checked_coordinator, meet
 from nbdist.launch.planning.choose import make_plan, proxy_warning
 from tests.builders.places import places_of
 
@@ -130,13 +129,13 @@ def test_every_argument_of_initialize_can_be_given_and_detection_is_off() -> Non
 def test_gpus_are_counted_without_a_framework(tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / "proc/driver/nvidia/gpus" / f"0000:0{number}:00.0").mkdir(parents=True)
-    assert platform.accelerators("gpu", root=tmp_path) == 3
-    assert platform.accelerators("tpu", root=tmp_path) == 0
+    assert framework.accelerators("gpu", root=tmp_path) == 3
+    assert framework.accelerators("tpu", root=tmp_path) == 0
 
 
 def test_jax_platforms_of_the_environment_decides() -> None:
-    assert platform.choose(environment={"JAX_PLATFORMS": "cuda,cpu"}) == "gpu"
-    assert platform.choose(environment={"JAX_PLATFORMS": "tpu"}) == "tpu"
+    assert framework.choose(environment={"JAX_PLATFORMS": "cuda,cpu"}) == "gpu"
+    assert framework.choose(environment={"JAX_PLATFORMS": "tpu"}) == "tpu"
 
 
 @pytest.mark.parametrize("framework", ["jax", "keras"])

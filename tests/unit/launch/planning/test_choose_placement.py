@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 from nbdist.errors import HostError, LaunchError, OptionError
-from nbdist.launch.model.host_list import parse_hosts
-from nbdist.launch.model.placement import Placement
-from nbdist.launch.model.plan import plan_for
-from nbdist.launch.model.ssh import SshOptions
-from nbdist.launch.planning.choose_placement import choose_placement
+from nbdist.launch.model.hosts import SshOptions, parse_hosts
+from nbdist.launch.model.plan import Placement, plan_for
+from nbdist.launch.planning.placement import choose_placement
 from nbdist.launch.start import agent_commands as reach
 from nbdist.starting import _without
 

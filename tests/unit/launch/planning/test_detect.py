@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from nbdist.errors import OptionError
-from nbdist.launch.model.platform import accelerators
+from nbdist.launch.model.framework import accelerators
 from nbdist.launch.planning import detect
 from nbdist.launch.planning.detect import METHODS, Detected, asked, look
-from nbdist.launch.tpu.kubernetes import LIST_FILE
+from nbdist.launch.tpu.discover import LIST_FILE
 from tests.builders.jax_clusters import ask_jax
 from tests.builders.pods import (
     GCE,

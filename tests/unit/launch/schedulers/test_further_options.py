@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nbdist.errors import OptionError
-from nbdist.launch.schedulers.further_options import further_options
+from nbdist.launch.schedulers import further_options
 
 
 def further(*lines: str) -> tuple[str, ...]:

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.contract.events import Fault
-from nbdist.contract.lines import Events, Lines
+from nbdist.contract.events import Events, Fault, Lines
 from nbdist.errors import OptionError
-from nbdist.launch.model.ssh import SshOptions
-from nbdist.launch.planning.choose_placement import choose_placement
+from nbdist.launch.model.hosts import SshOptions
+from nbdist.launch.planning.placement import choose_placement
 from nbdist.launch.schedulers.mpi import MpiWatch, mpi_job
 
 

@@ -9,21 +9,20 @@ from typing import Any
 
 import pytest
 
-from nbdist.cells.attached_cell import Recalled, raised
 from nbdist.contract.calls import engine as contract
 from nbdist.contract.calls.engine import Described, Initialized, Membership, UsedDevices
-from nbdist.contract.echo import Kept, KeptMessage
+from nbdist.contract.iopub import Kept, KeptMessage
 from nbdist.contract.wire import encode
-from nbdist.engine.cell import echo as echoes
-from nbdist.engine.cell.echo import KeptOutput
+from nbdist.engine.cell import output as echoes
+from nbdist.engine.cell.output import KeptOutput
 from nbdist.engine.frameworks import framework_named as engine_framework
-from nbdist.engine.frameworks.jax import joined
-from nbdist.engine.kernel import foreign_engine as stranger
+from nbdist.engine.frameworks.jax import start
+from nbdist.engine.kernel import engine_calls as stranger
 from nbdist.errors import GoneError, LaunchError
 from nbdist.launch.model.framework import framework_named
-from nbdist.launch.sessions.asking import address_of
-from nbdist.launch.sessions.foreign import _plan, _refuse
+from nbdist.launch.sessions.foreign import _plan, _refuse, address_of
 from nbdist.launch.start.request import Request
+from nbdist.session.cells.attached_cell import RecalledEnd, raised
 from tests.builders.described import reported
 
 
@@ -80,19 +79,19 @@ def test_a_cluster_that_was_joined_is_known_and_without_the_private_name_it_is_n
 ) -> None:
     module = ModuleType("jax._src.distributed")
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    assert joined.joined() is None
+    assert start.joined() is None
     module.global_state = SimpleNamespace(client=None)  # type: ignore[attr-defined]
-    assert joined.joined() is None
+    assert start.joined() is None
     state = SimpleNamespace(client=object(), process_id=1, num_processes=3)
     module.global_state = state  # type: ignore[attr-defined]
-    assert joined.joined() == Membership(process_id=1, count=3)
+    assert start.joined() == Membership(process_id=1, count=3)
 
 
 def test_the_private_name_is_what_jax_has() -> None:
     from jax._src import distributed
 
     assert {"client", "process_id", "num_processes"} <= set(vars(type(distributed.global_state)))
-    assert joined.joined() is None
+    assert start.joined() is None
 
 
 def test_variables_come_too_late_only_where_jax_has_no_such_setting(
@@ -183,7 +182,7 @@ def test_how_a_cell_ended_is_asked_again_when_a_failure_has_swept_the_question_a
     end = ended(None)
     answers = Answers(TaskAborted("aborted"), end)
     received: list[Any] = []
-    recalled = Recalled(answers.ask, received.append)
+    recalled = RecalledEnd(answers.ask, received.append)
     assert not recalled.replied
     assert recalled.replied
     assert (answers.asked, recalled.error(), received) == (2, None, [end])
@@ -195,11 +194,11 @@ def test_a_process_that_has_ended_is_asked_for_nothing_and_has_left_the_cell() -
     def nobody() -> Request[contract.Recalled]:
         raise GoneError("process 1 has ended.")
 
-    recalled = Recalled(nobody, lambda answer: None)
+    recalled = RecalledEnd(nobody, lambda answer: None)
     assert recalled.replied
     assert str(recalled.error()) == "process 1 has ended."
     answers = iter([lambda: Answers(TaskAborted("aborted"), ended(None)).ask(), nobody])
-    recalled = Recalled(lambda: next(answers)(), lambda answer: None)
+    recalled = RecalledEnd(lambda: next(answers)(), lambda answer: None)
     assert recalled.replied, "it has ended before it was asked again"
 
 
@@ -212,7 +211,7 @@ def test_a_cell_that_raised_has_its_own_traceback_and_one_nobody_knows_is_lost()
     bare = raised(ended("ValueError: bad"))
     assert bare is not None
     assert (bare.ename, bare.evalue) == ("ValueError", "bad")
-    unknown = Recalled(
+    unknown = RecalledEnd(
         Answers(contract.Recalled(end=None, kept=NOTHING_KEPT)).ask, lambda answer: None
     )
     assert unknown.replied

@@ -15,24 +15,27 @@ from pathlib import Path
 import pytest
 
 from nbdist import cli, listing
-from nbdist.cells.history import History, read
 from nbdist.contract.calls.engine import Initialized, Membership
-from nbdist.contract.history import OpenCell, PastCell
+from nbdist.contract.cells import OpenCell, PastCell, Rules
 from nbdist.errors import LaunchError, SessionError
-from nbdist.launch.agents.fifo_channel import STOP, FoundAgain, Kept
-from nbdist.launch.agents.process_handle import ProcessHandle, beginning, found
-from nbdist.launch.model.host_list import parse_hosts
-from nbdist.launch.model.placement import Placement
-from nbdist.launch.model.plain import from_plain, to_plain
+from nbdist.launch.agents.fifo_channel import (
+    STOP,
+    FoundAgain,
+    LastingChild,
+    ProcessHandle,
+    beginning,
+    found,
+)
+from nbdist.launch.model.hosts import SshOptions, parse_hosts
+from nbdist.launch.model.plan import Placement
 from nbdist.launch.model.rendezvous import Rendezvous
-from nbdist.launch.model.ssh import SshOptions
 from nbdist.launch.planning.choose import make_plan
 from nbdist.launch.sessions import recorded, registry
-from nbdist.launch.sessions.numbering import number
+from nbdist.launch.sessions.attached import read_connection, resolve
+from nbdist.launch.sessions.foreign import number
 from nbdist.launch.sessions.recorded import State
-from nbdist.launch.sessions.registry import Kernel, ParentMark, Record
-from nbdist.launch.sessions.resolve import read_connection, resolve
-from nbdist.rules import Rules
+from nbdist.launch.sessions.registry import Kernel, ParentMark, Record, from_plain, to_plain
+from nbdist.session.cells.history import History, read
 from tests.builders.described import reported
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
@@ -293,7 +296,7 @@ for line in filter(str.strip, sys.stdin):
     if 'stop' in line:
         break
 """
-    kept = Kept([sys.executable, "-c", code], None, tmp_path / "host.log")
+    kept = LastingChild([sys.executable, "-c", code], None, tmp_path / "host.log")
     kept.send(b"one\n")
     assert next(iter(kept.lines())) == b"got one\n"
     spot = kept.spot

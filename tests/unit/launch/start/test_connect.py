@@ -11,7 +11,7 @@ import pytest
 
 from nbdist.contract.orders import CONTROLLER
 from nbdist.errors import LaunchError
-from nbdist.launch.model.exits import ProcessExit
+from nbdist.launch.model.happenings import ProcessExit
 from nbdist.launch.start import connect
 from nbdist.launch.start import sequence as start
 

@@ -13,8 +13,13 @@ from nbdist.contract.events import Coordinating, Relaying
 from nbdist.contract.orders import COORDINATOR, Coordinate, EndCoordination, Order, Relay
 from nbdist.errors import LaunchError
 from nbdist.launch.agents.job_agent import JobAgent
-from nbdist.launch.start import coordination
-from nbdist.launch.start.coordination import ask_for_service, end, until_it_serves, wanted
+from nbdist.launch.start import initialize
+from nbdist.launch.start.initialize import (
+    ask_for_service,
+    end,
+    until_it_serves,
+    wanted,
+)
 
 
 @dataclass(frozen=True)
@@ -132,8 +137,8 @@ def test_it_listens_on_the_address_that_was_given_for_it() -> None:
 
 @pytest.fixture
 def hosts_live(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordination, "check_hosts", lambda running: None)
-    monkeypatch.setattr(coordination, "SERVES_SECONDS", 0.05)
+    monkeypatch.setattr(initialize, "check_hosts", lambda running: None)
+    monkeypatch.setattr(initialize, "SERVES_SECONDS", 0.05)
 
 
 @pytest.mark.usefixtures("hosts_live")

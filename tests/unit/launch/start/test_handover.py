@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nbdist.agent.handover import Collecting
-from nbdist.launch.start.handover import Handover
+from nbdist.agent.kernel_link import Collecting
+from nbdist.launch.start.sequence import Handover
 from tests.waiting import wait_for
 
 SECONDS = 30.0

@@ -9,7 +9,7 @@ import pytest
 
 from nbdist.errors import HostError
 from nbdist.launch.agents.job_agent import JobAgent
-from nbdist.launch.start import job
+from nbdist.launch.start import hosts
 from nbdist.version import __version__
 
 LIMIT_SECONDS = 100
@@ -42,13 +42,15 @@ def wait(monkeypatch: pytest.MonkeyPatch, waits: int, comes: int | None) -> list
     def sleep(_: float) -> None:
         clock.seconds += 1
 
-    monkeypatch.setattr(job, "time", SimpleNamespace(monotonic=lambda: clock.seconds, sleep=sleep))
+    monkeypatch.setattr(
+        hosts, "time", SimpleNamespace(monotonic=lambda: clock.seconds, sleep=sleep)
+    )
     parent, lines_said = Queued(waits, comes), []
     spawned: Any = SimpleNamespace(
         agents=SimpleNamespace(others={"Slurm": parent}),
         plan=SimpleNamespace(processes=(0, 1), start_timeout_s=LIMIT_SECONDS),
     )
-    job.wait_for_tasks(
+    hosts.wait_for_tasks(
         spawned, lambda *_: None, progress=lambda what, done, _: lines_said.append((what, done))
     )
     return lines_said
@@ -91,7 +93,7 @@ class Words:
 
 def ended(*words: str, ending: str | None = None, code: int | None = 1) -> str:
     parent: Any = SimpleNamespace(watch=Words(ending), job_words=lambda: words, poll=lambda: code)
-    return job.job_ended(parent)
+    return hosts.job_ended(parent)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from nbdist.contract.orders import Order, ReservePorts
 from nbdist.errors import HostError, LaunchError
 from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.model.rendezvous import Place
-from nbdist.launch.start.places import first_places, new_places
+from nbdist.launch.start.hosts import first_places, new_places
 from nbdist.launch.start.replace import meet_again
 from tests.builders.hosts import THIS_MACHINE, FakeHosts, plan_of
 

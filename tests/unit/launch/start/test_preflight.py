@@ -9,7 +9,7 @@ import pytest
 from nbdist.contract.checkup import Checkup, Connection
 from nbdist.contract.wire import encode
 from nbdist.errors import HostError, LaunchError
-from nbdist.launch.model.host_info import HostInfo
+from nbdist.launch.model.hosts import HostInfo
 from nbdist.launch.start import preflight
 from nbdist.launch.start.preflight import MOST_TARGETS, Preflight, targets, unreached
 from nbdist.version import __version__

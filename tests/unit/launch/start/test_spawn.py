@@ -12,7 +12,7 @@ from nbdist.launch.agents import agent_handle
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.start import spawn
-from nbdist.launch.start.agent_pool import KERNEL_LOST_SECONDS
+from nbdist.launch.start.agents import KERNEL_LOST_SECONDS
 from tests.builders.hosts import KERNEL_ADDRESS, FakeHosts, plan_of
 
 

@@ -11,7 +11,7 @@ import pytest
 from nbdist.contract.events import FilesFailed, ImportFailed, Received
 from nbdist.errors import HostError, LaunchError
 from nbdist.launch.files.sync import FIRST
-from nbdist.launch.start.wait_for_hosts import ANSWER_SECONDS, check_host, gather, info_by_host
+from nbdist.launch.start.hosts import ANSWER_SECONDS, check_host, gather, info_by_host
 from tests.builders.agents import FakeChannel
 from tests.builders.hosts import LIMIT_SECONDS, FakeHosts, plan_of
 

@@ -17,12 +17,11 @@ import psutil
 import pytest
 
 from nbdist.errors import LaunchError, OptionError
-from nbdist.launch.model.host_list import AskedHost
-from nbdist.launch.model.ssh import SshOptions, ssh_command, ssh_target
-from nbdist.launch.tpu import gcloud, reach
+from nbdist.launch.model.hosts import AskedHost, SshOptions, ssh_command, ssh_target
+from nbdist.launch.tpu import gcloud
 from nbdist.launch.tpu.discover import find_pod
-from nbdist.launch.tpu.pod import Pod, pod_hosts
-from nbdist.launch.tpu.reach import ssh_options
+from nbdist.launch.tpu.gcloud import ssh_options
+from nbdist.launch.tpu.pod import TpuPod, pod_hosts
 from nbdist.machine import checkup
 from tests.places import ROOT
 
@@ -91,7 +90,7 @@ class StandIn:
     def fails(self, said: str, name: str = "t1") -> None:
         (self.folder / f"{name}.err").write_text(said)
 
-    def find(self, name: str = "t1", project: str | None = None) -> Pod:
+    def find(self, name: str = "t1", project: str | None = None) -> TpuPod:
         return find_pod(name, ZONE, project, self.environment)
 
     @property
@@ -108,7 +107,7 @@ def stand_in(tmp_path: Path) -> StandIn:
 def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """An address where something answers at the port of ssh."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        monkeypatch.setattr(reach, "SSH_PORT", server.getsockname()[1])
+        monkeypatch.setattr(gcloud, "SSH_PORT", server.getsockname()[1])
         yield "127.0.0.1"
 
 
@@ -153,7 +152,7 @@ def outside_and(inside: str) -> list[dict[str, Any]]:
 def test_external_addresses_are_for_machines_outside_the_pods_network(
     stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reach, "PROBE_SECONDS", 0.1)
+    monkeypatch.setattr(gcloud, "PROBE_SECONDS", 0.1)
     stand_in.knows(networkEndpoints=outside_and("192.0.2.31"))
     pod = stand_in.find()
     assert [worker.ssh_address for worker in pod.workers] == ["198.51.100.3", "198.51.100.4"]

@@ -7,13 +7,10 @@ from pathlib import Path
 import pytest
 
 from nbdist.errors import LaunchError, OptionError
-from nbdist.launch.model import platform
-from nbdist.launch.model.host_list import AskedHost
-from nbdist.launch.tpu.discover import find_pod, read_worker
-from nbdist.launch.tpu.kubernetes import LIST_FILE
-from nbdist.launch.tpu.metadata import endpoints
-from nbdist.launch.tpu.pod import pod_hosts
-from nbdist.launch.tpu.worker import NoWorker, Worker
+from nbdist.launch.model import framework
+from nbdist.launch.model.hosts import AskedHost
+from nbdist.launch.tpu.discover import LIST_FILE, endpoints, find_pod, read_worker
+from nbdist.launch.tpu.pod import NoWorker, Worker, pod_hosts
 from nbdist.machine import checkup
 from tests.builders.pods import (
     GCE,
@@ -285,4 +282,4 @@ def test_own_addresses_are_not_taken_for_others() -> None:
 
 def test_google_network_cards_are_no_tpus(tmp_path: Path) -> None:
     root = with_pci_devices(tmp_path, NETWORK_CARD, V4, V4)
-    assert platform.accelerators("tpu", root=root) == 2
+    assert framework.accelerators("tpu", root=root) == 2

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from nbdist.cells.outcome import ProcessOutcome
-from nbdist.cells.remedies import InVain
-from nbdist.contract.asides import Aside
-from nbdist.session.recovery import ahead
-from nbdist.session.recovery.ahead import waits_in_vain
+from nbdist.contract.questions import Aside
+from nbdist.session.cells.context import InVain
+from nbdist.session.cells.outcome import ProcessOutcome
+from nbdist.session.recovery import remedies
+from nbdist.session.recovery.remedies import waits_in_vain
 from tests.builders.engines import FakeEngines, cell_step, gone, sent, trail
 from tests.builders.reports import running
 
@@ -50,7 +50,7 @@ def vain(execution: Counted, waiting: set[int], **answers: Any) -> InVain | None
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "ANSWER_SECONDS", 0.02)
+    monkeypatch.setattr(remedies, "ANSWER_SECONDS", 0.02)
 
 
 def test_who_sent_more_than_one_that_has_finished_waits_in_vain() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from nbdist.contract.asides import Aside
+from nbdist.contract.questions import Aside
 from nbdist.errors import LaunchError, RecoveryError
-from nbdist.launch.model.exits import CONTROLLER, ProcessExit
+from nbdist.launch.model.happenings import CONTROLLER, ProcessExit
 from nbdist.session.recovery import after, controller, settle
 from nbdist.session.recovery.settle import Settled
 from tests.builders.engines import FakeEngines

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from nbdist.contract.calls.stepping import Labels
-from nbdist.session.recovery.differing import differing_labels, differing_parts
+from nbdist.session.recovery.compared import differing_labels, differing_parts
 from tests.builders.engines import sent, trail
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from nbdist.cells.outcome import Outcome, ProcessOutcome
-from nbdist.contract.asides import Aside
 from nbdist.contract.calls.arrays import ArraysFound, FindShards
 from nbdist.contract.calls.stepping import Proven
+from nbdist.contract.cells import Rules
+from nbdist.contract.questions import Aside
 from nbdist.errors import ArrayError, SessionError
-from nbdist.rules import Rules
+from nbdist.session.cells.outcome import Outcome, ProcessOutcome
 from nbdist.session.recovery import expression
 from nbdist.session.recovery.expression import (
     ask_all_workers,

@@ -7,15 +7,22 @@ from typing import Any
 
 import pytest
 
-from nbdist.contract.calls.stepping import NOT_SENT, Labels, Proven, Restored, Saved, Versions
+from nbdist.contract.calls.stepping import (
+    NOT_SENT,
+    Labels,
+    Proven,
+    Restored,
+    SavedForRepair,
+    Versions,
+)
 from nbdist.errors import ProcessError, RecoveryError
-from nbdist.session.engine_state import EngineState
+from nbdist.session.health import EngineState
 from nbdist.session.session import Session
 from tests.builders.engines import sent, trail
 from tests.builders.live import LiveHosts, SentCell
 
 ORIGINS = Versions(versions={}, reasons={}, unnamed=(), generation=1)
-SAVED = Saved(arrays=0, nbytes=0, on_disk=0, free=0, versions=ORIGINS)
+SAVED = SavedForRepair(arrays=0, nbytes=0, on_disk=0, free=0, versions=ORIGINS)
 CALLS = ["step", "labels", "save", "leave", "rejoin", "restore", "meet", "prove"]
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from nbdist.contract.history import Doubt
+from nbdist.contract.cells import Doubt
 from nbdist.session.recovery import replacing
 from nbdist.session.recovery.replacing import replaceable, said, start_again, unsure
-from nbdist.values.namespace import Brought
+from nbdist.session.values.namespace import Brought
 from tests.builders.engines import FakeEngines
 
 KILLED = "killed by signal 9 (SIGKILL)"

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from nbdist.cells.outcome import ProcessOutcome
-from nbdist.contract.asides import Aside
-from nbdist.session.recovery import returning
+from nbdist.contract.questions import Aside
+from nbdist.session.cells.outcome import ProcessOutcome
+from nbdist.session.recovery import waiting
 from tests.builders.clock import Clock
 from tests.builders.engines import FakeEngines
 from tests.builders.reports import RUNNING
@@ -48,9 +48,9 @@ def waited(
                     engines.monitor.reported[process_id] = activity  # type: ignore[assignment]
 
         clock.sleep = sleep  # type: ignore[method-assign]
-        monkeypatch.setattr(returning, "time", clock)
+        monkeypatch.setattr(waiting, "time", clock)
         said: list[str] = []
-        left = returning.not_back(
+        left = waiting.not_back(
             engines,  # type: ignore[arg-type]
             say=said.append,
             interrupted=interrupted,
@@ -92,7 +92,7 @@ def test_one_that_goes_on_after_its_compilation_is_given_up(
     engines.monitor.reported = {0: LEFT, 1: COMPILING}
     left, _, seconds = waited((60.0, 1, INSIDE))
     assert left == {1}
-    assert 60.0 + returning.BACK_SECONDS <= seconds < 67.0
+    assert 60.0 + waiting.BACK_SECONDS <= seconds < 67.0
 
 
 def test_one_that_waits_after_its_compilation_is_freed(

@@ -18,16 +18,17 @@ from nbdist.contract.calls.stepping import (
     Labels,
     Proven,
     Rejoin,
+    Sent,
     Versions,
 )
-from nbdist.contract.history import Doubt
+from nbdist.contract.cells import Doubt
 from nbdist.contract.iopub import CellStep
-from nbdist.contract.sent import Sent
 from nbdist.errors import GoneError, LaunchError, NbdistError, RecoveryError
-from nbdist.launch.model.exits import ProcessExit
-from nbdist.session.recovery import after, asking, settle, silent
+from nbdist.launch.model.happenings import ProcessExit
+from nbdist.session import asking
+from nbdist.session.recovery import after, settle
 from nbdist.session.recovery.after import exclusive, join_proof, make_sure
-from nbdist.session.recovery.differing import differing_labels, which_differ
+from nbdist.session.recovery.compared import differing_labels, which_differ
 from nbdist.session.recovery.inplace import Repaired
 from nbdist.session.recovery.settle import Settled, hindrance, mend
 from tests.builders.clock import Clock
@@ -625,7 +626,7 @@ def test_one_that_is_gone_is_replaced_where_its_agent_lives(repairs: list[int]) 
 def test_none_is_replaced_where_the_others_could_not_help(
     repairs: list[int], facts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(silent, "time", Clock())  # a host that is silent is waited for
+    monkeypatch.setattr(settle, "time", Clock())  # a host that is silent is waited for
     engines = FakeEngines()
     engines.hosts_there = True
     engines.facts = replace(engines.facts, since=3, **facts)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from nbdist.session.recovery import silent
+from nbdist.session.recovery import settle
 from tests.builders.clock import Clock
 from tests.builders.engines import FakeEngines
 
@@ -35,9 +35,9 @@ def waited(
                 happens()
 
         clock.sleep = sleep  # type: ignore[method-assign]
-        monkeypatch.setattr(silent, "time", clock)
+        monkeypatch.setattr(settle, "time", clock)
         said: list[str] = []
-        silent.until_known(engines, say=said.append)  # type: ignore[arg-type]
+        settle.until_known(engines, say=said.append)  # type: ignore[arg-type]
         return said, clock.now - began
 
     return wait
@@ -65,4 +65,4 @@ def test_a_person_need_not_wait(engines: FakeEngines, waited: Callable) -> None:
 
 def test_nobody_waits_for_ever(waited: Callable) -> None:
     _, seconds = waited(1000.0, lambda: None)
-    assert silent.LOST_SECONDS < seconds < silent.LOST_SECONDS + 10.0
+    assert settle.LOST_SECONDS < seconds < settle.LOST_SECONDS + 10.0

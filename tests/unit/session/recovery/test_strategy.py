@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nbdist.errors import SessionError
-from nbdist.session.recovery import returning, strategy
+from nbdist.session.recovery import strategy, waiting
 from nbdist.session.recovery.after import recover
 from tests.builders.engines import FakeEngines
 from tests.builders.hosts import plan_of
@@ -25,7 +25,7 @@ class Done:
         monkeypatch.setattr(strategy, "meet_again", lambda link: self.steps.append(("meet",)))
         monkeypatch.setattr(strategy, "replace", self._replace)
         monkeypatch.setattr(strategy, "rebuild_strategy", self._rebuild)
-        monkeypatch.setattr(returning, "BACK_SECONDS", 0.0)
+        monkeypatch.setattr(waiting, "BACK_SECONDS", 0.0)
         monkeypatch.setattr(strategy, "REPORT_SECONDS", 0.0)
 
     def _replace(self, link: Any, ids: Any, *, progress: Any) -> None:

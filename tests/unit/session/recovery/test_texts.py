@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from nbdist.cells.facts import Facts
-from nbdist.cells.outcome import ProcessOutcome
-from nbdist.cells.supervisor import timeout_error
-from nbdist.merge.facts import Known
-from nbdist.merge.notices import trouble
-from nbdist.session.recovery.differing import differing
+from nbdist.monitor.notices import trouble
+from nbdist.monitor.states import Known
+from nbdist.session.cells.facts import ProcessFacts
+from nbdist.session.cells.outcome import ProcessOutcome
+from nbdist.session.cells.supervisor import timeout_error
+from nbdist.session.recovery.compared import differing
 from nbdist.session.recovery.inplace import Repaired
 from tests.builders.engines import sent
 
-FACTS = Facts(workers=frozenset({0, 1}), advice="%dist_recover brings them in step.", proves=True)
+FACTS = ProcessFacts(
+    workers=frozenset({0, 1}), advice="%dist_recover brings them in step.", proves=True
+)
 LATE = {
     0: ProcessOutcome(process_id=0, host="h1", outcome="interrupted"),
     1: ProcessOutcome(process_id=1, host="h1", outcome="finished"),
@@ -95,12 +97,14 @@ def test_the_view_says_the_same_in_sentences() -> None:
         (FACTS, "was interrupted; variables are kept."),
         (FACTS.recovered("in step again after 1.2 s; lost: q"), "was interrupted."),
         (
-            Facts(workers=FACTS.workers, advice=FACTS.advice, since=3, why="stuck"),
+            ProcessFacts(workers=FACTS.workers, advice=FACTS.advice, since=3, why="stuck"),
             "was interrupted; the session is out of step. %dist_recover brings them in step.",
         ),
     ],
     ids=["in step", "repaired", "out of step"],
 )
-def test_a_cell_cut_off_says_what_is_kept_only_where_that_is_so(facts: Facts, ending: str) -> None:
+def test_a_cell_cut_off_says_what_is_kept_only_where_that_is_so(
+    facts: ProcessFacts, ending: str
+) -> None:
     said = str(timeout_error(LATE, 2.0, facts))
     assert said == f"process 0 did not finish the cell within 2.0 s (--timeout) and {ending}"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nbdist.contract.calls.stepping import UnderWay
-from nbdist.session.recovery import under_way
+from nbdist.session.recovery import waiting
 from tests.builders.engines import FakeEngines, sent, trail
 
 
@@ -16,7 +16,7 @@ def waited(engines: FakeEngines) -> list[str]:
     """What is said meanwhile."""
     said: list[str] = []
     states = {p: trail(sent(0, serial=3), earliest=2 if p else None) for p in (0, 1)}
-    under_way.until_computed(engines, states, say=said.append)  # type: ignore[arg-type]
+    waiting.until_computed(engines, states, say=said.append)  # type: ignore[arg-type]
     return said
 
 
@@ -45,19 +45,19 @@ def test_where_all_is_computed_it_asks_once() -> None:
 def test_where_nothing_that_all_have_sent_is_left_nobody_is_asked(earliest: int | None) -> None:
     engines = FakeEngines()
     states = {p: trail(sent(0, serial=3), earliest=earliest) for p in (0, 1)}
-    under_way.until_computed(engines, states, say=[].append)  # type: ignore[arg-type]
+    waiting.until_computed(engines, states, say=[].append)  # type: ignore[arg-type]
     assert engines.asked == []
 
 
 def test_it_waits_for_what_gets_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(under_way, "STILL_SECONDS", 0.0)
+    monkeypatch.setattr(waiting, "STILL_SECONDS", 0.0)
     engines = answers(2, 2, 1, 0)
     assert waited(engines) == []
     assert len(engines.asked) == 2 * 4
 
 
 def test_it_does_not_wait_for_what_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(under_way, "STILL_SECONDS", 0.0)
+    monkeypatch.setattr(waiting, "STILL_SECONDS", 0.0)
     engines = answers(2, progress=False)
     assert waited(engines) == []
     assert len(engines.asked) == 2 * 2
@@ -71,8 +71,8 @@ def test_an_interrupt_ends_the_wait() -> None:
 
 
 def test_a_long_wait_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(under_way, "SAY_SECONDS", -1.0)
-    monkeypatch.setattr(under_way, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(waiting, "SAY_UNDER_WAY_SECONDS", -1.0)
+    monkeypatch.setattr(waiting, "LOOK_SECONDS", 0.0)
     said = waited(answers(*[1] * 9, 0))
     assert said == [
         "process 1 still computes what all have sent; waiting for it (an interrupt ends the wait)"
@@ -80,7 +80,7 @@ def test_a_long_wait_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(under_way, "LIMIT_SECONDS", -1.0)
+    monkeypatch.setattr(waiting, "LIMIT_SECONDS", -1.0)
     engines = answers(2)
     assert waited(engines) == []
     assert len(engines.asked) == 2

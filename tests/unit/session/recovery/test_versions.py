@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nbdist.contract.calls.stepping import Origin, Trail, Versions
-from nbdist.session.recovery.versions import Mixed, common_serial, crossed, disagreeing
+from nbdist.session.recovery.compared import Mixed, common_serial, crossed, disagreeing
 from tests.builders import engines
 from tests.builders.engines import trail
 

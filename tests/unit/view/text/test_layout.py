@@ -6,9 +6,9 @@ import pytest
 
 from nbdist.contract.calls.arrays import ModelFound
 from nbdist.contract.wire import decode, encode
-from nbdist.view.layout import Layout
+from nbdist.view.arrays import Layout
 from nbdist.view.text import layout_text
-from nbdist.view.text.layout import DIFFERS, MISSED, flag
+from nbdist.view.text.status import DIFFERS, MISSED, flag
 from tests.builders import golden
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nbdist.contract.program import Buffer, Memory, Program
-from nbdist.program.refusal import refused
+from nbdist.program.compiled import refused
 from nbdist.view.text.program import line_text, program_text
 from tests.unit.program.test_bound import collective
 

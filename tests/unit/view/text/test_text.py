@@ -7,7 +7,7 @@ import pytest
 
 from nbdist.contract.snapshot import DeviceBytes, Disagreement, Metric, Progress, Version
 from nbdist.errors import ArrayError, OptionError
-from nbdist.view.still import still_html
+from nbdist.view.picture import still_html
 from nbdist.view.text import arrays_text, mesh_text, shards_text, status_text
 from tests.builders.golden import golden, snapshot
 from tests.places import GOLDEN

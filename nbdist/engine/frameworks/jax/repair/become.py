@@ -17,7 +17,9 @@ import types
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 
-from nbdist.engine.frameworks.jax.repair.hashes import (
+from nbdist.engine.frameworks.jax.repair.survey import (
+    Survey,
+    Twins,
     computes_hash,
     matters,
     mro,
@@ -25,8 +27,6 @@ from nbdist.engine.frameworks.jax.repair.hashes import (
     table_of,
     vars_of,
 )
-from nbdist.engine.frameworks.jax.repair.survey import Survey
-from nbdist.engine.frameworks.jax.repair.twins import Twins
 
 ROUNDS = 10
 """Most rounds; each follows frozen sets that are in keys of frozen sets one level outwards."""

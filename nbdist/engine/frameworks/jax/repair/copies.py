@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.contract.calls.stepping import NOT_SENT
-from nbdist.engine.frameworks.jax.arrays import shards
-from nbdist.engine.frameworks.jax.plain import plain_settings
+from nbdist.engine.frameworks.jax.arrays import plain_settings, shards
 from nbdist.errors import RecoveryError
-from nbdist.quantities import bytes_text
+from nbdist.notation import bytes_text
 
 MARGIN = 0.8
 """Share of the free memory that copies may fill; each further piece goes to disk."""
@@ -27,7 +26,7 @@ _CUT = re.compile(r"Gloo [\w-]+ failed: .*Connection closed by peer")
 
 
 @dataclass
-class Copies:
+class ArrayCopies:
     """Copies of arrays.
 
     `pieces` has the copies of each array of `arrays`: the ids of the devices that have a piece, and the piece.
@@ -54,7 +53,7 @@ def save(
     folder: Path,
     room_bytes: int | None = None,
     hopeless: Callable[[Any], bool] = lambda array: False,
-) -> Copies:
+) -> ArrayCopies:
     """Copy all pieces of these arrays on this process; wait for arrays that are being computed.
 
     Args:
@@ -67,7 +66,7 @@ def save(
     Raises:
       RecoveryError: Neither memory nor disk has room.
     """
-    saved = Copies()
+    saved = ArrayCopies()
     room = int(free_bytes() * MARGIN) if room_bytes is None else room_bytes
     for array in arrays:
         if array.is_deleted():
@@ -102,7 +101,7 @@ def _wait(array: Any, hopeless: Callable[[Any], bool]) -> None:
     array.block_until_ready()
 
 
-def _copy(piece: Any, saved: Copies, room: int, folder: Path) -> Any:
+def _copy(piece: Any, saved: ArrayCopies, room: int, folder: Path) -> Any:
     """Return a copy in memory, or on disk if the copies would exceed `room` bytes; count its bytes."""
     if saved.nbytes + piece.nbytes <= room:
         saved.nbytes += piece.nbytes

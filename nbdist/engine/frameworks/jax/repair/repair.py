@@ -16,25 +16,33 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nbdist.contract.calls.stepping import Origin, Restored, Saved, Versions
-from nbdist.engine.frameworks.jax.paths import array_paths
-from nbdist.engine.frameworks.jax.repair import context, gate, service
+from nbdist.contract.calls.stepping import Origin, Restored, SavedForRepair, Versions
+from nbdist.engine.frameworks.jax.objects import array_paths
+from nbdist.engine.frameworks.jax.repair import backend, shardings
+from nbdist.engine.frameworks.jax.repair.backend import collect, prepare
 from nbdist.engine.frameworks.jax.repair.become import become
-from nbdist.engine.frameworks.jax.repair.collect import collect, prepare
-from nbdist.engine.frameworks.jax.repair.copies import Copies, deleted, free_bytes, remade, save
-from nbdist.engine.frameworks.jax.repair.frames import LastFrames
-from nbdist.engine.frameworks.jax.repair.hashes import matters
-from nbdist.engine.frameworks.jax.repair.names import names_by_id, names_of, names_of_arrays
+from nbdist.engine.frameworks.jax.repair.copies import (
+    ArrayCopies,
+    deleted,
+    free_bytes,
+    remade,
+    save,
+)
+from nbdist.engine.frameworks.jax.repair.names import (
+    LastFrames,
+    names_by_id,
+    names_of,
+    names_of_arrays,
+)
 from nbdist.engine.frameworks.jax.repair.shardings import (
-    Devices,
+    NewDevices,
     Old,
     add_twins,
     find_old,
     live_platforms,
     sharding_like,
 )
-from nbdist.engine.frameworks.jax.repair.survey import survey
-from nbdist.engine.frameworks.jax.repair.twins import Twins
+from nbdist.engine.frameworks.jax.repair.survey import Twins, matters, survey
 from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
 from nbdist.engine.frameworks.jax.step.step import Step
 from nbdist.engine.frameworks.jax.versions import forget, mixed, versions
@@ -62,16 +70,16 @@ class Repair:
         self._namespace = namespace
         self._folder = folder
         self._step = step
-        self._copies = Copies()
+        self._copies = ArrayCopies()
         self._old: Old | None = None
         self._halfway: Twins | None = None
         self._frames: LastFrames | None = None
         self._client: Any | None = None
-        self._context = context.Context(mesh=None, default_device=None)
+        self._context = shardings.Context(mesh=None, default_device=None)
         self.begun = False
-        self.saved: Saved | None = None
+        self.saved: SavedForRepair | None = None
 
-    def save(self, common: int) -> Saved:
+    def save(self, common: int) -> SavedForRepair:
         """Copy every live array to host memory, or to disk where memory is too small.
 
         Args:
@@ -87,8 +95,8 @@ class Repair:
         hopeless = partial(self._hopeless, common=common, until=time.monotonic() + UNKNOWN_SECONDS)
         self._copies = save(every, folder=self._folder, hopeless=hopeless)
         del every
-        self._context = context.note()
-        self.saved = Saved(
+        self._context = shardings.note()
+        self.saved = SavedForRepair(
             arrays=len(self._copies.arrays),
             nbytes=self._copies.nbytes + self._copies.on_disk,
             on_disk=self._copies.on_disk,
@@ -128,7 +136,7 @@ class Repair:
         import jax
         from jax.extend.backend import clear_backends
 
-        gate.reopen()  # after a first try in which the others have not left
+        backend.reopen()  # after a first try in which the others have not left
         if self._old is None or self._halfway is not None:
             # A second try also replaces the objects that the first has put in place of old ones.
             self._old = find_old(self._old)
@@ -137,10 +145,10 @@ class Repair:
             self._old.survey = survey(matters)
         self.begun = True
         # After a failed try, other libraries still keep the client from before it.
-        self._client = self._client or service.client()
-        gate.close()
+        self._client = self._client or backend.client()
+        backend.close()
         self._step.listen_anew()
-        service.leave()
+        backend.leave()
         _forget_effects()
         clear_backends()
         jax.clear_caches()
@@ -155,10 +163,10 @@ class Repair:
           RuntimeError: The others did not come in time, or JAX has raised an error.
         """
         try:
-            service.join(arguments)
-            gate.start()
+            backend.join(arguments)
+            backend.start()
         finally:
-            gate.reopen()
+            backend.reopen()
 
     def restore(
         self,
@@ -178,11 +186,11 @@ class Repair:
 
         assert self._old is not None and self._frames is not None
         started = time.monotonic()
-        devices = Devices.now(self._old.platforms)
+        devices = NewDevices.now(self._old.platforms)
         twins = Twins()
         clients = _clients(self._old.devices)
         add_twins(self._old, devices, twins)
-        if self._client is not None and (joined := service.client()) is not None:
+        if self._client is not None and (joined := backend.client()) is not None:
             twins.add(self._client, joined)
         there = array_paths(self._namespace, jax.Array)
         named = {id(_buffers_of(array)): path for path, array in there.items()}
@@ -202,7 +210,7 @@ class Repair:
         references = become(twins, self._old.survey)
         self._frames.repoint(twins)
         # The copies are used up: if the rest fails, the next repair begins with the arrays that are there now.
-        self.begun, self._old, self._copies, self._halfway = False, None, Copies(), None
+        self.begun, self._old, self._copies, self._halfway = False, None, ArrayCopies(), None
         self._frames = self._client = None
         self._context.restore(twins)
         jax.clear_caches()
@@ -226,7 +234,7 @@ class Repair:
             ports=tuple(sorted(self._step.ports)),
         )
 
-    def _arrays(self, twins: Twins, devices: Devices, taken: set[int]) -> set[int]:
+    def _arrays(self, twins: Twins, devices: NewDevices, taken: set[int]) -> set[int]:
         """Add the twins of all arrays; return the ids of the arrays that have no values any more."""
         gone = {id(array) for array in self._copies.lost} | taken
         pairs = zip(self._copies.arrays, self._copies.pieces, strict=True)
@@ -243,7 +251,7 @@ class Repair:
         self._without_values(self._copies.lost, twins, devices)
         return gone
 
-    def _without_values(self, arrays: Iterable[Any], twins: Twins, devices: Devices) -> None:
+    def _without_values(self, arrays: Iterable[Any], twins: Twins, devices: NewDevices) -> None:
         """Add twins without values, for arrays that have none or have lost them.
 
         Without a twin, using such an array would give JAX's error that arrays lie on different devices.

@@ -1,4 +1,7 @@
-"""New devices, meshes and shardings in place of those of the old back end."""
+"""New devices, meshes and shardings in place of those of the old back end.
+
+JAX's context on the main thread, which is set and not named: the mesh in context and the default device.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from nbdist.engine.frameworks.jax.repair.hashes import matters
-from nbdist.engine.frameworks.jax.repair.survey import Survey, survey
-from nbdist.engine.frameworks.jax.repair.twins import Twins
+from nbdist.engine.frameworks.jax.repair.survey import Survey, Twins, matters, survey
 
 Key = tuple[str, int, int]
 """Platform, process and id of a device; they stay the same when its back end is made anew."""
@@ -20,14 +21,14 @@ def device_key(device: Any) -> Key:
 
 
 @dataclass
-class Devices:
+class NewDevices:
     """The devices of the new back end: all by key, and this process's by id."""
 
     by_key: dict[Key, Any]
     local: dict[int, Any]
 
     @classmethod
-    def now(cls, platforms: list[str]) -> Devices:
+    def now(cls, platforms: list[str]) -> NewDevices:
         """Return the devices of these platforms; start their back ends."""
         import jax
 
@@ -88,7 +89,7 @@ def live_platforms() -> list[str]:
     return [default, *(name for name in found if name != default and name != "interpreter")]
 
 
-def add_twins(old: Old, devices: Devices, twins: Twins) -> None:
+def add_twins(old: Old, devices: NewDevices, twins: Twins) -> None:
     """Add a twin for every old device, mesh and sharding.
 
     Raises:
@@ -141,3 +142,32 @@ def _by_hlo(old: Any, twins: Twins) -> Any | None:
     if make is None or devices is None or hlo is None:
         return None
     return make(tuple(twins.of(d) for d in devices), hlo, memory_kind=old.memory_kind)
+
+
+@dataclass(frozen=True)
+class Context:
+    """The mesh in context and the default device when they were noted, of the old back end."""
+
+    mesh: Any | None
+    default_device: Any | None
+
+    def restore(self, twins: Twins) -> None:
+        """Set the same mesh and device again, on the new devices."""
+        import jax
+
+        if self.mesh is not None:
+            jax.set_mesh(twins.of(self.mesh))
+        if self.default_device is not None:
+            jax.config.update("jax_default_device", twins.of(self.default_device))
+
+
+def note() -> Context:
+    """Return the context of the calling thread; a `with mesh:` does not count, since it ends with its cell."""
+    import jax
+
+    mesh = jax.sharding.get_mesh()
+    device = jax.config.jax_default_device
+    return Context(
+        mesh=None if mesh is None or mesh.empty else mesh,
+        default_device=device if isinstance(device, jax.Device) else None,
+    )

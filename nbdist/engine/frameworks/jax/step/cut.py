@@ -2,12 +2,25 @@
 
 On CPU, JAX's collectives go through gloo: each process listens on one port of its own, and connects to the ports
 of the others.
+
+Threads of XLA, as the operating system sees them: which wait in a collective, and their processor time.
+
+Stuck collectives: they were cut, but gloo waits in them until its own limit of 30 minutes.
+
+gloo gives up a message whose buffer is gone, but not the connection. The rest of the message stays unread, so that
+gloo never sees the end of the connection (`Pair::prepareRead` returns -1; gloo at commit 5b46c340), and its thread
+asks for events all the time. gloo also does not free a thread whose message was half written or half read when the
+connection ended (see `nbdist.engine.frameworks.jax.step.cut`): only the waiting thread is left then.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
+import platform
+import re
+import select
 import socket
 import struct
 import sys
@@ -15,10 +28,16 @@ import termios
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from nbdist.engine.frameworks.jax.step.sockets import (
-    Connection,
+from nbdist.engine.cell.main_thread import FUTEX
+from nbdist.engine.frameworks.jax.step.proof import (
+    TcpConnection,
     connection,
+    copy_of,
+    is_internet,
     is_open,
     listens,
     tcp_sockets,
@@ -169,7 +188,7 @@ class Cut:
                     self._drained_until = 0.0
                     return
                 for inode, (number, copy) in self._kept.items():
-                    if not is_open(Connection(number, inode)):
+                    if not is_open(TcpConnection(number, inode)):
                         _empty(copy)
             time.sleep(LOOK_SECONDS)
 
@@ -188,3 +207,138 @@ def _empty(one: socket.socket) -> None:
     with contextlib.suppress(OSError):
         while one.recv(AT_ONCE_BYTES, socket.MSG_DONTWAIT):
             pass
+
+
+TASKS_FOLDER = Path("/proc/self/task")
+
+NAMED = "tf_XLA"
+"""Prefix of the names of the threads in which XLA computes on CPU (jaxlib 0.10.0 to 0.12.0.1)."""
+
+NO_LIMIT = "0x0"
+
+
+def waiting_threads() -> set[int]:
+    """Return XLA's threads that wait with a time limit: in a collective, or until its participants have come.
+
+    Threads without work wait without a limit. The result is empty if the system does not say; only Linux does.
+    Source: `/proc/<pid>/task/<tid>/syscall` with the arguments of futex(2), of which the fourth is the limit.
+    """
+    futex = FUTEX.get(platform.machine())
+    found = set()
+    for task in _tasks() if futex is not None else ():
+        with contextlib.suppress(OSError):
+            number, *arguments = (task / "syscall").read_text().split()
+            if number == str(futex) and arguments[3] != NO_LIMIT:
+                found.add(int(task.name))
+    return found
+
+
+def computed_seconds() -> float:
+    """Return the processor time that XLA's threads have used; that of the process if the system does not say.
+
+    Source: the first number of `/proc/<pid>/task/<tid>/schedstat`, in nanoseconds (sched-stats in Linux' docs).
+    """
+    if not TASKS_FOLDER.is_dir():
+        return time.process_time()
+    nanoseconds = 0
+    for task in _tasks():
+        with contextlib.suppress(OSError):
+            nanoseconds += int((task / "schedstat").read_text().split()[0])
+    return nanoseconds / 1e9
+
+
+def _tasks() -> Iterator[Path]:
+    """Yield the folders of XLA's threads."""
+    if TASKS_FOLDER.is_dir():
+        for task in TASKS_FOLDER.iterdir():
+            with contextlib.suppress(OSError):
+                if (task / "comm").read_text().startswith(NAMED):
+                    yield task
+
+
+LIMIT_SECONDS = 31 * 60
+"""A little more than gloo's own limit; source: `DefaultCollectiveTimeout` of XLA's CPU back end, 30 minutes."""
+
+DESCRIPTORS_FOLDER = Path("/proc/self/fdinfo")
+_WATCHED = re.compile(r"^tfd:\s*(\d+)", re.MULTILINE)
+
+
+def carrying(own: Collection[int]) -> list[TcpConnection]:
+    """Return the connections whose events gloo's thread waits for; none if the system does not say.
+
+    The thread also waits for new connections at a port in `own`. Source: `tfd` in `/proc/<pid>/fdinfo`, proc(5).
+    """
+    found: list[TcpConnection] = []
+    for watched in _watched().values():
+        connections, takes_more = [], False
+        for number in watched:
+            with contextlib.suppress(OSError), copy_of(number) as one:
+                if not listens(one):
+                    connections.append(connection(number))
+                elif is_internet(one):
+                    takes_more |= one.getsockname()[1] in own
+        found += connections if takes_more else []
+    return found
+
+
+def silence(stuck: TcpConnection) -> bool:
+    """Replace a stuck connection by one on which nothing ever happens; return False if it is gone.
+
+    gloo's thread then stops asking for events, and can still close its descriptor in the end.
+    """
+    if not is_open(stuck):
+        return False
+    near, far = socket.socketpair()
+    watching = [number for number, watched in _watched().items() if stuck.number in watched]
+    with near:
+        os.dup2(near.fileno(), stuck.number, inheritable=False)
+    for number in watching:
+        with (
+            contextlib.suppress(OSError),
+            contextlib.closing(select.epoll.fromfd(os.dup(number))) as one,
+        ):
+            # Registered since gloo fails otherwise; without events since none must ever be reported.
+            one.register(stuck.number, 0)
+    far.detach()  # the far side stays open, so that the near one sees no end of the connection
+    return True
+
+
+def _watched() -> dict[int, list[int]]:
+    """Return the descriptors that are watched for events, by the epoll descriptor that watches them."""
+    found = {}
+    if DESCRIPTORS_FOLDER.is_dir():
+        for entry in DESCRIPTORS_FOLDER.iterdir():
+            with contextlib.suppress(OSError):
+                numbers = _WATCHED.findall(entry.read_text())
+                if numbers:
+                    found[int(entry.name)] = list(map(int, numbers))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A back end in which a collective is stuck, since when, and the threads that wait in it."""
+
+    since: float
+    back_end: Any
+    threads: frozenset[int]
+
+
+_KEPT: list[_Kept] = []
+
+
+def waiting() -> frozenset[int]:
+    """Return the threads that wait in a collective of a back end that is not kept."""
+    found = frozenset(waiting_threads())
+    return found.difference(*(kept.threads for kept in _KEPT))
+
+
+def keep(back_end: Any, threads: Collection[int]) -> None:
+    """Keep a back end in which a collective is stuck, since freeing it would wait for all its threads."""
+    _KEPT.append(_Kept(time.monotonic(), back_end, frozenset(threads)))
+
+
+def let_go() -> None:
+    """Release kept back ends whose stuck collectives have reached gloo's own limit by now."""
+    before = time.monotonic() - LIMIT_SECONDS
+    _KEPT[:] = [kept for kept in _KEPT if kept.since > before]

@@ -18,11 +18,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nbdist.engine.cell.code_owners import outside
-from nbdist.engine.frameworks.jax.step.announced import shape_text
-from nbdist.engine.frameworks.jax.step.collectives import Collectives
-from nbdist.engine.frameworks.jax.step.made import Made, hook_makers
+from nbdist.engine.frameworks.jax.step.made import Made, hook_makers, shape_text
 from nbdist.engine.frameworks.jax.step.origins import Origins
-from nbdist.engine.frameworks.jax.step.recompiled import Recompiled, described
+from nbdist.engine.frameworks.jax.step.programs import ProgramCollectives, Recompiled, described
 from nbdist.errors import ArrayError
 
 LABELS = 512
@@ -87,7 +85,7 @@ class Dispatched:
         self.made = Made()
         self.parts: dict[str, tuple[int, int]] = {}
         self._numbers: Counter[str] = Counter()
-        self._collectives = Collectives()
+        self._collectives = ProgramCollectives()
         self._recompiled = Recompiled()
         self.devices = 0
         self.trail: deque[int] = deque(maxlen=TRAIL)

@@ -10,23 +10,27 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from typing import Any
 
-from nbdist.contract.calls.stepping import Labels, Proven, Trail, UnderWay
+from nbdist.contract.calls.stepping import Labels, Proven, Sent, Trail, UnderWay
 from nbdist.contract.iopub import CellStep
-from nbdist.contract.sent import Sent
 from nbdist.engine.cell.main_thread import MainThread
-from nbdist.engine.frameworks.jax.paths import array_paths
-from nbdist.engine.frameworks.jax.step.announced import shape_text
-from nbdist.engine.frameworks.jax.step.calling import calling, raising
-from nbdist.engine.frameworks.jax.step.cut import Cut
+from nbdist.engine.frameworks.jax.objects import array_paths
+from nbdist.engine.frameworks.jax.step.cut import (
+    Cut,
+    carrying,
+    computed_seconds,
+    keep,
+    let_go,
+    silence,
+    waiting,
+)
 from nbdist.engine.frameworks.jax.step.dispatched import Dispatched
-from nbdist.engine.frameworks.jax.step.meeting import Meetings
+from nbdist.engine.frameworks.jax.step.made import shape_text
 from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
-from nbdist.engine.frameworks.jax.step.proof import Proof, Trial
-from nbdist.engine.frameworks.jax.step.sockets import listening_ports
-from nbdist.engine.frameworks.jax.step.stuck import carrying, keep, let_go, silence, waiting
-from nbdist.engine.frameworks.jax.step.threads import computed_seconds
+from nbdist.engine.frameworks.jax.step.proof import Meetings, Proof, Trial, listening_ports
 from nbdist.engine.frameworks.jax.step.under_way import (
     arrays_under_way,
+    calling,
+    raising,
     serials_under_way,
     wait_for_arrays,
 )

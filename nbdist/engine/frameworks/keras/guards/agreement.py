@@ -4,22 +4,64 @@ Each process puts on the board which call it is about to make, and at the end of
 A process that waits here goes on when all others have put the same call. It raises when another process has ended
 the cell without the call. There is no time limit: a process that is still busy may yet come, and the kernel's
 report names the line at which a process waits.
+
+A board that all processes share: one short text for each process, kept by JAX's coordinator.
+
+No device takes part, so nothing here can wait for a process that does something else.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from nbdist.engine.cell.running import CurrentCell, RunningCell
-from nbdist.engine.cell.where import where
-from nbdist.engine.frameworks.keras.guards.board import Board
-from nbdist.engine.frameworks.keras.guards.call import Call, disagreement
+from nbdist.engine.cell.running import CurrentCell, RunningCell, where
+from nbdist.engine.frameworks.keras.guards.call import GuardedCall, disagreement
 from nbdist.errors import AgreementError, NbdistError
-from nbdist.quantities import processes_text
+from nbdist.notation import processes_text
 from nbdist.spelling import command
+
+FOLDER = "nbdist/calls"
+
+
+class SharedBoard:
+    """The board, as one process uses it; each call is one request to the coordinator (0.4 ms locally).
+
+    Args:
+      client: A function such as `nbdist.engine.frameworks.jax.step.made.coordinator_client`, called each time
+        since a repair joins another coordinator.
+      process_id: The process whose text `put` replaces.
+    """
+
+    def __init__(self, client: Callable[[], Any | None], process_id: int) -> None:
+        self._client = client
+        self._key = f"{FOLDER}/{process_id}"
+
+    def put(self, text: str) -> None:
+        """Replace this process's text.
+
+        Raises:
+          RuntimeError: The coordinator cannot be reached.
+        """
+        self._connected().key_value_set(self._key, text, allow_overwrite=True)
+
+    def read(self) -> dict[int, str]:
+        """Return the texts of all processes that have put one, by process id.
+
+        Raises:
+          RuntimeError: The coordinator cannot be reached.
+        """
+        entries = self._connected().key_value_dir_get(FOLDER)
+        return {int(key.rpartition("/")[2]): text for key, text in entries}
+
+    def _connected(self) -> Any:
+        client = self._client()
+        if client is None:
+            raise RuntimeError("JAX is not connected to a coordinator")
+        return client
+
 
 SHORTEST_SECONDS = 0.0005
 LONGEST_SECONDS = 0.05
@@ -32,7 +74,7 @@ but nobody waits for calls that were refused at once."""
 State = dict[str, Any]
 
 
-class Agreement:
+class CallAgreement:
     """One process's part in the agreement; used on the main thread.
 
     Args:
@@ -45,7 +87,7 @@ class Agreement:
       agreed: The calls of the group that were compared last, by process id.
     """
 
-    def __init__(self, board: Board, cell: CurrentCell, process_id: int, host: str) -> None:
+    def __init__(self, board: SharedBoard, cell: CurrentCell, process_id: int, host: str) -> None:
         self._board = board
         self._cell = cell
         self._me = process_id
@@ -55,7 +97,7 @@ class Agreement:
         self._alone: str | None = None
         self._calls: list[State] = []
         self._closed = False
-        self.agreed: dict[int, Call] = {}
+        self.agreed: dict[int, GuardedCall] = {}
 
     def edge(self) -> None:
         """Note a cell's start, or put its end on the board; called at each start and each end of a cell."""
@@ -79,7 +121,7 @@ class Agreement:
         """Note a call of this process alone; processes that wait for a common call are told of it."""
         self._alone = method
 
-    def meet(self, call: Call, group: Sequence[int]) -> NbdistError | None:
+    def meet(self, call: GuardedCall, group: Sequence[int]) -> NbdistError | None:
         """Wait until all processes of `group` are about to make the same call.
 
         Args:
@@ -131,7 +173,7 @@ class Agreement:
         self._board.put(json.dumps(state))
 
     def _wait(
-        self, run: int, group: tuple[int, ...], number: int, mine: Call
+        self, run: int, group: tuple[int, ...], number: int, mine: GuardedCall
     ) -> NbdistError | None:
         pause = SHORTEST_SECONDS
         while True:
@@ -155,7 +197,7 @@ class Agreement:
             pause = min(2 * pause, LONGEST_SECONDS)
 
     def _left(
-        self, process: int, state: State, run: int, group: tuple[int, ...], mine: Call
+        self, process: int, state: State, run: int, group: tuple[int, ...], mine: GuardedCall
     ) -> NbdistError | None:
         """Return the error if a process that has not put the call never will; None while it still may."""
         at = where([process], state["host"])
@@ -184,11 +226,11 @@ class Agreement:
         return other != group and self._me in other and self._counts.get(other, 0) < entry["number"]
 
 
-def _find(state: State, run: int, group: tuple[int, ...], number: int) -> Call | None:
+def _find(state: State, run: int, group: tuple[int, ...], number: int) -> GuardedCall | None:
     wanted = {"run": run, "group": list(group), "number": number}
     for entry in state["calls"]:
         if all(entry[key] == value for key, value in wanted.items()):
-            return Call.read(entry["call"])
+            return GuardedCall.read(entry["call"])
     return None
 
 

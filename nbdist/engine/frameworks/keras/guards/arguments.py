@@ -1,4 +1,7 @@
-"""Facts from the arguments of `fit`, `evaluate`, `predict` and `save` beforehand: rows, batches, steps, paths."""
+"""Facts from the arguments of `fit`, `evaluate`, `predict` and `save` beforehand: rows, batches, steps, paths.
+
+Places of the batches of a distribution: which processes take part, and which sizes of steps they can take.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
+class RowsPerStep:
     """The rows that this process feeds in each step; None where not known beforehand.
 
     `rows` is the number of all rows, `batch` the rows of a full step, `last` the rows of a smaller last step (0:
@@ -29,7 +32,7 @@ class Feed:
 MOST_ROWS = 1000
 """The most rows of an array that are compared between processes."""
 
-UNKNOWN = Feed(None, None, None, None)
+UNKNOWN = RowsPerStep(None, None, None, None)
 
 
 def is_tf_dataset(data: Any) -> bool:
@@ -38,7 +41,7 @@ def is_tf_dataset(data: Any) -> bool:
     return tensorflow is not None and isinstance(data, tensorflow.data.Dataset)
 
 
-def feed(data: Any, *, batch_size: int | None, steps: int | None, epochs: int = 1) -> Feed:
+def feed(data: Any, *, batch_size: int | None, steps: int | None, epochs: int = 1) -> RowsPerStep:
     """Return how Keras divides this input into steps.
 
     Args:
@@ -51,7 +54,7 @@ def feed(data: Any, *, batch_size: int | None, steps: int | None, epochs: int = 
     if rows is None:
         found = _known_length(data)
         given = [n for n in (steps, found) if n is not None]
-        return Feed(None, None, None, min(given) if given else None)
+        return RowsPerStep(None, None, None, min(given) if given else None)
     # The same as Keras' ArrayDataAdapter.
     batch = batch_size or (math.ceil(rows / steps) if steps else 32)
     whole = math.ceil(rows / batch)
@@ -61,7 +64,7 @@ def feed(data: Any, *, batch_size: int | None, steps: int | None, epochs: int = 
         last = 0  # never reached
     if rows < batch:
         batch, last = rows, 0
-    return Feed(rows, batch, last, used)
+    return RowsPerStep(rows, batch, last, used)
 
 
 def row_count(data: Any) -> int | None:
@@ -143,3 +146,61 @@ def _path_of(callback: Any) -> Any:
     if isinstance(callback, known.BackupAndRestore):
         return callback.backup_dir
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlaces:
+    """A set distribution, as this process sees its batch axis.
+
+    `axis` is the mesh axis that rows are split over. It has `count` places; this process has devices on `own` of
+    them. `processes` are those with devices in the mesh, in order. `text` is the mesh as in `batch=4 × model=2`.
+    """
+
+    kind: str
+    text: str
+    axis: str
+    count: int
+    own: int
+    processes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, distribution: Any, process_id: int) -> BatchPlaces:
+        """Return the places of a `keras.distribution.Distribution` on JAX."""
+        mesh = distribution.device_mesh
+        devices = mesh.backend_mesh.devices
+        axis = list(mesh.axis_names).index(distribution.batch_dim_name)
+        own = {
+            index // _stride(devices.shape, axis) % devices.shape[axis]
+            for index, device in enumerate(devices.flat)
+            if device.process_index == process_id
+        }
+        sizes = zip(mesh.axis_names, devices.shape, strict=True)
+        return cls(
+            kind=type(distribution).__name__,
+            text=" × ".join(f"{name}={size}" for name, size in sizes),
+            axis=distribution.batch_dim_name,
+            count=int(devices.shape[axis]),
+            own=len(own),
+            processes=tuple(sorted({device.process_index for device in devices.flat})),
+        )
+
+    @property
+    def times(self) -> int:
+        """The number of shares that the rows of a step have; each process gives one share."""
+        return self.count // self.own if self.own else 1
+
+    def rows(self, local: int | None) -> int | None:
+        """Return the rows of all processes in a step to which this process gives `local` rows."""
+        return None if local is None or not self.own else local * self.count // self.own
+
+    def bad_sizes(self, feed: RowsPerStep) -> list[int]:
+        """Return the sizes of steps that do not divide over this process's places."""
+        sizes = [size for size in (feed.batch, feed.last) if size]
+        return [size for size in sizes if self.own and size % self.own]
+
+
+def _stride(shape: tuple[int, ...], axis: int) -> int:
+    stride = 1
+    for size in shape[axis + 1 :]:
+        stride *= size
+    return stride

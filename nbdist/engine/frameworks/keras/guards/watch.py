@@ -1,8 +1,12 @@
-"""Checks of one guarded call: the facts that other processes compare, and whether it may begin."""
+"""Checks of one guarded call: the facts that other processes compare, and whether it may begin.
+
+Waits for each step of training, so that steps do not run too far ahead of the devices.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import socket
 import sys
 import warnings
@@ -13,30 +17,76 @@ from typing import Any
 from nbdist.engine.cell.code_owners import outside
 from nbdist.engine.cell.interrupts import InterruptHandler
 from nbdist.engine.cell.stop import AgreedStop
-from nbdist.engine.frameworks.keras.guards.agreement import Agreement
+from nbdist.engine.frameworks.keras.guards.agreement import CallAgreement
 from nbdist.engine.frameworks.keras.guards.arguments import (
+    BatchPlaces,
+    callbacks_in,
     feed,
     is_tf_dataset,
     rows_digest,
     split_rows,
     written_paths,
 )
-from nbdist.engine.frameworks.keras.guards.call import Call, same_rows
-from nbdist.engine.frameworks.keras.guards.checks import (
+from nbdist.engine.frameworks.keras.guards.call import (
+    GuardedCall,
     batch_refusal,
     dataset_refusal,
     input_refusal,
     output_refusal,
+    same_rows,
     save_refusal,
 )
-from nbdist.engine.frameworks.keras.guards.places import Places
-from nbdist.engine.frameworks.keras.guards.steps import run_ahead_too_far, with_waiting
 from nbdist.errors import InputError, NbdistError
+
+
+def run_ahead_too_far(distribution: Any) -> bool:
+    """Return whether steps that nobody waits for would end in a deadlock.
+
+    Seen on CPU where a process has several devices (jaxlib 0.10.2, plain JAX without nbdist, two processes of two
+    devices): 16 steps with a collective end, 64 never do. With one device in each process 300 end. The likely
+    reason: one device may have a limited number of computations in flight, and steps whose collectives need the
+    other device use up that number.
+    """
+    import jax
+
+    devices = distribution.device_mesh.backend_mesh.devices.flat
+    own = [device for device in devices if device.process_index == jax.process_index()]
+    return len(own) > 1 and own[0].platform == "cpu"
+
+
+def with_waiting(callbacks: Any) -> Any:
+    """Return the argument `callbacks` with one added that makes Keras wait for the results of each step.
+
+    Keras gives the results to callbacks on other threads and goes on, unless a callback has methods for steps.
+    """
+    if hasattr(callbacks, "callbacks"):
+        return callbacks  # a `CallbackList`, which the caller has made
+    return [*callbacks_in(callbacks), _waiting()()]
+
+
+@functools.cache
+def _waiting() -> type[Any]:
+    import keras
+
+    class WaitsForEachStep(keras.callbacks.Callback):
+        """A callback that makes Keras wait: it has methods that Keras calls at each step, and they do nothing."""
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            """Do nothing; `logs` are numbers by now."""
+
+        def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+            """Do nothing."""
+
+        def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
+            """Do nothing."""
+
+    return WaitsForEachStep
+
 
 Facts = dict[str, int | str | None]
 
 
-class Watch:
+class CallGuard:
     """The guard of Keras' calls on one process's main thread.
 
     Args:
@@ -46,7 +96,7 @@ class Watch:
     """
 
     def __init__(
-        self, agreement: Agreement | None, interrupts: InterruptHandler, stop: AgreedStop
+        self, agreement: CallAgreement | None, interrupts: InterruptHandler, stop: AgreedStop
     ) -> None:
         self.inside = False
         self._interrupts = interrupts
@@ -114,13 +164,13 @@ class Watch:
         found = self._places()
         return None if found is None else self._meet(method, facts, (), None, found[1])
 
-    def _places(self) -> tuple[Any, Places] | None:
+    def _places(self) -> tuple[Any, BatchPlaces] | None:
         """Return the distribution that is set and its places, if it spans several processes; None otherwise."""
         jax = sys.modules["jax"]
         distribution = sys.modules["keras"].distribution.distribution()
         if distribution is None:
             return None
-        places = Places.of(distribution, jax.process_index())
+        places = BatchPlaces.of(distribution, jax.process_index())
         return (distribution, places) if len(places.processes) > 1 else None
 
     def _meet(
@@ -129,11 +179,11 @@ class Watch:
         facts: Facts,
         paths: tuple[str, ...],
         refusal: str | None,
-        places: Places,
+        places: BatchPlaces,
         rows: str | None = None,
     ) -> NbdistError | None:
         facts = {"mesh": f"{places.kind} {places.text}", **facts}
-        call = Call(
+        call = GuardedCall(
             method=method, host=self._host, facts=facts, paths=paths, refusal=refusal, rows=rows
         )
         if self._agreement is not None:
@@ -147,7 +197,7 @@ class Watch:
 
 
 def examine(
-    method: str, model: Any, arguments: Mapping[str, Any], distribution: Any, places: Places
+    method: str, model: Any, arguments: Mapping[str, Any], distribution: Any, places: BatchPlaces
 ) -> tuple[Facts, str | None]:
     """Return the facts that must be equal on all processes, and why this process cannot make the call, or None."""
     x, batch_size = arguments["x"], arguments.get("batch_size")

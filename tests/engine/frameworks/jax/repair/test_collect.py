@@ -6,7 +6,7 @@ from unittest import mock
 
 import pytest
 
-from nbdist.engine.frameworks.jax.repair.collect import collect, prepare
+from nbdist.engine.frameworks.jax.repair.backend import collect, prepare
 
 
 class Client:

@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 from nbdist.contract.calls.stepping import NOT_SENT
 from nbdist.engine.frameworks.jax.repair import copies
 from nbdist.engine.frameworks.jax.repair.copies import (
-    Copies,
+    ArrayCopies,
     array_like,
     deleted,
     free_bytes,
@@ -302,4 +302,4 @@ def test_cleared_copies_hold_nothing(tmp_path):
     saved = save([x], folder=tmp_path)
     saved.clear()
     assert (saved.arrays, saved.pieces, saved.lost, saved.reasons) == ([], [], [], [])
-    assert not [r for r in gc.get_referrers(x) if isinstance(r, Copies)]
+    assert not [r for r in gc.get_referrers(x) if isinstance(r, ArrayCopies)]

@@ -19,7 +19,7 @@ from nbdist.contract.orders import (
     EndCoordination,
     to_line,
 )
-from nbdist.engine.frameworks.jax.repair import service as repairing
+from nbdist.engine.frameworks.jax.repair import backend as repairing
 from nbdist.machine.ports import free_ports
 from nbdist.version import __version__
 
@@ -107,7 +107,7 @@ def test_one_that_waits_for_another_in_vain_ends_with_an_error_of_its_own(servic
 
 REPAIRED = """
 import sys, jax
-from nbdist.engine.frameworks.jax.repair import service
+from nbdist.engine.frameworks.jax.repair import backend as service
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_enable_recoverability", True)
 both = dict(cluster_detection_method="deactivate", coordinator_bind_address="127.0.0.1:0", process_id=0)
@@ -147,7 +147,7 @@ def relayed(address):
 
 RELAY = """
 import select, sys
-from nbdist.agent.relay import Relays
+from nbdist.agent.coordination import Relays
 relays = Relays()
 print(relays.open(sys.argv[1]), flush=True)
 while select.select([relays], [], []):
@@ -156,7 +156,7 @@ while select.select([relays], [], []):
 
 LEFT = """
 import sys, time, jax
-from nbdist.engine.frameworks.jax.repair import service
+from nbdist.engine.frameworks.jax.repair import backend as service
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_enable_recoverability", True)
 with service.leaves_without_asking():

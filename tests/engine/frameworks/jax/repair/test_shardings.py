@@ -10,7 +10,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
 from nbdist.engine.frameworks.jax.repair.shardings import (
-    Devices,
+    NewDevices,
     Old,
     add_twins,
     device_key,
@@ -18,8 +18,7 @@ from nbdist.engine.frameworks.jax.repair.shardings import (
     live_platforms,
     sharding_like,
 )
-from nbdist.engine.frameworks.jax.repair.survey import Survey
-from nbdist.engine.frameworks.jax.repair.twins import Twins
+from nbdist.engine.frameworks.jax.repair.survey import Survey, Twins
 
 
 def turned():
@@ -27,7 +26,7 @@ def turned():
     every = jax.devices()
     after = every[1:] + every[:1]
     keys = {device_key(old): new for old, new in zip(every, after, strict=True)}
-    return Devices(by_key=keys, local={d.id: d for d in every}), dict(
+    return NewDevices(by_key=keys, local={d.id: d for d in every}), dict(
         zip(every, after, strict=True)
     )
 
@@ -45,7 +44,7 @@ def test_a_device_is_known_by_platform_process_and_id():
 
 
 def test_the_devices_there_are_are_found_by_what_stays_of_them():
-    found = Devices.now(["cpu"])
+    found = NewDevices.now(["cpu"])
     assert found.by_key[device_key(jax.devices()[5])] is jax.devices()[5]
     assert found.local[5] is jax.devices()[5]
     assert len(found.by_key) == len(found.local) == 8

@@ -17,8 +17,12 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from nbdist.engine.cell.main_thread import MainThread
-from nbdist.engine.frameworks.jax.step import calling as module
-from nbdist.engine.frameworks.jax.step.calling import calling, calls_over_processes, raising
+from nbdist.engine.frameworks.jax.step import under_way as module
+from nbdist.engine.frameworks.jax.step.under_way import (
+    calling,
+    calls_over_processes,
+    raising,
+)
 
 CELL = """
 def call(g, plain, w, local, model):

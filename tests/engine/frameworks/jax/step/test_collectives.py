@@ -10,7 +10,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from nbdist.engine.frameworks.jax.step.collectives import Collectives, collectives
+from nbdist.engine.frameworks.jax.step.programs import ProgramCollectives, collectives
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ class Program:
 
 
 def test_a_program_is_read_once_and_not_kept():
-    known, program = Collectives(), Program()
+    known, program = ProgramCollectives(), Program()
     module = Module(" %a = f32[] all-gather(%b), dimensions={0}")
     assert known.read(program, lambda: [module]) == module.text
     for _ in range(3):
@@ -110,7 +110,7 @@ def test_a_back_end_that_does_not_say_is_unknown():
     def refuses():
         raise RuntimeError("UNIMPLEMENTED")
 
-    known, program = Collectives(), Program()
+    known, program = ProgramCollectives(), Program()
     assert known.read(program, refuses) is None
     assert known.of(program) is None
     assert program in known

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from nbdist.engine.frameworks.jax.step.cut import Cut
-from nbdist.engine.frameworks.jax.step.sockets import listening_ports
+from nbdist.engine.frameworks.jax.step.proof import listening_ports
 from tests.builders.clock import Sleeping
 from tests.waiting import wait_for
 

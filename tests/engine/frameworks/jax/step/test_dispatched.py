@@ -16,7 +16,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from nbdist.engine.frameworks.jax.plain import plain_settings
+from nbdist.engine.frameworks.jax.arrays import plain_settings
 from nbdist.engine.frameworks.jax.step import dispatched as module
 from nbdist.engine.frameworks.jax.step.dispatched import (
     UNNAMED,

@@ -18,8 +18,8 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from nbdist.engine.frameworks.jax.step import announced
 from nbdist.engine.frameworks.jax.step import dispatched as module
+from nbdist.engine.frameworks.jax.step import made
 from nbdist.engine.frameworks.jax.step import made as made_module
 from nbdist.engine.frameworks.jax.step.dispatched import Dispatched
 from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
@@ -29,7 +29,7 @@ from nbdist.errors import ArrayError
 @pytest.fixture
 def seen(monkeypatch):
     monkeypatch.setattr(module, "spans", lambda array: len(array.sharding.device_set) > 1)
-    monkeypatch.setattr(announced, "coordinator_client", lambda: None)
+    monkeypatch.setattr(made, "coordinator_client", lambda: None)
     found = Dispatched()
     found.devices = 8
     assert found.hook()
@@ -177,7 +177,7 @@ def announced_by_another(what, name, shape=THERE):
 
 def test_a_global_shape_that_is_not_that_of_another_process_is_refused(seen, split, monkeypatch):
     store = announced_by_another("5/1", made_module.INFERS)
-    monkeypatch.setattr(announced, "coordinator_client", lambda: store)
+    monkeypatch.setattr(made, "coordinator_client", lambda: store)
     with pytest.raises(
         ArrayError,
         match=r"made float32\[8\] of the rows of this process, and float32\[16\] of those of process 1",
@@ -196,7 +196,7 @@ def test_a_global_shape_that_is_not_that_of_another_process_is_refused(seen, spl
 
 def test_a_shape_that_is_stated_is_not_compared(seen, split, monkeypatch):
     store = announced_by_another("5/1", made_module.INFERS)
-    monkeypatch.setattr(announced, "coordinator_client", lambda: store)
+    monkeypatch.setattr(made, "coordinator_client", lambda: store)
     jax.make_array_from_process_local_data(split, np.ones(8, np.float32), (8,))
     jax.make_array_from_process_local_data(split, np.ones(8, np.float32), global_shape=(8,))
     assert len(store.texts) == 1
@@ -215,7 +215,7 @@ def test_a_program_is_refused_before_its_first_run_where_another_process_has_oth
 
     title = module.label(f).decode().partition(" ")[0].replace("f", name)
     store = announced_by_another(f"5/{seen.generation}/{seen.serial}", title, shape)
-    monkeypatch.setattr(announced, "coordinator_client", lambda: store)
+    monkeypatch.setattr(made, "coordinator_client", lambda: store)
     before = seen.serial
     with (
         pytest.raises(ArrayError, match="is to compute with")
@@ -231,7 +231,7 @@ def test_a_coordinator_that_is_gone_stops_nothing(seen, split, monkeypatch):
         def key_value_set(self, key, value):
             raise RuntimeError("UNAVAILABLE")
 
-    monkeypatch.setattr(announced, "coordinator_client", Gone)
+    monkeypatch.setattr(made, "coordinator_client", Gone)
     assert jax.jit(lambda x: x.sum())(rows(split)) == 8
 
 

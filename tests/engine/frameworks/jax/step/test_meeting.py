@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from nbdist.engine.frameworks.jax.step import meeting
-from nbdist.engine.frameworks.jax.step.meeting import Meetings, missing
+from nbdist.engine.frameworks.jax.step import proof
+from nbdist.engine.frameworks.jax.step.proof import Meetings, missing
 
 OWN, OTHER = 40001, 40002
 
@@ -39,7 +39,7 @@ class Store:
 
 
 def ended(monkeypatch: pytest.MonkeyPatch, store: Any) -> Meetings:
-    monkeypatch.setattr(meeting, "coordinator_client", lambda: store)
+    monkeypatch.setattr(proof, "coordinator_client", lambda: store)
     meetings = Meetings()
     meetings.end([OWN])
     for thread in threading.enumerate():

@@ -7,9 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from nbdist.contract.calls.stepping import Proven
+from nbdist.contract.calls.stepping import Proven, Sent
 from nbdist.contract.iopub import CellStep
-from nbdist.contract.sent import Sent
 from nbdist.engine.frameworks.jax.step.dispatched import Count
 from nbdist.engine.frameworks.jax.step.proof import Proof, Trial
 from nbdist.engine.frameworks.jax.step.step import SWITCH, Step

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from nbdist.engine.frameworks.jax.step.recompiled import Recompiled, described
+from nbdist.engine.frameworks.jax.step.programs import Recompiled, described
 
 x = np.ones((4, 4), np.float32)
 

@@ -9,11 +9,11 @@ import weakref
 
 import pytest
 
+from nbdist.engine.frameworks.jax.step import cut as kept
 from nbdist.engine.frameworks.jax.step import step as module
-from nbdist.engine.frameworks.jax.step import stuck as kept
-from nbdist.engine.frameworks.jax.step.sockets import Connection, connection
+from nbdist.engine.frameworks.jax.step.cut import carrying, keep, let_go, silence
+from nbdist.engine.frameworks.jax.step.proof import TcpConnection, connection
 from nbdist.engine.frameworks.jax.step.step import Step
-from nbdist.engine.frameworks.jax.step.stuck import carrying, keep, let_go, silence
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_stuck_one_is_silent_afterwards_and_can_still_be_taken_out_and_closed(
 def test_one_that_is_gone_or_another_by_now_is_left_alone(stack):
     loop = Loop(stack)
     stuck = connection(loop.near.fileno())
-    assert not silence(Connection(stuck.number, stuck.inode + 1))
+    assert not silence(TcpConnection(stuck.number, stuck.inode + 1))
     loop.near.close()
     assert not silence(stuck)
 

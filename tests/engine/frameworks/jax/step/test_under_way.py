@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from nbdist.engine.frameworks.jax.step.cut import NAMED, computed_seconds
 from nbdist.engine.frameworks.jax.step.dispatched import Dispatched
-from nbdist.engine.frameworks.jax.step.threads import NAMED, computed_seconds
 from nbdist.engine.frameworks.jax.step.under_way import arrays_under_way, wait_for_arrays
 
 

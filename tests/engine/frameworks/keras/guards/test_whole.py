@@ -15,7 +15,7 @@ from keras import layers
 
 from nbdist.engine.cell.running import CurrentCell
 from nbdist.engine.cell.stop import AgreedStop
-from nbdist.engine.frameworks.jax.paths import array_paths
+from nbdist.engine.frameworks.jax.objects import array_paths
 from nbdist.engine.frameworks.keras import guards
 
 X, Y = np.ones((32, 4), "float32"), np.ones((32, 1), "float32")

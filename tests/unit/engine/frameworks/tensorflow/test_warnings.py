@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nbdist.engine.frameworks.tensorflow.warnings import AUTO_SHARD_SAID, Chatter
+from nbdist.engine.frameworks.tensorflow.start import AUTO_SHARD_SAID, Chatter
 
 NOISE = b"""\
 E0000 00:00:1795178935.115677   21496 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error

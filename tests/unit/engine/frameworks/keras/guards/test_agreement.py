@@ -9,13 +9,20 @@ from types import SimpleNamespace
 import pytest
 
 from nbdist.engine.cell.running import CurrentCell
-from nbdist.engine.frameworks.jax.store import coordinator_client
-from nbdist.engine.frameworks.keras.guards.agreement import Agreement
-from nbdist.engine.frameworks.keras.guards.arguments import Feed, feed, written_paths
-from nbdist.engine.frameworks.keras.guards.board import FOLDER, Board
-from nbdist.engine.frameworks.keras.guards.call import Call, disagreement, same_rows
-from nbdist.engine.frameworks.keras.guards.checks import batch_refusal
-from nbdist.engine.frameworks.keras.guards.places import Places
+from nbdist.engine.frameworks.jax.step.made import coordinator_client
+from nbdist.engine.frameworks.keras.guards.agreement import FOLDER, CallAgreement, SharedBoard
+from nbdist.engine.frameworks.keras.guards.arguments import (
+    BatchPlaces,
+    RowsPerStep,
+    feed,
+    written_paths,
+)
+from nbdist.engine.frameworks.keras.guards.call import (
+    GuardedCall,
+    batch_refusal,
+    disagreement,
+    same_rows,
+)
 
 BOTH = (0, 1)
 
@@ -38,14 +45,16 @@ class Process:
 
     def __init__(self, store: Store, number: int) -> None:
         self.cell = CurrentCell()
-        self.agreement = Agreement(Board(lambda: store, number), self.cell, number, f"h{number}")
+        self.agreement = CallAgreement(
+            SharedBoard(lambda: store, number), self.cell, number, f"h{number}"
+        )
         self.cell.at_edges(self.agreement.edge)
 
     def begin(self, run: int, targets: tuple[int, ...] = BOTH) -> None:
         self.cell.started(run, "fit()", run=run, targets=targets)
 
     def meet(self, group: tuple[int, ...] = BOTH, **call):
-        return self.agreement.meet(Call(method="fit", host="h", **call), group)
+        return self.agreement.meet(GuardedCall(method="fit", host="h", **call), group)
 
 
 @pytest.fixture
@@ -175,16 +184,16 @@ def test_jax_keeps_its_store_where_it_is_looked_for():
 
 def test_the_board_holds_one_text_for_each_process():
     store = Store()
-    Board(lambda: store, 3).put("first")
-    Board(lambda: store, 3).put("second")
+    SharedBoard(lambda: store, 3).put("first")
+    SharedBoard(lambda: store, 3).put("second")
     assert store.entries == {f"{FOLDER}/3": "second"}
-    assert Board(lambda: store, 0).read() == {3: "second"}
+    assert SharedBoard(lambda: store, 0).read() == {3: "second"}
 
 
 def test_the_board_is_that_of_the_coordinator_that_there_is_now():
     stores = [Store(), Store()]
     now = [stores[0]]
-    board = Board(lambda: now[0], 3)
+    board = SharedBoard(lambda: now[0], 3)
     board.put("before")
     now[0] = stores[1]
     board.put("after a repair")
@@ -197,11 +206,11 @@ def test_the_board_is_that_of_the_coordinator_that_there_is_now():
 
 def test_without_a_coordinator_the_board_says_so():
     with pytest.raises(RuntimeError, match="not connected to a coordinator"):
-        Board(lambda: None, 3).put("text")
+        SharedBoard(lambda: None, 3).put("text")
 
 
-def call(**options) -> Call:
-    return Call(method="fit", host="h", **options)
+def call(**options) -> GuardedCall:
+    return GuardedCall(method="fit", host="h", **options)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +232,7 @@ def test_calls_that_differ_read_differently(first, second, said):
         (call(facts={"steps": 8}), call(facts={"steps": None})),
         (call(facts={"steps": 8}), call()),
         (call(paths=("/a",)), call(paths=("/b",))),
-        (call(paths=("/a",)), Call(method="fit", host="other", paths=("/a",))),
+        (call(paths=("/a",)), GuardedCall(method="fit", host="other", paths=("/a",))),
     ],
 )
 def test_what_is_not_known_or_not_shared_is_not_refused(first, second):
@@ -262,17 +271,17 @@ def rows(count: int) -> SimpleNamespace:
 @pytest.mark.parametrize(
     ("data", "options", "expected"),
     [
-        (rows(100), {"batch_size": 32}, Feed(100, 32, 4, 4)),
-        (rows(96), {"batch_size": None}, Feed(96, 32, 0, 3)),
-        (rows(20), {"batch_size": 32}, Feed(20, 20, 0, 1)),
-        (rows(100), {"batch_size": None, "steps": 10}, Feed(100, 10, 0, 10)),
-        (rows(100), {"batch_size": 32, "steps": 2}, Feed(100, 32, 0, 2)),
-        (rows(100), {"batch_size": 32, "steps": 2, "epochs": 2}, Feed(100, 32, 4, 2)),
-        (rows(100), {"batch_size": 32, "steps": 9}, Feed(100, 32, 4, 4)),
-        ([rows(64), rows(64)], {"batch_size": 32}, Feed(64, 32, 0, 2)),
-        (SimpleNamespace(num_batches=6), {"batch_size": None}, Feed(None, None, None, 6)),
-        (iter(()), {"batch_size": None, "steps": 5}, Feed(None, None, None, 5)),
-        (iter(()), {"batch_size": None}, Feed(None, None, None, None)),
+        (rows(100), {"batch_size": 32}, RowsPerStep(100, 32, 4, 4)),
+        (rows(96), {"batch_size": None}, RowsPerStep(96, 32, 0, 3)),
+        (rows(20), {"batch_size": 32}, RowsPerStep(20, 20, 0, 1)),
+        (rows(100), {"batch_size": None, "steps": 10}, RowsPerStep(100, 10, 0, 10)),
+        (rows(100), {"batch_size": 32, "steps": 2}, RowsPerStep(100, 32, 0, 2)),
+        (rows(100), {"batch_size": 32, "steps": 2, "epochs": 2}, RowsPerStep(100, 32, 4, 2)),
+        (rows(100), {"batch_size": 32, "steps": 9}, RowsPerStep(100, 32, 4, 4)),
+        ([rows(64), rows(64)], {"batch_size": 32}, RowsPerStep(64, 32, 0, 2)),
+        (SimpleNamespace(num_batches=6), {"batch_size": None}, RowsPerStep(None, None, None, 6)),
+        (iter(()), {"batch_size": None, "steps": 5}, RowsPerStep(None, None, None, 5)),
+        (iter(()), {"batch_size": None}, RowsPerStep(None, None, None, None)),
     ],
 )
 def test_steps_are_known_beforehand_as_keras_counts_them(keras, data, options, expected):
@@ -287,17 +296,17 @@ def test_paths_of_callbacks_are_absolute(keras):
     assert written_paths("fit", {"callbacks": None}) == ()
 
 
-PLACES = Places("DataParallel", "batch=8", "batch", 8, 4, (0, 1))
+PLACES = BatchPlaces("DataParallel", "batch=8", "batch", 8, 4, (0, 1))
 
 
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        (Feed(96, 30, 6, 4), "batch_size=28 or 32."),
-        (Feed(98, 32, 2, 4), "96 or 100 rows on this process, such as x[:96]."),
-        (Feed(3, 3, 0, 1), "too few"),
-        (Feed(96, 32, 0, 3), None),
-        (Feed(None, None, None, 3), None),
+        (RowsPerStep(96, 30, 6, 4), "batch_size=28 or 32."),
+        (RowsPerStep(98, 32, 2, 4), "96 or 100 rows on this process, such as x[:96]."),
+        (RowsPerStep(3, 3, 0, 1), "too few"),
+        (RowsPerStep(96, 32, 0, 3), None),
+        (RowsPerStep(None, None, None, 3), None),
     ],
 )
 def test_sizes_that_do_not_divide_are_named_with_those_that_do(found, said):

@@ -1,0 +1,260 @@
+"""The introduction of an agent: the facts about its host that it sends before it gets more orders.
+
+The way to the connection file for engines where orders come through a stream that others may read.
+
+`srun` and `mpirun` encrypt nothing, and the file holds the session's key. So a task is sent only the address where
+the kernel has the file, and the kernel's public key (CURVE). The task makes a pair of keys of its own, sends its
+public key back through the stream, and asks for the file; the kernel answers only keys that its tasks have sent.
+Whoever reads the stream learns only public keys. See `nbdist.launch.start.sequence`.
+
+Heartbeats between a kernel and an agent on another machine: each sends one a second.
+
+A connection that is cut looks like one on which nobody has anything to say; TCP alone would notice after minutes.
+
+Times in which this process did not run: stopped (Ctrl-Z, SIGSTOP), starved, or on a machine that slept.
+
+What others have said meanwhile is not read yet when it runs again, so no limit on their silence may count them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from nbdist.agent.sync import FOLDER
+from nbdist.contract.checkup import Checkup
+from nbdist.contract.events import Alive, Events, Host
+from nbdist.contract.orders import Assignment
+from nbdist.contract.wire import decode
+from nbdist.machine import checkup
+from nbdist.machine.ports import ReservedPorts, own_address
+from nbdist.version import __version__
+
+
+class Introduction:
+    """The first event of an agent, and a listener for other hosts that try whether they reach this one.
+
+    Args:
+      events: Gets the event.
+      reserved: The agent's; gets the ports on which its processes are to serve.
+    """
+
+    def __init__(self, events: Events, reserved: ReservedPorts) -> None:
+        self._events = events
+        self._reserved = reserved
+        self._listener: socket.socket | None = None
+
+    def say(self, assignment: Assignment, folder: str) -> None:
+        """Send the facts that the kernel needs before it can give more orders.
+
+        Args:
+          assignment: The agent's assignment.
+          folder: The session's private folder here.
+        """
+        address = address_towards(assignment.controller_address)
+        checks = None
+        if assignment.checks is not None:
+            checks = decode(Checkup, checkup.checkup(dict(assignment.checks)))
+            if address:
+                self._listener = checkup.listen(address)
+        self._events.send(
+            Host(
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                nbdist=__version__,
+                folder=folder,
+                cwd=str(Path.cwd()),
+                address=address,
+                listening=self._listener.getsockname()[1] if self._listener else None,
+                ports=tuple(self._reserved.reserve(assignment.ports)),
+                checks=checks,
+            )
+        )
+
+    def stop_listening(self) -> None:
+        """Close the listener; a second call does nothing."""
+        if self._listener:
+            self._listener.close()
+            self._listener = None
+
+
+def address_towards(controller: str | None) -> str | None:
+    """Return this host's address towards the controller; if that is a loopback, the one where ssh came in."""
+    if controller is None:
+        return None
+    if not controller.startswith("127."):
+        return own_address(controller)
+    # `CLIENT PORT SERVER PORT`, of ssh(1); where that is no IPv4, on the way to anywhere outside.
+    came_in = os.environ.get("SSH_CONNECTION", "").split()[2:3]
+    return (own_address(came_in[0]) if came_in else None) or own_address("192.0.2.1")
+
+
+def enter(cwd: str, copy: str | None, folder: str) -> None:
+    """Go to the working folder, or to its copy if this host has no such folder.
+
+    Args:
+      cwd: The working folder.
+      copy: The name of its copy below the session's folder; None: there is none.
+      folder: The session's private folder here.
+
+    Raises:
+      OSError: There is neither.
+    """
+    before = os.getcwd()  # noqa: PTH109 - as `python -m` has it
+    try:
+        os.chdir(cwd)
+    except OSError:
+        if copy is None:
+            raise
+        made = Path(folder, FOLDER, copy)
+        made.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.chdir(made)
+    # The folder of the start: the kernel's on this machine, the home folder over ssh.
+    if sys.path[:1] == [before]:
+        sys.path[0] = str(Path.cwd())
+
+
+class Collecting:
+    """One connection file on its way here.
+
+    Args:
+      address: The kernel's address for it, such as `tcp://10.0.0.1:40123`.
+      server_key: The kernel's public key, in Z85.
+
+    Attributes:
+      public_key: The key that the kernel is to answer, in Z85.
+    """
+
+    def __init__(self, address: str, server_key: str) -> None:
+        # Imported here: where orders come through ssh it is not needed.
+        import zmq
+
+        public, secret = zmq.curve_keypair()
+        self.public_key = public.decode()
+        self._context = zmq.Context()
+        socket = self._socket = self._context.socket(zmq.DEALER)
+        socket.linger = 0
+        socket.curve_serverkey = server_key.encode()
+        socket.curve_publickey, socket.curve_secretkey = public, secret
+        socket.connect(address)
+        socket.send(b"")
+
+    def poll(self) -> dict[str, Any] | None:
+        """Return the connection file; None while it is not here. Never wait."""
+        if not self._socket.poll(0):
+            return None
+        found: dict[str, Any] = json.loads(self._socket.recv())
+        return found
+
+    def close(self) -> None:
+        """End the connection, and the thread behind it: engines are forked from this process."""
+        self._context.destroy(linger=0)
+
+
+PAUSE_SECONDS = 5.0
+"""A process that looks once a second and finds so much time gone has not run."""
+
+
+def clock_of_sleep() -> float:
+    """Seconds that count on while the machine sleeps, as `time.monotonic` does not (Linux, macOS)."""
+    # macOS has no CLOCK_BOOTTIME; there CLOCK_MONOTONIC counts sleep, and time.monotonic, another clock, does not.
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+class Pauses:
+    """Notices that this process did not run. `ran_since` must be asked about once a second; from any thread.
+
+    Args:
+      clock: Seconds that count on whatever happens to this process.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = clock_of_sleep) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._looked = clock()
+        self._resumed = time.monotonic()
+
+    def ran_since(self, moment: float) -> float:
+        """Seconds since a moment (`time.monotonic`), or since the end of the last pause where that is later."""
+        with self._lock:
+            looked, self._looked = self._looked, self._clock()
+            now = time.monotonic()
+            if self._looked - looked > PAUSE_SECONDS:
+                self._resumed = now
+            return now - max(moment, self._resumed)
+
+
+PERIOD_SECONDS = 1.0
+"""Seconds between two heartbeats of each side."""
+
+ANSWERS_SECONDS = 3.0
+"""How long a kept agent still sends heartbeats after the kernel has last sent something."""
+
+
+class Pulse:
+    """The heartbeats of an agent, and the silence of its kernel.
+
+    Args:
+      events: Gets the heartbeats.
+      orders: The descriptor orders come from.
+      silence_s: How long the kernel may say nothing while this process runs; None: for ever. Heartbeats are then
+        sent only in answer to the kernel, so that the output of a kept agent does not grow without a reader.
+    """
+
+    def __init__(self, events: Events, orders: int, *, silence_s: float | None) -> None:
+        self.period_s = PERIOD_SECONDS
+        self._events = events
+        self._orders = orders
+        self._silence_s = silence_s
+        self._pauses = Pauses()
+        self._received_at = self._said = time.monotonic()
+
+    def received(self) -> None:
+        """Note that the kernel has sent something."""
+        self._received_at = time.monotonic()
+
+    def beat(self) -> bool:
+        """Send a heartbeat if it is time; return whether the kernel counts as there."""
+        now = time.monotonic()
+        silence = self._pauses.ran_since(self._received_at)
+        asked = self._silence_s is not None or silence < ANSWERS_SECONDS
+        if asked and now - self._said >= self.period_s:
+            self._said = now
+            self._events.send(Alive())
+        return self._silence_s is None or silence < self._silence_s
+
+    def go_on_without(self) -> None:
+        """Allow the kernel to be silent for ever."""
+        self._silence_s = None
+
+    def go_on_by_itself(self) -> None:
+        """Send heartbeats while this thread is busy with imports, and end the process when the kernel leaves.
+
+        The handler runs between two steps of the interpreter, so only a single long call in C delays it.
+        """
+        signal.signal(signal.SIGALRM, self._tick)
+        signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
+
+    def stop(self) -> None:
+        """End what `go_on_by_itself` began; orders that came meanwhile are still to be read."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        self.received()
+
+    def _tick(self, number: int, frame: FrameType | None) -> None:
+        poll = select.poll()
+        poll.register(self._orders, select.POLLIN | getattr(select, "POLLRDHUP", 0))
+        gone = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
+        if any(event & gone for _, event in poll.poll(0)):
+            raise SystemExit(0)
+        self.beat()

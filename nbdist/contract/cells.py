@@ -1,0 +1,278 @@
+"""The cells of a session, as a file of its private folder holds them: each line is one of these types as JSON.
+
+Another kernel, which attaches to the session later, reads them.
+
+Metadata of a cell, in the label of its execute request (a public field of ipyparallel's).
+
+Facts that each process states about a cell, and that must be equal on all processes before they run it.
+
+The rules for the cells of a session, as it was started.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
+from nbdist.contract.snapshot import Array, LayoutRule, Mesh
+from nbdist.contract.wire import decode, encode
+from nbdist.errors import OptionError, WireError
+from nbdist.spelling import option
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastCell:
+    """One entry of the history: what ran where, when (Unix seconds), how long, and how it ended."""
+
+    number: int
+    code: str
+    targets: tuple[int, ...]
+    started: float
+    seconds: float
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenCell:
+    """A cell that the kernel of number `kernel` has begun.
+
+    `requests` are the ids of its messages that may have been sent, by process id. They are noted before they are
+    sent, since the kernel may end between two of them. `in_step` is the program, as generation and serial, after
+    which the kernel knew all processes to be in step; None if it knew of none.
+    """
+
+    kernel: int
+    run: int
+    number: int
+    code: str
+    offset: int
+    started: float
+    requests: Mapping[int, str] = field(default_factory=dict)
+    in_step: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """A cell is about to be sent; a second entry of the same cell has more requests."""
+
+    cell: OpenCell
+    event: Literal["begun"] = "begun"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A cell has ended, and what the session knows afterwards.
+
+    Attributes:
+      cell: The cell.
+      run: Its number in the session; None if it has none.
+      since: As in `nbdist.session.cells.facts.ProcessFacts`.
+      stuck: As in `nbdist.session.cells.facts.ProcessFacts`.
+    """
+
+    cell: PastCell
+    run: int | None
+    since: int | None
+    stuck: tuple[int, ...]
+    event: Literal["ended"] = "ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """All processes are present again and in step."""
+
+    event: Literal["recovered"] = "recovered"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """Why a name, or a thing beside the names, may have another value than before.
+
+    Attributes:
+      kind: `copied` from a process that has lived on; `unlike` that process, and not the same everywhere; `older`,
+        as it was when copies were made; `newer` than the copies to which others went back.
+      of: The number of that process, or of the cell after which the copies were made.
+    """
+
+    kind: Literal["copied", "unlike", "older", "newer"]
+    of: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubted:
+    """All names that may have other values than before, and why. Replaces the names noted before."""
+
+    unsure: Mapping[str, Doubt]
+    event: Literal["doubted"] = "doubted"
+
+
+Line = Begun | Ended | Recovered | Doubted
+
+
+PREFIX = "nbdist "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellLabel:
+    """One sending of a cell of the notebook.
+
+    Attributes:
+      cell: The notebook's execution count.
+      offset: How many lines of the notebook's cell stand above the code.
+      run: The number of this sending; a later one in the same session has a higher number.
+      targets: The processes that receive the cell.
+      computes: Whether the cell may use a device; a cell that cannot also runs while processes are not in step.
+      in_step: The program, as generation and serial, after which the kernel knows all processes to be in step;
+        None if it knows of none, or if the cell does not go to all.
+      compared: Whether the kernel compares what the processes have sent before it sends another cell.
+      widgets: Whether widgets are shown as widgets; else as text.
+      door: The interface the person uses (`nbdist.spelling.Door`); messages of the processes use its syntax.
+    """
+
+    cell: int
+    offset: int
+    run: int
+    targets: tuple[int, ...]
+    computes: bool = True
+    in_step: tuple[int, int] | None = None
+    compared: bool = False
+    widgets: bool = False
+    door: Literal["python", "magic"] = "python"
+
+    def text(self) -> str:
+        """Return the label as text."""
+        return PREFIX + json.dumps(encode(self))
+
+
+@lru_cache(maxsize=4)  # an engine reads the label of its cell three times
+def label_from(text: str) -> CellLabel | None:
+    """Return the label of a request; None if the label is somebody else's.
+
+    Raises:
+      WireError: The label is ours, and has another shape.
+    """
+    if not text.startswith(PREFIX):
+        return None
+    try:
+        data = json.loads(text.removeprefix(PREFIX))
+    except ValueError as error:
+        raise WireError(f"The label of a cell cannot be read: {error}.") from error
+    return decode(CellLabel, data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameFacts:
+    """Facts about one name that a cell reads.
+
+    Attributes:
+      type: The type of the name's value; None if there is no such name.
+      certain: Whether the cell always reads the name, whichever branches it takes.
+      code: A digest of the name's code, if cells have defined that code; else None.
+      holds: Whether the value holds arrays.
+    """
+
+    type: str | None
+    certain: bool
+    code: str | None = None
+    holds: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalArray:
+    """An array that no other process has a part of."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamesFacts:
+    """Facts about all names that a cell reads.
+
+    Attributes:
+      names: By dotted path. Each step of a path through modules is an entry of its own.
+      arrays: By path, the arrays that span processes.
+      meshes: By id, the meshes of those arrays, and the meshes among the values.
+      local: By path, the arrays of this process alone; None for a deleted array.
+      keys: By path, the values of typed keys, as text.
+      omitted: How many arrays were left out because there were too many.
+    """
+
+    names: Mapping[str, NameFacts]
+    arrays: Mapping[str, Array]
+    meshes: Mapping[str, Mesh]
+    local: Mapping[str, LocalArray | None]
+    keys: Mapping[str, str]
+    omitted: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistributionFacts:
+    """The distribution that is set, as in `nbdist.contract.snapshot.Distribution`, with its mesh."""
+
+    kind: str
+    batch_axis: str | None
+    auto_shard: bool | None
+    rules: tuple[LayoutRule, ...]
+    mesh: Mesh | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """The facts of one process, by topic; a topic that was not asked for is None.
+
+    Attributes:
+      cell: A digest of the text that is compiled.
+      software: Versions by name.
+      modules: Digests of the code of the user's modules, by name.
+      variables: The compiler's flags, from environment variables.
+      settings: The framework's settings, as text by name; None if it has none.
+      mesh: The mesh in context; None if there is none.
+      distribution: The distribution that is set; None if there is none.
+      names: The names that the cell reads.
+    """
+
+    cell: str | None = None
+    software: Mapping[str, str] | None = None
+    modules: Mapping[str, str] | None = None
+    variables: Mapping[str, str] | None = None
+    settings: Mapping[str, str] | None = None
+    mesh: Mesh | None = None
+    distribution: DistributionFacts | None = None
+    names: NamesFacts | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The rules for every cell that does not say otherwise.
+
+    Attributes:
+      grace_s: How many seconds others may stay in a cell in which one process has failed.
+      give_up_s: How long a process that no interrupt reaches may run on before the cell ends without it.
+      check: Whether to compare before each cell what must be equal on all processes.
+      recover: Whether processes that are out of step are repaired at once, not only by `%dist_recover`.
+      copies_s: Parts of arrays that one process alone has are copied to another after a cell, at least this many
+        seconds after the last time; None: never.
+
+    Raises:
+      OptionError: A negative number of seconds.
+    """
+
+    grace_s: float = 3.0
+    give_up_s: float = 10.0
+    check: bool = False
+    recover: bool = True
+    copies_s: float | None = None
+
+    def __post_init__(self) -> None:
+        times = (
+            ("grace_s", self.grace_s),
+            ("give_up_s", self.give_up_s),
+            ("copies_s", self.copies_s),
+        )
+        for name, seconds in times:
+            if seconds is not None and not seconds >= 0:
+                raise OptionError(f"{option(name, seconds)}: must be 0 or more seconds.")

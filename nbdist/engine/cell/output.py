@@ -1,0 +1,366 @@
+"""Output that libraries write to the file descriptors themselves, passed on as output of the cell.
+
+XLA and TensorFlow write warnings and last words from C++, past `sys.stderr`. The engine's descriptors 1 and 2 lead
+to a private file, so that the text outlives the process; this module reads that file.
+
+Messages that gloo writes whenever a group of devices is complete, removed from a process's output.
+
+Each message is `[Gloo] Rank 1 is connected to 3 peer ranks. Expected number of connected peer ranks is : 3` and a
+line end, written in eight parts (gloo/context.cc, as in jaxlib 0.10.0 to 0.12.0.1). Several threads write at once.
+So the parts of several messages may be mixed, and the end of one may follow on the line of another.
+
+Output that a process has shown lately, kept for a kernel that attaches later.
+
+Output reaches only those who listen when it is sent. Between the end of one kernel and the next, nobody listens.
+
+`tqdm.auto` and `tqdm.notebook` on an engine: widgets where the notebook shows them, bars of text elsewhere.
+"""
+
+from __future__ import annotations
+
+import codecs
+import importlib
+import json
+import logging
+import os
+import re
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from nbdist.contract.iopub import TYPES, Kept, KeptMessage, Prompting
+from nbdist.machine.processes import CHATTER
+from nbdist.message_guard import MessageGuard
+from nbdist.notation import bytes_text
+
+logger = logging.getLogger(__name__)
+
+MESSAGE = b"[Gloo] Rank "
+"""The first part of each message; a message has one line end."""
+
+PARTS = re.compile(
+    rb"(?:\[Gloo\] Rank |\d+| is connected to | peer ranks\. |Expected number of connected peer ranks is : )*\n?"
+)
+SIGNS = (b"[Gloo]", b"peer ranks")
+"""A line without any of these belongs to a message only while the line ends of other messages are missing."""
+
+REFUSED = re.compile(
+    rb"gloo/transport/tcp/debug_logger\.cc:\d+\] ERROR failed to connect, .* remote=\[(?:0\.0\.0\.0|::)\]"
+)
+"""Error of gloo at each attempt to connect to nobody; see `nbdist.engine.frameworks.jax.step.proof`."""
+
+REST_SECONDS = 30.0
+"""Longest wait for the end of a message. A thread writes the end at once, unless it gets no processor."""
+
+
+class Gloo:
+    """Filter that removes gloo's messages from bytes that are read piece by piece."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._since = 0.0
+        self._due = 0
+
+    @property
+    def is_late(self) -> bool:
+        """Return whether a line that looked like gloo's has had no end for too long: it is somebody else's."""
+        return bool(self._rest) and time.monotonic() - self._since > REST_SECONDS
+
+    def left_of(self, new: bytes) -> bytes:
+        """Return the bytes to show, of those kept back before and of the new ones."""
+        late = self.is_late and not new
+        if late:
+            self._due = 0
+        *whole, last = (self._rest + new).splitlines(keepends=True) or [b""]
+        if last.endswith(b"\n") or late or not self._is_gloos(last):
+            whole.append(last)
+            self._rest = b""
+        else:
+            self._rest, self._since = last, time.monotonic()
+        return b"".join(line for line in whole if late or not self._taken(line))
+
+    def _is_gloos(self, line: bytes) -> bool:
+        """Return whether a line belongs, or may come to belong, to gloo's messages."""
+        follows = self._due > 0 and PARTS.fullmatch(line) is not None
+        return follows or any(sign in line for sign in SIGNS)
+
+    def _taken(self, line: bytes) -> bool:
+        if REFUSED.search(line) is not None:
+            return True
+        if not (self._is_gloos(line) and PARTS.fullmatch(line)):
+            self._due = 0
+            return False
+        self._due = max(0, self._due + line.count(MESSAGE) - line.endswith(b"\n"))
+        return True
+
+
+PERIOD_SECONDS = 0.2
+
+LARGEST_READ = 1 << 18
+
+MOST_BEHIND = 16 << 20
+"""Most unread bytes that are passed on where a program writes faster than the reader; older ones are skipped."""
+
+
+class Descriptors:
+    """Reader of the file named in `NBDIST_LOG`; does nothing where the variable is not set.
+
+    Args:
+      publish: Called with new text, on a thread of this object or on the thread that calls `flush`.
+    """
+
+    def __init__(self, publish: Callable[[str], None]) -> None:
+        self._publish = publish
+        self._lock = threading.Lock()
+        self._leave_out: tuple[Callable[[bytes], bytes], ...] = ()
+        self._path = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._offset = 0
+        self._file: int | None = None
+        self._gloo = Gloo()
+        self._guard = MessageGuard("Text of the file descriptors", logger)
+
+    def start(self) -> None:
+        """Start to read at the present end of the file."""
+        self._path = os.environ.get("NBDIST_LOG", "")
+        if not self._path or not Path(self._path).exists():
+            return
+        self._file = os.open(self._path, os.O_RDONLY)
+        self._offset = os.fstat(self._file).st_size
+        threading.Thread(target=self._follow, name="nbdist-descriptors", daemon=True).start()
+
+    def leave_out(self, known: Callable[[bytes], bytes]) -> None:
+        """Remove a framework's own chatter as well; `known` returns the rest of new bytes."""
+        self._leave_out = (*self._leave_out, known)
+
+    def flush(self) -> None:
+        """Publish all that has been written so far; with nothing new this costs one `fstat`. Raise nothing."""
+        if self._file is not None:
+            with self._guard, self._lock:
+                self._publish_until(self._file, os.fstat(self._file).st_size)
+
+    def _publish_until(self, file: int, size: int) -> None:
+        if size - self._offset > MOST_BEHIND:
+            left_out = size - MOST_BEHIND - self._offset
+            self._offset += left_out
+            self._publish(
+                f"\n… {bytes_text(left_out)} of output not shown; all of it is in {self._path}\n"
+            )
+        while size > self._offset or self._gloo.is_late:
+            new = os.pread(file, min(size - self._offset, LARGEST_READ), self._offset)
+            self._offset += len(new)
+            data = CHATTER.sub(b"", self._gloo.left_of(new))
+            for known in self._leave_out:
+                data = known(data)
+            text = self._decoder.decode(data)
+            if text.strip():
+                self._publish(text)
+
+    def _follow(self) -> None:
+        while True:
+            time.sleep(PERIOD_SECONDS)
+            self.flush()
+
+
+MOST_BYTES = 2 << 20
+MOST_MESSAGES = 4000
+"""Limits for each process; the oldest output is dropped first, and counted."""
+
+MOST_REQUESTS = 100
+"""Most requests for which the number of dropped messages is known."""
+
+STDOUT = b".stdout"
+"""End of the topic of text that Python prints."""
+
+DELIMITER = b"<IDS|MSG>"
+"""Stands between topics and signature, header, parent, metadata, content (the Jupyter wire protocol)."""
+
+KINDS = (
+    *("stream", "display_data", "execute_result"),
+    *("update_display_data", "clear_output", "error", TYPES[Prompting]),
+)
+
+
+class KeptOutput:
+    """The newest messages that this engine has published.
+
+    Args:
+      publisher: ipykernel's IOPubThread, or the socket that stands for it: all output goes through its public
+        `send_multipart`.
+      before_stdout: Called before text that Python has printed is sent, to send what a program wrote before it.
+    """
+
+    def __init__(self, publisher: Any, before_stdout: Callable[[], None] = lambda: None) -> None:
+        self._before_stdout = before_stdout
+        self._publisher = getattr(publisher, "io_thread", publisher)
+        self._send = self._publisher.send_multipart
+        self._lock = threading.Lock()
+        self._kept: deque[tuple[list[bytes], int]] = deque()
+        self._bytes = 0
+        self._lost: dict[str, int] = {}
+        self._guard = MessageGuard("Output to be kept", logger)
+
+    def install(self) -> None:
+        """Start to keep messages."""
+        self._publisher.send_multipart = self._send_and_keep
+        # A fork of the user's that prints must not wait for a thread that the fork does not have.
+        os.register_at_fork(after_in_child=self._unlock)
+
+    def _unlock(self) -> None:
+        self._lock = threading.Lock()
+
+    def _send_and_keep(self, frames: Sequence[Any], *args: Any, **options: Any) -> None:
+        if frames[0][-len(STDOUT) :] == STDOUT:
+            self._before_stdout()
+        self._send(frames, *args, **options)
+        # The message has been shown. A failure to keep it must not raise in the code that has printed it.
+        with self._guard:
+            topic = bytes(frames[0])
+            if topic.startswith(b"engine.") and not topic.endswith((b".status", b".execute_input")):
+                self._keep([bytes(frame) for frame in frames])
+
+    def _keep(self, frames: list[bytes]) -> None:
+        size = sum(map(len, frames))
+        with self._lock:
+            self._kept.append((frames, size))
+            self._bytes += size
+            while self._bytes > MOST_BYTES or len(self._kept) > MOST_MESSAGES:
+                dropped, size = self._kept.popleft()
+                self._bytes -= size
+                request = _request(dropped)
+                self._lost[request] = self._lost.pop(request, 0) + 1
+                if len(self._lost) > MOST_REQUESTS:
+                    del self._lost[next(iter(self._lost))]
+
+    def of(self, request: str | None = None) -> Kept:
+        """Return the kept messages of one request, or of all."""
+        with self._lock:
+            kept = [frames for frames, _ in self._kept]
+            lost = dict(self._lost)
+        messages = []
+        for frames in kept:
+            with self._guard:
+                if (message := read(frames)) is not None:
+                    messages.append(message)
+        if request is not None:
+            messages = [message for message in messages if message.parent == request]
+            lost = {parent: count for parent, count in lost.items() if parent == request}
+        return Kept(messages=tuple(messages), lost=lost)
+
+
+def _request(frames: Sequence[bytes]) -> str:
+    if DELIMITER not in frames:
+        return ""
+    return str(json.loads(frames[frames.index(DELIMITER) + 3]).get("msg_id", ""))
+
+
+def read(frames: Sequence[bytes]) -> KeptMessage | None:
+    """Return a published message in the form that is kept; None for one that shows nothing."""
+    if DELIMITER not in frames:
+        return None
+    _, header, _, _, content, *_ = frames[frames.index(DELIMITER) + 1 :]
+    head = json.loads(header)
+    if head["msg_type"] not in KINDS:
+        return None
+    return KeptMessage(
+        id=head["msg_id"],
+        parent=_request(frames),
+        kind=head["msg_type"],
+        content=json.loads(content),
+    )
+
+
+NOTEBOOK = "tqdm.notebook"
+NAMES = frozenset({"tqdm.autonotebook", NOTEBOOK})
+
+EITHER = ("display", "__iter__", "update", "close", "clear", "reset")
+"""Methods in which a bar of widgets differs from one of text (tqdm 4.67)."""
+
+
+def choose_progress_bars(widgets: Callable[[], bool]) -> None:
+    """Make each new bar of `tqdm.auto` and `tqdm.notebook` a widget or a line of text.
+
+    tqdm takes an engine for a notebook (`tqdm.autonotebook` looks for `ipykernel.zmqshell`), also where a terminal
+    or a script shows the output.
+
+    Args:
+      widgets: Called when a bar is made; returns whether widgets are shown.
+    """
+    if not any(isinstance(finder, _Bars) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Bars(widgets))
+
+
+class _Bars(MetaPathFinder, Loader):
+    """Import hook that gives both modules bars of either kind."""
+
+    def __init__(self, widgets: Callable[[], bool]) -> None:
+        self._widgets = widgets
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self) if fullname in NAMES else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__name__ != NOTEBOOK:
+            notebook = importlib.import_module(NOTEBOOK)
+            module.__dict__.update(tqdm=notebook.tqdm, trange=notebook.trange)
+            return
+        std = importlib.import_module("tqdm.std")
+        bar = either(std.tqdm, self._notebook_bar(module), self._widgets)
+
+        def trange(*args: Any, **options: Any) -> Any:
+            return bar(range(*args), **options)
+
+        module.__dict__.update(tqdm=bar, trange=trange, tqdm_notebook=bar, tnrange=trange)
+
+    def _notebook_bar(self, module: ModuleType) -> type[Any] | None:
+        """Return tqdm's own class of widgets; None where ipywidgets is not there."""
+        for finder in sys.meta_path:
+            spec = None if finder is self else finder.find_spec(module.__name__, _path(), None)
+            if spec is not None and spec.loader is not None:
+                spec.loader.exec_module(module)
+                break
+        there = module.__dict__.get("IProgress") is not None
+        return module.__dict__["tqdm_notebook"] if there else None
+
+
+def _path() -> list[str]:
+    return list(importlib.import_module("tqdm").__path__)
+
+
+def either(text: type[Any], widget: type[Any] | None, widgets: Callable[[], bool]) -> type[Any]:
+    """Return a class of bars, which users may derive from; each bar keeps the kind it is made with.
+
+    Args:
+      text: `tqdm.std.tqdm`.
+      widget: `tqdm.notebook.tqdm_notebook`, a subclass of `text`; None where there is none.
+      widgets: Returns whether a new bar is one of widgets.
+    """
+
+    class Bar(widget or text):  # type: ignore[misc]
+        """`tqdm.notebook.tqdm` or `tqdm.std.tqdm`."""
+
+        def __init__(self, *args: Any, **options: Any) -> None:
+            self._kind = widget if widget is not None and widgets() else text
+            if self._kind is text:
+                options.pop("display", None)  # for widgets alone
+            self.status_printer = self._kind.status_printer
+            self._kind.__init__(self, *args, **options)
+
+    def method(name: str) -> Callable[..., Any]:
+        def call(self: Any, *args: Any, **options: Any) -> Any:
+            return getattr(getattr(self, "_kind", text), name)(self, *args, **options)
+
+        return call
+
+    for name in EITHER:
+        setattr(Bar, name, method(name))
+    return Bar

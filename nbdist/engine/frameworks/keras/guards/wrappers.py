@@ -1,0 +1,239 @@
+"""Wrappers of `keras.Model`'s own methods: each call is checked and agreed on before it begins.
+
+Wait for the results of a step that an interrupt can end.
+
+Steps of Keras that an interrupt does not break off, so that a model has its values afterwards.
+
+While Keras computes with JAX, the variables do not hold their values, and each step gives the values' memory away
+for its result. Keras puts the values back at the end of an epoch, and when `fit` is left, but from the result of
+the step before. An interrupted step has given that memory away, and the first step has none before it (Keras
+3.15.1). So an interrupt waits for the end of a step, and a model without values gets back the values it had.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from nbdist.engine.frameworks.interfaces import ThisProcess
+from nbdist.engine.frameworks.jax.step.made import coordinator_client
+from nbdist.engine.frameworks.keras.guards.agreement import CallAgreement, SharedBoard
+from nbdist.engine.frameworks.keras.guards.watch import CallGuard
+
+SHORTEST_SECONDS = 0.00005
+LONGEST_SECONDS = 0.002
+"""The shortest and longest time between two looks."""
+
+
+def place() -> Callable[[], None] | None:
+    """Make Keras wait for logs here before it turns them into numbers.
+
+    NumPy's conversion of a JAX array waits in C++, where no interrupt arrives: a process whose peers have left
+    the step would never come back.
+
+    Returns:
+      A function that removes the wait; None where it could not be placed.
+
+    Private API: `keras.src.utils.python_utils.pythonify_logs`, which gets the logs of each step and each epoch
+    (Keras 3.15.1). If it is missing, such a process is reported as stuck.
+    """
+    module = sys.modules.get("keras.src.utils.python_utils")
+    original = getattr(module, "pythonify_logs", None)
+    if original is None:
+        return None
+
+    @functools.wraps(original)
+    def pythonify_logs(logs: Any) -> Any:
+        if threading.current_thread() is threading.main_thread():
+            until_ready(logs)
+        return original(logs)
+
+    setattr(module, "pythonify_logs", pythonify_logs)  # noqa: B010 - to mypy a module's functions are constants
+    return lambda: setattr(module, "pythonify_logs", original)
+
+
+def until_ready(logs: Any) -> None:
+    """Wait until no JAX array in `logs` is being computed any more."""
+    import keras
+
+    pending = [leaf for leaf in keras.tree.flatten(logs or {}) if hasattr(leaf, "is_ready")]
+    pause = SHORTEST_SECONDS
+    while pending := [leaf for leaf in pending if not leaf.is_ready()]:
+        time.sleep(pause)
+        pause = min(2 * pause, LONGEST_SECONDS)
+
+
+STEPS = {
+    "train_function": ("trainable", "non_trainable", "optimizer", "metrics"),
+    "test_function": ("trainable", "non_trainable", "metrics"),
+    "predict_function": ("trainable", "non_trainable"),
+}
+"""The attributes of `keras.Model` in which its `make_…` methods put the steps, each with the groups of variables
+in the state that the step takes, in order."""
+
+PutOff = Callable[[], AbstractContextManager[None]]
+
+
+def made_whole(name: str, make: Callable[..., Any], put_off: PutOff) -> Callable[..., Any]:
+    """Return a method such as `make_train_function` whose step interrupts do not break off.
+
+    Args:
+      name: The name of the attribute, such as `train_function`.
+      make: Keras' method, which is public and may be overridden.
+      put_off: Returns a context in which interrupts are put off.
+    """
+
+    @functools.wraps(make)
+    def method(self: Any, *args: Any, **options: Any) -> Any:
+        made = make(self, *args, **options)
+        step = getattr(self, name, None)
+        if step is not None and not hasattr(step, "nbdist_whole"):
+            setattr(self, name, _whole(step, self, STEPS[name], put_off))
+        return made
+
+    return method
+
+
+def _whole(
+    step: Callable[..., Any], model: Any, groups: Sequence[str], put_off: PutOff
+) -> Callable[..., Any]:
+    @functools.wraps(step)
+    def whole(state: Any, data: Any) -> Any:
+        __tracebackhide__ = True  # from tracebacks that IPython prints
+        try:
+            with put_off():
+                result = step(state, data)
+                _keep(model, groups, result[1])
+                return result
+        except BaseException:
+            if _are_there(state):
+                _keep(model, groups, state)
+            raise
+
+    whole.nbdist_whole = True  # type: ignore[attr-defined]
+    return whole
+
+
+def _keep(model: Any, groups: Sequence[str], state: Any) -> None:
+    """Tell Keras the values of a state, so that `jax_state_sync` can put them back into the variables.
+
+    Private API: `_jax_state` and `_jax_state_synced` of Keras' trainer for JAX, which sets them itself, but only
+    after a step. If they are missing, a model that is interrupted in its first step has no values, as in Keras
+    alone.
+    """
+    if hasattr(model, "_jax_state_synced"):
+        model._jax_state = {
+            f"{name}_variables": values for name, values in zip(groups, state, strict=False)
+        }
+
+
+def put_back(model: Any) -> None:
+    """Put values back into the variables of a model, where a call that was broken off still has them."""
+    state = getattr(model, "_jax_state", None)
+    if state and not getattr(model, "_jax_state_synced", True):
+        if _are_there(state.values()):
+            model.jax_state_sync()
+        model._jax_state = None
+
+
+def _are_there(state: Iterable[Any]) -> bool:
+    """Return whether no value of a state was given away."""
+    values = [value for group in state for value in group or ()]
+    return not any(value.is_deleted() for value in values if hasattr(value, "is_deleted"))
+
+
+METHODS = ("fit", "evaluate", "predict", "save", "save_weights")
+ATTRIBUTE = "nbdist_watch"
+"""The attribute of `keras.Model` that holds the guard."""
+
+
+def install(process: ThisProcess) -> None:
+    """Guard `keras.Model` on this engine; a second call changes nothing."""
+    import keras
+
+    if guard() is not None:
+        return
+    watch = CallGuard(_agreement(process), process.interrupts, process.stop)
+    setattr(keras.Model, ATTRIBUTE, watch)
+    for name in METHODS:
+        method = _guarded(name, getattr(keras.Model, name), watch)
+        watch.restore.append(_placed(keras.Model, name, method))
+    if keras.config.backend() == "jax":
+        for step in STEPS:
+            name = f"make_{step}"
+            method = made_whole(step, getattr(keras.Model, name), watch.step)
+            watch.restore.append(_placed(keras.Model, name, method))
+    unplace = place()
+    if unplace is not None:
+        watch.restore.append(unplace)
+
+
+def remove() -> None:
+    """Remove the guard from `keras.Model`; a second call changes nothing."""
+    import keras
+
+    watch = guard()
+    if watch is None:
+        return
+    delattr(keras.Model, ATTRIBUTE)
+    watch.close()
+    for restore in watch.restore:
+        restore()
+
+
+def guard() -> CallGuard | None:
+    """Return the guard of `keras.Model`; None where it has none, as in a plain process."""
+    import keras
+
+    watch: CallGuard | None = vars(keras.Model).get(ATTRIBUTE)
+    return watch
+
+
+def _agreement(process: ThisProcess) -> CallAgreement | None:
+    """Return the agreement with the other processes; None if JAX is not connected to a coordinator."""
+    if coordinator_client() is None:
+        return None
+    board = SharedBoard(coordinator_client, process.process_id)
+    agreement = CallAgreement(board, process.cell, process.process_id, process.host)
+    process.cell.at_edges(agreement.edge)
+    return agreement
+
+
+def _placed(owner: Any, name: str, method: Callable[..., Any]) -> Callable[[], None]:
+    """Put a method into a class; return a function that removes it."""
+    own = vars(owner).get(name)
+    setattr(owner, name, method)
+    return lambda: delattr(owner, name) if own is None else setattr(owner, name, own)
+
+
+def _guarded(name: str, original: Callable[..., Any], watch: CallGuard) -> Callable[..., Any]:
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def method(self: Any, *args: Any, **options: Any) -> Any:
+        __tracebackhide__ = True  # from tracebacks that IPython prints
+        if watch.inside or threading.current_thread() is not threading.main_thread():
+            return original(self, *args, **options)
+        try:
+            bound = signature.bind(self, *args, **options)
+        except TypeError:
+            return original(self, *args, **options)  # the call's own error is the right one
+        bound.apply_defaults()
+        error = watch.before(name, self, bound.arguments)
+        if error is not None:
+            raise error
+        watch.slow_down(bound.arguments)
+        with watch.within():
+            try:
+                return original(*bound.args, **bound.kwargs)
+            except BaseException:
+                put_back(self)
+                raise
+
+    return method

@@ -1,1 +1,0 @@
-"""Slurm: one `srun` starts an agent for one process in each task."""

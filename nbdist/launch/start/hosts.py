@@ -1,0 +1,404 @@
+"""Wait for an event of every host, before anything is started on any.
+
+The tasks of a job, from its queue to the first event of each.
+
+Places where the processes of our agents can serve: at ports that their agents reserve for them.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from nbdist.contract.events import ImportFailed, OtherVersion, Refused
+from nbdist.contract.orders import Reach, ReservePorts
+from nbdist.errors import HostError, LaunchError, VersionError
+from nbdist.launch.agents.agent_handle import AgentHandle
+from nbdist.launch.agents.job_agent import JobAgent
+from nbdist.launch.doctor.finding import do_text
+from nbdist.launch.doctor.refused import refused
+from nbdist.launch.files.sync import first_failure
+from nbdist.launch.model.happenings import POLL_SECONDS, StartProgress
+from nbdist.launch.model.hosts import HostInfo, install_nbdist, lacks_nbdist, other_python
+from nbdist.launch.model.plan import Plan
+from nbdist.launch.model.rendezvous import Place, meet
+from nbdist.launch.start.agents import Agents
+from nbdist.launch.start.preflight import targets
+from nbdist.launch.start.spawn import Spawned
+from nbdist.machine.ports import LOOPBACK
+from nbdist.notation import count_text
+from nbdist.spelling import command, option
+from nbdist.version import __version__
+
+QUEUE_POLL_SECONDS = 0.03
+SHOW_SECONDS = 1.0
+"""Seconds between two displays of a waiting job, which may wait for hours: they show that something is alive."""
+
+
+def wait_for_tasks(
+    spawned: Spawned, check: Callable[[str, AgentHandle], None], *, progress: StartProgress
+) -> None:
+    """Wait until every task of the job has sent its first event; without limit while the job waits in a queue.
+
+    Args:
+      spawned: A start whose plan is for a job.
+      check: Raises when the agent can no longer take part.
+      progress: Called with the state of the job, and how many tasks have come.
+
+    Raises:
+      HostError: The job has ended, or not all tasks began in time after it had begun.
+    """
+    ((name, agent),) = spawned.agents.others.items()
+    assert isinstance(agent, JobAgent)
+    total, limit_s = len(spawned.plan.processes), spawned.plan.start_timeout_s
+    begun, shown_at, launched = time.monotonic(), float("-inf"), -1
+    while True:
+        check(name, agent)
+        waiting = agent.waiting
+        if waiting is not None:
+            begun = time.monotonic()
+            if begun - shown_at >= SHOW_SECONDS:
+                progress(waiting, 0, total)
+                shown_at = begun
+        elif len(agent.facts) != launched:
+            launched = len(agent.facts)
+            progress("launched", launched, total)
+        if launched == total:
+            return
+        if time.monotonic() - begun > limit_s:
+            raise HostError(_missing(agent, total, limit_s), host=name)
+        time.sleep(QUEUE_POLL_SECONDS)
+
+
+def _missing(agent: AgentHandle, total: int, limit_s: float) -> str:
+    missing = sorted(set(range(total)) - {task for task in agent.facts if task is not None})
+    listed = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
+    words = "\n".join(f"  {line}" for line in agent.last_words())
+    return (
+        f"{len(missing)} of {count_text(total, 'process')} ({listed}) did not begin within {limit_s:g} s after "
+        f"{agent.reach.name} had started them. Give them longer with {option('start_timeout_s')}.\n{words}"
+    ).rstrip()
+
+
+def job_ended(agent: JobAgent) -> str:
+    """Return why a start failed whose job has ended, and what to type if that is known."""
+    watch = agent.watch
+    lines = watch.reasons(agent.job_words())
+    words = "\n".join(f"  {line}" for line in lines)
+    python = watch.python
+    if lacks_nbdist(lines):
+        text = install_nbdist(
+            f"{watch.title}: {python} on the hosts", python, host=None, otherwise=other_python()
+        )
+        return f"{text}\n{words}"
+    if python in words and _NO_FILE.search(words):
+        return (
+            f"{watch.title}: the hosts have no Python at {python}. Name their interpreter with "
+            f"{option('remote_python')}.\n{words}"
+        )
+    code = agent.poll()
+    ending = f" (exit code {code})" if code is not None else ""
+    hint = next((text for sign, text in _hints() if sign in words), "")
+    what = watch.ending(agent.job_words()) or watch.command
+    return f"{what} ended before all processes had started{ending}.{hint}\n{words}".rstrip()
+
+
+_NO_FILE = re.compile(
+    r"execve.*(No such file|Permission denied)|could not access\s+or execute an executable"
+)
+
+
+def _hints() -> tuple[tuple[str, str], ...]:
+    """Return words of srun and mpirun, with what to type."""
+    return (
+        (
+            "Unable to confirm allocation",
+            " The kernel's SLURM_JOB_ID is of an allocation that has ended: start the kernel outside of it.",
+        ),
+        (
+            "ssh: ",
+            f" Try the same with ssh by hand, or name your configuration with {option('ssh_config')}.",
+        ),
+    )
+
+
+Host = tuple[AgentHandle, int | None]
+"""An agent, and the number of one of its tasks if each task has its own host."""
+
+
+def first_places(plan: Plan, agents: Agents) -> dict[int, Place]:
+    """Return places at the ports that the agents reserved before their first event."""
+    ports = {(agent, task): agent.facts[task].ports for agent, task in _hosts(plan, agents)}
+    return _places(plan, agents, ports)
+
+
+def new_places(plan: Plan, agents: Agents, *, check: Callable[[], None]) -> dict[int, Place]:
+    """Return places at ports that the agents reserve now, while the earlier ones are still in use.
+
+    Args:
+      plan: Whose processes are to serve anew.
+      agents: Their agents.
+      check: Called while an agent has not answered; raises if it never will.
+
+    Raises:
+      LaunchError: An agent does not answer.
+    """
+    numbers = {}
+    hosts = _hosts(plan, agents)
+    for agent in {agent: None for agent, _ in hosts}:
+        # Counted by the agent's events, so that a kernel that attaches later continues the numbers.
+        numbers[agent] = 1 + max((number for _, number in agent.reserved), default=0)
+        count = max(len(its) for (one, _), its in hosts.items() if one is agent)
+        agent.order(ReservePorts(number=numbers[agent], count=count))
+    ports = {}
+    deadline = time.monotonic() + plan.start_timeout_s
+    for (agent, task), its in hosts.items():
+        while (task, numbers[agent]) not in agent.reserved:
+            check()
+            if time.monotonic() > deadline:
+                raise LaunchError(
+                    f"The agent of host {plan.hosts[its[0]]} (pid {agent.pid}) has reserved no ports for its "
+                    f"processes within {plan.start_timeout_s:g} s. {command('restart')} starts everything afresh."
+                )
+            time.sleep(POLL_SECONDS / 4)
+        ports[agent, task] = agent.reserved[task, numbers[agent]]
+    return _places(plan, agents, ports)
+
+
+def _hosts(plan: Plan, agents: Agents) -> dict[Host, list[int]]:
+    """Return the process ids of each agent, or of each task of a job."""
+    found: dict[Host, list[int]] = {}
+    for process in plan.processes:
+        agent = agents.of(process.process_id)
+        task = process.process_id if isinstance(agent, JobAgent) else None
+        found.setdefault((agent, task), []).append(process.process_id)
+    return found
+
+
+def _places(plan: Plan, agents: Agents, ports: Mapping[Host, Sequence[int]]) -> dict[int, Place]:
+    return {
+        process_id: Place(
+            address=LOOPBACK if plan.placement.on_this_machine else agent.facts[task].address,
+            port=port,
+        )
+        for (agent, task), its in _hosts(plan, agents).items()
+        for process_id, port in zip(its, ports[agent, task], strict=False)
+    }
+
+
+ANSWER_SECONDS = 30.0
+"""Seconds a host may take to answer, if the person's `ConnectTimeout` is not shorter."""
+
+STARTING_SECONDS = 25.0
+"""Seconds a host may be silent after that.
+
+While it loads one large library from a cold disk or a slow network it can send nothing (see
+`nbdist.agent.kernel_link`). `LOST_SECONDS` is a little longer, so that this error comes first: it names what took
+too long."""
+
+
+def gather(spawned: Spawned, *, progress: StartProgress) -> None:
+    """Wait until every host has sent its first event, and choose where the processes meet.
+
+    Raises:
+      HostError: A host cannot be reached, does not answer, or cannot run this nbdist.
+      LaunchError: The agent of this machine has ended, or does not begin.
+    """
+    others = spawned.agents.others
+    if not others:
+        _wait_for_home(spawned)
+        spawned.warnings = spawned.preflight.judge({})
+        _place(spawned)
+        _send_files(spawned)  # to no host, but notes the files, so that changes can be seen
+        return
+    if spawned.plan.placement.job is not None:
+        wait_for_tasks(spawned, check_host, progress=progress)
+    else:
+        _wait_for_hosts(spawned, progress)
+    _place(spawned)
+    info = info_by_host(spawned)
+    spawned.warnings = spawned.preflight.judge(info)
+    for agent in others.values():
+        agent.order(Reach(targets=targets(info)))
+    _send_files(spawned)
+
+
+def _wait_for_hosts(spawned: Spawned, progress: StartProgress) -> None:
+    others = spawned.agents.others
+    deadline = time.monotonic() + min(ANSWER_SECONDS, spawned.plan.start_timeout_s)
+    reached = -1
+    while True:
+        for name, agent in others.items():
+            _check_with_advice(
+                name, agent, spawned.plan.placement.ssh_advice, several=len(others) > 1
+            )
+        answered = [name for name, agent in others.items() if agent.facts]
+        if len(answered) != reached:
+            reached = len(answered)
+            progress("reached", reached, len(others))
+        if reached == len(others):
+            break
+        if time.monotonic() > deadline:
+            name = next(name for name in others if name not in answered)
+            raise HostError(
+                f"Host {name} did not answer within {ANSWER_SECONDS:g} s: it is cut off, overloaded, or stopped, "
+                f"or a command of its shell's start-up files waits. Look with {command('doctor')}.",
+                host=name,
+            )
+        time.sleep(POLL_SECONDS)
+    _wait_for_home(spawned)
+
+
+def _wait_for_home(spawned: Spawned) -> None:
+    """Wait until the agent of this machine has sent its first event."""
+    home, limit_s = spawned.agents.home, spawned.plan.start_timeout_s
+    while not home.facts:
+        check_home(home)
+        if time.monotonic() - spawned.began > limit_s:
+            raise LaunchError(
+                f"The engines' parent process (pid {home.pid}) did not begin within {limit_s:g} s. Give it longer "
+                f"with {option('start_timeout_s')}."
+            )
+        time.sleep(POLL_SECONDS)
+
+
+def check_home(home: AgentHandle) -> None:
+    """Raise an error if the agent of this machine can no longer take part.
+
+    Raises:
+      HostError: It cannot work in its folders.
+      LaunchError: It has ended.
+    """
+    failure = None if home.failure is None else home.failure.event
+    if isinstance(failure, Refused):
+        raise HostError(_refused(failure.host, home, failure), host=failure.host)
+    if home.ended_at is not None and not isinstance(failure, ImportFailed):
+        lines = "\n".join(home.controller_words())
+        raise LaunchError(
+            f"The engines' parent process ended (exit code {home.poll()}).\n{lines}".rstrip()
+        )
+
+
+def info_by_host(spawned: Spawned) -> dict[str, HostInfo]:
+    """Return the reports of agents on other machines, by the plan's name of their host."""
+    agents, found = spawned.agents, {}
+    for process in spawned.plan.processes:
+        agent = agents.of(process.process_id)
+        if agent.reach.remote and process.host not in found:
+            facts = agent.facts.get(process.process_id) or agent.facts.get(None)
+            if facts is not None:
+                found[process.host] = facts
+    return found
+
+
+def _send_files(spawned: Spawned) -> None:
+    """Send the user's files before anything else; later events show that they have arrived."""
+    agents = spawned.agents
+    if agents.files is None:
+        return
+    agents.files.begin(agents.others)
+    while not agents.files.written():
+        for name, agent in agents.others.items():
+            check_host(name, agent)
+        time.sleep(POLL_SECONDS)
+
+
+def check_host(name: str, agent: AgentHandle) -> None:
+    """Raise an error if a host can no longer take part.
+
+    Raises:
+      HostError: Says why, in ssh's own words if ssh failed.
+      VersionError: It has another version of nbdist.
+    """
+    failure = None if agent.failure is None else agent.failure.event
+    if isinstance(failure, Refused):
+        raise HostError(_refused(name, agent, failure), host=name)
+    if isinstance(failure, OtherVersion):
+        there, version = failure.host, failure.nbdist
+        raise VersionError(
+            f"Host {there} has nbdist {version}, this kernel has {__version__}. On {there} run: pip install "
+            f"nbdist=={__version__}",
+            host=name,
+        )
+    not_copied = first_failure(agent)
+    if not_copied is not None:
+        host, why = not_copied
+        raise HostError(
+            f"Host {host} could not take your files ({option('sync')}): {why}.", host=name
+        )
+    if agent.ended_at is not None and agent.failure is None:
+        raise HostError(_ended(name, agent), host=name)
+    for task, end in agent.exits.items():
+        if end.because_of is not None:
+            words = "\n".join(f"  {line}" for line in end.last_lines)
+            raise HostError(f"Process {task} is {end}.\n{words}".rstrip(), host=name)
+    if agent.facts and agent.silence_s > STARTING_SECONDS:
+        raise HostError(
+            f"Host {name} has not answered for {agent.silence_s:.0f} s while the processes started: it is "
+            "cut off, overloaded, or stopped.",
+            host=name,
+        )
+
+
+def _check_with_advice(name: str, agent: AgentHandle, advice: str | None, *, several: bool) -> None:
+    """Check a host as `check_host` does; if it never answered, add `advice` and what to type to the error."""
+    try:
+        check_host(name, agent)
+    except HostError as error:
+        if agent.facts:
+            raise
+        more = [] if advice is None else [advice]
+        more += (
+            [f"{command('doctor')} with the same hosts looks at all of them."] if several else []
+        )
+        raise HostError("\n".join([str(error), *more]), host=name) from None
+
+
+def _place(spawned: Spawned) -> None:
+    """Assign each process to its agent, and choose where the processes meet."""
+    plan, agents = spawned.plan, spawned.agents
+    if plan.placement.job is not None:
+        (job,) = agents.others.values()
+        hosts = {
+            p.process_id: facts.host
+            for p in plan.processes
+            if (facts := job.facts.get(p.process_id)) is not None
+        }
+        plan = spawned.plan = plan.placed(hosts)
+        agents.assign({p.process_id: job for p in plan.processes})
+    else:
+        of = {p.process_id: agents.others.get(p.host, agents.home) for p in plan.processes}
+        agents.assign(of)
+    spawned.rendezvous = meet(plan, first_places(plan, agents))
+
+
+def _refused(name: str, agent: AgentHandle, failure: Refused) -> str:
+    folder, error = failure.folder, failure.error
+    host = next((facts.host for facts in agent.facts.values()), name)
+    if isinstance(agent, JobAgent):
+        host = failure.host
+    if "No such file" in error or "Permission" in error:
+        return (
+            f"Host {host} cannot use the working folder {folder}: {error}. Name another with {option('cwd')}, "
+            f"or bring your files there with {option('sync')}."
+        )
+    return f"Host {host} cannot keep the session's files in {folder or 'its folder for temporary files'}: {error}."
+
+
+def _ended(name: str, agent: AgentHandle) -> str:
+    if isinstance(agent, JobAgent):
+        return job_ended(agent)
+    code, lines = agent.poll(), agent.last_words()
+    words = "\n".join(f"  {line}" for line in lines)
+    if agent.facts:
+        return f"Host {name} was lost while the processes started.\n{words}".rstrip()
+    python = agent.reach.command[-1].split()[0]
+    if lacks_nbdist(lines):
+        text = install_nbdist(
+            f"Host {name}: {python} there", python, host=name, otherwise=other_python()
+        )
+        return f"{text}\n{words}"
+    assert agent.reach.host is not None and agent.reach.options is not None
+    finding = refused(agent.reach.host, agent.reach.options, code, "\n".join(lines))
+    return f"Host {name}: {finding.what}\n  where: {finding.where}\n{do_text(finding.do)}"

@@ -1,0 +1,158 @@
+"""The end of a process's log, as far as it says why the process ended.
+
+A process that ends when its parent does; Linux only.
+
+Whether the out-of-memory killer has ended a process of the control group that this process is in as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+LOG_LINES = 20
+READ_BYTES = 64 * 1024
+
+CHATTER = re.compile(
+    rb"^(\d{4}-\d\d-\d\d \S+ \[(Engine|KernelNanny|Nanny|IPController)[^\]]*\].*"
+    rb"|\[Gloo\] Rank \d+ is connected to \d+ peer ranks\. Expected number of connected peer ranks is : \d+"
+    rb"|.*coordination_service\.cc:\d+\].*Using experimental recoverable task feature\..*)$\n?",
+    re.M,
+)
+"""Not the user's output: ipyparallel's own log, and the coordinator's word that processes may outlive another's
+death, which nbdist has asked for; what gloo says, whatever becomes of it in what cells print."""
+
+NOISE = re.compile(
+    r"debugpy_stream undefined|Not using CurveZMQ security|^\*\*\* Check failure stack trace: \*\*\*$"
+    r"|^\s+@\s+0x[0-9a-f]+ "
+    r"|^\[Gloo\] Rank \d+ is connected to \d+ peer ranks\. Expected number of connected peer ranks is : \d+$"
+)
+"""What ipyparallel and gloo write when an engine starts, and the C++ stack below a failed check: the check itself
+says why, and the stack would leave no room for it."""
+
+FATAL = "Fatal Python error:"
+CURRENT = "Current thread"
+
+
+def tail(path: Path, *, lines: int = LOG_LINES, start: int = 0) -> tuple[str, ...]:
+    """The last lines of a log, without chatter; empty where there is none.
+
+    What stands before the byte `start` is of a process before, whose end explains nothing.
+
+    Python's own report of a fatal signal lists every thread and every extension module. Of it the reason and
+    the stack of the thread that had the signal are kept, and what was written before it has the rest.
+    """
+    try:
+        with path.open("rb") as file:
+            file.seek(max(start, os.fstat(file.fileno()).st_size - READ_BYTES))
+            data = file.read()
+    except OSError:
+        return ()
+    text = CHATTER.sub(b"", data).decode(errors="replace")
+    kept = [line for line in text.splitlines() if not NOISE.search(line)]
+    fatal = next((i for i, line in enumerate(kept) if line.startswith(FATAL)), None)
+    if fatal is None:
+        return tuple(kept[-lines:])
+    report = _shortened(kept[fatal:], lines=lines // 2)
+    before = kept[:fatal][-(lines - len(report)) :]
+    return (*before, *report)
+
+
+def _shortened(report: list[str], *, lines: int) -> list[str]:
+    """The reason, and the stack of the thread that had the signal."""
+    start = next((i for i, line in enumerate(report) if line.startswith(CURRENT)), 1)
+    stack = report[start : start + lines - 1]
+    blank = next((i for i, line in enumerate(stack) if not line.strip()), len(stack))
+    return [report[0], *stack[:blank]]
+
+
+def die_with(parent: int, death_signal: int = signal.SIGKILL) -> None:
+    """Asks the operating system to signal this process when its parent ends (Linux only)."""
+    if not signal_at_end_of(parent, death_signal):
+        os._exit(1)
+
+
+def signal_at_end_of(parent: int, death_signal: int) -> bool:
+    """Has the operating system signal this process when its parent ends; answers whether it is still there.
+
+    Source: prctl(2), PR_SET_PDEATHSIG = 1.
+    """
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None, use_errno=True).prctl(1, int(death_signal))
+    return os.getppid() == parent
+
+
+FRESH_SECONDS = 10.0
+"""For so long a kill may be that of a process whose end comes now: it gives back its memory first."""
+
+
+class OutOfMemoryKills:
+    """The kills of this control group, each of which explains one end.
+
+    Those of other groups of this machine, such as other containers or other jobs, are none of it.
+
+    Args:
+      root: Where the file systems of the kernel lie.
+    """
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+        self._seen = self._count()
+        self._unexplained: list[float] = []
+
+    def look(self) -> None:
+        """Notes those that have come; one that nobody's end follows soon was of something else in the group."""
+        now = time.monotonic()
+        count = self._count()
+        fresh = [at for at in self._unexplained if now - at < FRESH_SECONDS]
+        self._unexplained = [*fresh, *[now] * (count - self._seen)]
+        self._seen = count
+
+    def explain_one(self) -> bool:
+        """Whether a process that was killed just now was killed for memory; the next end needs another kill."""
+        if not self._unexplained:
+            return False
+        self._unexplained.pop(0)
+        return True
+
+    def _count(self) -> int:
+        """How many there have been; 0 where nobody counts."""
+        for path in self._counters():
+            with contextlib.suppress(OSError, ValueError):
+                for line in path.read_text().splitlines():
+                    if line.startswith("oom_kill "):
+                        return int(line.split()[1])
+        return 0
+
+    def _counters(self) -> Iterator[Path]:
+        """The files that count, the narrowest first.
+
+        Source: `memory.events` of the kernel's cgroup-v2.rst, `memory.oom_control` of its cgroup-v1/memory.rst,
+        both of the group that the killed process is in, whoever's limit it was; /proc/vmstat for all of the
+        machine. A container without a name space of its own for groups sees its own at the top, and the path of
+        the host.
+        """
+        groups = self._root / "sys/fs/cgroup"
+        try:
+            lines = (self._root / "proc/self/cgroup").read_text().splitlines()
+        except OSError:
+            lines = []
+        for _, controllers, path in (line.split(":", 2) for line in lines if line.count(":") > 1):
+            if controllers == "":
+                places, name = [groups, groups / "unified"], "memory.events"
+            elif "memory" in controllers.split(","):
+                places, name = [groups / "memory"], "memory.oom_control"
+            else:
+                continue
+            for place in places:
+                yield place / path.lstrip("/") / name
+                yield place / name
+        yield self._root / "proc/vmstat"

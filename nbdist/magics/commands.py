@@ -1,0 +1,594 @@
+"""The magics: read a line, call one method of `Session`, display what it gives back."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from IPython.core.magic import Magics, cell_magic, line_cell_magic, line_magic, magics_class
+from IPython.display import display
+
+import nbdist.magics.options as options
+from nbdist.errors import ArrayError, NbdistError, OptionError, ProcessError, SessionError
+from nbdist.launch.doctor import doctor, running
+from nbdist.launch.model.start_options import StartOptions
+from nbdist.listing import no_session
+from nbdist.magics.completion import Completion, OneSide, say_here
+from nbdist.magics.mode import CELL_MAGIC, Mode, refuse_here, run_here
+from nbdist.magics.progress import Moved, ProgressDisplay
+from nbdist.notation import count_text
+from nbdist.session.cells.history import cells_text
+from nbdist.session.cells.outcome import ProcessOutcome
+from nbdist.session.session import Session
+from nbdist.spelling import Door, through
+from nbdist.starting import attach_session, kept_here, start_session
+from nbdist.view.channel import Broadcast
+from nbdist.view.feed import Feed
+
+if TYPE_CHECKING:
+    from nbdist.rehearsal.run.comparison import Comparison
+    from nbdist.rehearsal.run.rehearsing import Rehearsing
+    from nbdist.session.cells.cellrun import CellHandle
+
+F = TypeVar("F", bound=Callable[..., Any])
+E = TypeVar("E", NbdistError, KeyboardInterrupt)
+
+
+def teaching(method: F) -> F:
+    """Shows nbdist's errors and interrupts without the frames of nbdist, and makes `--help` end quietly.
+
+    What `--help` prints is part of the docstring, which IPython shows for `%dist_pull?`.
+    """
+
+    @functools.wraps(method)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        try:
+            with through(Door.MAGIC):
+                return method(*args, **kwargs)
+        except options.HelpShown:
+            return None
+        except NbdistError as error:
+            raise _shown_alone(error, str(error)) from None
+        except KeyboardInterrupt as error:
+            raise _shown_alone(error, f"%{method.__name__} was interrupted.") from None
+
+    if method.__name__ in options.MAGICS:
+        called.__doc__ = f"{method.__doc__}\n\n{options.MAGICS[method.__name__]().format_help()}"
+    return cast(F, called)
+
+
+def _shown_alone(error: E, said: str) -> E:
+    if not hasattr(error, "_render_traceback_"):
+        text = f"{type(error).__name__}: {said}"
+        error._render_traceback_ = lambda: text.splitlines()  # type: ignore[attr-defined]
+    return error
+
+
+@contextlib.contextmanager
+def _undone_by_interrupt(undo: Callable[[], None]) -> Iterator[None]:
+    """Whoever interrupts a start expects no session; one that stayed would refuse the next start."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        undo()
+        raise
+
+
+@magics_class
+class DistMagics(Magics):
+    """Registered by `%load_ext nbdist`; holds the active session."""
+
+    def __init__(self, shell: Any) -> None:
+        super().__init__(shell)
+        self.session: Session | None = None
+        self.feed = Feed()
+        self.channel = Broadcast(self.feed)
+        self.mode = Mode()
+        self._rehearsing: Rehearsing | None = None
+        self.completion = Completion(shell, lambda: self.session, lambda: self.mode.enabled)
+        self._one_side = OneSide(shell, lambda: self.session)
+
+    # -- the session -----------------------------------------------------------------------------
+
+    @line_magic
+    @teaching
+    def dist_init(self, line: str) -> None:
+        """Start processes, connect them, and form one cluster; in a live one, -n alone changes their number."""
+        asked = options.dist_init().parse(line)
+        if asked.restart:
+            options.refuse_beside_restart(asked)
+            self._restart()
+            return
+        arguments = (
+            options.attach_arguments(asked) if asked.attach else options.start_arguments(asked)
+        )
+        if self.session is not None and self.session.alive:
+            if not asked.attach and options.asks_for_processes_alone(arguments):
+                self._resize(arguments["processes"])
+                return
+            raise SessionError(
+                f"A session is running, and nothing has been changed: {self.session.describe()}. Go on with "
+                "%%dist; %dist_init -n N alone changes the number of its processes; %dist_init --restart starts "
+                "it afresh as it was; for other options end it first, with %dist_shutdown."
+            )
+        progress = ProgressDisplay(in_notebook=self._in_notebook)
+        if asked.attach:
+            self.session = attach_session(
+                asked.attach, progress=progress, feed=self.feed, **arguments
+            )
+            with _undone_by_interrupt(self.session.detach):
+                self._started(progress)
+            return
+        self.session = start_session(StartOptions(**arguments), progress=progress, feed=self.feed)
+        with _undone_by_interrupt(self.session.shutdown):
+            self._started(progress, kept_here(besides=self.session.id))
+
+    def _resize(self, processes: int) -> None:
+        session = self._active()
+        progress = ProgressDisplay(in_notebook=self._in_notebook)
+        progress.close(session.resize(processes, progress=progress))
+
+    def _restart(self) -> None:
+        session = self._active()
+        progress = ProgressDisplay(in_notebook=self._in_notebook)
+        session.restart(progress=progress)
+        with _undone_by_interrupt(session.shutdown):
+            self._started(progress)
+
+    def _started(self, progress: ProgressDisplay, others: Sequence[str] = ()) -> None:
+        session = self._active()
+        progress.close("\n".join([session.describe(), *session.remarks, *others]))
+        session.mesh().show(in_notebook=self._in_notebook)
+
+    @line_magic
+    @teaching
+    def dist_recover(self, line: str) -> None:
+        """Bring the processes in step again; with TensorFlow, replace lost ones and make the strategy anew."""
+        asked = options.dist_recover().parse(line)
+        progress = ProgressDisplay(in_notebook=self._in_notebook)
+        progress.close(self._active().recover(without=asked.without, progress=progress))
+
+    @property
+    def _in_notebook(self) -> bool:
+        return getattr(self.shell, "kernel", None) is not None
+
+    def _active(self) -> Session:
+        if self.session is None or not self.session.alive:
+            raise SessionError(no_session())
+        return self.session
+
+    @line_magic
+    @teaching
+    def dist_shutdown(self, line: str) -> None:
+        """Stop what was started."""
+        asked = options.dist_shutdown().parse(line)
+        session = self._active()
+        count = count_text(len(session.hosts), "process")
+        if asked.leave and not session.kept:
+            raise SessionError(
+                "This session was not started with --keep: its processes end with this kernel."
+            )
+        if asked.leave:
+            session.detach()
+        else:
+            session.shutdown()
+        print(
+            f"{count} left running, as {'asked' if session.ours else 'this kernel has not started them'}"
+            if asked.leave or not session.ours
+            else f"{count} stopped"
+        )
+
+    @line_magic
+    @teaching
+    def dist_interrupt(self, line: str) -> None:
+        """Interrupt what runs on the processes."""
+        asked, session = options.dist_interrupt().parse(line), self._active()
+        print(session.stop_at_step() if asked.stop_at_step else session.interrupt())
+
+    @line_magic
+    @teaching
+    def dist_cells(self, line: str) -> None:
+        """List the cells that run and the last that have ended; follow one, or interrupt it."""
+        asked = options.dist_cells().parse(line)
+        session = self._active()
+        if asked.interrupt:
+            if asked.cell is None:
+                raise OptionError(
+                    "--interrupt needs the number of a cell: %dist_cells 83 --interrupt. %dist_interrupt "
+                    "interrupts all that runs."
+                )
+            print(session.interrupt(asked.cell))
+        elif asked.cell is not None:
+            session.follow(asked.cell)
+        else:
+            print(cells_text(session.cells()))
+
+    @line_magic
+    @teaching
+    def dist_status(self, line: str) -> None:
+        """One row a process: where it is, what it does, what it holds."""
+        options.dist_status().parse(line)
+        print(self._active().status())
+
+    @line_magic
+    @teaching
+    def dist_stack(self, line: str) -> None:
+        """Show what processes are in the middle of, also while they run a cell."""
+        asked = options.dist_stack().parse(line)
+        print(self._active().stacks(asked.on, native=asked.native))
+
+    @line_magic
+    @teaching
+    def dist_debug(self, line: str) -> None:
+        """Look at the frame in which the last cell failed on a process, or answer one that is at a breakpoint."""
+        asked = options.dist_debug().parse(line)
+        self._active().debug(asked.on, cell=self._cell_number)
+
+    @line_magic
+    @teaching
+    def dist_doctor(self, line: str) -> None:
+        """Check the hosts: what is wrong, where, and what to type."""
+        asked = options.dist_doctor().parse(line)
+        arguments = options.doctor_arguments(asked)
+        if self.session is not None and self.session.alive and not arguments["placement"].hosts:
+            arguments = running(self.session.plan)
+        report = doctor(**arguments)
+        print(report.json() if asked.json else report.text())
+
+    @line_magic
+    @teaching
+    def sync(self, line: str) -> None:
+        """Wait until all processes have finished what they were given."""
+        options.sync().parse(line)
+        self._active().sync()
+
+    @line_magic
+    @teaching
+    def dist_sync(self, line: str) -> None:
+        """Bring changed files of `%dist_init --sync` to the hosts."""
+        options.dist_sync().parse(line)
+        print(self._active().sync_files())
+
+    @property
+    def _cell_number(self) -> int:
+        """The number of the cell that runs, as the notebook shows it.
+
+        IPython counts up after a cell (8) or before (9); its history has one entry a cell in both.
+        """
+        return max(1, len(self.shell.history_manager.input_hist_raw) - 1)
+
+    # -- cells -----------------------------------------------------------------------------------
+
+    def _run(self, code: str, **options: Any) -> CellHandle:
+        try:
+            return self._active().run(code, **options)
+        except ProcessError as error:
+            say_here(error, self.shell.user_ns)
+            raise
+
+    @line_cell_magic
+    @teaching
+    def dist(self, line: str, cell: str | None = None) -> Any:
+        """Run this cell on the processes; as %dist, what stands behind it on the line."""
+        if cell is None:
+            asked, cell = options.dist().parse_before_code(line)
+            if not cell:
+                raise OptionError(
+                    "%dist runs the rest of its line on the processes, such as %dist x.shape. For a whole cell "
+                    "write %%dist as its first line."
+                )
+            offset = 0
+        else:
+            asked, offset = options.dist().parse(line), 1
+        send = functools.partial(
+            self._run,
+            cell,
+            on=asked.on,
+            timeout_s=asked.timeout,
+            grace_s=asked.grace,
+            wait=not asked.no_wait,
+            live=self._in_notebook,
+            check=asked.check,
+            cell=self._cell_number,
+            offset=offset,
+        )
+        if asked.here:
+            refuse_here(self.shell, cell, wait=not asked.no_wait)
+            run_here(self.shell, cell, processes=send)
+            return None
+        handle = send()
+        return handle if asked.no_wait else None
+
+    @cell_magic
+    @teaching
+    def distributed(self, line: str, cell: str) -> Any:
+        """The same as `%%dist`."""
+        return self.dist(line, cell)
+
+    @cell_magic
+    @teaching
+    def rank(self, line: str, cell: str) -> None:
+        """Run this cell on some processes: `%%rank [0,1-2]`, both ends included."""
+        words = line.strip()
+        if not words or {"--help", "-h"}.intersection(words.split()):
+            options.rank().parse("--help")
+        if not words.startswith("["):
+            words = f"[{words}]"
+        self._run(cell, on=words, cell=self._cell_number, offset=1)
+
+    @cell_magic
+    @teaching
+    def local(self, line: str, cell: str) -> None:
+        """Run this cell in the notebook while `%dist_mode` is on."""
+        # Without options the line is taken away before magics are looked for; see `Mode`.
+        options.local().parse(line)
+
+    @cell_magic(CELL_MAGIC)
+    @teaching
+    def dist_plain(self, line: str, cell: str) -> None:
+        """A plain cell while `%dist_mode` is on."""
+        self._run(cell, cell=self._cell_number)
+
+    @line_magic
+    @teaching
+    def dist_mode(self, line: str) -> None:
+        """Run plain cells on the processes (-e), or no longer (-d)."""
+        asked = options.dist_mode().parse(line)
+        if asked.enable:
+            self._active()
+            self.mode.enabled = True
+        elif asked.disable:
+            self.mode.enabled = False
+        where = (
+            "on all processes; %%local runs one here" if self.mode.enabled else "in the notebook"
+        )
+        print(f"plain cells run {where}")
+
+    # -- values ----------------------------------------------------------------------------------
+
+    @line_magic
+    @teaching
+    def dist_mesh(self, line: str) -> None:
+        """Show hosts, devices and meshes, and where an array lies, live."""
+        # A path such as params['w'] holds quotes that a shell would take away.
+        path = line.strip()
+        if path.startswith("-"):
+            options.dist_mesh().parse(line)
+        if len(path) > 1 and path[0] == path[-1] and path[0] in "'\"":
+            path = path[1:-1]
+        self._active().mesh(path or None).show(in_notebook=self._in_notebook)
+
+    @line_magic
+    @teaching
+    def dist_shards(self, line: str) -> None:
+        """Show the shards of one array, or the arrays of a tree or model."""
+        asked, expression = options.before_expression(options.dist_shards(), line)
+        found = self._active().shards(expression, **options.limit(asked))
+        print(found.text(by_bytes=asked.by_bytes))
+
+    @line_magic
+    @teaching
+    def dist_nan(self, line: str) -> None:
+        """Count NaN and Inf in each array of a tree, piece by piece, without a collective."""
+        asked, expression = options.before_expression(options.dist_nan(), line)
+        print(self._active().nan(expression, **options.limit(asked)))
+
+    @line_magic
+    @teaching
+    def dist_explain(self, line: str) -> None:
+        """Compile a call without running it: its memory, and what its devices exchange, for which line."""
+        asked, expression = options.before_expression(options.dist_explain(), line)
+        found = self._active().explain(expression, **options.limit(asked))
+        if not self._in_notebook:
+            print(found.text())
+            return
+        if found.remark:
+            print(found.remark)
+        found.picture().show(in_notebook=True)
+
+    @line_magic
+    @teaching
+    def dist_layout(self, line: str) -> None:
+        """Show each variable of a Keras model with the rule that placed it; of others as %dist_shards does."""
+        asked, expression = options.before_expression(options.dist_layout(), line)
+        print(self._active().layout(expression, **options.limit(asked)).text())
+
+    @line_magic
+    @teaching
+    def dist_plan(self, line: str) -> None:
+        """Show what each device of a pod would hold of an array, a tree or a model, by shapes alone."""
+        from nbdist.magics.plan_expression import plan_expression
+
+        asked, expression = options.before_expression(options.dist_plan(), line)
+        plan = plan_expression(
+            expression,
+            self.shell.user_ns,
+            session=self.session if self.session is not None and self.session.alive else None,
+            specs=asked.specs,
+            topology=asked.topology,
+            devices=asked.devices,
+            mesh=asked.mesh,
+            slices=asked.slices,
+            memory=asked.memory,
+        )
+        if not self._in_notebook:
+            print(plan.text())
+            return
+        display(plan)
+        if (picture := plan.picture()) is not None:
+            picture.show(in_notebook=True)
+
+    @cell_magic
+    @teaching
+    def dist_rehearse(self, line: str, cell: str) -> Comparison | None:
+        """Run this cell on a pod that is not there: what it compiles, whether that fits, what it sends."""
+        # Most notebooks rehearse nothing: what that needs is imported by those that do.
+        from nbdist.magics.progress import SideBySide
+        from nbdist.rehearsal.run.rehearsing import Rehearsing
+
+        asked = options.dist_rehearse().parse(line)
+        progress = SideBySide(in_notebook=self._in_notebook)
+        self._rehearsing = self._rehearsing or Rehearsing(in_notebook=self._in_notebook)
+        comparison = self._rehearsing.run(
+            # The first line, so that lines have the numbers that the notebook shows.
+            f"# %%dist_rehearse {line}\n{cell}",
+            topology=asked.topology,
+            slices=asked.slices,
+            meshes=asked.mesh,
+            value=asked.value,
+            timeout_s=asked.timeout,
+            restart=asked.restart,
+            progress=progress,
+        )
+        if comparison is not None and asked.programs:
+            print(comparison.details(), end="\n\n")
+        return comparison
+
+    @line_magic
+    @teaching
+    def dist_push(self, line: str) -> None:
+        """Send values of this notebook to the processes."""
+        asked = options.dist_push().parse(line)
+        missing = [name for name in asked.names if name not in self.shell.user_ns]
+        if missing:
+            raise ArrayError(f"This notebook has no name {missing[0]!r}; nothing was sent.")
+        values = {name: self.shell.user_ns[name] for name in asked.names}
+        session = self._active()
+        with self._moved("sent") as progress:
+            session.push(values, on=asked.on, sharding=asked.sharding, progress=progress)
+
+    @line_magic
+    @teaching
+    def dist_pull(self, line: str) -> None:
+        """Bring values of the processes into this notebook."""
+        asked = options.dist_pull().parse_among_code(line)
+        session = self._active()
+        wanted = options.names_and_expressions(asked.names)
+        arguments = {"on": asked.on, "each": asked.each}
+        arguments |= {} if asked.timeout is None else {"timeout_s": asked.timeout}
+        confirm = _say_yes if asked.yes else self._ask_person
+        values = {}
+        for name, expression in wanted.items():
+            with self._moved("received") as progress:
+                values[name] = session.pull(
+                    expression, confirm=confirm, progress=progress, **arguments
+                )
+        self.shell.push(values)
+
+    @line_magic
+    @teaching
+    def dist_save(self, line: str) -> None:
+        """Write variables of the processes into a folder, by shard."""
+        asked = options.dist_save().parse(line)
+        print(self._active().save(asked.path, asked.names, **options.limit(asked)))
+
+    @line_magic
+    @teaching
+    def dist_restore(self, line: str) -> None:
+        """Read variables that %dist_save has written, on as many processes or another number."""
+        asked = options.dist_restore().parse(line)
+        print(self._active().restore(asked.path, asked.names, **options.limit(asked)))
+
+    def _debugger(self, force: bool = False) -> None:
+        """Opens a post-mortem for `%debug` and `%pdb on`, which call this public method of the shell.
+
+        The error of a cell on processes is looked at where it was raised: here it has frames of nbdist alone.
+        """
+        error = getattr(sys, "last_value", None)
+        first = next(iter(error.failures), None) if isinstance(error, ProcessError) else None
+        asked = force or self.shell.call_pdb
+        if not (asked and isinstance(first, ProcessOutcome) and self.session is not None):
+            type(self.shell).debugger(self.shell, force)
+            return
+        try:
+            self.dist_debug(str(first.process_id))
+        except NbdistError as refused:
+            # IPython shows nothing more where this comes from `%pdb on`, in the middle of showing an error.
+            print("\n".join(refused._render_traceback_()))  # type: ignore[attr-defined]
+
+    @contextlib.contextmanager
+    def _moved(self, verb: str) -> Iterator[Moved]:
+        progress = Moved(verb, in_notebook=self._in_notebook)
+        yield progress
+        progress.close()
+
+    def _ask_person(self, question: str) -> bool:
+        """Asks where somebody can answer; no answer is a no."""
+        try:
+            return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+        except (EOFError, NotImplementedError, RuntimeError):
+            return False
+
+    # -- in the shell ----------------------------------------------------------------------------
+
+    @property
+    def installed(self) -> bool:
+        """Whether the magics can be typed."""
+        return self.mode.transform in self.shell.input_transformers_cleanup
+
+    def install(self) -> None:
+        """Registers the magics, and what belongs to them."""
+        self.shell.register_magics(self)
+        self.shell.input_transformers_cleanup.insert(0, self.mode.transform)
+        self.shell.debugger = self._debugger
+        self.completion.install()
+        self._one_side.install()
+        self.channel.open()
+
+    def remove(self) -> None:
+        """Takes back what `install` has registered; a session that runs goes on."""
+        self.channel.close()
+        self.completion.remove()
+        self._one_side.remove()
+        self.shell.input_transformers_cleanup.remove(self.mode.transform)
+        del self.shell.debugger  # the method of its class is there again
+        for kind, names in self.magics.items():
+            for name in names:
+                self.shell.magics_manager.magics[kind].pop(name, None)
+
+    def close(self) -> None:
+        """Ends the session and the rehearsals, if any are running."""
+        if self._rehearsing is not None:
+            self._rehearsing.end()
+        if self.session is not None:
+            self.session.leave()
+        self.feed.close()
+
+
+def _say_yes(question: str) -> bool:
+    return True
+
+
+def _found(shell: Any) -> DistMagics | None:
+    found = shell.magics_manager.registry.get(DistMagics.__name__)
+    return found if isinstance(found, DistMagics) else None
+
+
+def load(shell: Any) -> DistMagics:
+    """Registers the magics in a shell, with the session that they had before; a second call changes nothing."""
+    magics = _found(shell) or DistMagics(shell)
+    if not magics.installed:
+        magics.install()
+    return magics
+
+
+def unload(shell: Any) -> None:
+    """Takes back what `load` has registered. A session that runs goes on, and `load` has it again."""
+    magics = _found(shell)
+    if magics is None or not magics.installed:
+        return
+    magics.remove()  # the registry keeps it: nobody has asked that its session ends
+    goes_on = magics.session is not None and magics.session.alive
+    print(f"nbdist unloaded{'; the session goes on, and %load_ext nbdist has it again' * goes_on}")
+
+
+def end(shell: Any) -> None:
+    """Takes all back, and ends the session as the end of the kernel does."""
+    magics = _found(shell)
+    if magics is not None:
+        unload(shell)
+        magics.close()
+        shell.magics_manager.registry.pop(DistMagics.__name__)

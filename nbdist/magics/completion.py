@@ -1,0 +1,295 @@
+"""Tab and Shift-Tab in cells that run on the processes and after magics, answered by an idle process.
+
+Arguments of nbdist's magics: their options, the options' values, and names that live on the processes.
+
+Names that exist on one side only, in the notebook or on the processes: what to type where one is missing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Protocol, TypeVar
+
+from IPython.core.completer import (
+    CompletionContext,
+    SimpleCompletion,
+    SimpleMatcherResult,
+    context_matcher,
+)
+from IPython.utils.tokenutil import token_at_cursor
+
+from nbdist.contract.calls.call import Call
+from nbdist.contract.calls.engine import Complete, Inspect
+from nbdist.contract.snapshot import Snapshot
+from nbdist.errors import NbdistError, ProcessError
+from nbdist.magics.options import MAGICS, ON_THE_PROCESSES, Parser
+from nbdist.spelling import Door, command, through
+from nbdist.view.branches import steps
+
+_MAGIC = re.compile(r"\s*(%%?)(\w+)[ \t](.*)\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletionText:
+    """The text to complete at the cursor.
+
+    Any of `matches` may replace `fragment`, the text that stands there now. `code` is for a process to complete;
+    None where no process is to be asked.
+    """
+
+    fragment: str
+    matches: tuple[str, ...] = ()
+    code: str | None = None
+
+
+def wanted(before: str) -> CompletionText | None:
+    """Return what may come next on a line of one of nbdist's magics.
+
+    Args:
+      before: The line up to the cursor.
+
+    Returns:
+      None where it is no such line.
+    """
+    found = _MAGIC.match(before)
+    if not found or found[2] not in MAGICS:
+        return None
+    sign, name, rest = found.groups()
+    parser = MAGICS[name]()
+    *words, word = ["", *re.split(r"\s+", rest)]
+    if choices := parser.choices(words[-1]):
+        return CompletionText(fragment=word, matches=_beginning(choices, word))
+    if word.startswith("-") and not _code_before(parser, name, rest):
+        return CompletionText(fragment=word, matches=_beginning(parser.flags, word))
+    if sign == "%" and name in ON_THE_PROCESSES and not parser.takes_value(words[-1]):
+        whole = word if name == "dist_pull" else parser.split_options(rest)[1]
+        return CompletionText(fragment=word, code=whole)
+    return CompletionText(fragment=word)
+
+
+def _beginning(known: list[str], word: str) -> tuple[str, ...]:
+    return tuple(one for one in known if one.startswith(word))
+
+
+def _code_before(parser: Parser, name: str, rest: str) -> bool:
+    """Return whether a `-` is a minus: the text before it is code already."""
+    code = parser.split_options(rest)[1] if name in ON_THE_PROCESSES - {"dist_pull"} else ""
+    return bool(code) and not code.startswith("-")
+
+
+A = TypeVar("A")
+
+ANSWER_SECONDS = 0.25
+"""A completion that takes longer than 0.3 s is of no use."""
+
+_PATH = re.compile(r"[\w.\[\]'\"]*$")
+_DISTRIBUTED = re.compile(r"^\s*%%(dist|distributed|rank)\b[^\n]*\n")
+
+
+class CompletionSession(Protocol):
+    """The part of a `Session` that completion needs."""
+
+    def ask_idle(self, call: Call[A], *, timeout_s: float) -> A | None:
+        """Ask the lowest idle process."""
+
+    def snapshot(self) -> Snapshot:
+        """Return what is known of the session."""
+
+    def values(self, path: str, *, timeout_s: float) -> dict[str, Any]:
+        """Return a summary of an array's values, as `text`."""
+
+
+def _asked(session: CompletionSession, code: str, cursor: int) -> SimpleMatcherResult | None:
+    answer = session.ask_idle(Complete(code=code, cursor=cursor), timeout_s=ANSWER_SECONDS)
+    if answer is not None:
+        return _found(answer.matches, answer.text)
+    # All processes are in a cell: the last reports of their arrays are still known.
+    written = _PATH.search(code[:cursor])
+    text = written.group() if written else ""
+    matches = reported((array.path for array in session.snapshot().arrays), text)
+    return _found(matches, text) if matches else None
+
+
+def reported(paths: Iterable[str], text: str) -> list[str]:
+    """Return how a path that begins with `text` can go on, one step further, in the order of the paths."""
+    known: dict[str, None] = {}
+    for path in paths:
+        if not path.startswith(text) or path == text:
+            continue
+        done = ""
+        for step in steps(path):
+            done += step
+            if len(done) > len(text):
+                known[done] = None
+                break
+    return list(known)
+
+
+def _found(matches: Iterable[str], fragment: str) -> SimpleMatcherResult:
+    return {
+        "completions": [SimpleCompletion(text=match) for match in matches],
+        "matched_fragment": fragment,
+        "suppress": True,
+    }
+
+
+def body(text: str, *, mode: bool) -> int | None:
+    """Return where the code for the processes begins in a cell's text; None: it runs in the notebook."""
+    found = _DISTRIBUTED.match(text)
+    if found:
+        return found.end()
+    return 0 if mode and not text.lstrip().startswith("%") else None
+
+
+class Completion:
+    """Hooks completion and inspection of one shell.
+
+    Args:
+      shell: The notebook's IPython shell.
+      session: Returns the active session, or None.
+      mode: Returns whether plain cells run on the processes.
+    """
+
+    def __init__(
+        self, shell: Any, session: Callable[[], CompletionSession | None], mode: Callable[[], bool]
+    ) -> None:
+        self._shell = shell
+        self._session = session
+        self._mode = mode
+        self._inspect: Any = None
+
+        @context_matcher()
+        def nbdist_matcher(context: CompletionContext) -> SimpleMatcherResult:
+            return self.match(context)
+
+        self._matcher = nbdist_matcher
+
+    def install(self) -> None:
+        """Registers a matcher and wraps the kernel's `do_inspect`."""
+        self._shell.Completer.custom_matchers.append(self._matcher)
+        kernel = getattr(self._shell, "kernel", None)
+        if kernel is not None:
+            self._inspect = kernel.do_inspect
+            kernel.do_inspect = self.inspect
+
+    def remove(self) -> None:
+        """Take both back."""
+        if self._matcher in self._shell.Completer.custom_matchers:
+            self._shell.Completer.custom_matchers.remove(self._matcher)
+        kernel = getattr(self._shell, "kernel", None)
+        if kernel is not None and self._inspect is not None:
+            kernel.do_inspect = self._inspect
+
+    def match(self, context: CompletionContext) -> SimpleMatcherResult:
+        """Return completions from a process; none for cells that run in the notebook."""
+        nothing: SimpleMatcherResult = {"completions": []}
+        session = self._session()
+        asked = wanted(context.line_with_cursor[: context.cursor_position])
+        if asked is not None:
+            return self._argument(asked, session)
+        start = body(context.full_text, mode=self._mode())
+        if session is None or start is None:
+            return nothing
+        lines = context.full_text.splitlines(keepends=True)
+        cursor = sum(map(len, lines[: context.cursor_line])) + context.cursor_position
+        return _asked(session, context.full_text[start:], cursor - start) or nothing
+
+    def _argument(
+        self, asked: CompletionText, session: CompletionSession | None
+    ) -> SimpleMatcherResult:
+        """Complete after a magic of nbdist; IPython completes what neither the magic nor a process knows."""
+        if session is not None and asked.code is not None:
+            return _asked(session, asked.code, len(asked.code)) or {"completions": []}
+        return _found(asked.matches, asked.fragment) if asked.matches else {"completions": []}
+
+    def inspect(
+        self, code: str, cursor_pos: int, detail_level: int = 0, omit_sections: Any = ()
+    ) -> Any:
+        """Answer as the kernel's `do_inspect`, but ask a process about cells that run there."""
+        session = self._session()
+        start = body(code, mode=self._mode())
+        if session is not None and start is not None and cursor_pos >= start:
+            symbol = token_at_cursor(code[start:], cursor_pos - start)
+            answer = session.ask_idle(
+                Inspect(symbol=symbol, detail=detail_level), timeout_s=ANSWER_SECONDS
+            )
+            if answer is not None:
+                data = _with_values(session, symbol, answer.data)
+                return {"status": "ok", "data": data, "metadata": {}, "found": True}
+        return self._inspect(code, cursor_pos, detail_level, omit_sections)
+
+
+def _with_values(
+    session: CompletionSession, symbol: str, data: Mapping[str, str]
+) -> Mapping[str, str]:
+    """Add the values of the array of that name below the help on the name."""
+    try:
+        text = session.values(symbol, timeout_s=ANSWER_SECONDS)["text"]
+    except NbdistError:
+        return data
+    return {"text/plain": f"{text}\n\n{data.get('text/plain', '')}"}
+
+
+NAME_SECONDS = 2.0
+"""How long an idle process may take to say whether it has a name."""
+
+_UNKNOWN = re.compile(r"^NameError: name '(\w+)' is not defined")
+
+
+def say_here(error: ProcessError, namespace: Mapping[str, Any]) -> None:
+    """Adds what to type to the error of a cell that has used a name of the notebook.
+
+    Args:
+      error: Of a cell on the processes.
+      namespace: Of the notebook.
+    """
+    for outcome in error.failures:
+        found = _UNKNOWN.match(str(getattr(outcome, "error", None) or ""))
+        if found is None or found[1] not in namespace:
+            continue
+        name = found[1]
+        remedy = (
+            f"Import it in a {command('cell')}, too."
+            if isinstance(namespace[name], ModuleType)
+            else f"{command('push')} {name} sends it."
+        )
+        error.shown += f"\n{name} exists in the notebook, not on the processes. {remedy}"
+        return
+
+
+class OneSide:
+    """Says below a plain cell that a name it lacks is there on the processes.
+
+    Args:
+      shell: The notebook's IPython shell.
+      session: Answers the active session, or None.
+    """
+
+    def __init__(self, shell: Any, session: Callable[[], CompletionSession | None]) -> None:
+        self._shell = shell
+        self._session = session
+
+    def install(self) -> None:
+        """Looks at each cell that ends from now on."""
+        self._shell.events.register("post_run_cell", self.look)
+
+    def remove(self) -> None:
+        """Looks no longer."""
+        self._shell.events.unregister("post_run_cell", self.look)
+
+    def look(self, result: Any) -> None:
+        """Called by IPython at the end of a cell; asks a process only where a name was missing."""
+        error = result.error_in_exec
+        session = self._session()
+        if session is None or not isinstance(error, NameError) or not error.name:
+            return
+        name = error.name
+        asked = Complete(code=name, cursor=len(name))
+        answer = session.ask_idle(asked, timeout_s=NAME_SECONDS)
+        if answer is not None and name in answer.matches:
+            with through(Door.MAGIC):
+                remedy = f"{command('pull')} {name} brings it."
+            print(f"{name} exists on the processes, not in the notebook. {remedy}")

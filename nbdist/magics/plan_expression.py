@@ -1,0 +1,91 @@
+"""`%dist_plan`: an expression, evaluated in the notebook or looked up on the processes, becomes a plan."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Mapping
+from typing import Any
+
+from nbdist.errors import ArrayError
+from nbdist.rehearsal.plan.layouts import arrays_of, layout_of, reported
+from nbdist.rehearsal.plan.plan import ArrayPlan, plan_arrays, read_where
+from nbdist.session.session import Session
+
+
+def plan_expression(
+    expression: str,
+    namespace: Mapping[str, Any],
+    *,
+    session: Session | None,
+    specs: str | None,
+    topology: str | None,
+    devices: int | None,
+    mesh: str | None,
+    slices: int,
+    memory: str | None,
+) -> ArrayPlan:
+    """A plan of an expression.
+
+    Args:
+      expression: Of Python; evaluated in the notebook. Where a name of it is not there and a session runs, its
+        arrays on the processes are planned instead.
+      namespace: Of the notebook.
+      session: One that runs; None for none.
+      specs: An expression that is evaluated in the notebook; None: what the arrays carry.
+      topology: As `nbdist.plan` has it, as all that follow.
+      devices: The same.
+      mesh: The same.
+      slices: The same.
+      memory: The same.
+
+    Raises:
+      OptionError: Something that cannot be.
+      ArrayError: There are no such arrays, or a name is not known.
+    """
+    where = read_where(topology, devices, slices)
+    asked = None if specs is None else _evaluated(specs, namespace, "--specs ")
+    missing = _missing(expression, namespace)
+    if missing is not None and session is not None:
+        shards = session.shards(expression)
+        value, source = None, "the processes"
+        arrays = reported(shards.arrays, shards.meshes, expression)
+    else:
+        value, source = _evaluated(expression, namespace, ""), "this notebook"
+        arrays = arrays_of(value, expression)
+    return plan_arrays(
+        arrays,
+        layout_of(asked, arrays, value),
+        where=where,
+        mesh=mesh,
+        memory=memory,
+        name=expression,
+        source=source,
+    )
+
+
+def _evaluated(expression: str, namespace: Mapping[str, Any], option: str) -> Any:
+    missing = _missing(expression, namespace)
+    if missing is not None:
+        raise ArrayError(
+            f"{option}{expression}: this notebook has no name {missing!r}"
+            + ("." if option else ", and no session runs that could have it.")
+        )
+    return eval(expression, dict(namespace))
+
+
+def _missing(expression: str, namespace: Mapping[str, Any]) -> str | None:
+    """The first name of an expression that the notebook does not have; None where it has all.
+
+    Raises:
+      ArrayError: It is no expression.
+    """
+    try:
+        tree = ast.parse(expression.strip(), mode="eval")
+    except SyntaxError as error:
+        raise ArrayError(f"{expression!r} is no expression of Python: {error.msg}.") from None
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    bound = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    free = (node.id for node in names if isinstance(node.ctx, ast.Load) and node.id not in bound)
+    return next((one for one in free if one not in namespace and not hasattr(builtins, one)), None)

@@ -1,0 +1,263 @@
+"""Differences between processes in what should be the same on all of them.
+
+Processes report at different moments and run ahead of each other. So only processes at the same place are
+compared (`nbdist.monitor.snapshots`): idle ones, or those in the same line of the same cell.
+
+Distributions and models that should be the same on all processes and are not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from dataclasses import replace
+
+from nbdist.contract.snapshot import (
+    Array,
+    Disagreement,
+    Distribution,
+    Mesh,
+    Model,
+    Process,
+    Variable,
+)
+from nbdist.contract.snapshot import Version as Held
+from nbdist.monitor.arrays import ArrayVersion, Merged, spans_processes
+from nbdist.notation import (
+    array_type_text,
+    axes_text,
+    count_text,
+    entries_text,
+    mesh_axes_text,
+    spec_text,
+)
+
+MISSING = "missing"
+
+STEPPING = frozenset({"worker", "chief"})
+"""Roles that run the same program; an evaluator follows at its own pace with arrays of its own."""
+
+
+class Settling:
+    """Holds back differences that last less than `settle_seconds`."""
+
+    def __init__(self, settle_seconds: float) -> None:
+        self._settle_seconds = settle_seconds
+        self._since: dict[str, float] = {}
+
+    def settled(self, found: Iterable[Disagreement], *, time_s: float) -> tuple[Disagreement, ...]:
+        """Return the differences of this moment that have lasted; the others start their wait."""
+        now = tuple(found)
+        self._since = {one.about: self._since.get(one.about, time_s) for one in now}
+        return tuple(one for one in now if time_s - self._since[one.about] >= self._settle_seconds)
+
+
+def comparable(
+    processes: Iterable[Process], at: Mapping[int, Hashable]
+) -> tuple[frozenset[int], ...]:
+    """Return groups of two or more workers that stand at the same place `at`, the largest first."""
+    places: dict[Hashable, set[int]] = {}
+    for process in processes:
+        if process.role in STEPPING and process.process_id in at:
+            places.setdefault(at[process.process_id], set()).add(process.process_id)
+    groups = (frozenset(ids) for ids in places.values() if len(ids) > 1)
+    return tuple(sorted(groups, key=lambda ids: (-len(ids), min(ids))))
+
+
+def context_meshes(
+    processes: Iterable[Process], groups: Iterable[Collection[int]], meshes: Mapping[str, Mesh]
+) -> tuple[Disagreement, ...]:
+    """Compare the mesh in context of processes at the same place; return at most one entry."""
+    of = {process.process_id: process.context_mesh for process in processes}
+    for group in groups:
+        if len({of[process_id] for process_id in group}) == 1:
+            continue
+        held: dict[str | None, list[int]] = {}
+        for process_id in sorted(group):
+            held.setdefault(of[process_id], []).append(process_id)
+        texts = distinct_texts([mesh_text(mesh, meshes) for mesh in held])
+        return (disagreement("mesh in context", zip(held.values(), texts, strict=True)),)
+    return ()
+
+
+def suspects(
+    versions: Mapping[str, tuple[ArrayVersion, ...]], reporting: int, meshes: Mapping[str, Mesh]
+) -> tuple[str, ...]:
+    """Return the paths that may stand for a disagreement: several versions, or missing on some of `reporting`."""
+    return tuple(
+        path
+        for path, known in versions.items()
+        if len(known) > 1
+        or (len(known[0].processes) < reporting and spans_processes(known[0].array, meshes))
+    )
+
+
+def array_difference(
+    known: tuple[ArrayVersion, ...], groups: Iterable[frozenset[int]], meshes: Mapping[str, Mesh]
+) -> Disagreement | None:
+    """Return how the array under one path differs between processes at the same place."""
+    for group in groups:
+        held = [
+            (version.array, ids)
+            for version in known
+            if (ids := [process for process in version.processes if process in group])
+        ]
+        if not held:
+            continue
+        missing = sorted(group.difference(*(ids for _, ids in held)))
+        if any(spans_processes(array, meshes) for array, _ in held):
+            versions = version_texts(held, meshes) + [(missing, MISSING)] * bool(missing)
+        else:
+            # Arrays that lie within each process need not be laid out alike, nor exist on every process.
+            versions = _by_type(held)
+        if len(versions) > 1:
+            return disagreement(f"array {known[0].array.path}", versions)
+    return None
+
+
+def version_texts(
+    held: list[tuple[Array, list[int]]], meshes: Mapping[str, Mesh]
+) -> list[tuple[list[int], str]]:
+    """Return processes and a text for each version of one array, such as `f32[512, 256] P('data', None)`."""
+    texts = [f"{array_type_text(array.dtype, array.shape)} {spec_text(array)}" for array, _ in held]
+    repeated = Counter(texts)
+    texts = [
+        f"{text}{_place_text(array, meshes)}" if repeated[text] > 1 else text
+        for text, (array, _) in zip(texts, held, strict=True)
+    ]
+    return list(zip([ids for _, ids in held], distinct_texts(texts), strict=True))
+
+
+def _by_type(held: list[tuple[Array, list[int]]]) -> list[tuple[list[int], str]]:
+    by_type: dict[str, list[int]] = {}
+    for array, ids in held:
+        by_type.setdefault(array_type_text(array.dtype, array.shape), []).extend(ids)
+    return [(sorted(ids), text) for text, ids in by_type.items()]
+
+
+def _place_text(array: Array, meshes: Mapping[str, Mesh]) -> str:
+    sharding = array.sharding
+    memory = f" in {sharding.memory_kind} memory" if sharding.memory_kind else ""
+    if sharding.kind == "named":
+        return f" on mesh {mesh_text(sharding.mesh, meshes)}{memory}"
+    return memory
+
+
+def mesh_text(mesh: str | None, meshes: Mapping[str, Mesh]) -> str:
+    """Return `data=4 × model=2`; the id of a mesh that is not known yet; `none`."""
+    if mesh is None:
+        return "none"
+    return mesh_axes_text(meshes[mesh]) if mesh in meshes else f"mesh {mesh}"
+
+
+def distinct_texts(texts: list[str]) -> list[str]:
+    """Return the texts, with a mark where two read alike although the things they describe differ."""
+    seen: Counter[str] = Counter()
+    apart = []
+    for text in texts:
+        seen[text] += 1
+        others = f" over other devices ({seen[text]})" if seen[text] > 2 else " over other devices"
+        apart.append(text if seen[text] == 1 else f"{text}{others}")
+    return apart
+
+
+def disagreement(about: str, versions: Iterable[tuple[Collection[int], str]]) -> Disagreement:
+    """Return one entry, the version of the most processes first."""
+    ordered = sorted(versions, key=lambda version: (-len(version[0]), min(version[0])))
+    return Disagreement(
+        about=about,
+        versions=tuple(Held(processes=tuple(ids), value=value) for ids, value in ordered),
+    )
+
+
+def distribution_differences(
+    merged: Merged, groups: Iterable[frozenset[int]], meshes: Mapping[str, Mesh]
+) -> tuple[Disagreement, ...]:
+    """Compare the distributions set on processes at the same place; return at most one entry.
+
+    Leaves out what each replica gets of a batch: it follows from the batch, which is compared.
+    """
+    of = merged.distribution_of
+    for group in groups:
+        held: dict[Distribution | None, list[int]] = {}
+        for process_id in sorted(group & of.keys()):
+            one = of[process_id]
+            held.setdefault(one and replace(one, replica_batches=()), []).append(process_id)
+        if len(held) > 1:
+            texts = _distribution_texts(list(held), meshes)
+            return (disagreement("distribution", zip(held.values(), texts, strict=True)),)
+    return ()
+
+
+def model_differences(merged: Merged, groups: Iterable[frozenset[int]]) -> tuple[Disagreement, ...]:
+    """Return models of one path whose variables, axes or specs differ between processes at the same place."""
+    found = []
+    several = {path: known for path, known in merged.versions_of.items() if len(known) > 1}
+    for path, known in several.items():
+        for group in groups:
+            held: dict[tuple[object, ...], tuple[Model, list[int]]] = {}
+            for model, ids in known:
+                here = [process_id for process_id in ids if process_id in group]
+                if here:
+                    held.setdefault(_compared(model), (model, []))[1].extend(here)
+            if len(held) > 1:
+                texts = _model_texts([model for model, _ in held.values()])
+                versions = zip([sorted(ids) for _, ids in held.values()], texts, strict=True)
+                found.append(disagreement(f"model {path}", versions))
+                break
+    return tuple(found)
+
+
+def _distribution_texts(held: list[Distribution | None], meshes: Mapping[str, Mesh]) -> list[str]:
+    """Return `DataParallel on mesh batch=4`, with as much more as tells the texts apart."""
+    details: tuple[Callable[[Distribution], str], ...] = (
+        lambda one: f"{one.kind} on mesh {mesh_text(one.mesh, meshes)}" if one.mesh else one.kind,
+        lambda one: f"batches split over {one.batch_axis}" if one.batch_axis else "",
+        lambda one: (
+            "" if one.auto_shard is None else f"auto-sharding {'on' if one.auto_shard else 'off'}"
+        ),
+        lambda one: f"global batch {one.global_batch}" if one.global_batch else "",
+        lambda one: f"{count_text(one.replicas, 'replica')}" if one.replicas else "",
+        lambda one: ", ".join(f"{rule.pattern} {axes_text(rule.axes)}" for rule in one.rules),
+        lambda one: f"mesh {one.mesh}" if one.mesh else "",
+    )
+    written = [[detail(one) for detail in details] if one else ["none set"] for one in held]
+    alike = [
+        len({texts[number] for texts in written if len(texts) > 1}) < 2
+        for number in range(len(details))
+    ]
+    first_only = len({texts[0] for texts in written}) == len(written)
+    return [
+        texts[0]
+        if first_only
+        else ", ".join(
+            text for number, text in enumerate(texts) if text and (number == 0 or not alike[number])
+        )
+        for texts in written
+    ]
+
+
+def _compared(model: Model) -> tuple[object, ...]:
+    """Return what must be equal on all processes; the rule that gave a layout may differ."""
+    return tuple(map(_laid_out, model.variables))
+
+
+def _laid_out(one: Variable) -> tuple[object, ...]:
+    return one.path, one.shape, one.dtype, one.axes, one.spec
+
+
+def _model_texts(models: list[Model]) -> list[str]:
+    """Return the number of variables where it differs, else the first variable that does."""
+    counts = [count_text(len(model.variables), "variable") for model in models]
+    if len(set(counts)) == len(counts):
+        return counts
+    for variables in zip(*(model.variables for model in models), strict=False):
+        if len(set(map(_laid_out, variables))) > 1:
+            return list(map(_variable_text, variables))
+    return counts
+
+
+def _variable_text(one: Variable) -> str:
+    spec = "not on a mesh" if one.spec is None else entries_text(one.spec)
+    asked = f", asked for {axes_text(one.axes)}" if one.axes else ""
+    return f"{one.path} {array_type_text(one.dtype, one.shape)} {spec}{asked}"

@@ -1,0 +1,256 @@
+"""The monitor: hears the processes' reports on a thread and a socket of its own, and keeps one snapshot.
+
+Reports pass neither through an engine's main thread nor through the client's request socket, so they
+arrive while cells run, and every attached kernel receives the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import zmq
+
+from nbdist.contract.iopub import AsideAnswer, message_of
+from nbdist.contract.snapshot import Activity, Notice, Report, Snapshot
+from nbdist.errors import WireError
+from nbdist.launch.start.client import subscriber, wire
+from nbdist.message_guard import MessageGuard
+from nbdist.monitor import ExpectedProcess, Held, Holdings, Known, Merger
+from nbdist.monitor.remembered import After, Samples
+from nbdist.monitor.states import at_rest
+
+logger = logging.getLogger(__name__)
+
+PERIOD_SECONDS = 0.1
+"""Snapshots go out at 10 Hz at most; at 30 Hz a browser that draws two views falls behind."""
+
+IDLE_PERIOD_SECONDS = 1.0
+"""How often ages and silences are updated when nothing new has come."""
+
+AFTER_FAILURE_SECONDS = 0.5
+"""How long a socket that cannot be read is left alone."""
+
+MOST_FAULTS = 5
+"""The most faults of nbdist's own threads that are shown; the log has all."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatestActivity:
+    """The newest activity of a process, and when it was received (monotonic clock)."""
+
+    activity: Activity
+    at: float
+
+
+class Monitor:
+    """Listens to all processes of one session.
+
+    Args:
+      session: The session's id, as snapshots carry it.
+      planned: The processes that are expected.
+      connection: ipyparallel's client connection info (`interface`, `iopub`, `key`,
+        `signature_scheme`).
+      publish: Called from the monitor's thread with each new snapshot.
+    """
+
+    def __init__(
+        self,
+        *,
+        session: str,
+        planned: tuple[ExpectedProcess, ...],
+        connection: Mapping[str, Any],
+        publish: Callable[[Snapshot], None],
+    ) -> None:
+        self._merger = Merger(session, planned)
+        self._publish = publish
+        self._connection = connection
+        self._wire = wire(connection)
+        self._lock = threading.Lock()
+        self._known = Known()
+        self._latest: dict[int, LatestActivity] = {}
+        self._samples: dict[int, Samples] = {}
+        self._holdings = Holdings()
+        self._dirty = True
+        self._faults: tuple[Notice, ...] = ()
+        self._reading = MessageGuard("A report of a process", logger, self.fault)
+        self._publishing = MessageGuard("A snapshot of the session", logger, self.fault)
+        self.on_answer: Callable[[AsideAnswer], None] = lambda answer: None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="nbdist-monitor", daemon=True)
+
+    def start(self) -> None:
+        """Begins to listen."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Publishes a last snapshot and ends."""
+        self._stop.set()
+        self._thread.join(2.0)
+        with self._publishing:
+            self._publish(self.snapshot())
+
+    def know(self, known: Known) -> None:
+        """Replace what the kernel knows of the processes beside their reports."""
+        with self._lock:
+            self._known = known
+            self._dirty = True
+
+    def fault(self, text: str) -> None:
+        """Show a fault of nbdist's own threads, once, in all later snapshots."""
+        notice = Notice(level="warn", title="nbdist could not handle something.", text=text)
+        with self._lock:
+            if notice not in self._faults and len(self._faults) < MOST_FAULTS:
+                self._faults = (*self._faults, notice)
+                self._dirty = True
+
+    def sent(self, process_ids: Iterable[int], run: int) -> None:
+        """Note that a cell was sent to processes; `run` rises from one sending to the next."""
+        with self._lock:
+            self._merger.sent(process_ids, run)
+
+    def rest(self, process_ids: Iterable[int], cell: int) -> None:
+        """Count processes that have replied to a cell as idle."""
+        ids = list(process_ids)
+        with self._lock:
+            self._merger.rest(ids, cell)
+            self._dirty = True
+        for process_id in ids:
+            latest = self._latest.get(process_id)
+            if latest is not None and latest.activity.cell == cell:
+                self._latest[process_id] = LatestActivity(at_rest(latest.activity), latest.at)
+
+    def activity(self, process_id: int) -> Activity | None:
+        """Return the newest activity of a process; None before its first report.
+
+        `line_seconds` and `cell_seconds` count on from the moment the report was received.
+        """
+        latest = self._latest.get(process_id)
+        if latest is None:
+            return None
+        return aged(latest.activity, time.monotonic() - latest.at)
+
+    def samples(self, process_id: int) -> After:
+        """Return the texts of its names that a process has reported after its last cells."""
+        with self._lock:
+            found = self._samples.get(process_id)
+            return {} if found is None else dict(found.after)
+
+    def held(self, process_id: int) -> Held | None:
+        """Return what a process last reported to hold, also once it has ended; None before its first report."""
+        return self._holdings.held(process_id)
+
+    def silence(self, process_id: int) -> float:
+        """Return the seconds since a process last reported; 0 before its first report."""
+        latest = self._latest.get(process_id)
+        return 0.0 if latest is None else time.monotonic() - latest.at
+
+    def snapshot(self) -> Snapshot:
+        """Return everything known of the whole session now."""
+        with self._lock:
+            known = replace(self._known, notices=(*self._known.notices, *self._faults))
+            return self._merger.snapshot(known, time_s=time.time())
+
+    def wait_for(self, sequences: Mapping[int, int], *, timeout_s: float) -> bool:
+        """Wait until reports of these numbers have come; return whether all have."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            with self._lock:
+                if all(self._merger.sequence(p) >= n for p, n in sequences.items()):
+                    return True
+            time.sleep(0.005)
+        return False
+
+    def wait_for_all(self, *, timeout_s: float) -> bool:
+        """Wait until every process has reported its devices; return whether all have."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            snapshot = self.snapshot()
+            reported = {device.process_id for device in snapshot.devices}
+            if reported.issuperset(process.process_id for process in snapshot.processes):
+                return True
+            time.sleep(0.02)
+        return False
+
+    def _run(self) -> None:
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        socket = subscriber(context, self._connection, [b"nbdist"])
+        published = 0.0
+        try:
+            while not self._stop.is_set():
+                now = time.monotonic()
+                idle = not self._read(socket) and not self._dirty
+                if idle and now - published < IDLE_PERIOD_SECONDS:
+                    continue
+                if now - published >= PERIOD_SECONDS:
+                    published = now
+                    self._dirty = False
+                    with self._publishing:
+                        self._publish(self.snapshot())
+        finally:
+            socket.close()
+            context.term()
+
+    def _read(self, socket: zmq.Socket[bytes]) -> bool:
+        """Take the messages that have come, waiting a moment for the first; return whether any was a report.
+
+        Where messages come as fast as they are taken, snapshots go out in between.
+        """
+        reported = False
+        try:
+            came = bool(socket.poll(int(PERIOD_SECONDS * 1000)))
+            until = time.monotonic() + PERIOD_SECONDS
+            while came and time.monotonic() < until and socket.poll(0):
+                frames = socket.recv_multipart()
+                with self._reading:
+                    reported = self._take(frames) or reported
+        except zmq.ZMQError:
+            logger.exception("the socket of reports cannot be read")
+            self._stop.wait(AFTER_FAILURE_SECONDS)
+        return reported
+
+    def _take(self, frames: list[bytes]) -> bool:
+        try:
+            topics, parts = self._wire.feed_identities(frames)
+            message = self._wire.deserialize(parts)
+        except (ValueError, TypeError, IndexError):
+            return False  # not signed with this session's key: not ours to read
+        try:
+            report = message_of(message["msg_type"], message["content"])
+            if not isinstance(report, Report | AsideAnswer):
+                raise WireError(f"it is of the type {message['msg_type']!r}.")
+        except WireError as error:
+            raise WireError(
+                f"{_sender(topics)} has published what is no report: {error}"
+            ) from error
+        if isinstance(report, AsideAnswer):
+            self.on_answer(report)
+            return False
+        with self._lock:
+            self._merger.update(report, time_s=time.time())
+            self._samples.setdefault(report.process_id, Samples()).take(report)
+        self._holdings.take(report)
+        if report.activity is not None:
+            self._latest[report.process_id] = LatestActivity(report.activity, time.monotonic())
+        return True
+
+
+def _sender(topics: Sequence[bytes]) -> str:
+    """Return `Process 3` for a topic such as `nbdist.3`."""
+    name = topics[0].decode(errors="replace") if topics else ""
+    return f"Process {name.rpartition('.')[2]}"
+
+
+def aged(activity: Activity, seconds: float) -> Activity:
+    """Return the same activity `seconds` later, if nothing has changed since."""
+    if activity.state == "idle":
+        return activity
+    return replace(
+        activity,
+        cell_seconds=None if activity.cell_seconds is None else activity.cell_seconds + seconds,
+        line_seconds=None if activity.line_seconds is None else activity.line_seconds + seconds,
+    )

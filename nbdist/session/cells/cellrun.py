@@ -1,0 +1,311 @@
+"""One cell from its first line of output to its end: the object that `Session.run` returns."""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from IPython import get_ipython
+
+from nbdist.contract.cells import CellLabel, OpenCell
+from nbdist.errors import ProcessError
+from nbdist.interrupts import put_off
+from nbdist.notation import processes_text
+from nbdist.session.cells.context import CellContext, EndOfCell
+from nbdist.session.cells.execution import Cell, Execution
+from nbdist.session.cells.facts import ProcessFacts, computes
+from nbdist.session.cells.failure import failure, outcome_text
+from nbdist.session.cells.late import LateOutput, late_name
+from nbdist.session.cells.outcome import ProcessOutcome
+from nbdist.session.cells.prompts import Prompts
+from nbdist.session.cells.submission import Message
+from nbdist.session.cells.supervisor import CellSupervisor, timeout_error
+from nbdist.spelling import door_sent
+from nbdist.view.output import (
+    Block,
+    CellOutput,
+    Renderer,
+    above_what_is_typed,
+    renderer_for,
+    show_end,
+    shows_widgets,
+)
+
+
+class CellHandle:
+    """A cell that runs or has run. `wait` shows its output and raises the cell's error."""
+
+    def __init__(self, run: CellRun) -> None:
+        self._run = run
+
+    @property
+    def done(self) -> bool:
+        """Whether every process has left the cell."""
+        with put_off():
+            return self._run.done
+
+    @property
+    def outcomes(self) -> Mapping[int, ProcessOutcome]:
+        """Return where each process stands."""
+        with put_off():
+            return self._run.execution.outcomes()
+
+    def blocks(self) -> tuple[Block, ...]:
+        """Return the output; parts that are equal on several processes stand once."""
+        return self._run.output.blocks()
+
+    def wait(self, timeout_s: float | None = None) -> CellHandle:
+        """Shows the output until the cell ends, and raises if it failed.
+
+        Raises:
+          ProcessError: The cell failed on some process; only the first `wait` raises it.
+          CellTimeout: The cell's own `timeout_s` is over.
+          TimeoutError: The cell still runs after `timeout_s`; it is not interrupted.
+        """
+        self._run.wait(timeout_s)
+        return self
+
+    def __repr__(self) -> str:
+        number, outcomes = self._run.cell.number, self._run.execution.outcomes()
+        running = [p for p, s in outcomes.items() if s.outcome == "running"]
+        if running:
+            # Text in a notebook stays as it is when the cell has ended, so it says when it was true.
+            at = time.strftime("%H:%M:%S")
+            return f"<cell {number}: {processes_text(running)} running at {at}; .wait() waits for its end>"
+        return f"<cell {number}: {outcome_text(outcomes)}; .wait() shows its output>"
+
+
+class CellRun:
+    """Puts execution, output and supervisor together for one cell.
+
+    Attributes:
+      AWAITED: Whether no other cell is sent until this one has ended and what it sent has been compared.
+
+    Args:
+      cell: What to run.
+      targets: On which processes.
+      context: The session it runs in.
+      timeout_s: Limit of the cell, or None.
+      remarks: Lines to show before any output.
+      renderer: Draws the output; None: the one that fits this shell.
+    """
+
+    AWAITED = True
+
+    def __init__(
+        self,
+        cell: Cell,
+        *,
+        targets: Sequence[int],
+        context: CellContext,
+        timeout_s: float | None = None,
+        remarks: Sequence[str] = (),
+        renderer: Renderer | None = None,
+    ) -> None:
+        self.cell = cell
+        self.context = context
+        self._renderer = renderer or renderer_for(get_ipython())
+        # A renderer that shows no widgets displays them as text, and their captured output where it comes.
+        widgets = context.widgets if shows_widgets(self._renderer) else None
+        folder = context.folder
+        self.output = CellOutput(
+            processes=targets, folder=folder / f"cell-{cell.number}", widgets=widgets
+        )
+        self.execution = Execution(
+            cell,
+            targets=targets,
+            link=context.link,
+            hosts=context.hosts,
+            output=self.output,
+            reports=context.reports,
+            widgets=widgets,
+        )
+        self._timeout_s = timeout_s
+        self._late = LateOutput(
+            cell.number,
+            output=self.output,
+            folder=folder / f"cell-{cell.number}-later",
+            renderer=self._renderer,
+            late_renderer=renderer_for(get_ipython(), name=late_name(cell.number)),
+            widgets=widgets,
+            earlier=context.earlier,
+        )
+        self.execution.late = self._late
+        self._remarks = remarks
+        self._final: dict[int, ProcessOutcome] | None = None
+        self._supervisor = CellSupervisor(
+            execution=self.execution,
+            interrupt=context.interrupt,
+            refresh=self._refresh,
+            grace_s=context.grace_s,
+            give_up_s=context.give_up_s,
+            timeout_s=timeout_s,
+            out_of_step=context.facts.out_of_step and not context.facts.workers.isdisjoint(targets),
+            progress=context.progress,
+            remedies=context.remedies,
+            answer=self._answer_awaited,
+            attended=self.AWAITED,
+            leaves=context.leaves,
+        )
+        self._reply = context.remedies.reply
+        self._prompts = self._prompts_at(self._renderer)
+
+    @property
+    def done(self) -> bool:
+        """Whether every process has left the cell."""
+        outcomes = self.execution.outcomes()
+        return all(process.outcome != "running" for process in outcomes.values())
+
+    def begin(self) -> CellHandle:
+        """Sends the cell."""
+        for remark in self._remarks:
+            self.output.note(remark)
+        self._started = time.time()
+        run = self.execution.number = self.context.next_number()
+        cell, targets = self.cell, self.execution.targets
+        sent = OpenCell(
+            kernel=os.getpid(),
+            run=run,
+            number=cell.number,
+            code=cell.code,
+            offset=cell.offset,
+            started=self._started,
+        )
+        self.context.began(run, targets)
+        self.execution.send(
+            CellLabel(
+                cell=cell.number,
+                offset=cell.offset,
+                run=run,
+                targets=targets,
+                computes=computes(cell.code),
+                in_step=self.context.in_step,
+                compared=self.AWAITED,
+                widgets=shows_widgets(self._renderer),
+                door=door_sent(),
+            ).text(),
+            requested=lambda requests: self.context.requested(replace(sent, requests=requests)),
+        )
+        # ipyparallel forgets a request that has failed before all its output is here.
+        self._listen(self.execution.receive)
+        return CellHandle(self)
+
+    def wait(self, timeout_s: float | None) -> None:
+        """Show the output until the cell ends, and raise the cell's error."""
+        if self._final is not None:
+            return
+        try:
+            if timeout_s is None:
+                final = self._supervisor.until_end()
+            else:
+                deadline = time.monotonic() + timeout_s
+                stepped = self._supervisor.step_until(deadline)
+                if stepped is None:
+                    raise TimeoutError(f"cell {self.cell.number} still runs after {timeout_s:g} s.")
+                final = stepped
+        except KeyboardInterrupt as interrupt:
+            if self._supervisor.left:
+                _show_alone(interrupt, f"the kernel ends; cell {self.cell.number} goes on")
+                raise
+            error = self._finish(self.execution.outcomes())
+            shown = error.shown if isinstance(error, ProcessError) else str(error or "")
+            _show_alone(interrupt, shown.replace("ProcessError:", "KeyboardInterrupt:"))
+            raise
+        error = self._finish(final)
+        if error is not None:
+            show_end(self._renderer, self.output, error_text(error), raised=True)
+        if error is not None:
+            raise error
+
+    def interrupt(self) -> None:
+        """Interrupt the cell on all processes that are still in it; from any thread."""
+        self._supervisor.interrupt_all()
+
+    def _finish(self, outcomes: dict[int, ProcessOutcome]) -> Exception | None:
+        self._final = outcomes
+        # Ended processes may be replaced in a moment; afterwards nothing is known of them.
+        ends = dict(self.context.link.exits)
+        facts = self.context.ended(
+            EndOfCell(
+                cell=self.cell,
+                outcomes=outcomes,
+                started=self._started,
+                number=self.execution.number,
+                clean=self.execution.clean,
+                steps=dict(self.execution.steps),
+                looked=self._supervisor.out_of_step,
+                say=self._say,
+            )
+        )
+        self._note_end(outcomes)
+        self.output.close()
+        self._draw()
+        self._late.open()
+        self._listen(self._late.take)
+        if self._supervisor.timed_out and self._timeout_s is not None:
+            return timeout_error(outcomes, self._timeout_s, facts)
+        return self._failure(outcomes, ends, facts)
+
+    def _listen(self, take: Callable[[int, Message], None]) -> None:
+        for process_id, request in self.execution.requests.items():
+            self.context.link.client.listen(request, functools.partial(take, process_id))
+
+    def _failure(
+        self, outcomes: dict[int, ProcessOutcome], ends: Mapping[int, Any], facts: ProcessFacts
+    ) -> ProcessError | None:
+        return failure(
+            outcomes,
+            self.execution.tracebacks,
+            {p: end.last_lines for p, end in ends.items()},
+            advice=facts.why_and_advice if facts.out_of_step else None,
+            diverged=facts.diverged,
+            mixed=facts.mixed,
+            in_vain=self._supervisor.in_vain,
+        )
+
+    def _prompts_at(self, renderer: Renderer) -> Prompts:
+        """The prompts of the processes, for a person who looks at what a renderer shows."""
+        return Prompts(
+            self.execution,
+            reply=self._reply,
+            show=lambda: renderer.refresh(self.output, final=True),
+            repeat=self._repeat if above_what_is_typed(renderer) else lambda process_id, text: None,
+        )
+
+    def _repeat(self, process_id: int, text: str) -> None:
+        self.output.stream(process_id, "stdout", text)
+
+    def _answer_awaited(self) -> None:
+        """Ask the person what a process waits for, if this run is on the thread that waits for it."""
+        self._prompts.answer()
+
+    def _note_end(self, outcomes: dict[int, ProcessOutcome]) -> None:
+        """Say how the cell ended, since nobody may be looking."""
+
+    def _draw(self) -> None:
+        """Draw all output one last time."""
+        self._renderer.refresh(self.output, final=True)
+
+    def _say(self, text: str) -> None:
+        self.output.note(text)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        self._renderer.refresh(self.output)
+
+
+def error_text(error: Exception) -> str:
+    """Return an error as IPython would show it."""
+    if isinstance(error, ProcessError):
+        return "\n".join(error._render_traceback_())
+    return f"{type(error).__name__}: {error}"
+
+
+def _show_alone(interrupt: KeyboardInterrupt, shown: str) -> None:
+    """Make IPython show who was where, in place of this package's own frames, which explain nothing."""
+    lines = shown.splitlines() or ["KeyboardInterrupt"]
+    interrupt._render_traceback_ = lambda: lines  # type: ignore[attr-defined]

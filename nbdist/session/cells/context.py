@@ -1,0 +1,125 @@
+"""The part of a session that a cell needs: `CellContext`, and `EndOfCell`, the end of a cell.
+
+Means, besides an interrupt, for processes that do not leave a cell.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nbdist.contract.cells import OpenCell
+from nbdist.contract.iopub import CellStep
+from nbdist.contract.questions import LineReply
+from nbdist.session.cells.execution import Cell, Execution, KnownReports, Link
+from nbdist.session.cells.facts import ProcessFacts
+from nbdist.session.cells.late import EarlierCells
+from nbdist.session.cells.outcome import ProcessOutcome
+from nbdist.view.widgets import Widgets
+
+
+@dataclass(frozen=True, slots=True)
+class InVain:
+    """Says that processes wait for something that does not come; where it is not `certain`, the person decides."""
+
+    text: str
+    certain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Remedies:
+    """The means that a supervisor may use.
+
+    Attributes:
+      abandon: Ends the processes' wait for a proof.
+      rescue: Makes processes that are about to be given up save what is in their memory.
+      join: Makes the processes that have left the cell, or never were in it, take part in the proof in which the
+        others wait; returns whether it can pass. None where nothing is proven.
+      in_vain: Says for what processes wait that does not come; returns None where it may come. None where nothing
+        is counted.
+      free: Ends the collectives of processes which no signal reaches. None where that is not possible.
+      reply: Sends a process the reply to a question of its debugger, by number; returns whether it was taken.
+    """
+
+    abandon: Callable[[Sequence[int]], None] = lambda ids: None
+    rescue: Callable[[Sequence[int]], None] = lambda ids: None
+    join: Callable[[Execution], bool] | None = None
+    in_vain: Callable[[Execution, Collection[int]], InVain | None] | None = None
+    free: Callable[[Sequence[int]], None] | None = None
+    reply: Callable[[int, int, LineReply], bool] = lambda process_id, number, reply: False
+
+
+def nothing(*_: Any) -> None:
+    """Do nothing: the default of callbacks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndOfCell:
+    """The end of a cell.
+
+    Attributes:
+      outcomes: Where each process ended; final.
+      started: Unix time.
+      number: The number of this sending.
+      clean: Whether all targets have finished the cell and found themselves in step.
+      steps: By process, what each process that sent anything says it sent.
+      looked: Whether the processes were out of step when the cell began, so that it computed nothing.
+      say: Shows a line below the cell's output.
+    """
+
+    cell: Cell
+    outcomes: dict[int, ProcessOutcome]
+    started: float
+    number: int
+    clean: bool
+    steps: Mapping[int, CellStep]
+    looked: bool
+    say: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellContext:
+    """The part of a session that one cell needs.
+
+    Attributes:
+      link: The connection to the processes.
+      hosts: Host names by process id.
+      reports: The processes' reports.
+      facts: What is known of the processes now.
+      interrupt: Sends the framework's interrupt to processes.
+      remedies: For processes that do not leave the cell.
+      folder: Holds all of an output that is too large to keep in memory.
+      grace_s: How long others may stay when one has failed, in seconds.
+      give_up_s: As `CellSupervisor.give_up_s`.
+      next_number: Returns a number for this sending.
+      in_step: The program after which all processes are known to be in step, as a cell's label has it.
+      widgets: The processes' widgets; None: they are shown as text.
+      earlier: The cells that have ended before, whose displays this one may change.
+      progress: Called with where each process stands while the cell runs.
+      began: Called with the cell's run and its target processes, before it is sent.
+      requested: Called with the cell and the numbers of its requests so far, before these are sent.
+      ended: Takes the cell's end; returns what is known afterwards.
+      leaves: Called on an interrupt; returns whether this kernel ends and the cell goes on without it.
+    """
+
+    link: Link
+    hosts: Mapping[int, str]
+    reports: KnownReports
+    facts: ProcessFacts
+    interrupt: Callable[[Sequence[int]], None]
+    remedies: Remedies
+    folder: Path
+    grace_s: float
+    give_up_s: float
+    ended: Callable[[EndOfCell], ProcessFacts]
+    next_number: Callable[[], int] = time.time_ns
+    in_step: tuple[int, int] | None = None
+    widgets: Widgets | None = None
+    earlier: EarlierCells = field(default_factory=EarlierCells)
+    progress: Callable[[dict[int, ProcessOutcome]], None] = field(default=nothing)
+    began: Callable[[int, Sequence[int]], None] = field(default=nothing)
+    requested: Callable[[OpenCell], None] = field(default=nothing)
+    leaves: Callable[[], bool] = lambda: False

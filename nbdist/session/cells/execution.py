@@ -1,0 +1,495 @@
+"""One cell on its target processes: what was sent, what came back, who is still in it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any, Protocol
+
+from ipyparallel.error import TaskAborted
+
+from nbdist.contract.calls.stepping import Sent
+from nbdist.contract.iopub import CellStep, Prompt, Prompting, Rescued, message_of
+from nbdist.contract.snapshot import Activity
+from nbdist.errors import WireError
+from nbdist.launch.model.happenings import ProcessExit
+from nbdist.message_guard import MessageGuard
+from nbdist.monitor import Held
+from nbdist.monitor.remembered import held_text
+from nbdist.notation import bytes_text, count_text, names_text, where_text
+from nbdist.session.cells.late import LateOutput, as_new, put
+from nbdist.session.cells.outcome import Outcome, ProcessOutcome
+from nbdist.session.cells.submission import Message, Recipient, Submission, submit
+from nbdist.view.output import CellOutput
+from nbdist.view.widgets import Widgets
+
+logger = logging.getLogger(__name__)
+
+OUTPUT_SECONDS = 2.0
+"""How long output that is still missing after a reply may stay away; it normally takes milliseconds."""
+
+LATE_SECONDS = 60.0
+"""The same limit when nothing else comes from the process either. A cable that was out for 15 s holds back
+what was sent for as long again, until TCP tries once more."""
+
+INTERRUPTS = ("KeyboardInterrupt", "CancelledError")
+"""Errors that an interrupt raises; the second where the cell awaits something."""
+
+CUT_ERRORS = ("JaxRuntimeError", "XlaRuntimeError", "ValueError")
+"""Errors of a collective whose connections are cut; ValueError in jax 0.10 where NumPy asks for the values."""
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Link(Protocol):
+    """The session's connection to its processes, as an execution uses it."""
+
+    client: Any
+
+    @property
+    def engines(self) -> Mapping[int, int]:
+        """ipyparallel's engine ids by process id."""
+
+    @property
+    def idents(self) -> Mapping[int, bytes]:
+        """The engines' routing names by process id."""
+
+    @property
+    def exits(self) -> Mapping[int, ProcessExit]:
+        """Return how ended processes ended, by process id."""
+
+
+class KnownReports(Protocol):
+    """The processes' reports, as the monitor has them."""
+
+    def activity(self, process_id: int) -> Activity | None:
+        """Return the newest activity of a process; None before its first report."""
+
+    def silence(self, process_id: int) -> float:
+        """Return the seconds since a process last reported."""
+
+    def held(self, process_id: int) -> Held | None:
+        """Return what a process held when it last reported: its memory and its largest arrays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """The code to run: `code` stands `offset` lines below the top of the notebook's cell `number`."""
+
+    number: int
+    code: str
+    offset: int = 0
+
+    def line(self, number: int) -> str:
+        """Return the text of one line of the notebook's cell, counted from 1."""
+        lines = self.code.splitlines()
+        index = number - 1 - self.offset
+        return lines[index].strip() if 0 <= index < len(lines) else ""
+
+
+class Execution:
+    """Sends a cell, and knows where each process stands in it.
+
+    Args:
+      cell: The code to run.
+      targets: The processes to run it on.
+      link: The connection to them.
+      hosts: Host names by process id.
+      output: Gets all output.
+      reports: The processes' reports.
+      widgets: Learns the state of the processes' widgets.
+
+    Output that comes after the cell's output was closed goes to `late`, where that is set; changes of displays
+    of earlier cells go to these cells. `number` identifies this sending among all kernels, and the proof at its
+    end.
+    """
+
+    def __init__(
+        self,
+        cell: Cell,
+        *,
+        targets: Sequence[int],
+        link: Link,
+        hosts: Mapping[int, str],
+        output: CellOutput,
+        reports: KnownReports,
+        widgets: Widgets | None = None,
+    ) -> None:
+        self.cell = cell
+        self._widgets = widgets
+        self.targets = tuple(targets)
+        self.output = output
+        self._link = link
+        self._hosts = hosts
+        self._one_host = len(set(hosts.values())) == 1
+        self._reports = reports
+        self._submissions: dict[int, Submission] = {}
+        self._marked: dict[int, Outcome] = {}
+        self._was: dict[int, Activity | None] = {}
+        self._stopping: dict[int, Activity | None] = {}
+        self._ended: dict[int, ProcessOutcome] = {}
+        self._replied_at: dict[int, float] = {}
+        self._heard_at: dict[int, float] = {}
+        self._cut: set[int] = set()
+        self._begun: set[int] = set()
+        self._adopted: dict[int, str] = {}
+        self._withdrawn: dict[int, Future[Any]] = {}
+        self._prompts: dict[int, Prompt] = {}
+        self._commanded: dict[int, float] = {}
+        self._prompting = threading.Lock()
+        self.steps: dict[int, CellStep] = {}
+        self.sent: dict[int, Sent] = {}
+        self.tracebacks: dict[int, str] = {}
+        self.late: LateOutput | None = None
+        self.number = 0
+        self._guard = MessageGuard("A message of a process's output", logger, output.note)
+
+    def send(
+        self, label: str, *, requested: Callable[[Mapping[int, str]], None] = lambda requests: None
+    ) -> None:
+        """Send the cell to all targets; return at once.
+
+        Args:
+          label: What the processes are told of the cell.
+          requested: Called with the numbers of the requests, by process id, before they are sent.
+        """
+        recipients = {
+            p: Recipient(self._link.engines[p], self._link.idents[p], partial(self.receive, p))
+            for p in self.targets
+        }
+        self._submissions = submit(self._link.client, recipients, self.cell.code, label, requested)
+
+    def adopt(self, process_id: int, submission: Submission, request: str) -> None:
+        """Take on a cell that another kernel has sent to a process, under the number of its request."""
+        self._submissions[process_id] = submission
+        self._adopted[process_id] = request
+
+    @property
+    def requests(self) -> dict[int, str]:
+        """Return the request number for each target; leaves out targets to which ipyparallel gave none."""
+        found = {p: getattr(s.future, "msg_id", None) for p, s in self._submissions.items()}
+        return {
+            **{p: request for p, request in found.items() if request is not None},
+            **self._adopted,
+        }
+
+    def withdraw(self, process_ids: Iterable[int]) -> tuple[int, ...]:
+        """Take the cell back from processes that have not begun it, without touching what they run now.
+
+        Returns:
+          The processes that will say whether this came in time; one that has begun the cell goes on with it.
+        """
+        requests = self.requests
+        asked = tuple(p for p in process_ids if p in requests)
+        for process_id in asked:
+            self._withdrawn[process_id] = self._link.client.abort(
+                [requests[process_id]], targets=self._link.engines[process_id], block=False
+            )
+        return asked
+
+    def _taken_back(self, process_id: int) -> bool:
+        """Return whether a process has said that it will not begin the cell."""
+        reply = self._withdrawn.get(process_id)
+        if reply is None or not reply.done() or reply.exception() is not None:
+            return False
+        # Where the reply does not say so, wait for the reply of the cell itself.
+        contents = [message["content"] for message in reply.result()]
+        return all(content.get("taken") == [] for content in contents)
+
+    def still_in(self) -> tuple[int, ...]:
+        """Return the targets that have not left the cell."""
+        return tuple(p for p, s in self.outcomes().items() if s.outcome == "running")
+
+    def prompts(self) -> dict[int, Prompt]:
+        """Return the prompts at which processes in the cell wait for a person to type, by process id."""
+        with self._prompting:
+            asked = dict(self._prompts)
+        return {p: prompt for p, prompt in asked.items() if self.wants(p, prompt.number)}
+
+    def wants(self, process_id: int, number: int) -> bool:
+        """Return whether a process is in the cell and waits for the answer to this question; from any thread."""
+        prompt = self._prompts.get(process_id)
+        inside = process_id not in self._link.exits and not self._submissions[process_id].replied
+        return inside and prompt is not None and prompt.number == number
+
+    def give(self, process_id: int, prompt: Prompt, send: Callable[[], bool]) -> bool:
+        """Send a process the reply to a question; return whether it was taken."""
+        with self._prompting:  # before it is sent: what the process asks next may be here first
+            del self._prompts[process_id]
+            self._commanded[process_id] = time.monotonic()
+        taken = False
+        try:
+            taken = send()
+        finally:
+            with self._prompting:
+                if not taken and self._commanded.pop(process_id, None) is not None:
+                    self._prompts[process_id] = prompt
+        return taken
+
+    @property
+    def commanded(self) -> float | None:
+        """Return when a process got the line it has not gone on from (monotonic clock); None: there is none."""
+        with self._prompting:
+            return min(self._commanded.values(), default=None)
+
+    def _prompt(self, process_id: int, prompt: Prompt | None) -> None:
+        # A process at its own prompt shows output of its own; others are not merely behind it.
+        self.output.compare_strictly()
+        with self._prompting:
+            self._commanded.pop(process_id, None)
+            if prompt is None:
+                self._prompts.pop(process_id, None)
+            else:
+                self._prompts[process_id] = prompt
+
+    def pending(self) -> list[Any]:
+        """Return the replies and ends of output that have not come yet, to wait on."""
+        submissions = [self._submissions[p] for p in self.targets if p not in self._ended]
+        futures = [f for s in submissions for f in (s.future, s.output)]
+        return [future for future in futures if not future.done()]
+
+    def mark(self, process_ids: Iterable[int], outcome: Outcome) -> None:
+        """Record that processes were interrupted, or did not come back from an interrupt."""
+        for process_id in process_ids:
+            self._marked[process_id] = outcome
+            self._was.setdefault(process_id, self._running(process_id).activity)
+
+    @contextlib.contextmanager
+    def stopping(self) -> Iterator[set[int]]:
+        """Count processes as asked to stop: one may stop, and be seen to, before its answer is here.
+
+        Yields:
+          A set; add to it the processes that say they stop. The others keep their outcomes.
+        """
+        # Kept apart from the marks: another thread may mark a process meanwhile, and that mark stays.
+        self._stopping = {p: self._running(p).activity for p in self.targets}
+        stop: set[int] = set()
+        try:
+            yield stop
+        finally:
+            self.mark(stop - self._marked.keys(), "interrupted")
+            self._stopping = {}
+
+    def mark_cut(self, process_ids: Iterable[int]) -> None:
+        """Record that the collectives in which processes wait are cut; an error there counts as an interrupt."""
+        self._cut.update(process_ids)
+
+    @property
+    def clean(self) -> bool:
+        """Return whether every target has finished the cell and none has found that it is out of step."""
+        outcomes = self.outcomes().values()
+        return all(s.outcome == "finished" for s in outcomes) and all(
+            step.in_step for step in self.steps.values()
+        )
+
+    def outcomes(self) -> dict[int, ProcessOutcome]:
+        """Return where each target stands now."""
+        for process_id in self.targets:
+            if process_id not in self._ended:
+                ended = self._settle(process_id)
+                if ended is not None:
+                    self._ended[process_id] = ended
+                    self.output.finish(process_id)
+        return {p: self._ended.get(p) or self._running(p) for p in self.targets}
+
+    def _running(self, process_id: int) -> ProcessOutcome:
+        activity = self._reports.activity(process_id)
+        if activity is not None and activity.cell != self.cell.number:
+            activity = None
+        marked = self._marked.get(process_id)
+        return ProcessOutcome(
+            process_id=process_id,
+            host=self._hosts[process_id],
+            one_host=self._one_host,
+            outcome="stuck" if marked == "stuck" else "running",
+            activity=activity,
+            silent_s=self._reports.silence(process_id),
+            begun=process_id in self._begun or activity is not None,
+            proving=process_id in self.steps and self.steps[process_id].proving,
+            prompt=self._prompts.get(process_id),
+        )
+
+    def _settle(self, process_id: int) -> ProcessOutcome | None:
+        """Return the outcome of a process that has left the cell, else None."""
+        end = self._link.exits.get(process_id)
+        if end is not None:
+            return self._gone(process_id, end)
+        submission = self._submissions[process_id]
+        if not submission.replied:
+            return (
+                self._process_outcome(process_id, "not run")
+                if self._taken_back(process_id)
+                else None
+            )
+        now = time.monotonic()
+        since = self._replied_at.setdefault(process_id, now)
+        if not submission.output.done() and not self._given_up(process_id, now - since):
+            return None
+        error = submission.error()
+        if error is None:
+            return self._process_outcome(process_id, "finished")
+        if isinstance(error, TaskAborted) or _refused(error):
+            error = None if process_id in self._marked else "an earlier cell had failed there"
+            return self._process_outcome(process_id, "not run", error=error)
+        if getattr(error, "ename", "EngineError") == "EngineError":
+            # The engine is gone, and its exit not reported yet.
+            return None if now - since < OUTPUT_SECONDS else self._lost(process_id, str(error))
+        return self._raised(process_id, error)
+
+    def _given_up(self, process_id: int, waited_s: float) -> bool:
+        """Return whether to stop waiting for output that has not come after the reply."""
+        # A busy machine may still be reading what was sent at once.
+        quiet_s = time.monotonic() - self._heard_at.get(process_id, 0.0)
+        if waited_s < OUTPUT_SECONDS or (quiet_s < OUTPUT_SECONDS and waited_s < LATE_SECONDS):
+            return False
+        if self._reports.silence(process_id) > OUTPUT_SECONDS and waited_s < LATE_SECONDS:
+            return False
+        self.output.note(
+            f"{where_text([process_id], self._hosts)}   finished the cell; some of its output has not arrived"
+        )
+        return True
+
+    def _process_outcome(self, process_id: int, outcome: Outcome, **facts: Any) -> ProcessOutcome:
+        facts.setdefault("time", time.time())
+        return ProcessOutcome(
+            process_id=process_id,
+            host=self._hosts[process_id],
+            one_host=self._one_host,
+            outcome=outcome,
+            **facts,
+        )
+
+    def _gone(self, process_id: int, end: ProcessExit) -> ProcessOutcome:
+        last = self._running(process_id).activity
+        return self._process_outcome(
+            process_id,
+            "gone",
+            error=str(end),
+            line=last.line if last else None,
+            source=last.source if last else None,
+            time=end.time,
+            held=self._held(process_id, end),
+        )
+
+    def _held(self, process_id: int, end: ProcessExit) -> str | None:
+        """Return what a process ended by a signal held when it last reported; None for any other end."""
+        held = self._reports.held(process_id)
+        if held is None or end.code is None or end.code >= 0 or end.because_of is not None:
+            return None
+        reported = time.time() - self._reports.silence(process_id)
+        return held_text(held, before_s=max(0.0, end.time - reported))
+
+    def _lost(self, process_id: int, text: str) -> ProcessOutcome:
+        return self._process_outcome(process_id, "gone", error=text)
+
+    def _raised(self, process_id: int, error: Any) -> ProcessOutcome:
+        text = f"{error.ename}: {error.evalue}".rstrip(": ")
+        was = {**self._stopping, **self._was}
+        if process_id in was and (
+            error.ename in INTERRUPTS or (process_id in self._cut and error.ename in CUT_ERRORS)
+        ):
+            activity = was[process_id]
+            return self._process_outcome(process_id, "interrupted", error=text, activity=activity)
+        self.tracebacks[process_id] = error.traceback or text
+        line = raised_line(error.traceback or "", self.cell.number)
+        return self._process_outcome(
+            process_id,
+            "raised",
+            error=text,
+            line=line,
+            source=self.cell.line(line) if line else None,
+            time=_completed(self._submissions[process_id]),
+        )
+
+    def receive(self, process_id: int, message: Message) -> None:
+        """Take a message of a process's output; a malformed one is left out, and a note says so."""
+        self._heard_at[process_id] = time.monotonic()
+        with self._guard:
+            self._take(process_id, message)
+
+    def _rescued(self, process_id: int, saved: Rescued) -> str:
+        where = where_text([process_id], self._hosts)
+        left = f", not {names_text(saved.left_out)}" if saved.left_out else ""
+        count = count_text(saved.arrays, "piece")
+        return (
+            f"{where}   has saved what it holds: {count} of arrays, {bytes_text(saved.nbytes)}{left}, in "
+            f"{saved.path} there; numpy.load reads it"
+        )
+
+    def _take(self, process_id: int, message: Message) -> None:
+        try:
+            ours = message_of(message["msg_type"], message["content"])
+        except WireError as error:
+            where = where_text([process_id], self._hosts)
+            raise WireError(f"{where} has published what cannot be read: {error}") from error
+        match ours:
+            case CellStep():
+                self.steps[process_id] = ours
+                return
+            case Sent():
+                self.sent[process_id] = ours
+                return
+            case Prompting(prompt=prompt):
+                self._prompt(process_id, prompt)
+                return
+            case Rescued():
+                self.output.note(self._rescued(process_id, ours))
+                return
+        if message["msg_type"] == "execute_input":
+            # From here on the process listens to signals.
+            self._begun.add(process_id)
+            return
+        if self._widgets is not None and self._widgets.take(process_id, message):
+            return
+        if self.output.closed:
+            if self.late is not None:
+                self.late.take(process_id, message)
+        elif not put(self.output, process_id, message):
+            earlier = None if self.late is None else self.late.earlier
+            if earlier is None or not earlier.change(process_id, message):
+                put(self.output, process_id, as_new(message))
+
+
+def without_leading_blank_lines(code: str) -> tuple[str, int]:
+    """Return the code from its first non-blank line on, and how many lines were above that line.
+
+    IPython removes these lines before it counts, so its line numbers would not be the notebook's.
+    """
+    lines = code.splitlines(keepends=True)
+    first = next((index for index, line in enumerate(lines) if line.strip()), 0)
+    return "".join(lines[first:]), first
+
+
+def raised_line(traceback: str, cell: int) -> int | None:
+    """Return the line of the notebook's cell that an IPython traceback points at first.
+
+    The first frame of cell `cell` is the statement of the cell itself, however deep the error was.
+    """
+    plain = _ANSI.sub("", traceback)
+    found = re.search(rf"Cell In\[{cell}\], line (\d+)", plain)
+    return int(found.group(1)) if found else None
+
+
+def _completed(submission: Submission) -> float:
+    """Return when the engine ended the cell, in Unix seconds; the first error is the cause of later ones."""
+    metadata = getattr(submission.output, "metadata", None) or {}
+    completed = metadata.get("completed")
+    if isinstance(completed, str):
+        completed = datetime.fromisoformat(completed)
+    return completed.timestamp() if completed is not None else time.time()
+
+
+def _refused(error: Any) -> bool:
+    """Return whether a process refused the cell because an earlier one had failed; see `Resident.admit`."""
+    evalue = str(getattr(error, "evalue", ""))
+    return getattr(error, "ename", "") == "SessionError" and evalue.startswith(
+        "not run: an earlier"
+    )

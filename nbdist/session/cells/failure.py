@@ -1,0 +1,200 @@
+"""The error that a failed cell raises in the notebook: the first cause in full, a line for every other process.
+
+Whether there is something to look at in a post-mortem.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+
+from nbdist.errors import CollectiveError, ProcessError, SessionError
+from nbdist.notation import processes_text, seconds_text
+from nbdist.session.cells.outcome import (
+    ProcessOutcome,
+    first_line,
+    named_first,
+    place,
+    say_failure,
+    say_place,
+    say_processes,
+)
+from nbdist.spelling import command
+
+UNTRUE = "Numbers that this cell printed after that may be wrong: do not use them."
+
+STOPPED = "stopped before step"
+"""Marks the error of a process that has left at a step; see `nbdist.engine.cell.stop`."""
+
+
+def failure(
+    outcomes: Mapping[int, ProcessOutcome],
+    tracebacks: Mapping[int, str],
+    last_lines: Mapping[int, tuple[str, ...]],
+    *,
+    advice: str | None,
+    diverged: str | None = None,
+    mixed: bool = False,
+    in_vain: str | None = None,
+) -> ProcessError | None:
+    """Return the exception for a cell that ended like this; None when all is well.
+
+    Args:
+      outcomes: Where each process ended.
+      tracebacks: IPython's tracebacks, by process id.
+      last_lines: The last lines that ended processes wrote, by process id.
+      advice: Why the session is out of step and how to go on, as the end of a sentence; None where it is in step.
+      diverged: How the cell has left the processes out of step. This is a failure also where no process raised,
+        and is said where all have raised the same.
+      in_vain: For what processes waited that did not come, where nothing else has failed.
+      mixed: Whether numbers that were printed since then may be wrong; said wherever it is so.
+    """
+    failed = [s for s in outcomes.values() if s.outcome not in ("finished", "running")]
+    if not failed:
+        return None if diverged is None else _diverged(diverged, advice, mixed=mixed)
+    cause = named_first(outcomes.values()) or failed[0]
+    same = [s.process_id for s in failed if (s.outcome, s.error) == (cause.outcome, cause.error)]
+    if in_vain is not None and cause.outcome == "interrupted":
+        out = "" if advice is None else f" The session is out of step{advice}"
+        return CollectiveError(in_vain + out, tuple(failed), f"CollectiveError: {in_vain}{out}")
+    summary = f"ProcessError: {_headline(cause, same, outcomes)}"
+    if advice is not None:
+        summary += f"; the session is out of step{advice}"
+    body: list[str] = []
+    if cause.process_id in tracebacks:
+        body += [_named(outcomes, same), tracebacks[cause.process_id]]
+    elif cause.error is not None:
+        body += say_failure(cause)
+    else:
+        body.append(f"{processes_text(same)}   {_ending(cause)}")
+    if lines := last_lines.get(cause.process_id):
+        body += ["   the last it wrote:", *(f"   {line}" for line in lines)]
+    body += _others(outcomes, set(same))
+    alike = cause.outcome == "raised" and len(same) == len(outcomes)
+    if diverged is not None and (mixed or (alike and advice is None)):
+        # Where all processes ended alike, no other line says why something was lost.
+        body.append(f"The session was found out of step: {diverged}")
+        body += [UNTRUE] if mixed else []
+    return ProcessError(
+        summary.removeprefix("ProcessError: "),
+        tuple(sorted(failed, key=lambda one: one is not cause)),
+        "\n".join([*body, summary]),
+    )
+
+
+def outcome_text(outcomes: Mapping[int, ProcessOutcome]) -> str:
+    """`processes 0–3 finished`, or the first cause of a failure: `process 1 raised ValueError`."""
+    failed = [s for s in outcomes.values() if s.outcome != "finished"]
+    if not failed:
+        return f"{processes_text(outcomes)} finished"
+    cause = named_first(outcomes.values()) or failed[0]
+    same = [s.process_id for s in failed if (s.outcome, s.error) == (cause.outcome, cause.error)]
+    return _headline(cause, same, outcomes)
+
+
+def ending_text(number: int, outcomes: Mapping[int, ProcessOutcome], seconds: float) -> str:
+    """`cell 5 ended after 3.2 s: processes 0–3 finished`."""
+    return f"cell {number} ended after {seconds_text(seconds)}: {outcome_text(outcomes)}"
+
+
+def _diverged(diverged: str, advice: str | None, *, mixed: bool) -> ProcessError:
+    """Return the error of a cell that all processes finished without computing the same."""
+    text = f"all processes finished the cell, but {diverged}"
+    out = "" if advice is None else f"; the session is out of step{advice}"
+    advice = "All processes must call the same functions on global arrays, in the same order."
+    lines = [*([UNTRUE] if mixed else []), advice, f"ProcessError: {text}{out}"]
+    return ProcessError(f"{text}{out}", (), "\n".join(lines))
+
+
+def _named(outcomes: Mapping[int, ProcessOutcome], ids: list[int]) -> str:
+    return say_processes([outcomes[p] for p in ids])
+
+
+def _headline(
+    cause: ProcessOutcome, same: list[int], outcomes: Mapping[int, ProcessOutcome]
+) -> str:
+    error = cause.error or ""
+    if cause.outcome == "raised":
+        alike = [s.process_id for s in outcomes.values() if _raised_like(s, cause)]
+        return f"{processes_text(alike)} raised {error.partition(':')[0]}"
+    if cause.outcome == "gone":
+        return f"{_named(outcomes, same)} {first_line(error)}"
+    if cause.outcome == "interrupted" and STOPPED in error:
+        return f"{processes_text(same)} {error.partition(': ')[2]}"
+    if cause.outcome == "not run":
+        return f"not run on {processes_text(same)}{f': {error}' if error else ', stopped before it began'}"
+    if cause.outcome == "stuck":
+        return f"{processes_text(same)} did not stop when interrupted"
+    return f"{processes_text(same)} interrupted"
+
+
+def _raised_like(one: ProcessOutcome, cause: ProcessOutcome) -> bool:
+    """Return whether a process raised the same class of error in the same line, with whatever text.
+
+    An error elsewhere may only be a consequence: `cause` has left the process alone.
+    """
+    classes = {(s.error or "").partition(":")[0] for s in (one, cause)}
+    return one.outcome == "raised" and len(classes) == 1 and one.line == cause.line
+
+
+def _others(outcomes: Mapping[int, ProcessOutcome], left_out: set[int]) -> list[str]:
+    """Return one line for every other process; equal lines stand once."""
+    said: dict[str, list[int]] = defaultdict(list)
+    for process_id, process in outcomes.items():
+        if process_id not in left_out:
+            said[_ending(process)].append(process_id)
+    return [f"{processes_text(ids)}   {text}" for text, ids in said.items()]
+
+
+def _ending(process: ProcessOutcome) -> str:
+    where = say_place(*place(process.activity))
+    match process.outcome:
+        case "finished":
+            return "finished the cell"
+        case "interrupted" if STOPPED in (process.error or ""):
+            return (process.error or "").partition(": ")[2]
+        case "interrupted":
+            waited = process.activity is None or process.activity.waiting
+            return f"interrupted {'while waiting ' if waited else ''}{where}"
+        case "stuck" | "running":
+            return f"stuck {where}"
+        case "not run":
+            return (
+                f"not run{f': {process.error}' if process.error else ', stopped before it began'}"
+            )
+        case _:
+            said = first_line(process.error or "").rstrip(".")
+            seen = "last seen at " if process.outcome == "gone" else ""
+            at = f", {seen}line {process.line}" if process.line else ""
+            return f"{said}{at}"
+
+
+def refuse_busy(busy: Collection[int]) -> None:
+    """Lets pass where no process is in the middle of a cell.
+
+    Raises:
+      SessionError: One is.
+    """
+    if busy:
+        verb = "is" if len(busy) == 1 else "are"
+        raise SessionError(
+            f"{processes_text(busy)} {verb} in the middle of a cell, and not at a breakpoint. "
+            f"{command('stacks_of', min(busy))} shows where, {command('interrupt')} ends it."
+        )
+
+
+def refuse_sound(failures: Mapping[int, str | None]) -> None:
+    """Lets pass where a cell has failed on each process.
+
+    Args:
+      failures: What the last cell that has failed on a process raised, by process id; None where none has.
+
+    Raises:
+      SessionError: None has on one of them.
+    """
+    sound = [p for p, error in failures.items() if error is None]
+    if sound:
+        raise SessionError(
+            f"No cell has failed on {processes_text(sound)}, so there is no error to inspect. breakpoint() in a "
+            f"{command('cell')} stops a process where you want."
+        )

@@ -1,0 +1,213 @@
+"""The prompts of one cell: which process is asked next, by whom, and how the line gets there.
+
+A line from the person at this kernel, who is asked no longer when it is not wanted any more.
+
+Who waits while debuggers on processes ask for lines: a pure function.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from nbdist.contract.iopub import Prompt
+from nbdist.contract.questions import EndOfInput, LineReply, NobodyAnswers, TypedLine
+from nbdist.interrupts import let_through, put_off
+from nbdist.notation import processes_text
+from nbdist.spelling import command
+
+LOOK_SECONDS = 0.1
+"""How often is looked whether a line is still wanted."""
+
+ARRIVAL_SECONDS = 5.0
+"""How long a signal to this process's own main thread may take; it takes microseconds."""
+
+
+def ask_person(prompt: str, wanted: Callable[[], bool]) -> LineReply | None:
+    """Asks with `input()`, in a notebook as in a terminal.
+
+    Args:
+      prompt: What stands before the line.
+      wanted: Called from another thread, again and again; once it answers False, nobody is asked any longer.
+
+    Returns:
+      What was typed, or None where it is no longer wanted.
+
+    Raises:
+      KeyboardInterrupt: The person's.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return NobodyAnswers(
+            why="this cell runs in a thread, and only the main thread can ask for input."
+        )
+    with let_through():
+        looking = _Looking(wanted)
+        try:
+            try:
+                looking.start()
+                reply = _read(prompt)
+            finally:
+                looking.end()
+            looking.let_arrive()
+        except KeyboardInterrupt:
+            if not looking.ended_it:
+                raise
+            return None
+        return reply
+
+
+def _read(prompt: str) -> LineReply:
+    try:
+        return TypedLine(text=input(prompt))
+    except EOFError:
+        return EndOfInput()
+    except (NotImplementedError, RuntimeError, OSError) as error:
+        # A notebook that runs without anybody, as in nbconvert; a program without input.
+        return NobodyAnswers(why=f"this kernel has no input ({error})")
+
+
+class _Looking:
+    """Interrupts `input()` in the main thread once nobody wants its answer; `input` has no other way to end."""
+
+    def __init__(self, wanted: Callable[[], bool]) -> None:
+        self.ended_it = False
+        self._wanted = wanted
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="nbdist-prompt", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        """Looks no longer."""
+        with put_off():
+            self._over.set()
+            self._thread.join()
+
+    def let_arrive(self) -> None:
+        """Raises the interrupt that was sent when the line was there already."""
+        if self.ended_it:
+            time.sleep(ARRIVAL_SECONDS)
+
+    def _look(self) -> None:
+        main = threading.main_thread().ident or 0
+        while not self._over.wait(LOOK_SECONDS):
+            if not self._wanted():
+                self.ended_it = True
+                # To the thread itself: only a real signal ends a read from a terminal.
+                signal.pthread_kill(main, signal.SIGINT)
+                return
+
+
+SETTLE_SECONDS = 0.2
+"""How long after the first prompt others at the same breakpoint may come: the lowest process is asked first."""
+
+COMMAND_SECONDS = 1.0
+"""How long a process that got a line may take to ask again, before another process is asked."""
+
+
+class PromptedCell(Protocol):
+    """The part of `nbdist.session.cells.execution.Execution` that `Prompts` needs."""
+
+    def prompts(self) -> Mapping[int, Prompt]:
+        """Return the prompts of processes in the cell, by process id."""
+
+    def wants(self, process_id: int, number: int) -> bool:
+        """Return whether a process still waits for the answer to this question; from any thread."""
+
+    def give(self, process_id: int, prompt: Prompt, send: Callable[[], bool]) -> bool:
+        """Send a reply; return whether it was taken."""
+
+    @property
+    def commanded(self) -> float | None:
+        """Return when a process got the line it has not gone on from (monotonic clock); None: there is none."""
+
+
+class Prompts:
+    """Asks the person who waits for a cell, one process at a time.
+
+    Args:
+      execution: The cell's execution.
+      reply: Sends a process the reply to a question of this number; returns whether it was taken.
+      show: Brings all output so far to the screen.
+      repeat: Shows the typed line behind the output of the process.
+      ask: Asks the person; see `nbdist.session.cells.prompts.ask_person`.
+    """
+
+    def __init__(
+        self,
+        execution: PromptedCell,
+        *,
+        reply: Callable[[int, int, LineReply], bool],
+        show: Callable[[], None],
+        repeat: Callable[[int, str], None],
+        ask: Callable[[str, Callable[[], bool]], LineReply | None] = ask_person,
+    ) -> None:
+        self._execution = execution
+        self._reply = reply
+        self._show = show
+        self._repeat = repeat
+        self._ask = ask
+        self._since: float | None = None
+
+    def answer(self) -> None:
+        """Ask the person for one line if that is due, and send it.
+
+        Raises:
+          KeyboardInterrupt: The person pressed interrupt.
+        """
+        prompts = self._execution.prompts()
+        if not self._due(prompts, time.monotonic()):
+            return
+        process_id = min(prompts)
+        prompt = prompts[process_id]
+        self._show()
+        reply = self._ask(
+            f"process {process_id} {prompt.text}",
+            lambda: self._execution.wants(process_id, prompt.number),
+        )
+        if reply is None:
+            return
+        if isinstance(reply, TypedLine):
+            self._repeat(process_id, f"{prompt.text}{reply.text}\n")
+        self._execution.give(
+            process_id, prompt, lambda: self._reply(process_id, prompt.number, reply)
+        )
+
+    def _due(self, prompts: Mapping[int, Prompt], now: float) -> bool:
+        commanded = self._execution.commanded
+        if not prompts and commanded is None:
+            self._since = None
+        if not prompts or (commanded is not None and now - commanded < COMMAND_SECONDS):
+            return False
+        self._since = self._since or now
+        return now - self._since >= SETTLE_SECONDS
+
+
+def say_prompts(prompts: Mapping[int, Prompt], *, others: bool, attended: bool) -> str | None:
+    """Who is at a prompt, and what that means for the others; None where the prompt itself says enough.
+
+    Args:
+      prompts: By process id.
+      others: Whether others are still in the cell.
+      attended: Whether somebody waits for the cell, who is asked.
+    """
+    if attended and not others and len(prompts) == 1:
+        return None
+    places: dict[str, list[int]] = defaultdict(list)
+    for process_id, prompt in sorted(prompts.items()):
+        places[prompt.place].append(process_id)
+    lines = [f"{processes_text(ids)}   {where}" for where, ids in places.items()]
+    first = min(prompts)
+    endings = ["the others wait"] if others else []
+    if not attended:
+        endings.append(f"{command('debug', first)} opens the prompt")
+    elif len(prompts) > 1:
+        endings.append(f"asked one after another, process {first} first")
+        if not others:
+            endings.append(f"if jax.process_index() == {first}: breakpoint() stops that one alone")
+    return "; ".join(["\n".join(lines), *endings])

@@ -1,0 +1,150 @@
+"""Processes that did not come back from an interrupt, and may do so by themselves.
+
+Python sees no signal while XLA compiles, which takes minutes for a large model: the interrupt takes effect after
+that. The compiled program may run first, and then wait for data that the others never send.
+
+Waiting for what all processes have sent: a cut would lose it, and a proof would be asked for in vain.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from nbdist.contract.calls.stepping import AskUnderWay, Trail
+from nbdist.contract.page import SILENT_SECONDS
+from nbdist.contract.questions import Aside
+from nbdist.notation import processes_text
+from nbdist.session.asking import ask_all
+from nbdist.session.engine_group import EngineGroup
+from nbdist.session.recovery.compared import common_serial
+
+LOOK_SECONDS = 0.05
+"""How often to look."""
+
+FREE_SECONDS = 1.0
+"""How often to cut collectives of processes that have compiled and wait in one."""
+
+REPORT_SECONDS = 1.0
+"""How long a process may take to report that it compiles, or that it has left its cell."""
+
+BACK_SECONDS = 5.0
+"""How long a stuck process may take to come back from one more interrupt, or from the end of its compilation."""
+
+SAY_SECONDS = 1.0
+"""How long to wait in silence."""
+
+
+def not_back(
+    engines: EngineGroup,
+    *,
+    say: Callable[[str], None],
+    interrupted: bool = False,
+    until: float | None = None,
+) -> set[int]:
+    """Wait for the stuck processes that compile, and a moment for the others; return those that are not back.
+
+    Args:
+      engines: Processes of which some may not have come back from an interrupt.
+      say: Gets one line when it takes longer.
+      interrupted: Whether to interrupt them once more, and to wait for compiling processes even if another does
+        not come back.
+      until: When to stop waiting for compiling processes (monotonic clock); None: as long as they compile.
+
+    Raises:
+      TimeoutError: Some still compiled at `until`.
+      KeyboardInterrupt: A person no longer waits; nothing has changed.
+    """
+    left = _stuck(engines)
+    if left and interrupted:
+        engines.interrupt(sorted(left))
+    began = freed = time.monotonic()
+    within_s = BACK_SECONDS if interrupted else REPORT_SECONDS
+    given_up = dict.fromkeys(left, began + within_s)
+    said = False
+    while left := _stuck(engines):
+        now = time.monotonic()
+        compiling = {p for p in left if _compiles(engines, p)}
+        given_up.update(dict.fromkeys(compiling, now + BACK_SECONDS))
+        hopeless = {p for p in left if now >= given_up.setdefault(p, now + within_s)}
+        # Whoever asks for a recovery has those ended that are returned.
+        if hopeless and (hopeless == left or not interrupted):
+            return left
+        if until is not None and now > until:
+            raise TimeoutError(f"{processes_text(left)} still compiling what was interrupted.")
+        if left - compiling and now - freed >= FREE_SECONDS:
+            freed = now
+            engines.link.agents.ask(Aside.FREE, sorted(left - compiling))
+        if compiling and not said and now - began >= SAY_SECONDS:
+            said = True
+            say(
+                f"{processes_text(compiling)} still compiling what was interrupted, and waited for; an interrupt "
+                "ends the wait and changes nothing"
+            )
+        time.sleep(LOOK_SECONDS)
+    return set()
+
+
+def _stuck(engines: EngineGroup) -> set[int]:
+    """Return the stuck processes that live and are not back yet."""
+    engines.health.take_back()
+    return set(engines.facts.stuck - engines.facts.lost.keys())
+
+
+def _compiles(engines: EngineGroup, process_id: int) -> bool:
+    activity = engines.monitor.activity(process_id)
+    reports = engines.monitor.silence(process_id) < SILENT_SECONDS
+    return reports and activity is not None and activity.state == "compiling"
+
+
+States = Mapping[int, Trail]
+"""What each process says it has sent, by process id."""
+
+ANSWER_SECONDS = 10.0
+"""How long a process that is in no cell may take to answer."""
+
+STILL_SECONDS = 1.0
+"""After so long in which nobody has computed or received anything, it waits for what does not come."""
+
+LIMIT_SECONDS = 300.0
+
+SAY_UNDER_WAY_SECONDS = 2.0
+
+
+def until_computed(engines: EngineGroup, states: States, *, say: Callable[[str], None]) -> None:
+    """Waits until the programs that all processes have sent are computed, as long as they get on with them.
+
+    Args:
+      engines: Processes of which none is in a cell.
+      states: What each has said just now.
+      say: Gets a line when it takes longer. An interrupt ends the wait.
+
+    Raises:
+      RecoveryError: One did not answer.
+    """
+    common = common_serial(states.values())
+    # Who said that nothing of it is left is not asked again.
+    if not any(_is_left(state, common) for state in states.values()):
+        return
+    began = moved = time.monotonic()
+    before: dict[int, tuple[int, int]] = {}
+    said = False
+    while not engines.hurry.is_set():
+        answers = ask_all(engines, AskUnderWay(common=common), within_s=ANSWER_SECONDS, of=states)
+        waiting = sorted(p for p, answer in answers.items() if answer.arrays)
+        now = time.monotonic()
+        progress = {p: answer.progress for p, answer in answers.items()}
+        if progress != before:
+            before, moved = progress, now
+        if not waiting or now - moved > STILL_SECONDS or now - began > LIMIT_SECONDS:
+            return
+        if not said and now - began > SAY_UNDER_WAY_SECONDS:
+            said = True
+            verb = "computes" if len(waiting) == 1 else "compute"
+            who = f"{processes_text(waiting)} still {verb} what all have sent"
+            say(f"{who}; waiting for it (an interrupt ends the wait)")
+        engines.hurry.wait(LOOK_SECONDS)
+
+
+def _is_left(state: Trail, common: int) -> bool:
+    return state.earliest is not None and state.earliest <= common

@@ -1,0 +1,449 @@
+"""The namespace of a living process, taken to a process that has no names yet."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from nbdist.contract.calls.call import Call
+from nbdist.contract.calls.namespace import (
+    CoverNamespace,
+    LeftOut,
+    MakeNamespace,
+    NamespaceArray,
+    NamespaceMade,
+    NamespaceOffer,
+    OfferArrays,
+    OfferNamespace,
+    OfferThings,
+    PackAgain,
+    ReceiveNamespace,
+    TakeThings,
+    Things,
+)
+from nbdist.contract.calls.values import (
+    LetGo,
+    Room,
+    Share,
+    box,
+)
+from nbdist.engine.probe.samples import OPEN, digest_of
+from nbdist.launch.start.request import Request
+from nbdist.monitor.remembered import ComparedNames
+from nbdist.notation import dtype_named
+from nbdist.pieces import contains, elements
+from nbdist.session.values.flow import (
+    Answers,
+    Processes,
+    Progress,
+    Spots,
+    WantedPiece,
+    ask_each,
+    pieces_of,
+    send,
+    silent,
+)
+from nbdist.session.values.things import CarriedThings
+from nbdist.session.values.transfer import MovingPart, Transfer, cover, split
+
+A = TypeVar("A")
+
+TRIES_LATE = 2
+"""How often to make values that raised again, after all others: they may need values that come later, such as
+others that raised."""
+
+NOTHING = ComparedNames(had={}, same=frozenset())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brought:
+    """The namespace that a new process has got.
+
+    Attributes:
+      source: The process whose names it has.
+      names: These names.
+      left_out: What could not be brought from that process: names, and things it has beside them.
+      lost: Arrays of which no process had all parts, by number.
+      empty: Paths of arrays that had no values any more on any process: lost before, or donated.
+      differing: Names with values that were not the same on all processes. Among these, `unproven` and `changed`
+        are streams of random numbers, which are no names.
+      numbered: Names that hold each process's own number; the new process has its own, too.
+      unproven: Names for which nothing says whether the ended process had the same value.
+      changed: Names with equal values on all before the cell in which the process ended, and changed by that cell.
+      elsewhere: Names that only other living processes have, by process.
+      nbytes: Bytes of the arrays that were sent.
+      hooks: The errors that functions of the user's have raised.
+      set_again: Names that these functions have set on the new process.
+      unlike: Things beside the names that are not as on the source, and why where that is known.
+      each_own: Things beside the names that were not the same on all living processes.
+    """
+
+    source: int
+    names: tuple[str, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    lost: tuple[NamespaceArray, ...] = ()
+    empty: tuple[str, ...] = ()
+    differing: tuple[str, ...] = ()
+    numbered: tuple[str, ...] = ()
+    unproven: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    elsewhere: Mapping[str, int] = field(default_factory=dict)
+    nbytes: int = 0
+    hooks: tuple[str, ...] = ()
+    set_again: tuple[str, ...] = ()
+    unlike: Mapping[str, str] = field(default_factory=dict)
+    each_own: tuple[str, ...] = ()
+
+    @property
+    def not_carried(self) -> frozenset[str]:
+        """Things beside the names that are not, or may not be, what the ended process had."""
+        return frozenset({*self.unlike, *self.each_own})
+
+    @property
+    def unsure(self) -> frozenset[str]:
+        """Names that may not be what the ended process had, or would have had."""
+        return frozenset({*self.differing, *self.unproven}) - set(self.set_again)
+
+    @property
+    def whole(self) -> bool:
+        """Return whether all names but those of lost arrays, and all beside them, are as they were before."""
+        less = self.empty or self.unsure or self.left_out or self.changed or self.elsewhere
+        return not (less or self.not_carried)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedThings:
+    """The things that living processes have beside their names: asked once, for all new processes.
+
+    Attributes:
+      key: The key of the digests.
+      requests: By process, the one whose things are taken first; only it sends values that can be set.
+    """
+
+    key: str
+    requests: Mapping[int, Request[Things]]
+
+
+def ask_things(processes: Processes, sources: Sequence[int], *, key: str) -> AskedThings:
+    """Ask for these things; do not wait.
+
+    Raises:
+      GoneError: A process has ended.
+    """
+    asked = {
+        p: send(processes, p, OfferThings(key=key, described=p != sources[0])) for p in sources
+    }
+    return AskedThings(key=key, requests=asked)
+
+
+@dataclass
+class Bringing:
+    """One namespace on its way.
+
+    Args:
+      processes: All processes.
+      newcomer: The process that gets it.
+      sources: The living processes, the one whose names are taken first.
+      things: The requests for their things beside their names.
+      token: The token of this move.
+      generation: The number of the back end of all.
+      timeout_s: How long nothing may move.
+      before: The ended process's names, compared with the first source.
+      alone: Whether the one source was the only process: whatever it had, all had.
+      resized_to: The new number of processes, if it changes.
+    """
+
+    processes: Processes
+    newcomer: int
+    sources: Sequence[int]
+    things: AskedThings
+    token: str
+    generation: int
+    timeout_s: float
+    before: ComparedNames = NOTHING
+    alone: bool = False
+    resized_to: int | None = None
+
+    def run(self, *, progress: Progress = silent) -> Brought:
+        """Bring everything that can be brought.
+
+        Raises:
+          NbdistError: A process has ended, did not answer, or could not make the values that came.
+        """
+        try:
+            return self._run(progress)
+        finally:
+            for process_id in self.sources:
+                self._send(process_id, LetGo(token=self.token))
+
+    def _run(self, progress: Progress) -> Brought:
+        first, *others = self.sources
+        carried = self._things()
+        call = OfferNamespace(
+            token=self.token, processes=self.resized_to, things=tuple(carried.unlike)
+        )
+        offer, (placements, structure) = self._ask({first: self._send(first, call)})[first]
+        spanning = tuple(array.key for array in offer.arrays if array.spans)
+        asked = {
+            p: self._send(
+                p, OfferArrays(token=self.token, keys=spanning, processes=self.resized_to)
+            )
+            for p in others
+        }
+        offers = {first: offer, **{p: answer for p, (answer, _) in self._ask(asked).items()}}
+        room, _ = self._ask(
+            {
+                self.newcomer: self._send(
+                    self.newcomer,
+                    ReceiveNamespace(
+                        token=self.token, arrays=offer.arrays, generation=self.generation
+                    ),
+                    placements,
+                )
+            }
+        )[self.newcomer]
+        lost, parts = self._parts(offers, self._covered(offers, room))
+        Transfer(self.processes, token=self.token, timeout_s=self.timeout_s).run(
+            parts, progress=progress
+        )
+        make = MakeNamespace(
+            token=self.token,
+            lost=tuple(lost),
+            numbered=self._numbered(offers),
+            run=offer.run,
+            key=self.things.key,
+        )
+        made, left_out = self._made(make, structure)
+        carried.set(made.things, again=made.things_set_again)
+        brought = self._brought(offers, lost, parts, made, carried)
+        return replace(brought, left_out=(*brought.left_out, *left_out))
+
+    def _made(self, make: MakeNamespace, structure: Any) -> tuple[NamespaceMade, list[LeftOut]]:
+        """Have the namespace made; values that raise come last, and are left out in the end."""
+        tried: Counter[int] = Counter()
+        left_out: list[LeftOut] = []
+        while True:
+            sent = {self.newcomer: self._send(self.newcomer, make, structure)}
+            made, _ = self._ask(sent)[self.newcomer]
+            if made.not_made is None:
+                return made, left_out
+            entry, why = made.not_made.entry, made.not_made.why
+            times = tried.pop(entry, 0)
+            without = {entry: why} if times == TRIES_LATE else {}
+            if not without:
+                tried[entry] = times + 1  # the last one of all, by now
+            again = PackAgain(token=self.token, without=without, late=tuple(tried))
+            first = self.sources[0]
+            packed, (structure,) = self._ask({first: self._send(first, again)})[first]
+            left_out += packed.left_out
+
+    def _things(self) -> CarriedThings:
+        """Set the first source's things beside its names on the new process, and compare them there."""
+        first, *others = self.sources
+        answers = self._ask(self.things.requests)
+        carried = CarriedThings(
+            there=answers[first][0].digests, others=[answers[p][0].digests for p in others]
+        )
+        call = TakeThings(key=self.things.key, own=carried.own)
+        sent = {self.newcomer: self._send(self.newcomer, call, answers[first][1][0])}
+        taken, _ = self._ask(sent)[self.newcomer]
+        carried.set(taken.digests, failed=taken.failed)
+        return carried
+
+    def _covered(self, offers: Mapping[int, NamespaceOffer], room: Room) -> Room:
+        """Take parts in the form in which they exist, if nobody has them in the wanted form."""
+        arrays = offers[self.sources[0]].arrays
+        covers = []
+        for array, wanted in zip(arrays, room.wanted, strict=True):
+            there = [
+                other
+                for offer in offers.values()
+                for other in offer.arrays
+                if other.key == array.key
+            ]
+            pieces = [piece for other in there if _same(other, array) for piece in other.every]
+            covers.append(tuple(cover(part, pieces) for part in wanted))
+        if all(len(parts) == 1 for its in covers for parts in its):
+            return room
+        asked = self._send(self.newcomer, CoverNamespace(token=self.token, covers=tuple(covers)))
+        return self._ask({self.newcomer: asked})[self.newcomer][0]
+
+    def _brought(
+        self,
+        offers: Mapping[int, NamespaceOffer],
+        lost: Sequence[int],
+        parts: Sequence[MovingPart],
+        made: NamespaceMade,
+        carried: CarriedThings,
+    ) -> Brought:
+        first = self.sources[0]
+        offer = offers[first]
+        own, before, streams = self._numbered(offers), self.before, carried.streams
+        names, its = {*made.names, *streams}, (*offer.own, *streams)
+        differ = {*differing(offers), *before.other}.intersection(names) - {*own}
+        unproven = (
+            name
+            for name in (*(() if self.alone else its), *equal_to_number(offers))
+            if not (len(offers) > 1 and (name in streams or is_proven(offers, name)))
+            and name not in {*own, *differ, *before.same, *before.changed}
+        )
+        filled = {array.key for one in offers.values() for array in one.arrays if array.every}
+        filled |= {offer.arrays[number].key for number in lost}
+        return Brought(
+            source=first,
+            names=made.names,
+            left_out=offer.left_out,
+            lost=tuple(offer.arrays[number] for number in lost),
+            empty=tuple(a.key for a in offer.arrays if a.spans and a.key not in filled),
+            differing=tuple(sorted(differ)),
+            numbered=own,
+            unproven=tuple(sorted({*unproven} & names)),
+            changed=tuple(sorted(before.changed.intersection(its, names) - differ - {*own}))
+            if len(offers) == 1
+            else (),
+            elsewhere={
+                name: p
+                for p, other in sorted(offers.items(), reverse=True)
+                for name in other.names
+                if name not in offer.digests and name not in {one.name for one in offer.left_out}
+            },
+            set_again=made.set_again,
+            nbytes=sum(part.nbytes for part in parts),
+            hooks=made.hooks,
+            unlike=carried.unlike,
+            each_own=carried.each_own,
+        )
+
+    def _numbered(self, offers: Mapping[int, NamespaceOffer]) -> tuple[str, ...]:
+        return numbered(offers, self.before.had, self.newcomer)
+
+    def _parts(
+        self, offers: Mapping[int, NamespaceOffer], room: Room
+    ) -> tuple[list[int], list[MovingPart]]:
+        """Make room on the new process; return which arrays are lost, and who sends which part of the others."""
+        arrays = offers[self.sources[0]].arrays
+        itemsizes = [int(dtype_named(array.dtype).itemsize) for array in arrays]
+        wanted = pieces_of(room.wanted, itemsizes)
+        spots = Spots(piece for its in wanted for piece in its)
+        # One memory: nobody else has it, and all is copied out of it.
+        starts, total = [], 0
+        for size in spots.sizes:
+            starts.append(total)
+            total += size
+        held = {
+            p: {array.key: (number, array) for number, array in enumerate(offer.arrays)}
+            for p, offer in offers.items()
+        }
+        place = {
+            piece.key: (0, starts[spots.of(piece)[0]] + spots.of(piece)[1])
+            for piece in spots.pieces
+        }
+        self._ask(
+            {
+                self.newcomer: self._send(
+                    self.newcomer,
+                    Share(
+                        token=self.token,
+                        sizes=(total,),
+                        spots=tuple(tuple(place[piece.key] for piece in its) for its in wanted),
+                    ),
+                )
+            }
+        )
+        lost: list[int] = []
+        parts: list[MovingPart] = []
+        load = dict.fromkeys(self.sources, 0)
+        apart = set(differing(offers))
+        for number, its in enumerate(wanted):
+            found = [self._holders(held, arrays[number], piece) for piece in its]
+            if not all(found):
+                lost.append(number)
+                continue
+            for piece, holders in zip(its, found, strict=True):
+                # If copies are not equal, all come from the process that has the names.
+                first = self.sources[0] in holders and _root(arrays[number].key) in apart
+                holder = self.sources[0] if first else min(holders, key=lambda p: load[p])
+                load[holder] += piece.nbytes
+                there, index = holders[holder]
+                parts += split(
+                    piece.bounds,
+                    itemsizes[number],
+                    holder=holder,
+                    number=there,
+                    piece=index,
+                    to=self.newcomer,
+                    spot=place[piece.key],
+                )
+        return lost, parts
+
+    def _holders(
+        self,
+        held: Mapping[int, Mapping[str, tuple[int, NamespaceArray]]],
+        array: NamespaceArray,
+        piece: WantedPiece,
+    ) -> dict[int, tuple[int, int]]:
+        """Return who has a piece of the same array: by process, its number of the array and of the piece."""
+        found = {}
+        wanted = box(piece.bounds)
+        for process_id, its in held.items():
+            number, other = its.get(array.key, (0, None))
+            if other is None or not _same(other, array):
+                continue
+            if not array.spans and process_id != self.sources[0]:
+                continue
+            index = next((n for n, b in enumerate(other.every) if contains(b, wanted)), None)
+            if index is None and other.every and not elements(wanted):
+                index = 0  # nothing is taken of it
+            if index is not None:
+                found[process_id] = number, index
+        return found
+
+    def _send(self, process_id: int, call: Call[A], *buffers: Any) -> Request[A]:
+        return send(self.processes, process_id, call, *buffers)
+
+    def _ask(self, asked: Mapping[int, Request[A]]) -> Answers[A]:
+        return ask_each(self.processes, asked, timeout_s=self.timeout_s)
+
+
+def _same(one: NamespaceArray, other: NamespaceArray) -> bool:
+    """Return whether they are one array on two processes."""
+    return (one.origin, one.shape, one.dtype) == (other.origin, other.shape, other.dtype)
+
+
+def _root(path: str) -> str:
+    """Return the name that a path begins with."""
+    return re.split(r"[.\[]", path, maxsplit=1)[0]
+
+
+def differing(offers: Mapping[int, NamespaceOffer]) -> tuple[str, ...]:
+    """Return the names whose values were not the same on all living processes."""
+    every = [offer.digests for offer in offers.values()]
+    names = sorted({name for digests in every for name in digests})
+    return tuple(name for name in names if len({digests.get(name) for digests in every}) > 1)
+
+
+def is_proven(offers: Mapping[int, NamespaceOffer], name: str) -> bool:
+    """Return whether nothing of a name was left out where it was looked at."""
+    return not any(offer.digests.get(name, OPEN).endswith(OPEN) for offer in offers.values())
+
+
+def numbered(
+    offers: Mapping[int, NamespaceOffer], had: Mapping[str, str], newcomer: int
+) -> tuple[str, ...]:
+    """Return the names that hold each process's own number, on the ended process as far as `had` tells."""
+    several, own = len(offers) > 1, digest_of(newcomer)
+    return tuple(
+        name for name in equal_to_number(offers) if (had[name] == own if name in had else several)
+    )
+
+
+def equal_to_number(offers: Mapping[int, NamespaceOffer]) -> tuple[str, ...]:
+    """Return the names whose value is the number of the process on all living processes."""
+    names, *others = (
+        {name for name, digest in offer.digests.items() if digest == digest_of(p)}
+        for p, offer in offers.items()
+    )
+    return tuple(sorted(names.intersection(*others)))

@@ -1,0 +1,358 @@
+"""Values of the notebook on their way to processes, which name them once they are whole on all."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from nbdist.contract.calls import values as contract
+from nbdist.contract.calls.call import Call, Done
+from nbdist.contract.calls.values import (
+    ArrayType,
+    Join,
+    MemoryAddress,
+    Put,
+    Ready,
+    Room,
+    SetNames,
+    Share,
+    Spot,
+)
+from nbdist.engine.cell.code_owners import error_text
+from nbdist.engine.frameworks import imported
+from nbdist.engine.values.arrays import is_numpy_array, packed, stand_in
+from nbdist.errors import ArrayError
+from nbdist.launch.start.request import Request
+from nbdist.machine.sealed import Sealed
+from nbdist.notation import dtype_name
+from nbdist.pieces import Bounds, boxes, elements, slices
+from nbdist.session.values.flow import (
+    PART_BYTES,
+    Answer,
+    Answers,
+    Flow,
+    Need,
+    PartsMessage,
+    Processes,
+    Progress,
+    Spots,
+    WantedPiece,
+    ask_each,
+    pieces_of,
+    refuse_gone,
+    send,
+    silent,
+)
+from nbdist.session.values.pull import batches
+from nbdist.spelling import command
+
+A = TypeVar("A")
+
+APART_BYTES = 1 << 16
+"""Arrays from this size in bytes on travel beside the pickle of the object that holds them."""
+
+
+class Packed:
+    """Values of the notebook, ready to be sent.
+
+    Args:
+      values: By name.
+      all_apart: Whether each value is an array to be divided over the processes.
+
+    Attributes:
+      structure: The pickle, with numbers in place of arrays.
+      arrays: These arrays.
+
+    Raises:
+      ArrayError: A value that cannot be pickled, or is no array where one is needed; nothing has been sent.
+    """
+
+    def __init__(self, values: Mapping[str, Any], *, all_apart: bool) -> None:
+        self.arrays: list[np.ndarray[Any, Any]] = []
+        self._numbers: dict[int, int] = {}
+        self._stand_in = functools.partial(stand_in, imported())
+        self._least = 0 if all_apart else APART_BYTES
+        if all_apart:
+            values = {name: _array(name, value) for name, value in values.items()}
+        try:
+            self.structure = packed(
+                dict(values), self._number, code_by_value=True, stand_in=self._stand_in
+            )
+        except Exception:
+            for name, value in values.items():
+                self._refuse_unfit(name, value)
+            raise
+
+    def _refuse_unfit(self, name: str, value: object) -> None:
+        try:
+            packed(value, self._number, code_by_value=True, stand_in=self._stand_in)
+        except Exception as error:
+            raise ArrayError(
+                f"{name!r} (of type {type(value).__name__}) cannot be sent to the processes "
+                f"({error_text(error)}). Make it in a {command('cell')} instead."
+            ) from error
+
+    def _number(self, value: Any) -> int | None:
+        if not is_numpy_array(value) or value.nbytes < self._least:
+            return None
+        if id(value) not in self._numbers:
+            self._numbers[id(value)] = len(self.arrays)
+            self.arrays.append(value)
+        return self._numbers[id(value)]
+
+
+def _array(name: str, value: Any) -> np.ndarray[Any, Any]:
+    if is_numpy_array(value):
+        return value  # type: ignore[no-any-return]
+    raise ArrayError(
+        f"{name!r} is of type {type(value).__name__}: a sharding divides NumPy arrays of numbers. Nothing "
+        "was sent."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineGroup:
+    """Processes of one machine that get their pieces out of the same memories.
+
+    Attributes:
+      owner: Who writes them: a process, which gets the bytes in messages; None: this notebook.
+      process_ids: The processes that have them, with the owner.
+      spots: Where each piece lies.
+    """
+
+    owner: int | None
+    process_ids: tuple[int, ...]
+    spots: Spots
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryStretch:
+    """A part of an array that is contiguous in a memory."""
+
+    array: int
+    box: Bounds
+    memory: int
+    at: int
+    nbytes: int
+
+
+class Push:
+    """Arrays on their way to processes that have said which pieces they want.
+
+    A piece that several processes of a machine want goes there once, into memory that they share: on this machine
+    this notebook writes it, on any other one of the processes.
+
+    Args:
+      processes: The processes that take them.
+      arrays: The arrays to send.
+      rooms: Each process's answer.
+      token: The push's token.
+      hosts: The processes' hosts.
+      timeout_s: How long nothing may move.
+    """
+
+    def __init__(
+        self,
+        processes: Processes,
+        arrays: Sequence[np.ndarray[Any, Any]],
+        rooms: Mapping[int, Room],
+        token: str,
+        *,
+        hosts: Mapping[int, str],
+        timeout_s: float,
+    ) -> None:
+        self._processes = processes
+        self._arrays = arrays
+        self._token = token
+        self._hosts = hosts
+        self._timeout_s = timeout_s
+        itemsizes = [int(array.dtype.itemsize) for array in arrays]
+        self._wanted = {p: pieces_of(room.wanted, itemsizes) for p, room in rooms.items()}
+        self._mine: list[Sealed] = []
+        self._groups: list[MachineGroup] = []
+
+    def share(self) -> None:
+        """Have memory made, on each machine once where its processes can share it; write nothing yet.
+
+        Raises:
+          NbdistError: A process has ended, or did not answer.
+        """
+        if not self._arrays:
+            return
+        near = self._join_mine()
+        left = [p for p in self._wanted if p not in near]
+        by_host: dict[str, list[int]] = {}
+        for process_id in left:
+            by_host.setdefault(self._hosts[process_id], []).append(process_id)
+        left = self._join_owners({ids[0]: ids for ids in by_host.values()})
+        self._join_owners({p: [p] for p in left})
+
+    def needs(self) -> list[Need]:
+        """Return how much memory is about to be taken, and where."""
+        found = []
+        for group in self._groups:
+            host = self._hosts[group.process_ids[0]]
+            written = sum(piece.nbytes for piece in self._pieces(group))
+            found.append(Need(host=host, process_id=group.owner, nbytes=written))
+            for p in group.process_ids:
+                copied = sum(map(group.spots.copied_bytes, self._wanted[p]))
+                found.append(Need(host=host, process_id=p, nbytes=copied))
+        return found
+
+    def send(self, structure: bytes, *, progress: Progress = silent) -> None:
+        """Send everything, and have the processes make the values, which have no names yet.
+
+        Raises:
+          NbdistError: A process has ended, or could not make them.
+        """
+        total = sum(piece.nbytes for group in self._groups for piece in self._pieces(group))
+        done = 0
+        for group in self._groups:
+            if group.owner is None:
+                done = self._write(group, lambda moved: progress(moved, total))
+        flow = Flow(
+            self._processes,
+            timeout_s=self._timeout_s,
+            progress=lambda moved, _: progress(done + moved, total),
+        )
+        flow.run(job for group in self._groups for job in self._jobs(group))
+        self._ask(dict.fromkeys(self._wanted, Ready(token=self._token)), structure)
+
+    def name(self) -> None:
+        """Give the values their names on all processes."""
+        self._ask(dict.fromkeys(self._wanted, SetNames(token=self._token)))
+
+    def close(self) -> None:
+        """Leave the memory of this notebook to the processes that have it."""
+        for memory in self._mine:
+            memory.close()
+        self._mine = []
+
+    def _join_mine(self) -> tuple[int, ...]:
+        """Make processes take memory of this notebook; return which could."""
+        spots = self._spots(self._wanted)
+        try:
+            for size in spots.sizes:
+                self._mine.append(Sealed(size))
+        except OSError:
+            self.close()
+            return ()
+        addresses = tuple(memory.address for memory in self._mine)
+        joined = self._joined(
+            dict.fromkeys(self._wanted, addresses), dict.fromkeys(self._wanted, spots)
+        )
+        if joined:
+            self._groups.append(MachineGroup(owner=None, process_ids=joined, spots=spots))
+        return joined
+
+    def _join_owners(self, owners: Mapping[int, Sequence[int]]) -> list[int]:
+        """Make owners allocate memories, and others take them; return which could not.
+
+        Args:
+          owners: For each owner, all who are to have its memories.
+        """
+        spots = {owner: self._spots(ids) for owner, ids in owners.items()}
+        answers = self._ask(
+            {
+                p: Share(
+                    token=self._token,
+                    sizes=tuple(spots[p].sizes),
+                    spots=self._spots_of(p, spots[p]),
+                )
+                for p in owners
+            }
+        )
+        addresses = {owner: answer.addresses for owner, (answer, _) in answers.items()}
+        others = {p: owner for owner, ids in owners.items() for p in ids if p != owner}
+        joined = self._joined(
+            {p: addresses[owner] for p, owner in others.items() if addresses[owner]},
+            {p: spots[owner] for p, owner in others.items()},
+        )
+        for owner, ids in owners.items():
+            having = tuple(p for p in ids if p == owner or p in joined)
+            self._groups.append(MachineGroup(owner=owner, process_ids=having, spots=spots[owner]))
+        return [p for p in others if p not in joined]
+
+    def _joined(
+        self, addresses: Mapping[int, tuple[MemoryAddress, ...]], spots: Mapping[int, Spots]
+    ) -> tuple[int, ...]:
+        answers = self._ask(
+            {
+                p: Join(token=self._token, addresses=its, spots=self._spots_of(p, spots[p]))
+                for p, its in addresses.items()
+            }
+        )
+        return tuple(p for p, (answer, _) in answers.items() if answer.joined)
+
+    def _ask(self, calls: Mapping[int, Call[A]], *buffers: Any) -> Answers[A]:
+        asked = {p: send(self._processes, p, call, *buffers) for p, call in calls.items()}
+        return ask_each(self._processes, asked, timeout_s=self._timeout_s)
+
+    def _spots(self, process_ids: Iterable[int]) -> Spots:
+        return Spots(piece for p in process_ids for its in self._wanted[p] for piece in its)
+
+    def _spots_of(self, process_id: int, spots: Spots) -> tuple[tuple[Spot, ...], ...]:
+        return tuple(tuple(map(spots.of, its)) for its in self._wanted[process_id])
+
+    def _pieces(self, group: MachineGroup) -> list[WantedPiece]:
+        """Return the pieces that the processes of a group want, each once."""
+        wanted = {piece.key for p in group.process_ids for its in self._wanted[p] for piece in its}
+        return [piece for piece in group.spots.pieces if piece.key in wanted]
+
+    def _stretches(self, group: MachineGroup) -> Iterable[MemoryStretch]:
+        for piece in self._pieces(group):
+            memory, at = group.spots.of(piece)
+            itemsize = int(self._arrays[piece.array].dtype.itemsize)
+            for box in boxes(piece.bounds, itemsize, PART_BYTES):
+                nbytes = elements(box) * itemsize
+                yield MemoryStretch(array=piece.array, box=box, memory=memory, at=at, nbytes=nbytes)
+                at += nbytes
+
+    def _bytes(self, stretch: MemoryStretch) -> memoryview:
+        source = np.ascontiguousarray(self._arrays[stretch.array][slices(stretch.box)])
+        return memoryview(source.reshape(-1).view(np.uint8))
+
+    def _write(self, group: MachineGroup, moved: Callable[[int], None]) -> int:
+        """Write the pieces that processes on this machine want; return the number of bytes."""
+        done = 0
+        for stretch in self._stretches(group):
+            refuse_gone(self._processes, group.process_ids)
+            self._mine[stretch.memory].write(stretch.at, self._bytes(stretch))
+            done += stretch.nbytes
+            moved(done)
+        for memory in self._mine:
+            memory.seal()
+        return done
+
+    def _jobs(self, group: MachineGroup) -> Iterable[PartsMessage]:
+        """Yield messages for an owner elsewhere."""
+        owner = group.owner
+        if owner is None:
+            return
+        for batch in batches(self._stretches(group), lambda stretch: stretch.nbytes, PART_BYTES):
+            yield PartsMessage(
+                process_id=owner,
+                nbytes=sum(stretch.nbytes for stretch in batch),
+                begin=functools.partial(self._put, owner, batch),
+                end=_taken,
+            )
+
+    def _put(self, owner: int, batch: Sequence[MemoryStretch]) -> Request[Done]:
+        stretches = tuple(
+            contract.Stretch(memory=one.memory, at=one.at, nbytes=one.nbytes) for one in batch
+        )
+        data = b"".join(map(self._bytes, batch))
+        return send(self._processes, owner, Put(token=self._token, stretches=stretches), data)
+
+
+def described(arrays: Iterable[np.ndarray[Any, Any]]) -> tuple[ArrayType, ...]:
+    """Return the dtypes and shapes that processes need to make room."""
+    return tuple(ArrayType(dtype=dtype_name(a.dtype), shape=a.shape) for a in arrays)
+
+
+def _taken(answer: Answer[Done]) -> None:
+    """Do nothing: the answer holds nothing."""

@@ -1,0 +1,158 @@
+"""Parts of arrays from processes that have them to processes that take them, through this one.
+
+Pure functions that choose existing parts from which to put together a part of an array.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from nbdist.contract.calls.call import Done
+from nbdist.contract.calls.values import Box, OfferedBox, Put, Spot, Stretch, Take, box
+from nbdist.launch.start.request import Request
+from nbdist.pieces import Bounds, boxes, contains, elements, intersection
+from nbdist.session.values.flow import (
+    PART_BYTES,
+    Answer,
+    Flow,
+    PartsMessage,
+    Processes,
+    Progress,
+    ask_each,
+    send,
+    silent,
+)
+from nbdist.session.values.pull import batches
+
+MOST_ON_THE_WAY = 4
+"""So many messages of bytes go to processes before the first of them is waited for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovingPart:
+    """A part of an array on its way.
+
+    Attributes:
+      holder: Who has it.
+      number: Of the array there.
+      piece: Of the piece there.
+      box: Which part of the array.
+      to: Who takes it.
+      memory: In which memory of that process it is to lie.
+      at: How many bytes from the start of that.
+      nbytes: Its size.
+    """
+
+    holder: int
+    number: int
+    piece: int
+    box: Box
+    to: int
+    memory: int
+    at: int
+    nbytes: int
+
+
+def split(
+    bounds: Bounds, itemsize: int, *, holder: int, number: int, piece: int, to: int, spot: Spot
+) -> Iterator[MovingPart]:
+    """The parts of a piece, each small enough for a message; `spot` is where the whole piece is to lie."""
+    memory, at = spot
+    for part in boxes(bounds, itemsize, PART_BYTES):
+        nbytes = elements(part) * itemsize
+        yield MovingPart(
+            holder=holder,
+            number=number,
+            piece=piece,
+            box=box(part),
+            to=to,
+            memory=memory,
+            at=at,
+            nbytes=nbytes,
+        )
+        at += nbytes
+
+
+class Transfer:
+    """Moves parts; those of different holders side by side.
+
+    Args:
+      processes: All.
+      token: Of this move, on all of them.
+      timeout_s: How long nothing may move.
+    """
+
+    def __init__(self, processes: Processes, *, token: str, timeout_s: float) -> None:
+        self._processes = processes
+        self._token = token
+        self._timeout_s = timeout_s
+        self._puts: list[tuple[int, Request[Done]]] = []
+
+    def run(self, parts: Iterable[MovingPart], *, progress: Progress = silent) -> None:
+        """Moves all.
+
+        Raises:
+          NbdistError: A process has ended, or did not answer.
+        """
+        flow = Flow(self._processes, timeout_s=self._timeout_s, progress=progress)
+        flow.run(self._jobs(parts))
+        self._until_put(0)
+
+    def _jobs(self, parts: Iterable[MovingPart]) -> Iterator[PartsMessage]:
+        routes: dict[tuple[int, int], list[MovingPart]] = {}
+        for part in parts:
+            routes.setdefault((part.holder, part.to), []).append(part)
+        for (holder, to), its in routes.items():
+            for batch in batches(its, lambda part: part.nbytes, PART_BYTES):
+                yield PartsMessage(
+                    process_id=holder,
+                    nbytes=sum(part.nbytes for part in batch),
+                    begin=functools.partial(self._take, holder, batch),
+                    end=functools.partial(self._put, to, batch),
+                )
+
+    def _take(self, holder: int, batch: Sequence[MovingPart]) -> Request[Done]:
+        wanted = tuple(
+            OfferedBox(path=str(part.number), piece=part.piece, box=part.box) for part in batch
+        )
+        return send(self._processes, holder, Take(token=self._token, boxes=wanted))
+
+    def _put(self, to: int, batch: Sequence[MovingPart], answer: Answer[Done]) -> None:
+        stretches = tuple(
+            Stretch(memory=part.memory, at=part.at, nbytes=part.nbytes) for part in batch
+        )
+        put = Put(token=self._token, stretches=stretches)
+        self._puts.append((to, send(self._processes, to, put, answer[1][0])))
+        self._until_put(MOST_ON_THE_WAY)
+
+    def _until_put(self, most: int) -> None:
+        """Waits until so many messages at most are on their way to who takes them."""
+        while len(self._puts) > most:
+            to, request = self._puts.pop(0)
+            ask_each(self._processes, {to: request}, timeout_s=self._timeout_s)
+
+
+def cover(wanted: Bounds, pieces: Iterable[Box]) -> tuple[Box, ...]:
+    """Return parts that together are `wanted`, do not overlap, and each lie in one of the pieces.
+
+    Args:
+      wanted: A part of an array.
+      pieces: The parts of it that processes have, in any order, repeated where several processes have the same.
+
+    Returns:
+      `wanted` itself where it lies in one piece, has no elements, or is not there as a whole.
+    """
+    every = list(dict.fromkeys(pieces))
+    itself = (box(wanted),)
+    if not elements(wanted) or any(contains(piece, wanted) for piece in every):
+        return itself
+    parts = [box(intersection(wanted, piece)) for piece in every]
+    found = list(dict.fromkeys(part for part in parts if elements(part)))
+    if sum(map(elements, found)) != elements(wanted):
+        return itself
+    if any(elements(intersection(a, b)) for a, b in itertools.combinations(found, 2)):
+        return itself
+    return tuple(found)

@@ -1,0 +1,314 @@
+"""Entries of different processes that count as the same while a cell still runs.
+
+Processes are never at exactly the same place. Where one is only a little ahead of another, their output must not
+flicker between one block and many.
+
+Where several sequences say the same, and where each its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from nbdist import summary
+from nbdist.view.output.entries import (
+    Display,
+    Entry,
+    Line,
+    digest_of_lines,
+    without_addresses,
+)
+from nbdist.view.output.limits import FRESH_S
+from nbdist.view.output.record import Column
+from nbdist.view.output.widgets import alike, joined
+
+_NEAR = 64
+_TRACEBACK = "Traceback (most recent call last):"
+
+
+def settle_for(columns: Sequence[Column], now: float) -> list[Column]:
+    """Return the columns as they are compared: a process a little ahead shows what those behind show."""
+    columns = [_before_clear(column, columns, now) for column in columns]
+    columns = _share_floods(columns, now)
+    return [_without_partial(column, columns, now) for column in columns]
+
+
+def keys(columns: Sequence[Column], now: float) -> list[list[Hashable]]:
+    """Return for each column a list of keys, one for each entry, by which entries are compared.
+
+    A progress bar is compared by its place among the bars of the same kind while one process is still at it, a
+    display by its place while it is being updated, and everything else by content.
+    """
+    unfinished = [column for column in columns if not column.finished]
+    open_bars = {key for column in unfinished for entry, key in _bars(column.entries) if entry.open}
+    updating = _updating(columns) if unfinished else set()
+    widgets = alike(columns, now)
+    return [
+        whole_tracebacks(column.entries, list(_keys(column, open_bars, updating, widgets)))
+        for column in columns
+    ]
+
+
+def whole_tracebacks(entries: Sequence[Entry], keys: Sequence[Hashable]) -> list[Hashable]:
+    """Return the entries' keys, changed so that only whole printed tracebacks are the same."""
+    whole = list(keys)
+    for begin, entry in enumerate(entries):
+        if isinstance(entry, Line) and entry.text == _TRACEBACK:
+            inside = itertools.takewhile(_is_indented, entries[begin + 1 :])
+            end = begin + 1 + sum(1 for _ in inside) + 1  # and the line that names the error
+            digest = digest_of_lines("\n".join(map(str, keys[begin:end])))
+            whole[begin:end] = [(key, digest) for key in keys[begin:end]]
+    return whole
+
+
+def _is_indented(entry: Entry) -> bool:
+    return isinstance(entry, Line) and entry.text.startswith(" ")
+
+
+def choose(entries: Sequence[Entry]) -> Entry:
+    """Return the entry to show for equal entries: of changing ones that of the slowest process."""
+    first = entries[0]
+    if isinstance(first, Display):
+        displays = [entry for entry in entries if isinstance(entry, Display)]
+        if first.widgets:
+            return joined(displays)
+        parts = [display.part for display in displays if display.part is not None]
+        if len(parts) == len(displays):
+            return Display({"text/plain": summary.text(parts)}, {}, first.time)
+        return min(displays, key=lambda display: display.updates)
+    if not isinstance(first, Line) or len(entries) == 1:
+        return first
+    if first.bar is not None:
+        bars = [entry for entry in entries if isinstance(entry, Line) and entry.bar is not None]
+        # Of bars equally far on, the one that came there last: the timings are its own.
+        return min(bars, key=lambda one: (one.bar.progress if one.bar else 0.0, -one.last))
+    if any(entry.text != first.text for entry in entries if isinstance(entry, Line)):
+        # Only the addresses of results are left out of the key.
+        return first._replace(text=without_addresses(first.text))
+    return first
+
+
+def _bars(entries: Sequence[Entry]) -> Iterator[tuple[Line, Hashable]]:
+    seen: Counter[str] = Counter()
+    for entry in entries:
+        if isinstance(entry, Line) and entry.bar is not None:
+            skeleton = entry.bar.skeleton
+            yield entry, ("bar", skeleton, seen[skeleton])
+            seen[skeleton] += 1
+
+
+def _updating(columns: Sequence[Column]) -> set[int]:
+    """Return the numbers of the displays that some processes have changed more often than others."""
+    updates: dict[int, set[int]] = {}
+    for column in columns:
+        displays = [entry for entry in column.entries if isinstance(entry, Display)]
+        for number, display in enumerate(displays):
+            updates.setdefault(number, set()).add(display.updates)
+    return {number for number, counts in updates.items() if len(counts) > 1}
+
+
+def _keys(
+    column: Column,
+    open_bars: set[Hashable],
+    updating: set[int],
+    widgets: Mapping[int, Hashable],
+) -> Iterator[Hashable]:
+    entries = column.entries
+    bars = {id(entry): key for entry, key in _bars(entries)} if open_bars else {}
+    displays = 0
+    for entry in entries:
+        if isinstance(entry, Display):
+            content = displays if displays in updating else entry.digest
+            yield widgets.get(id(entry)) or ("display", content)
+            displays += 1
+        elif bars.get(id(entry)) in open_bars:
+            yield bars[id(entry)]
+        else:
+            yield entry.key
+
+
+def _before_clear(column: Column, columns: Sequence[Column], now: float) -> Column:
+    """Return what a process showed before it cleared its output, while others are about to clear theirs."""
+    behind = min((other.generation for other in columns if not other.finished), default=None)
+    cleared_more = 0 if behind is None else column.generation - behind
+    if not 0 < cleared_more <= len(column.clears) or now - column.clears[-cleared_more] > FRESH_S:
+        return column
+    past = next((one for one in column.past if one.generation == behind), None)
+    if past is None:
+        return column
+    end = (len(past.entries),) * (len(column.marks) - len(past.marks))
+    return replace(past, marks=(*past.marks, *end))
+
+
+def _share_floods(columns: Sequence[Column], now: float) -> list[Column]:
+    """Give equal floods one gap and, while they run, the end of the flood that is furthest behind."""
+    together: list[tuple[dict[int, bytes], list[Column]]] = []
+    for column in sorted(columns, key=lambda column: column.count, reverse=True):
+        if column.gap is None:
+            continue
+        followed = (flood for flood in together if _follows(column, flood[1][0], flood[0], now))
+        flood = next(followed, None)
+        if flood is None:
+            digests = {check.position: check.digest for check in column.checkpoints}
+            together.append((digests, [column]))
+        else:
+            flood[1].append(column)
+    shared = {}
+    for _, members in together:
+        running = [column for column in members if not column.finished]
+        last = min(running or members, key=lambda column: column.count)
+        gap = last.gap and last.gap._replace(key=f"gap {members[0].process_id}")
+        for column in members:
+            shared[column.process_id] = (
+                replace(column, gap=gap)
+                if column.finished
+                else replace(column, gap=gap, rest=last.rest, floating=last.floating)
+            )
+    return [shared.get(column.process_id, column) for column in columns]
+
+
+def _follows(column: Column, leader: Column, digests: dict[int, bytes], now: float) -> bool:
+    if len(column.head) != len(leader.head):
+        return False
+    if column.finished:
+        return (column.count, column.digest) == (leader.count, leader.digest)
+    known = (check for check in reversed(column.checkpoints) if check.position in digests)
+    newest = next(known, None)
+    if newest is not None and newest.digest != digests[newest.position]:
+        return False
+    old = [check.position for check in leader.checkpoints if now - check.time > FRESH_S]
+    return not old or column.count >= old[-1]
+
+
+def _without_partial(column: Column, columns: Sequence[Column], now: float) -> Column:
+    """Leave out a line that is still being written and agrees, so far, with what others have."""
+    last = column.rest[-1] if column.rest else None
+    if column.finished or not isinstance(last, Line) or not last.open or last.bar is not None:
+        return column
+    if now - last.time > FRESH_S:
+        return column
+    for other in columns:
+        if other is not column and any(
+            isinstance(entry, Line) and entry.key.startswith(last.text) and entry.key != last.text
+            for entry in other.entries[-_NEAR:]
+        ):
+            return replace(column, rest=column.rest[:-1])
+    return column
+
+
+_WINDOWS = (8, 64, 512)
+_DROPS = 4
+
+Keys = Sequence[Hashable]
+
+
+class Section(NamedTuple):
+    """A piece of the aligned sequences: one half-open `(start, stop)` for each.
+
+    In a `common` section all spans that are not empty hold the same keys. `members` are the
+    sequences the section is about; the others' spans in it are empty.
+    """
+
+    common: bool
+    spans: tuple[tuple[int, int], ...]
+    members: tuple[int, ...]
+
+
+def align(columns: Sequence[Keys]) -> list[Section]:
+    """Cuts sequences into sections, so that what they share stands in common ones.
+
+    The sections of a sequence, one after the other, are the whole sequence. Sequences meet again
+    at the nearest key that all have, within 512 entries. Where there is none, those that have
+    least in common with the others are set apart and aligned among themselves.
+    """
+    at = [0] * len(columns)
+    clusters = [list(range(len(columns)))]
+    sections: list[Section] = []
+    while clusters:
+        cluster = clusters.pop()
+        live = [index for index in cluster if at[index] < len(columns[index])]
+        if not live:
+            continue
+        run = _run(columns, at, live)
+        stops = {index: at[index] + run for index in live}
+        apart: list[int] = []
+        if not run:
+            stops, apart = _next_meeting(columns, at, live)
+        spans = tuple((start, stops.get(index, start)) for index, start in enumerate(at))
+        if any(start < stop for start, stop in spans):
+            sections.append(Section(run > 0, spans, tuple(cluster)))
+        at = [stop for _, stop in spans]
+        others = [index for index in cluster if index not in apart]
+        clusters += sorted((part for part in (others, apart) if part), reverse=True)
+    return sections
+
+
+def _run(columns: Sequence[Keys], at: Sequence[int], live: Sequence[int]) -> int:
+    """Number of next keys that are the same in all live columns."""
+    first, *others = live
+    most = min(len(columns[index]) - at[index] for index in live)
+    part = columns[first][at[first] : at[first] + most]
+    for index in others:
+        other = columns[index][at[index] : at[index] + len(part)]
+        if other != part:
+            pairs = enumerate(zip(part, other, strict=True))
+            part = part[: next(offset for offset, (a, b) in pairs if a != b)]
+    return len(part)
+
+
+def _next_meeting(
+    columns: Sequence[Keys], at: Sequence[int], live: Sequence[int]
+) -> tuple[dict[int, int], list[int]]:
+    """Positions up to which the live columns differ, and those of them to be set apart there."""
+    meeting = list(live)
+    apart: list[int] = []
+    while len(meeting) > 1 and len(apart) <= _DROPS:
+        offsets = _nearest(columns, at, meeting)
+        if offsets is not None:
+            # What stands apart has as many of its entries beside those before the meeting.
+            aside = max(offsets)
+            stops = {index: min(at[index] + aside, len(columns[index])) for index in apart}
+            for index, offset in zip(meeting, offsets, strict=True):
+                stops[index] = at[index] + offset
+            return stops, apart
+        loner = _loner(columns, at, meeting)
+        meeting.remove(loner)
+        apart.append(loner)
+    return {index: len(columns[index]) for index in live}, []
+
+
+def _nearest(
+    columns: Sequence[Keys], at: Sequence[int], live: Sequence[int]
+) -> tuple[int, ...] | None:
+    """Offsets of a key that all live columns have, with the least sum; None without one."""
+    for window in _WINDOWS:
+        places = [_first_places(columns[index], at[index], window) for index in live]
+        shared = set(places[0]).intersection(*places[1:])
+        if shared:
+            meetings = (tuple(place[key] for place in places) for key in shared)
+            return min(meetings, key=lambda offsets: (sum(offsets), offsets))
+    return None
+
+
+def _first_places(keys: Keys, start: int, window: int) -> dict[Hashable, int]:
+    places: dict[Hashable, int] = {}
+    for offset, key in enumerate(keys[start : start + window]):
+        # Empty lines are everywhere; to meet at one would tear apart what belongs together.
+        if not (isinstance(key, str) and not key.strip()):
+            places.setdefault(key, offset)
+    return places
+
+
+def _loner(columns: Sequence[Keys], at: Sequence[int], live: Sequence[int]) -> int:
+    """The column with the fewest keys that another one has too; of several the shortest."""
+    keys = {index: set(columns[index][at[index] : at[index] + _WINDOWS[-1]]) for index in live}
+    holders = Counter(key for held in keys.values() for key in held)
+
+    def shared(index: int) -> tuple[int, int]:
+        return sum(holders[key] > 1 for key in keys[index]), len(columns[index]) - at[index]
+
+    return min(live, key=shared)

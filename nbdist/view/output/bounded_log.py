@@ -1,0 +1,320 @@
+"""The part of a process's output that stays in memory: head, tail, and how much lies between.
+
+The file that holds all the output of one process, once it is more than can be shown.
+
+Entries that a process has completed and a terminal has not printed yet, in bounded memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections import deque
+from collections.abc import Sequence
+from io import BufferedWriter
+from pathlib import Path
+from typing import NamedTuple
+
+from nbdist.notation import bytes_text, count_text
+from nbdist.view.output.entries import (
+    Display,
+    Entry,
+    Gap,
+    Line,
+    Stream,
+    line,
+    may_differ_from_key,
+)
+from nbdist.view.output.limits import Limits, OutputRoom
+
+LARGEST_BYTES = 4 << 30
+"""A file does not grow beyond this, so that a flood left alone overnight does not fill the disk."""
+
+
+class Spool:
+    """A private text file (mode 0600, in a folder of mode 0700), made when it is first needed.
+
+    Attributes:
+      problem: Why it does not hold everything, or None.
+    """
+
+    def __init__(self, path: Path, *, largest_bytes: int = LARGEST_BYTES) -> None:
+        self.path = path
+        self.problem: str | None = None
+        self._largest = largest_bytes
+        self._written = 0
+        self._file: BufferedWriter | None = None
+
+    @property
+    def started(self) -> bool:
+        """Whether there is a file, or was meant to be one."""
+        return self._file is not None or self.problem is not None
+
+    def start(self) -> None:
+        """Makes the file; one of the same name from before is emptied."""
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # A name of ours that is a link was put there by somebody else.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+            self._file = os.fdopen(os.open(self.path, flags, 0o600), "wb")
+        except OSError as error:
+            self._fail(error)
+
+    def write(self, text: str) -> None:
+        """Appends text; a full or unwritable disk is noted in `problem` and not raised."""
+        if self._file is None:
+            return
+        data = text.encode("utf-8", "replace")
+        if self._written + len(data) > self._largest:
+            self._close(f"the file ends after {self._written:,} bytes")
+            return
+        self._written += len(data)
+        try:
+            self._file.write(data)
+        except OSError as error:
+            self._fail(error)
+
+    def flush(self) -> None:
+        """Makes what was written readable to others."""
+        if self._file is not None:
+            try:
+                self._file.flush()
+            except OSError as error:
+                self._fail(error)
+
+    def close(self) -> None:
+        """Ends the file."""
+        self.flush()
+        self._close(None)
+
+    def discard(self) -> None:
+        """Removes the file: its text was cleared."""
+        if self._file is not None:
+            self._close(None)
+            with contextlib.suppress(OSError):
+                self.path.unlink()
+        self.problem = None
+        self._written = 0
+
+    def _fail(self, error: OSError) -> None:
+        self._close(f"not written: {error.strerror or error}")
+
+    def _close(self, problem: str | None) -> None:
+        file, self._file = self._file, None
+        self.problem = problem if problem is not None else self.problem
+        if file is not None:
+            # Closing writes what is buffered, which fails once more on a full disk.
+            with contextlib.suppress(OSError):
+                file.close()
+
+
+_CHECKPOINT = 256
+_CHECKPOINTS = 512
+
+
+class HashPoint(NamedTuple):
+    """The hash of the first `position` entries after the head, and when that was."""
+
+    position: int
+    digest: bytes
+    time: float
+
+
+class KeptEntries:
+    """Entries that no longer change, in their order: a head, and after a cut a bounded tail.
+
+    Attributes:
+      head: The first entries, as many as the limits allow.
+      tail: The last entries, once the head is full.
+      total: Number of all entries so far, those cut included.
+      checkpoints: Hashes along what comes after the head, by which floods are compared. Their
+        number is bounded; the distance between them doubles instead.
+    """
+
+    def __init__(self, limits: Limits, spool: Spool) -> None:
+        self.head: list[Entry] = []
+        self.tail: deque[Entry] = deque()
+        self.total = 0
+        self.checkpoints: list[HashPoint] = []
+        self.spool = spool
+        self._room = OutputRoom(limits)
+        self._tail_room = OutputRoom(limits.tail)
+        self._full = False
+        self._spacing = _CHECKPOINT
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._cut_bytes = 0
+        self._cut_displays = 0
+
+    @property
+    def cut(self) -> bool:
+        """Whether something between head and tail is no longer in memory."""
+        return self._cut_bytes + self._cut_displays > 0
+
+    @property
+    def count(self) -> int:
+        """Number of entries after the head."""
+        return self.total - len(self.head)
+
+    @property
+    def digest(self) -> bytes:
+        """Hash of all entries after the head."""
+        return self._hash.digest()
+
+    def add(self, entry: Entry) -> None:
+        """Appends one entry."""
+        if not self._full:
+            self._room.take(entry)
+            self._full = self._room.exceeded
+        self.total += 1
+        if not self._full:
+            self.head.append(entry)
+            self._write(entry)
+            return
+        self.keep_all()
+        self._hash.update(_hashed(entry))
+        self._check(entry.time)
+        self._write(entry)
+        self.tail.append(entry)
+        self._tail_room.take(entry)
+        while self._tail_room.exceeded and len(self.tail) > 1:
+            self._cut_first()
+
+    def add_lines(self, stream: Stream, texts: Sequence[str], time: float) -> None:
+        """Appends many complete lines; those of them that would be cut at once cost a hash only."""
+        at = 0
+        while at < len(texts) and not self._full:
+            self.add(line(stream, texts[at], time))
+            at += 1
+        last = max(at, len(texts) - self._tail_room.limits.lines)
+        if last > at:
+            self._skip(stream, texts[at:last], time)
+        for text in texts[last:]:
+            self.add(line(stream, text, time))
+
+    def gap(self, key: str) -> Gap:
+        """The entry that stands for what is not in memory."""
+        parts = [bytes_text(self._cut_bytes)] if self._cut_bytes else []
+        if self._cut_displays:
+            parts.append(count_text(self._cut_displays, "display"))
+        where = f"all of it in {self.spool.path}"
+        if self.spool.problem is not None:
+            where = f"{self.spool.path} has a part ({self.spool.problem})"
+        return Gap(key, f"… {' and '.join(parts)} more, {where}", self.tail[0].time)
+
+    def keep_all(self) -> None:
+        """Starts the file, with all there is so far."""
+        if not self.spool.started:
+            self.spool.start()
+            for entry in self.head:
+                self._write(entry)
+
+    def _skip(self, stream: Stream, texts: Sequence[str], time: float) -> None:
+        at = 0
+        while at < len(texts):
+            part = texts[at : at + self._spacing - self.count % self._spacing]
+            text = "\n".join(part) + "\n"
+            data = text.encode("utf-8", "replace")
+            if may_differ_from_key(stream, text):
+                self._hash.update(b"".join(_hashed(line(stream, one, time)) for one in part))
+            else:
+                self._hash.update(data)
+            self.total += len(part)
+            self._check(time)
+            self.spool.write(text)
+            self._cut_bytes += len(data)
+            at += len(part)
+
+    def _cut_first(self) -> None:
+        entry = self.tail.popleft()
+        self._tail_room.release(entry)
+        if isinstance(entry, Display):
+            self._cut_displays += 1
+        else:
+            self._cut_bytes += len(_written(entry).encode("utf-8", "replace"))
+
+    def _check(self, time: float) -> None:
+        if self.count % self._spacing:
+            return
+        self.checkpoints.append(HashPoint(self.count, self.digest, time))
+        if len(self.checkpoints) > _CHECKPOINTS:
+            self._spacing *= 2
+            self.checkpoints = [
+                one for one in self.checkpoints if one.position % self._spacing == 0
+            ]
+
+    def _write(self, entry: Entry) -> None:
+        if self.spool.started:
+            self.spool.write(_written(entry))
+
+
+def _hashed(entry: Entry) -> bytes:
+    text = entry.digest if isinstance(entry, Display) else entry.key
+    return f"{text}\n".encode("utf-8", "replace")
+
+
+def _written(entry: Entry) -> str:
+    wrapped = isinstance(entry, Line) and entry.wrapped
+    return entry.text if wrapped else f"{entry.text}\n"
+
+
+class Item(NamedTuple):
+    """An entry, and when it was complete."""
+
+    entry: Entry
+    time: float
+
+
+class Queue:
+    """Entries in their order. If more come than are taken, the oldest are cut.
+
+    The tail's limits bound the entries between two takings, so that four processes at 1 MB/s leave a terminal
+    usable.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._items: deque[Item] = deque()
+        self._room = OutputRoom(limits.tail)
+        self._cut_bytes = 0
+        self._cuts = 0
+
+    def add(self, entry: Entry, time: float) -> None:
+        """Append an entry."""
+        self._items.append(Item(entry, time))
+        self._room.take(entry)
+        while self._room.exceeded and len(self._items) > 1:
+            first = self._items.popleft().entry
+            self._room.release(first)
+            self._cut_bytes += _size(first)
+
+    def add_lines(self, stream: Stream, texts: Sequence[str], time: float) -> None:
+        """Append many lines; those that would be cut at once are only counted."""
+        last = max(0, len(texts) - self._room.limits.lines)
+        if last:
+            self._cut_bytes += sum(_size(item.entry) for item in self._items)
+            self._cut_bytes += sum(len(text) + 1 for text in texts[:last])
+            self._items.clear()
+            self._room = OutputRoom(self._room.limits)
+        for text in texts[last:]:
+            self.add(line(stream, text, time), time)
+
+    @property
+    def cut(self) -> bool:
+        """Return whether something was cut since the last taking."""
+        return self._cut_bytes > 0
+
+    def take(self, where: str) -> list[Item]:
+        """Empty the queue. `where` says in which file the cut entries are."""
+        items = list(self._items)
+        if self._cut_bytes:
+            self._cuts += 1
+            text = f"… {bytes_text(self._cut_bytes)} more, all of it in {where}"
+            items.insert(0, Item(Gap(f"{where} {self._cuts}", text, items[0].time), items[0].time))
+        self._items.clear()
+        self._cut_bytes = 0
+        self._room = OutputRoom(self._room.limits)
+        return items
+
+
+def _size(entry: Entry) -> int:
+    return entry.size if isinstance(entry, Display) else len(entry.text) + 1

@@ -1,0 +1,288 @@
+"""From options to srun's command line, and what its words and the queue's say."""
+
+from __future__ import annotations
+
+import pytest
+
+from nbdist.errors import LaunchError, OptionError
+from nbdist.launch.model.plan import Job, Placement
+from nbdist.launch.planning.choose import make_plan
+from nbdist.launch.planning.placement import JobOptions, choose_placement
+from nbdist.launch.schedulers.slurm import (
+    Allocation,
+    JobState,
+    SlurmOptions,
+    SlurmWatch,
+    allocation,
+    ask,
+    have_commands,
+    slurm_job,
+)
+from nbdist.launch.start.agent_commands import job_environment, job_reach
+from nbdist.magics.options import dist_init, start_arguments
+
+INSIDE = Allocation(job="12", nodes=2, node_list="h[1-2]", tasks_per_node=4)
+
+
+def made(processes: int | None = None, inside: Allocation | None = None, **asked: object) -> Job:
+    options = SlurmOptions(**asked)  # type: ignore[arg-type]
+    return slurm_job(options, processes=processes, python="python", inside=inside)
+
+
+def test_the_job_gets_what_was_asked_for_and_no_more() -> None:
+    job = made(nodes=2, ntasks_per_node=4, partition="gpu", account="us", time="1:00:00")
+    asked = [
+        word for word in job.command if word.startswith(("--nodes", "--nt", "--pa", "--ac", "--ti"))
+    ]
+    assert asked == [
+        "--nodes=2",
+        "--ntasks-per-node=4",
+        "--partition=gpu",
+        "--account=us",
+        "--time=1:00:00",
+    ]
+    assert job.processes == 8
+    assert not {word.partition("=")[0] for word in made().command} & {
+        "--nodes",
+        "--time",
+        "--jobid",
+    }
+
+
+@pytest.mark.parametrize(
+    ("processes", "nodes", "each", "expected"),
+    [
+        (None, None, None, 2),
+        (5, None, None, 5),
+        (None, 3, None, 3),
+        (None, None, 4, 4),
+        (None, 3, 4, 12),
+        (12, 3, 4, 12),
+        (5, 2, None, 5),
+        (5, None, 2, 5),
+    ],
+)
+def test_the_number_of_processes_is_known_before_the_start(
+    processes: int | None, nodes: int | None, each: int | None, expected: int
+) -> None:
+    assert made(processes, nodes=nodes, ntasks_per_node=each).processes == expected
+
+
+def test_numbers_that_do_not_agree_are_refused() -> None:
+    with pytest.raises(OptionError, match=r"-n 5 with --nodes 2 --ntasks-per-node 2: 2 × 2 = 4"):
+        made(5, nodes=2, ntasks_per_node=2)
+    with pytest.raises(OptionError, match="-n 2 with --nodes 3"):
+        made(2, nodes=3)
+    with pytest.raises(OptionError, match="--nodes 0: must be 1 or more"):
+        made(nodes=0)
+
+
+def test_in_an_allocation_only_its_hosts_can_be_had() -> None:
+    with pytest.raises(OptionError, match=r"--nodes 3: .* allocation 12, which has 2 \(h\[1-2\]\)"):
+        made(inside=INSIDE, nodes=3)
+    with pytest.raises(OptionError, match=r"--partition gpu: .* allocation 12, which has its own"):
+        made(inside=INSIDE, partition="gpu")
+    assert made(inside=INSIDE).processes == 8
+    assert made(inside=INSIDE, nodes=1).processes == 4
+    assert {"--jobid=12", "--overlap"} <= set(made(inside=INSIDE).command)
+
+
+def test_an_allocation_is_read_from_its_variables() -> None:
+    assert allocation({}) is None
+    assert allocation({"SLURM_PROCID": "3"}) is None
+    found = allocation(
+        {"SLURM_JOB_ID": "7", "SLURM_NNODES": "2", "SLURM_NTASKS": "6", "SLURM_JOB_GPUS": "0,1"}
+    )
+    assert found == Allocation(job="7", nodes=2, node_list="", tasks=6, gpus=True)
+    assert made(inside=found).processes == 6
+
+
+def test_further_options_are_passed_on_and_nbdists_own_refused() -> None:
+    job = made(slurm_options=["--gres=gpu:4 --exclusive", "--mem 4G"])
+    assert job.command[-4:] == ("--gres=gpu:4", "--exclusive", "--mem", "4G")
+    for line in ("-n4", "--output=x", "-o x", "--pty", "--export=NONE"):
+        with pytest.raises(OptionError, match="nbdist gives it itself"):
+            made(slurm_options=[line])
+    with pytest.raises(OptionError, match="expected an option of srun"):
+        made(slurm_options=["gres=gpu:4"])
+
+
+def test_options_of_slurm_and_mpi_need_them() -> None:
+    with pytest.raises(OptionError, match="--nodes: for --slurm only"):
+        JobOptions(nodes=2).refuse_alone()
+    with pytest.raises(OptionError, match="--slurm-option: for --slurm only"):
+        JobOptions(mpi=True, slurm_options=["--mem=1G"]).refuse_alone()
+    with pytest.raises(OptionError, match="--mpirun: for --mpi only"):
+        JobOptions(mpirun="/opt/mpirun").refuse_alone()
+    with pytest.raises(OptionError, match="Use one of them"):
+        JobOptions(slurm=True, mpi=True).refuse_alone()
+
+
+def test_a_kernel_without_slurms_commands_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(OptionError, match="srun, squeue, sinfo, scancel are not on this kernel's"):
+        have_commands()
+    with pytest.raises(LaunchError, match=r"Slurm cannot be asked: .*sinfo"):
+        ask("sinfo")
+
+
+def test_slurms_own_words_are_reported_and_its_silence() -> None:
+    with pytest.raises(LaunchError, match="Slurm cannot be asked: connect failure"):
+        ask("sh", "-c", "echo connect failure >&2; exit 1")
+    with pytest.raises(LaunchError, match=r"sleep took more than 0\.1 s"):
+        ask("sleep", "60", timeout_s=0.1)
+
+
+def test_the_tasks_do_not_take_themselves_for_what_the_kernel_is() -> None:
+    given = {
+        "SLURM_JOB_ID": "1",
+        "SLURM_CONF": "x",
+        "SLURM_PROCID": "3",
+        "SLURM_CPU_BIND": "y",
+        "SLURM_STEP_ID": "0",
+        "TF_CONFIG": "{}",
+        "OMPI_MCA_btl": "tcp",
+        "OMPI_COMM_WORLD_RANK": "1",
+        "PMIX_RANK": "1",
+        "HOME": "/root",
+    }
+    assert set(job_environment(given)) == {"SLURM_JOB_ID", "SLURM_CONF", "OMPI_MCA_btl", "HOME"}
+
+
+def test_all_tasks_run_one_parent_each() -> None:
+    reach = job_reach(made(processes=3, nodes=3), "slurm", tasks=3)
+    assert reach.command[-8:] == (
+        "-n", "3", "python", "-u", "-m", "nbdist.agent", "--task", "SLURM_PROCID",
+    )  # fmt: skip
+    assert (reach.name, reach.remote) == ("Slurm", True)
+
+
+def test_gpus_of_a_host_are_divided_among_its_tasks_once_it_is_known_which_those_are() -> None:
+    def ids(*extra: str, **asked: object) -> list[object]:
+        placement = Placement(launcher="slurm", job=made(4, slurm_options=list(extra)))
+        plan = make_plan(processes=4, placement=placement, **asked)  # type: ignore[arg-type]
+        assert plan.platform == "gpu"
+        placed = plan.placed({0: "h1", 1: "h1", 2: "h2", 3: "h3"})
+        assert [p.slot for p in placed.processes] == [0, 1, 0, 0]
+        return [p.local_device_ids for p in placed.processes]
+
+    assert ids("--gres=gpu:4") == [(0,), (1,), None, None]
+    assert ids("--gres=gpu:4", devices_per_process=2) == [(0, 1), (2, 3), (0, 1), (0, 1)]
+    assert ids("--gpus-per-task=1") == [None] * 4
+    named = [(3,), (2,), (1,), (0,)]
+    assert ids("--gpus=4", local_device_ids=named) == named
+
+
+def test_evaluators_are_refused() -> None:
+    placement = Placement(launcher="slurm", job=made(2))
+    with pytest.raises(OptionError, match="all tasks of a job are workers"):
+        make_plan(framework="tensorflow", evaluators=1, placement=placement)
+
+
+class Queue:
+    """In place of Slurm's commands."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[str, ...]] = []
+
+    def __call__(self, *command: str) -> str:
+        self.asked.append(command)
+        if not self.answers:
+            raise LaunchError("Slurm does not answer.")
+        return self.answers.pop(0)
+
+
+def watch(*answers: str, allocation: str | None = None) -> tuple[SlurmWatch, Queue]:
+    queue = Queue(*answers)
+    return SlurmWatch("nbdist-1", allocation=allocation, python="python", asks=queue), queue
+
+
+QUEUED = "srun: job 12 queued and waiting for resources"
+
+
+def test_a_job_waits_from_being_queued_until_it_is_allocated() -> None:
+    found, queue = watch("12|PENDING|Resources\n")
+    assert found.waiting([]) is None
+    assert found.waiting([QUEUED]) == "job 12 PENDING (Resources)"
+    assert found.waiting([QUEUED]) == "job 12 PENDING (Resources)"
+    assert len(queue.asked) == 1
+    assert found.waiting([QUEUED, "srun: job 12 has been allocated resources"]) is None
+
+
+def test_of_two_jobs_of_one_session_the_later_is_meant() -> None:
+    found, _ = watch("9|CANCELLED|None\n12|PENDING|Resources\n8|COMPLETED|None\n")
+    assert found.waiting([QUEUED]) == "job 12 PENDING (Resources)"
+
+
+def test_a_queue_that_does_not_answer_changes_nothing() -> None:
+    found, _ = watch()
+    assert found.waiting([QUEUED]) == "job 12 PENDING"
+
+
+def test_a_step_waits_until_it_is_created() -> None:
+    found, _ = watch(allocation="7")
+    waits = "srun: Job 7 step creation temporarily disabled, retrying (Requested nodes are busy)"
+    assert found.waiting([waits]) == "step of job 7 waits (Requested nodes are busy)"
+    assert found.waiting([waits, "srun: Step created for job 7"]) is None
+
+
+def test_the_end_of_a_job_has_the_state_and_reason_of_the_queue() -> None:
+    found, queue = watch("12|TIMEOUT|TimeLimit\n")
+    assert found.ending([QUEUED]) == "Slurm's job 12 (TIMEOUT, TimeLimit)"
+    assert found.ending([QUEUED]) == "Slurm's job 12 (TIMEOUT, TimeLimit)"
+    assert len(queue.asked) == 1
+
+
+def test_the_words_of_the_nodes_are_there_before_the_queue_knows() -> None:
+    found, queue = watch()
+    line = "slurmstepd-h1: error: *** STEP 12.0 ON h1 CANCELLED AT 2026-11-20T15:47:35"
+    assert found.ending([f"{line} DUE TO TIME LIMIT ***"]) == (
+        "Slurm's job 12 (CANCELLED DUE TO TIME LIMIT)"
+    )
+    assert watch()[0].ending([f"{line} ***"]) == "Slurm's job 12 (CANCELLED)"
+    assert queue.asked == []
+
+
+def test_a_job_that_ended_by_itself_was_ended_by_nobody() -> None:
+    found, _ = watch("12|COMPLETING|None\n", "12|COMPLETED|None\n")
+    assert found.ending([]) is None
+
+
+def test_tasks_that_end_alone_are_named_with_their_host() -> None:
+    lines = [
+        "srun: error: h1: tasks 0-1,4: Killed",
+        "srun: error: h2: task 2: Exited with exit code 1",
+        "srun: error: h3: tasks 5-,: Killed",
+    ]
+    assert watch()[0].ended_tasks(lines) == {
+        0: "Killed (host h1)",
+        1: "Killed (host h1)",
+        4: "Killed (host h1)",
+        2: "Exited with exit code 1 (host h2)",
+    }
+
+
+def test_of_several_jobs_of_a_name_the_newest_counts() -> None:
+    found, _ = watch("9|COMPLETED|None\n12_[3-4%2]|PENDING|Resources\n12_2|RUNNING|None\n")
+    assert found.look() == JobState("12_[3-4%2]", "PENDING", "Resources")
+
+
+def test_hosts_beside_slurm_are_refused_with_the_list_that_slurm_reads() -> None:
+    with pytest.raises(OptionError, match=r"--slurm-option --nodelist=node\[01-64\],m$"):
+        choose_placement(slurm=True, hosts="node[01-64]:2,m")
+
+
+def test_a_job_is_cancelled_by_its_name() -> None:
+    found, queue = watch("")
+    found.cancel()
+    assert queue.asked == [("scancel", "--name=nbdist-1")]
+
+
+def test_options_of_srun_may_follow_as_they_are_written_in_a_shell() -> None:
+    line = "--slurm -N 2 --slurm-option --gres=gpu:4 --slurm-option='--mem 4G' --time 1:00:00"
+    arguments = start_arguments(dist_init().parse(line))
+    assert arguments["slurm_options"] == ("--gres=gpu:4", "--mem 4G")
+    assert (arguments["nodes"], arguments["time"]) == (2, "1:00:00")
+    with pytest.raises(OptionError, match="no option '--gres=gpu:4'"):
+        dist_init().parse("--slurm --gres=gpu:4")

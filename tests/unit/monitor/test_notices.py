@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nbdist.contract.snapshot import Axis, Mesh, Notice, Version
+from nbdist.monitor import Failure, Known
+from nbdist.monitor.notices import trouble
+from tests.builders.reports import (
+    IDLE,
+    KEYS,
+    NOW,
+    RUNNING,
+    Session,
+    named,
+    report,
+)
+
+
+def test_a_different_spec_is_two_arrays_and_a_disagreement():
+    other = named(spec=(("data",), ()))
+    snapshot = Session(*(report(n, other if n == 2 else named()) for n in range(4))).settled()
+    assert snapshot.arrays == (
+        replace(named(), processes=(0, 1, 3)),
+        replace(other, processes=(2,)),
+    )
+    [disagreement] = snapshot.disagreements
+    assert disagreement.about == "array w"
+    assert disagreement.versions == (
+        Version(processes=(0, 1, 3), value="f32[512, 256] P('data', 'model')"),
+        Version(processes=(2,), value="f32[512, 256] P('data', None)"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("other", "values"),
+    [
+        (
+            named(spec=(("data",), ()), mesh="f"),
+            ["on mesh data=4 × model=2 in device", "on mesh data=8 in device memory"],
+        ),
+        (named(spec=(("data",), ()), mesh="t"), ["memory", "memory over other devices"]),
+    ],
+)
+def test_versions_that_would_read_alike_are_made_different(other, values):
+    first = named(spec=(("data",), ()))
+    snapshot = Session(*(report(n, first if n < 3 else other) for n in range(4))).settled()
+    [disagreement] = snapshot.disagreements
+    texts = [version.value for version in disagreement.versions]
+    assert texts[0] != texts[1]
+    assert all(value in text for value, text in zip(values, texts, strict=True))
+
+
+def test_a_spanning_array_that_some_lack_is_a_disagreement():
+    snapshot = Session(*(report(n, *[named()] * (n < 3)) for n in range(4))).settled()
+    assert snapshot.arrays[0].processes == (0, 1, 2)
+    [disagreement] = snapshot.disagreements
+    assert disagreement.versions[1] == Version(processes=(3,), value="missing")
+
+
+def test_arrays_within_each_process_may_lie_differently_but_not_differ_in_type():
+    local = [
+        Mesh(id=f"l{n}", axes=(Axis(name="d", size=2, type="auto"),), devices=KEYS[2 * n :][:2])
+        for n in range(4)
+    ]
+
+    def reports(shapes):
+        return [
+            report(n, named(spec=(("d",), ()), mesh=f"l{n}", shape=shapes[n]), meshes=(local[n],))
+            for n in range(4)
+        ]
+
+    same = Session(*reports([(8, 8)] * 4)).settled()
+    assert len(same.arrays) == 4
+    assert same.disagreements == ()
+    [disagreement] = Session(*reports([(8, 8)] * 3 + [(4, 8)])).settled().disagreements
+    assert [version.value for version in disagreement.versions] == ["f32[8, 8]", "f32[4, 8]"]
+
+
+def test_a_difference_counts_only_after_it_has_lasted():
+    session = Session(*(report(n, *[named()] * (n < 3)) for n in range(4)))
+    known = Known()
+    assert session.merger.snapshot(known, time_s=NOW).disagreements == ()
+    assert session.merger.snapshot(known, time_s=NOW + 1.9).disagreements == ()
+    session.take(report(3, named(), sequence=2))
+    assert session.merger.snapshot(known, time_s=NOW + 2.5).disagreements == ()
+    session.take(report(3, sequence=3))
+    assert session.merger.snapshot(known, time_s=NOW + 3).disagreements == ()
+    # They say the same again: what is old is not compared.
+    session.take(*(report(n, *[named()] * (n < 3), sequence=4) for n in range(4)), at=NOW + 4)
+    assert len(session.merger.snapshot(known, time_s=NOW + 5).disagreements) == 1
+
+
+def test_processes_in_different_lines_are_not_compared():
+    ahead = replace(RUNNING, line=5, context_mesh="m")
+    session = Session(report(0, named(), activity=ahead), report(1, activity=RUNNING))
+    assert session.settled().disagreements == ()
+    session.take(report(0, named(), activity=RUNNING, sequence=2))
+    assert len(session.settled().disagreements) == 1
+
+
+def test_meshes_in_context_that_differ_are_named():
+    contexts = ["m", "m", "f", None]
+    snapshot = Session(
+        *(report(n, activity=replace(IDLE, context_mesh=contexts[n])) for n in range(4))
+    ).settled()
+    [disagreement] = snapshot.disagreements
+    assert disagreement.about == "mesh in context"
+    assert [(version.processes, version.value) for version in disagreement.versions] == [
+        ((0, 1), "data=4 × model=2"),
+        ((2,), "data=8"),
+        ((3,), "none"),
+    ]
+
+
+def test_a_process_that_raised_shows_where_and_who_is_still_inside():
+    session = Session(report(1), *(report(n, activity=RUNNING) for n in (0, 2, 3)))
+    failure = Failure(error="ValueError: empty batch", cell=12, line=2, source="x = next(b)")
+    snapshot = session.settled(failed={1: failure})
+    process = snapshot.processes[1]
+    assert (process.state, process.line, process.error) == ("failed", 2, "ValueError: empty batch")
+    assert snapshot.state == "stuck"
+    [notice] = snapshot.notices
+    assert notice.level == "bad"
+    assert notice.title == "Process 1 raised, processes 0, 2, 3 still in the cell."
+    assert notice.text == (
+        "On process 1 (h1): ValueError: empty batch in line 2, x = next(b). "
+        "Processes 0, 2, 3 are in line 4, loss = step(x) for 3.0 s."
+    )
+
+
+def test_the_host_is_named_only_where_there_are_several():
+    some = Session(*(report(n) for n in range(3)), count=3).settled().processes
+    processes = [
+        replace(one, host="vm", state=state, error="E: x")
+        for one, state in zip(some, ("failed", "lost", "stuck"), strict=True)
+    ]
+    one = [notice.text for notice in trouble(processes, Known(), time_s=NOW)]
+    assert one == [
+        "On process 0: E: x.",
+        "Process 1: E: x.",
+        "Process 2 was interrupted and has not stopped.",
+    ]
+    processes[0] = replace(processes[0], host="h2")
+    two = [notice.text for notice in trouble(processes, Known(), time_s=NOW)]
+    assert two == [
+        "On process 0 (h2): E: x.",
+        "Process 1 on vm: E: x.",
+        "Process 2 on vm was interrupted and has not stopped.",
+    ]
+
+
+def test_a_failure_with_nobody_inside_does_not_make_the_session_stuck():
+    snapshot = Session(*(report(n) for n in range(4))).settled(failed={1: Failure(error="E: x")})
+    assert snapshot.state == "idle"
+
+
+@pytest.mark.parametrize(
+    ("known", "state"),
+    [
+        ({}, "running"),
+        ({"out_of_step": True}, "out of step"),
+        ({"stuck": frozenset({2}), "out_of_step": True}, "stuck"),
+        ({"stopped": True, "lost": {0: "gone"}}, "stopped"),
+    ],
+)
+def test_the_state_of_the_session_is_what_matters_most(known, state):
+    session = Session(*(report(n, activity=RUNNING) for n in range(4)))
+    assert session.settled(**known).state == state
+
+
+def test_a_stuck_process_keeps_its_line():
+    session = Session(*(report(n, activity=RUNNING) for n in range(4)))
+    snapshot = session.settled(stuck=frozenset({2}))
+    assert (snapshot.processes[2].state, snapshot.processes[2].line) == ("stuck", 4)
+    assert snapshot.notices[0].title == "Process 2 is stuck."
+
+
+@pytest.mark.parametrize(
+    ("activity", "state"),
+    [
+        (replace(IDLE, run=7), "idle"),
+        (replace(IDLE, run=6), "stuck"),  # from before the cell
+        (replace(IDLE, run=None), "stuck"),
+        (replace(RUNNING, run=7), "stuck"),
+    ],
+)
+def test_a_stuck_process_is_so_until_it_reports_that_it_has_left_its_cell(activity, state):
+    session = Session(*(report(n, activity=activity) for n in range(4)))
+    snapshot = session.settled(stuck=frozenset({2}), stuck_in={2: 7}, out_of_step=True)
+    assert snapshot.processes[2].state == state
+    assert snapshot.state == ("out of step" if state == "idle" else "stuck")
+    assert any(n.title == "Process 2 is stuck." for n in snapshot.notices) is (state == "stuck")
+
+
+def test_where_all_have_ended_it_is_said_how_to_go_on_and_nothing_of_collectives():
+    lost = dict.fromkeys(range(4), "killed")
+    known = {
+        "lost": lost,
+        "out_of_step": True,
+        "why": "gone",
+        "advice": "%dist_init starts afresh.",
+    }
+    _, notice = Session(count=4).settled(**known).notices
+    assert (notice.title, notice.text) == ("All processes have ended.", "%dist_init starts afresh.")
+    assert "out of step" in Session(count=5).settled(**known).notices[1].title
+
+
+def test_many_lost_processes_are_counted_not_listed():
+    lost = dict.fromkeys(range(6), "gone")
+    notice = Session(count=8).settled(lost=lost).notices[0]
+    assert notice.title == "Processes 0–5 are lost."
+    assert notice.text.endswith("And 3 more.")
+
+
+@pytest.mark.parametrize(
+    ("lost", "title", "text"),
+    [
+        ({}, "Getting in step again.", "until the repair is done"),
+        ({1: "killed"}, "Bringing process 1 back.", "Another starts in its place, and gets"),
+        (
+            {0: "killed", 1: "killed"},
+            "Bringing processes 0, 1 back.",
+            "Others start in their places",
+        ),
+    ],
+)
+def test_who_is_brought_back_is_said(lost, title, text):
+    session = Session(*(report(n) for n in range(4)))
+    notice = session.settled(lost=lost, repairing=True).notices[-1]
+    assert notice.title == title
+    assert text in notice.text
+
+
+def test_what_is_started_in_place_of_the_processes_is_said():
+    snapshot = Session(report(0)).settled(resizing="3 processes in place of 4")
+    assert snapshot.state == "resizing"
+    assert snapshot.notices[0].title == "Going on with 3 processes in place of 4."
+
+
+def test_the_largest_array_that_is_whole_everywhere_is_named():
+    arrays = [
+        named("small", ((), ()), shape=(8, 8)),
+        named("embedding", ((), ()), shape=(8192, 512)),
+        named("second", ((), ()), shape=(4096, 512)),
+        named("sharded", shape=(81920, 512)),
+    ]
+    snapshot = Session(*(report(n, *arrays) for n in range(4))).settled()
+    assert snapshot.notices == (
+        Notice(level="warn", title="embedding", text="is whole on all 8 devices (16 MB each)"),
+    )
+
+
+def test_notices_of_the_kernel_come_first():
+    reported = Notice(level="bad", title="T", text="t")
+    snapshot = Session(report(0)).settled(notices=(reported,), stuck=frozenset({0}))
+    assert [notice.title for notice in snapshot.notices] == ["T", "Process 0 is stuck."]
+
+
+def test_only_twenty_differences_are_listed():
+    arrays = [named(f"w{n}") for n in range(50)]
+    snapshot = Session(report(0, *arrays), report(1)).settled()
+    assert len(snapshot.disagreements) == 20
+    assert snapshot.notices[0].title == "30 more differences between processes"

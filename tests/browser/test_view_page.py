@@ -655,6 +655,9 @@ def test_t2_t4_t7_tasks_progress_and_replicas_are_shown(open_view: OpenView) -> 
             "evaluate, checkpoint ckpt-3loss 0.418  accuracy 0.88process 2",
         ]
     )
+    # Underlined is only what opens something, such as the line of a program.
+    line = page.locator(".nbdist-progress .nbdist-line").first
+    expect(line).to_have_css("text-decoration-line", "none")
     facts = page.locator(".nbdist-distribution-facts")
     expect(facts).to_contain_text("replicas 4")
     expect(facts).to_contain_text("global batch 10")

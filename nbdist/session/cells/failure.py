@@ -1,6 +1,7 @@
 """The error that a failed cell raises in the notebook: the first cause in full, a line for every other process.
 
-Whether there is something to look at in a post-mortem.
+`outcome_text` and `ending_text` are the short forms. A later look into the error needs idle processes on which a
+cell has failed (`refuse_busy`, `refuse_sound`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from nbdist.spelling import command
 UNTRUE = "Numbers that this cell printed after that may be wrong: do not use them."
 
 STOPPED = "stopped before step"
-"""Marks the error of a process that has left at a step; see `nbdist.engine.cell.stop`."""
+"""The mark in the error of a process that has left before a step; see `nbdist.engine.cell.stop`."""
 
 
 def failure(
@@ -37,7 +38,7 @@ def failure(
     mixed: bool = False,
     in_vain: str | None = None,
 ) -> ProcessError | None:
-    """Return the exception for a cell that ended like this; None when all is well.
+    """Return the exception for a cell that has ended; None when all is well.
 
     Args:
       outcomes: Where each process ended.
@@ -46,8 +47,8 @@ def failure(
       advice: Why the session is out of step and how to go on, as the end of a sentence; None where it is in step.
       diverged: How the cell has left the processes out of step. This is a failure also where no process raised,
         and is said where all have raised the same.
-      in_vain: For what processes waited that did not come, where nothing else has failed.
-      mixed: Whether numbers that were printed since then may be wrong; said wherever it is so.
+      mixed: Whether numbers that were printed since then may be wrong; said however the cell ended.
+      in_vain: What processes waited for that did not come, where nothing else has failed.
     """
     failed = [s for s in outcomes.values() if s.outcome not in ("finished", "running")]
     if not failed:
@@ -56,7 +57,8 @@ def failure(
     same = [s.process_id for s in failed if (s.outcome, s.error) == (cause.outcome, cause.error)]
     if in_vain is not None and cause.outcome == "interrupted":
         out = "" if advice is None else f" The session is out of step{advice}"
-        return CollectiveError(in_vain + out, tuple(failed), f"CollectiveError: {in_vain}{out}")
+        lines = [*([UNTRUE] if mixed else []), f"CollectiveError: {in_vain}{out}"]
+        return CollectiveError(in_vain + out, tuple(failed), "\n".join(lines))
     summary = f"ProcessError: {_headline(cause, same, outcomes)}"
     if advice is not None:
         summary += f"; the session is out of step{advice}"
@@ -83,7 +85,7 @@ def failure(
 
 
 def outcome_text(outcomes: Mapping[int, ProcessOutcome]) -> str:
-    """`processes 0–3 finished`, or the first cause of a failure: `process 1 raised ValueError`."""
+    """Return `processes 0–3 finished`, or the first cause of a failure: `process 1 raised ValueError`."""
     failed = [s for s in outcomes.values() if s.outcome != "finished"]
     if not failed:
         return f"{processes_text(outcomes)} finished"
@@ -93,7 +95,7 @@ def outcome_text(outcomes: Mapping[int, ProcessOutcome]) -> str:
 
 
 def ending_text(number: int, outcomes: Mapping[int, ProcessOutcome], seconds: float) -> str:
-    """`cell 5 ended after 3.2 s: processes 0–3 finished`."""
+    """Return `cell 5 ended after 3.2 s: processes 0–3 finished`."""
     return f"cell {number} ended after {seconds_text(seconds)}: {outcome_text(outcomes)}"
 
 
@@ -131,7 +133,7 @@ def _headline(
 def _raised_like(one: ProcessOutcome, cause: ProcessOutcome) -> bool:
     """Return whether a process raised the same class of error in the same line, with whatever text.
 
-    An error elsewhere may only be a consequence: `cause` has left the process alone.
+    An error in another line may only be a consequence: the process that `cause` is about has left this one alone.
     """
     classes = {(s.error or "").partition(":")[0] for s in (one, cause)}
     return one.outcome == "raised" and len(classes) == 1 and one.line == cause.line
@@ -170,10 +172,10 @@ def _ending(process: ProcessOutcome) -> str:
 
 
 def refuse_busy(busy: Collection[int]) -> None:
-    """Lets pass where no process is in the middle of a cell.
+    """Refuse a look at an error while a process is in the middle of a cell.
 
     Raises:
-      SessionError: One is.
+      SessionError: A process is.
     """
     if busy:
         verb = "is" if len(busy) == 1 else "are"
@@ -184,13 +186,13 @@ def refuse_busy(busy: Collection[int]) -> None:
 
 
 def refuse_sound(failures: Mapping[int, str | None]) -> None:
-    """Lets pass where a cell has failed on each process.
+    """Refuse a look at errors unless a cell has failed on each process.
 
     Args:
       failures: What the last cell that has failed on a process raised, by process id; None where none has.
 
     Raises:
-      SessionError: None has on one of them.
+      SessionError: No cell has failed on one of the processes.
     """
     sound = [p for p, error in failures.items() if error is None]
     if sound:

@@ -9,7 +9,7 @@ import pytest
 
 from nbdist.contract.snapshot import Activity
 from nbdist.session.cells.execution import without_leading_blank_lines
-from nbdist.session.cells.failure import failure, outcome_text
+from nbdist.session.cells.failure import UNTRUE, failure, outcome_text
 from nbdist.session.cells.outcome import (
     ProcessOutcome,
     divergence,
@@ -200,6 +200,25 @@ def test_where_all_raise_alike_it_is_said_why_they_were_repaired(ends, said) -> 
     )
     assert error is not None
     assert ("found out of step: process 1 sent 2, process 0 sent 3" in error.shown) is said
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+@pytest.mark.parametrize(
+    ("end", "in_vain"),
+    [("finished", None), ("raised", None), ("interrupted", None), ("interrupted", "y needs both")],
+)
+def test_however_a_cell_ends_numbers_that_may_be_wrong_are_disowned(end, in_vain, mixed) -> None:
+    error = failure(
+        by_id(process(0, end, error="ValueError: no", time=1.0), process(1, end, time=2.0)),
+        {},
+        {},
+        advice=None,
+        diverged="process 1 sent 2, process 0 sent 3",
+        mixed=mixed,
+        in_vain=in_vain,
+    )
+    assert error is not None
+    assert (UNTRUE in error.shown) is mixed
 
 
 def test_of_an_error_that_goes_on_for_pages_the_first_line_is_shown() -> None:

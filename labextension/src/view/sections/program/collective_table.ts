@@ -122,7 +122,7 @@ export class CollectiveTable {
   private lineButton(text: string, number: number): HTMLElement {
     const title = `Choose all collectives of ${text}`;
     const attributes = { type: 'button', tabindex: -1, title };
-    const button = element('button', 'nbdist-line', attributes, text);
+    const button = element('button', 'nbdist-source-line', attributes, text);
     button.addEventListener('click', event => {
       event.stopPropagation();
       this.moveTo(number);

@@ -70,7 +70,7 @@ export class ProgramSection implements Section {
 
   private lineButton(line: string): HTMLElement {
     const title = `Choose all collectives of ${line}`;
-    const button = element('button', 'nbdist-line', { type: 'button', title }, line);
+    const button = element('button', 'nbdist-source-line', { type: 'button', title }, line);
     button.addEventListener('click', () => {
       this.table.chooseLine(line);
     });

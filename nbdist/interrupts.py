@@ -1,20 +1,17 @@
 """Interrupts of this kernel (SIGINT), put off while they would leave something half done.
 
 Python raises `KeyboardInterrupt` in the main thread between any two instructions. In the middle of
-`threading.Condition.__enter__`, of which futures, events and queues are made, it leaves a lock taken for ever. The
-thread on which ipyparallel reads the engines' answers then waits for that lock: no process answers any more, and
-closing the client does not end. So the main thread uses futures, events and ipyparallel only within `put_off`, and
-an interrupt is raised where it loses nothing.
+`threading.Condition.__enter__`, of which futures, events and queues are made, the interrupt leaves a lock taken
+for ever. The thread on which ipyparallel reads the engines' answers then waits for that lock: no process answers
+any more, and closing the client does not end. So the main thread uses futures, events and ipyparallel only within
+`put_off`, and an interrupt is raised where nothing is lost.
 
-On other threads than the main thread nothing is interrupted, and nothing here does anything.
-
-Calls that an interrupt does not end halfway.
+Only the main thread is ever interrupted: on other threads the context managers and `raise_put_off` do nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import signal
 import sys
 import threading
@@ -26,7 +23,7 @@ from typing import Any
 from IPython import get_ipython
 
 LOOK_SECONDS = 0.02
-"""How often to look whether the kernel is to end."""
+"""Seconds between two looks whether the kernel is to end."""
 
 
 class _MainThread:
@@ -44,7 +41,7 @@ class _MainThread:
         self.before: Any = None
 
     def note(self, number: int, frame: FrameType | None) -> None:
-        """Handles SIGINT while it is put off."""
+        """Note a SIGINT that is put off."""
         self.came = True
 
     def pass_on(self) -> None:
@@ -90,7 +87,7 @@ def put_off() -> Iterator[None]:
         _main.depth = 1
         yield
     except KeyboardInterrupt:
-        _main.came = False  # who has pressed it again is answered by the one that is on its way
+        _main.came = False  # the exception on its way answers a second press as well
         raise
     finally:
         _main.depth = 0
@@ -110,7 +107,7 @@ def raise_put_off() -> None:
 
 @contextlib.contextmanager
 def let_through() -> Iterator[None]:
-    """Let interrupts through at once while the block runs, even within `put_off`: it waits for a person.
+    """Let interrupts through at once while the block waits for a person, even within `put_off`.
 
     Raises:
       KeyboardInterrupt: An interrupt was put off.
@@ -158,7 +155,7 @@ def taken_by(action: Callable[[], object]) -> Iterator[None]:
 
     def handle(number: int, frame: FrameType | None) -> None:
         nonlocal doing
-        if doing:  # it could wait for a lock that the first has taken
+        if doing:  # a second call could wait for a lock that the first has taken
             return
         doing = True
         try:
@@ -171,32 +168,3 @@ def taken_by(action: Callable[[], object]) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
-
-
-def to_the_end(call: Callable[[], None]) -> None:
-    """Run `call` on a thread, which no signal reaches: an interrupt ends the wait, not the call.
-
-    The interpreter waits for that thread before it ends. If no thread can be started any more (at the end of a
-    program), the call runs here.
-
-    Raises:
-      KeyboardInterrupt: The user's; the call goes on.
-    """
-    errors: list[Exception] = []
-
-    def called() -> None:
-        try:
-            call()
-        except Exception as error:  # noqa: BLE001 - raised again where it was called
-            errors.append(error)
-
-    context = contextvars.copy_context()  # error texts use the syntax of the person's interface
-    thread = threading.Thread(target=context.run, args=(called,), name="nbdist to the end")
-    try:
-        thread.start()
-    except RuntimeError:  # "can't create new thread at interpreter shutdown"
-        call()
-        return
-    thread.join()
-    if errors:
-        raise errors[0]

@@ -1,20 +1,9 @@
-"""Meshes, specs, shapes and slices in the field's own notation.
+"""Notation of nbdist's texts: how numbers, array types, meshes, specs, slices, names and tables are written.
 
-Source: imports nothing outside the standard library.
+Meshes, specs, shapes and slices are in the notation of the field; quantities have units that people read; long
+names are shortened so that no two look alike; tables have aligned columns and are cut where a screen ends.
 
-Numbers as nbdist prints them: bytes, seconds, counts, processes, array types.
-
-Source: imports nothing outside the standard library.
-
-NumPy's types by name.
-
-Source: imports nothing outside the standard library at module level.
-
-Long names shortened in the middle so that no two look alike.
-
-Source: imports nothing outside the standard library.
-
-Aligned columns, and lists cut where a screen ends.
+Source: imports nothing outside the standard library at module level; `dtype_named` imports NumPy and ml_dtypes.
 """
 
 from __future__ import annotations
@@ -30,24 +19,24 @@ from nbdist.contract.snapshot import Array, Mesh, Slices
 
 
 def slices_text(slices: Slices) -> str:
-    """`[0:128, 0:256]`; `scalar` for an array without dimensions."""
+    """Return slices as `[0:128, 0:256]`; `scalar` for an array without dimensions."""
     if not slices:
         return "scalar"
     return f"[{', '.join(f'{start}:{stop}' for start, stop in slices)}]"
 
 
 def shape_text(shape: tuple[int, ...]) -> str:
-    """`128 × 256`; `scalar` for an array without dimensions."""
+    """Return a shape as `128 × 256`; `scalar` for an array without dimensions."""
     return " × ".join(map(str, shape)) if shape else "scalar"
 
 
 def mesh_axes_text(mesh: Mesh) -> str:
-    """`data=4 × model=2`."""
+    """Return the axes of a mesh as `data=4 × model=2`."""
     return " × ".join(f"{axis.name}={axis.size}" for axis in mesh.axes)
 
 
 def spec_text(array: Array) -> str:
-    """`P('data', None)` as JAX prints it; for other shardings a few words."""
+    """Return the spec of an array as JAX prints it, `P('data', None)`; for other shardings a few words."""
     sharding = array.sharding
     if sharding.kind == "named":
         unreduced = [f"unreduced={{{', '.join(map(repr, sharding.unreduced))}}}"]
@@ -59,12 +48,12 @@ def spec_text(array: Array) -> str:
 
 
 def entries_text(spec: tuple[tuple[str, ...], ...]) -> str:
-    """`P(None, 'model')` for the spec of an array or variable."""
+    """Return the spec of an array or variable as `P(None, 'model')`."""
     return f"P({', '.join(map(_entry_text, spec))})"
 
 
 def axes_text(axes: tuple[str | None, ...]) -> str:
-    """`(None, 'model')`: the axes a rule of a layout map gives, as Keras writes them."""
+    """Return the axes that a rule of a layout map gives, as Keras writes them: `(None, 'model')`."""
     return repr(axes)
 
 
@@ -79,10 +68,10 @@ _LETTER = {"float": "f", "bfloat": "bf", "uint": "u", "int": "i", "complex": "c"
 
 
 def bytes_text(count: int) -> str:
-    """`65536` → `64 KB`. KB to PB are powers of 1024, as the frameworks count memory.
+    """Return `64 KB` for 65536. KB to PB are powers of 1024, as the frameworks count memory.
 
-    At most one decimal, none from 100 up, halves rounded up: as `bytesText` of the view does
-    (the tests of both read `tests/golden/texts/bytes.json`).
+    There is at most one decimal, none from 100 up, and halves are rounded up, as by `bytesText` of the view (the
+    tests of both read `tests/golden/texts/bytes.json`).
     """
     value, unit = Decimal(count), "B"
     for larger in ("KB", "MB", "GB", "TB", "PB"):
@@ -95,7 +84,7 @@ def bytes_text(count: int) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """`3.2` → `3.2 s`, `125` → `2 min 5 s`, `3725` → `1 h 2 min`."""
+    """Return seconds as people say them: 3.2 as `3.2 s`, 125 as `2 min 5 s`, 3725 as `1 h 2 min`."""
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -107,7 +96,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def count_text(count: int, noun: str) -> str:
-    """`(4, "process")` → `4 processes`; `(1, "copy")` → `1 copy`."""
+    """Return a number and its noun: `(4, "process")` → `4 processes`; `(1, "copy")` → `1 copy`."""
     if count == 1:
         return f"1 {noun}"
     if noun.endswith("y") and noun[-2] not in "aeiou":
@@ -116,7 +105,7 @@ def count_text(count: int, noun: str) -> str:
 
 
 def not_looked_at(arrays: int, containers: int) -> str:
-    """`not looked at: 3 arrays, 1 container that lies too deep`; empty where all was."""
+    """Return `not looked at: 3 more arrays, 1 container that lies too deep or is one too many`; empty for none."""
     parts = [count_text(arrays, "more array")] if arrays else []
     if containers:
         lies = "lies too deep or is one" if containers == 1 else "lie too deep or are"
@@ -125,7 +114,7 @@ def not_looked_at(arrays: int, containers: int) -> str:
 
 
 def processes_text(ids: Iterable[int]) -> str:
-    """`[0, 1, 2, 3, 5]` → `processes 0–3, 5`; `[2]` → `process 2`; none → `no process`."""
+    """Return ids as text: `[0, 1, 2, 3, 5]` → `processes 0–3, 5`; `[2]` → `process 2`; none → `no process`."""
     ordered = sorted(set(ids))
     if not ordered:
         return "no process"
@@ -133,7 +122,7 @@ def processes_text(ids: Iterable[int]) -> str:
 
 
 def ranges_text(ordered: Sequence[int]) -> str:
-    """`[0, 1, 2, 5, 6]` → `0–2, 5, 6`. The numbers rise; a range stands for three or more."""
+    """Return rising numbers as text: `[0, 1, 2, 5, 6]` → `0–2, 5, 6`. A range stands for three or more."""
     ends = [index + 1 for index, (a, b) in enumerate(pairwise(ordered)) if b != a + 1]
     parts = []
     for start, stop in zip([0, *ends], [*ends, len(ordered)], strict=True):
@@ -143,7 +132,7 @@ def ranges_text(ordered: Sequence[int]) -> str:
 
 
 def dtype_text(dtype: str) -> str:
-    """`float32` → `f32`, `bfloat16` → `bf16`, `key<fry>` unchanged.
+    """Return the short name of a dtype: `float32` → `f32`, `bfloat16` → `bf16`, `key<fry>` unchanged.
 
     Source: JAX's own short names, as in the text of a `jax.ShapeDtypeStruct` in a jaxpr.
     """
@@ -152,26 +141,26 @@ def dtype_text(dtype: str) -> str:
 
 
 def array_type_text(dtype: str, shape: Sequence[int]) -> str:
-    """`("float32", (512, 256))` → `f32[512, 256]`; a scalar is `f32[]`."""
+    """Return dtype and shape as text: `("float32", (512, 256))` → `f32[512, 256]`; a scalar is `f32[]`."""
     return f"{dtype_text(dtype)}[{', '.join(map(str, shape))}]"
 
 
 def hosts_text(hosts: Iterable[str]) -> str:
-    """`host h1`, or `hosts h1, h2`, each once, in the order given."""
+    """Return `host h1`, or `hosts h1, h2`: each host once, in the order given."""
     names = list(dict.fromkeys(hosts))
     return f"{'host' if len(names) == 1 else 'hosts'} {', '.join(names)}"
 
 
 MOST_HOSTS = 4
-"""So many hosts are named behind processes; of more, their number."""
+"""The most hosts that are named behind processes; of more, only the number is given."""
 
 
 def where_text(process_ids: Iterable[int], hosts: Mapping[int, str]) -> str:
-    """`processes 0, 2, 3 (host h1)`; `process 2` where the session has one host only.
+    """Return `processes 0, 2, 3 (host h1)`; without the hosts if the session has only one.
 
     Args:
       process_ids: Some processes of the session.
-      hosts: Of all its processes, by id.
+      hosts: The hosts of all processes of the session, by process id.
     """
     ids = sorted(process_ids)
     if len(set(hosts.values())) < 2:
@@ -182,11 +171,11 @@ def where_text(process_ids: Iterable[int], hosts: Mapping[int, str]) -> str:
 
 
 MOST_NAMES = 8
-"""So many names are listed; of more the rest is counted."""
+"""The most names that are listed in full; of more, the rest is counted."""
 
 
 def names_text(names: Iterable[str]) -> str:
-    """`["w", "b"]` → `w, b`; of more than eight the first seven, and how many more there are."""
+    """Return names as `w, b`; of more than eight the first seven, and how many more there are."""
     listed = list(names)
     if len(listed) <= MOST_NAMES:
         return ", ".join(listed)
@@ -194,7 +183,7 @@ def names_text(names: Iterable[str]) -> str:
 
 
 def dtype_name(dtype: Any) -> Any:
-    """Return the name of a dtype as JSON; `dtype_named` reads it."""
+    """Return the name of a NumPy dtype in a form that JSON carries; `dtype_named` reads it."""
     if dtype.names is not None:
         return dtype.descr
     # A dtype's name omits the byte order; its `str` does not know the types of ml_dtypes.
@@ -242,7 +231,7 @@ def shorten(names: Sequence[str], width: int) -> tuple[str, ...]:
     out. Where the words that differ do not fit, a number tells the names apart.
 
     Args:
-      names: Python expressions or host names; equal names are given equal texts.
+      names: Python expressions or host names; equal names get equal texts.
       width: At least 8.
 
     Returns:
@@ -308,7 +297,7 @@ def _cut(name: str, width: int, between: str = GAP) -> str:
 
 
 def _number_repeated(texts: dict[str, str], width: int) -> None:
-    """Give every name whose text another one has as well a number in the gap."""
+    """Put a number into the gap of every name whose text another name has as well."""
     counts = Counter(texts.values())
     taken = {text for text, count in counts.items() if count == 1}
     for name, text in texts.items():
@@ -325,11 +314,11 @@ ROWS = 40
 """Rows shown of a long list; the rest is counted in a last line."""
 
 WIDTH = 100
-"""Characters a line where the caller knows nothing better."""
+"""Characters in a line if the caller names no other width."""
 
 
 def columns(rows: Sequence[Sequence[str]], *, gap: int = 2, right: Sequence[int] = ()) -> list[str]:
-    """One line a row, each column as wide as its longest cell.
+    """Return one line for each row, each column as wide as its longest cell.
 
     Args:
       rows: Cells; all rows have the same number.
@@ -349,5 +338,5 @@ def columns(rows: Sequence[Sequence[str]], *, gap: int = 2, right: Sequence[int]
 
 
 def cut(text: str, width: int) -> str:
-    """The beginning of a text that is too long, with `…` for the rest."""
+    """Return a text, or if it is too long its beginning, with `…` for the rest."""
     return text if len(text) <= width else f"{text[: max(width - 1, 0)]}…"

@@ -1,11 +1,8 @@
-"""Who holds what: the pieces of an array, computed from its mesh, spec and shape.
+"""Pieces of an array: which device holds which part, computed from the array's mesh, spec and shape.
 
-A snapshot names no array's pieces; the view and the text compute them here for the one array
-that is looked at, and `Split` counts them without listing a single device.
-
-Source: imports nothing outside the standard library.
-
-Parts of arrays, as bounds in the whole array: divided, intersected, and as an index of NumPy.
+A snapshot names no array's pieces. The view and its texts compute them here for the one array that is looked at;
+`Split` gives their numbers without listing a single device. A part of an array is given by its bounds in the whole
+array (`Bounds`), which are divided and intersected here, and made into an index of NumPy.
 
 Source: imports nothing outside the standard library.
 """
@@ -15,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import product
 from typing import Any
 
@@ -93,7 +89,7 @@ def intersection(one: Bounds, other: Sequence[Sequence[int]]) -> Bounds:
 
 
 def contains(outer: Bounds, inner: Bounds) -> bool:
-    """Whether all of `inner` lies in `outer`."""
+    """Return whether all of `inner` lies in `outer`."""
     return all(a <= c and d <= b for (a, b), (c, d) in zip(outer, inner, strict=True))
 
 
@@ -117,9 +113,9 @@ def shape_of(bounds: Bounds) -> tuple[int, ...]:
 class Part:
     """One distinct part of an array and the devices that hold a copy of it.
 
-    `addend` tells partial sums apart: the place along the unreduced axes, row-major, from 0; None
-    where nothing is left to be added. Parts with equal slices and addend are the same part, except
-    those of a `PerProcess` array, which are each process's own.
+    `addend` tells partial sums apart: the place along the unreduced axes, row-major, from 0; None if nothing is
+    left to be added. Parts with equal slices and addend are the same part, except those of a `PerProcess` array,
+    which are each process's own.
     """
 
     slices: Slices
@@ -129,12 +125,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """How an array is cut, in numbers.
+    """The numbers of an array's pieces.
 
-    `pieces` counts distinct slices, `addends` the partial sums of each (1 where none), `copies` the
-    devices that hold the very same part (None where that differs), `devices` all of them.
-    `piece_shape` is the shape of the largest piece and `piece_bytes` its bytes; `even` is false
-    where pieces differ in shape. `own` is true where each device's is its process's own array.
+    `pieces` counts distinct slices, `addends` the partial sums of each (1 if there are none), `copies` the devices
+    that hold the very same part (None if parts differ in that), `devices` all of them. `piece_shape` is the shape
+    of the largest piece and `piece_bytes` its bytes; `even` is false if pieces differ in shape. `own` is true if
+    each device holds an array of its own process.
     """
 
     pieces: int
@@ -148,12 +144,12 @@ class Split:
 
 
 def meshes_of(snapshot: Snapshot) -> dict[str, Mesh]:
-    """The meshes of a snapshot, by id."""
+    """Return the meshes of a snapshot, by id."""
     return {mesh.id: mesh for mesh in snapshot.meshes}
 
 
 def pieces(array: Array, meshes: Mapping[str, Mesh]) -> tuple[Part, ...]:
-    """The array's distinct parts, ordered by slices, then addend.
+    """Return the array's distinct parts, ordered by slices, then addend.
 
     Args:
       array: An array of a snapshot or report.
@@ -164,8 +160,8 @@ def pieces(array: Array, meshes: Mapping[str, Mesh]) -> tuple[Part, ...]:
       the mesh. The parts of a `PerProcess` array follow the order of its devices.
 
     Raises:
-      SpecError: The mesh is unknown, the spec names an axis it has not, or it has not one entry for each
-        dimension.
+      SpecError: The mesh is unknown, or the spec names an axis that the mesh does not have, or does not have one
+        entry for each dimension.
     """
     sharding = array.sharding
     whole = tuple((0, size) for size in array.shape)
@@ -190,7 +186,7 @@ def pieces(array: Array, meshes: Mapping[str, Mesh]) -> tuple[Part, ...]:
 
 
 def split(array: Array, meshes: Mapping[str, Mesh]) -> Split:
-    """Counts the pieces; for mesh + spec in time of the axes, not of the devices.
+    """Count the pieces; with mesh and spec, in time that grows with the axes, not with the devices.
 
     Raises:
       SpecError: As `pieces`.
@@ -213,7 +209,7 @@ def split(array: Array, meshes: Mapping[str, Mesh]) -> Split:
 
 
 def piece_bytes(array: Array, slices: Slices) -> int:
-    """Bytes a device needs for this part of the array."""
+    """Return the bytes that a device needs for this part of the array."""
     elements = math.prod(array.shape)
     if not elements:
         return 0
@@ -221,14 +217,14 @@ def piece_bytes(array: Array, slices: Slices) -> int:
 
 
 def sentence(array: Array, meshes: Mapping[str, Mesh]) -> str:
-    """How the array lies, such as `8 pieces of 128 × 128, 64 KB each, one copy`.
+    """Return how the array lies, such as `8 pieces of 128 × 128, 64 KB each, one copy`.
 
     Raises:
       SpecError: As `pieces`.
     """
     text = _sentence(array, split(array, meshes))
     kind = array.sharding.memory_kind
-    # "device" is where arrays lie unless somebody asked for another memory.
+    # Arrays lie in "device" memory unless somebody has asked for another.
     return text if kind in (None, "device") else f"{text}, in {kind} memory"
 
 
@@ -308,7 +304,7 @@ def _split_indexed(array: Array, sharding: Indexed) -> Split:
 def _named(
     array: Array, sharding: NamedSharding, meshes: Mapping[str, Mesh]
 ) -> Iterator[tuple[DeviceKey, Slices, int | None]]:
-    """Each device of the mesh, row-major, with what it holds."""
+    """Yield each device of the mesh, row-major, with the slices and the addend that it holds."""
     mesh = _mesh(array, sharding, meshes)
     sizes = _sizes(mesh)
     factors = _factors(array, sharding, mesh)
@@ -323,7 +319,7 @@ def _named(
 
 
 def _row_major(axes: tuple[str, ...], at: Mapping[str, int], sizes: Mapping[str, int]) -> int:
-    """The place along several axes as one number; the first axis is the major one, as in JAX."""
+    """Return the place along several axes as one number; the first axis is the major one, as in JAX."""
     number = 0
     for axis in axes:
         number = number * sizes[axis] + at[axis]
@@ -345,6 +341,8 @@ def _mesh(array: Array, sharding: NamedSharding, meshes: Mapping[str, Mesh]) -> 
     sizes = _sizes(mesh)
     for axis in (*(name for axes in sharding.spec for name in axes), *sharding.unreduced):
         if axis not in sizes:
+            from difflib import get_close_matches  # engines never need it
+
             close = get_close_matches(axis, sizes, n=1)
             raise SpecError(
                 f"axis {axis!r} is not in mesh {mesh_axes_text(mesh)}."
@@ -355,7 +353,7 @@ def _mesh(array: Array, sharding: NamedSharding, meshes: Mapping[str, Mesh]) -> 
 
 
 def _factors(array: Array, sharding: NamedSharding, mesh: Mesh) -> list[int]:
-    """Into how many parts each dimension is cut."""
+    """Return the number of parts into which each dimension is cut."""
     sizes = _sizes(mesh)
     if len(sharding.spec) != len(array.shape):
         raise SpecError(

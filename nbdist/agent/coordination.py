@@ -1,16 +1,8 @@
-"""A relay on each host, through which its processes reach JAX's coordination service.
+"""Coordination services of JAX that an agent runs, and the relay through which its host's processes reach one.
 
-A process of JAX's ends (SIGABRT) when its connection to the service does. With the relay the connection lives on
-when the service, or its host, has ended, and each request ends as cancelled: JAX then stops asking for errors of
-others, and a thread that waits for a value of another process gets an error.
-
-The part of HTTP/2 that a relay of gRPC must read: which requests wait for an answer, and how to cancel one.
-
-Source: RFC 9113, sections 3.4 (preface), 4.1 (frames), 6.2 (HEADERS), 6.4 (RST_STREAM) and 7 (CANCEL). For gRPC a
-stream is one request, and CANCEL its status CANCELLED
-(https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md).
-
-The coordination services that the kernel has ordered from an agent.
+A process of JAX's ends (SIGABRT) when its connection to the service does. With a relay on each host the connection
+lives on when the service, or its host, has ended, and each open request ends as cancelled: JAX then stops asking
+for errors of others, and a thread that waits for a value of another process gets an error.
 """
 
 from __future__ import annotations
@@ -74,12 +66,20 @@ class Frames:
 
     @property
     def missing(self) -> int:
-        """How many bytes of a frame that has begun have not come."""
+        """The number of bytes that a frame that has begun still lacks."""
         return self._skip + (HEAD - len(self._head) if self._head else 0)
 
 
 class Requests:
-    """The requests of one connection that have not been answered completely."""
+    """The requests of one connection that have not been answered completely.
+
+    This reads the part of HTTP/2 that a relay of gRPC needs: which requests wait for an answer, and how to cancel
+    one.
+
+    Source: RFC 9113, sections 3.4 (preface), 4.1 (frames), 6.2 (HEADERS), 6.4 (RST_STREAM) and 7 (CANCEL). For
+    gRPC a stream is one request, and CANCEL its status CANCELLED
+    (https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md).
+    """
 
     def __init__(self) -> None:
         self._asking = Frames(skipped=len(PREFACE))
@@ -115,17 +115,17 @@ def _cancel(stream: int) -> bytes:
 
 
 CHUNK = 1 << 16
-"""How many bytes are read at once."""
+"""The most bytes that are read at once."""
 
 MOST_WAITING = 1 << 20
-"""While this many bytes wait for one side to take them, no more are read from the other."""
+"""Bytes that may wait for one side to take them, before no more are read from the other."""
 
 _Address = tuple[socket.AddressFamily, Any]
 
 
 @dataclass(eq=False)
 class _Link:
-    """A connection of a process, and the one to the service, None when that has ended."""
+    """A connection from a process, and the one to the service, which is None once that has ended."""
 
     process: socket.socket
     service: socket.socket | None
@@ -136,7 +136,10 @@ class _Link:
 
 
 class Relays:
-    """A listener on a port of this host for the service; `pump` does all work on one thread and never waits."""
+    """A port of this host through which its processes reach the service.
+
+    `pump` does all work on one thread, and never waits.
+    """
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -267,7 +270,7 @@ class Relays:
 
 
 def _read(one: socket.socket) -> bytes | None:
-    """Return the bytes that have come; empty at the end of the connection, None if there are none yet."""
+    """Return the bytes that have come: empty at the end of the connection, None if there are none yet."""
     try:
         return one.recv(CHUNK)
     except BlockingIOError:
@@ -277,7 +280,7 @@ def _read(one: socket.socket) -> bytes | None:
 
 
 def _write(one: socket.socket, data: bytes) -> bytes:
-    """Send what can be sent now; return the rest. A broken connection shows when it is read."""
+    """Send what can be sent now and return the rest; a broken connection is noticed when it is read."""
     try:
         return data[one.send(data) :] if data else b""
     except BlockingIOError:
@@ -287,13 +290,13 @@ def _write(one: socket.socket, data: bytes) -> bytes:
 
 
 class Services:
-    """The coordination services of an agent, each in a child of its own.
+    """The coordination services that the kernel has ordered from an agent, each in a child of its own.
 
     Args:
-      children: The agent's.
+      children: The agent's children.
       events: Gets the address of each service.
       beat: Sends a heartbeat while the agent waits.
-      let_go: Called in a child: closes what only the agent uses.
+      let_go: Called in a child to close what only the agent uses.
     """
 
     def __init__(

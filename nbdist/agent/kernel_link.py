@@ -1,19 +1,8 @@
-"""The introduction of an agent: the facts about its host that it sends before it gets more orders.
+"""Link of an agent to its kernel: the agent's introduction, the connection file for engines, and heartbeats.
 
-The way to the connection file for engines where orders come through a stream that others may read.
-
-`srun` and `mpirun` encrypt nothing, and the file holds the session's key. So a task is sent only the address where
-the kernel has the file, and the kernel's public key (CURVE). The task makes a pair of keys of its own, sends its
-public key back through the stream, and asks for the file; the kernel answers only keys that its tasks have sent.
-Whoever reads the stream learns only public keys. See `nbdist.launch.start.sequence`.
-
-Heartbeats between a kernel and an agent on another machine: each sends one a second.
-
-A connection that is cut looks like one on which nobody has anything to say; TCP alone would notice after minutes.
-
-Times in which this process did not run: stopped (Ctrl-Z, SIGSTOP), starved, or on a machine that slept.
-
-What others have said meanwhile is not read yet when it runs again, so no limit on their silence may count them.
+The kernel may be on another machine. A link may be cut without a sign, so both sides send a heartbeat each second;
+silence does not count while the process that measures it did not run. Where others may read what is sent, only
+public keys go through the link.
 """
 
 from __future__ import annotations
@@ -42,11 +31,11 @@ from nbdist.version import __version__
 
 
 class Introduction:
-    """The first event of an agent, and a listener for other hosts that try whether they reach this one.
+    """The first event of an agent, with facts about its host, and a listener for hosts that try to reach this one.
 
     Args:
       events: Gets the event.
-      reserved: The agent's; gets the ports on which its processes are to serve.
+      reserved: The ports of the agent, to which those are added on which its processes are to serve.
     """
 
     def __init__(self, events: Events, reserved: ReservedPorts) -> None:
@@ -89,12 +78,12 @@ class Introduction:
 
 
 def address_towards(controller: str | None) -> str | None:
-    """Return this host's address towards the controller; if that is a loopback, the one where ssh came in."""
+    """Return this host's address towards the controller; for a loopback address, the one where ssh came in."""
     if controller is None:
         return None
     if not controller.startswith("127."):
         return own_address(controller)
-    # `CLIENT PORT SERVER PORT`, of ssh(1); where that is no IPv4, on the way to anywhere outside.
+    # `CLIENT PORT SERVER PORT`, of ssh(1); if that is no IPv4, the address on the way to anywhere outside.
     came_in = os.environ.get("SSH_CONNECTION", "").split()[2:3]
     return (own_address(came_in[0]) if came_in else None) or own_address("192.0.2.1")
 
@@ -125,7 +114,13 @@ def enter(cwd: str, copy: str | None, folder: str) -> None:
 
 
 class Collecting:
-    """One connection file on its way here.
+    """The connection file for engines on its way here, where orders come through a stream that others may read.
+
+    `srun` and `mpirun` encrypt nothing, and the file holds the session's key. So a task is sent only the address
+    where the kernel has the file, and the kernel's public key (CURVE). The task makes a pair of keys of its own,
+    sends its public key back through the stream, and asks for the file; the kernel answers only keys that its
+    tasks have sent. Whoever reads the stream learns only public keys. See `nbdist.launch.start.sequence` for the
+    kernel's end.
 
     Args:
       address: The kernel's address for it, such as `tcp://10.0.0.1:40123`.
@@ -136,7 +131,7 @@ class Collecting:
     """
 
     def __init__(self, address: str, server_key: str) -> None:
-        # Imported here: where orders come through ssh it is not needed.
+        # Imported here, since an agent whose orders come through ssh does not need it.
         import zmq
 
         public, secret = zmq.curve_keypair()
@@ -150,7 +145,7 @@ class Collecting:
         socket.send(b"")
 
     def poll(self) -> dict[str, Any] | None:
-        """Return the connection file; None while it is not here. Never wait."""
+        """Return the connection file, or None until it has come; do not wait."""
         if not self._socket.poll(0):
             return None
         found: dict[str, Any] = json.loads(self._socket.recv())
@@ -162,20 +157,23 @@ class Collecting:
 
 
 PAUSE_SECONDS = 5.0
-"""A process that looks once a second and finds so much time gone has not run."""
+"""The time between two looks, which are meant to be a second apart, above which the process has not run."""
 
 
 def clock_of_sleep() -> float:
-    """Seconds that count on while the machine sleeps, as `time.monotonic` does not (Linux, macOS)."""
+    """Return a time in seconds that goes on while the machine sleeps, unlike `time.monotonic` (Linux, macOS)."""
     # macOS has no CLOCK_BOOTTIME; there CLOCK_MONOTONIC counts sleep, and time.monotonic, another clock, does not.
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class Pauses:
-    """Notices that this process did not run. `ran_since` must be asked about once a second; from any thread.
+    """Times in which this process did not run: stopped (Ctrl-Z, SIGSTOP), starved, or on a machine that slept.
+
+    When the process runs again, it has not yet read what others have said meanwhile, so no limit on their silence
+    may count such a time. `ran_since` must be called about once a second; any thread may call it.
 
     Args:
-      clock: Seconds that count on whatever happens to this process.
+      clock: Returns seconds that go on whatever happens to this process.
     """
 
     def __init__(self, *, clock: Callable[[], float] = clock_of_sleep) -> None:
@@ -185,7 +183,7 @@ class Pauses:
         self._resumed = time.monotonic()
 
     def ran_since(self, moment: float) -> float:
-        """Seconds since a moment (`time.monotonic`), or since the end of the last pause where that is later."""
+        """Return the seconds since a moment (`time.monotonic`), or since the last pause ended if that is later."""
         with self._lock:
             looked, self._looked = self._looked, self._clock()
             now = time.monotonic()
@@ -198,15 +196,18 @@ PERIOD_SECONDS = 1.0
 """Seconds between two heartbeats of each side."""
 
 ANSWERS_SECONDS = 3.0
-"""How long a kept agent still sends heartbeats after the kernel has last sent something."""
+"""Seconds for which a kept agent still sends heartbeats after the kernel has last sent something."""
 
 
 class Pulse:
-    """The heartbeats of an agent, and the silence of its kernel.
+    """The heartbeats of an agent, one a second, and the silence of its kernel.
+
+    A connection that is cut looks like one on which nobody has anything to say; TCP alone would notice after
+    minutes.
 
     Args:
       events: Gets the heartbeats.
-      orders: The descriptor orders come from.
+      orders: The descriptor from which orders come.
       silence_s: How long the kernel may say nothing while this process runs; None: for ever. Heartbeats are then
         sent only in answer to the kernel, so that the output of a kept agent does not grow without a reader.
     """

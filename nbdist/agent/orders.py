@@ -1,8 +1,8 @@
-"""The orders of the kernel as they come in, line by line; an unreadable order does not stop later ones.
+"""Orders of the kernel as an agent reads them, line by line; an unreadable order does not stop later ones.
 
-Variables that count at the start of a process only: an agent that is sent one starts anew with it.
-
-An agent on this machine has them when it starts; over ssh they come with the first order.
+Some variables count only when a process starts. An agent on this machine has them from its start; over ssh they
+come with the first order, and the agent then begins anew with them, as a new interpreter that reads the same
+orders.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from nbdist.version import __version__
 logger = logging.getLogger(__name__)
 
 AT_START = ("PYTHON", "LD_", "DYLD_", "MALLOC_", "GLIBC_")
-"""Beginnings of variables that the interpreter, the dynamic linker and the C library read once."""
+"""Beginnings of variables that the interpreter, the dynamic linker and the C library read only at the start."""
 
 OPTION = "--unread"
+"""The option that gives an agent that has begun anew the descriptor of the orders it has not obeyed."""
 
 
 def too_late(environment: Mapping[str, str]) -> bool:
     """Return whether some of these variables would have no effect on this process any more.
 
-    False in a process that has begun anew: if something changed a variable back, it would do so again.
+    The answer is False in a process that has begun anew: what changed a variable back once would do so again.
     """
     return OPTION not in sys.argv and any(
         name.startswith(AT_START) and os.environ.get(name) != value
@@ -43,7 +44,7 @@ def begin_anew(environment: Mapping[str, str], *, orders: bytes, output: int) ->
     """Replace this process by a new interpreter; do not return.
 
     Args:
-      environment: Variables to add to this process's.
+      environment: Variables to add to those of this process.
       orders: The bytes of standard input that were read and not obeyed.
       output: The descriptor that is to be standard output.
     """
@@ -57,7 +58,7 @@ def begin_anew(environment: Mapping[str, str], *, orders: bytes, output: int) ->
 
 
 def unread(arguments: list[str]) -> bytes:
-    """Return the orders that this process read before it began anew; empty if it has not."""
+    """Return the orders that this process read before it began anew; empty if it has not begun anew."""
     if OPTION not in arguments:
         return b""
     with os.fdopen(int(arguments[arguments.index(OPTION) + 1]), "rb") as file:

@@ -1,8 +1,7 @@
-"""The processes that the agent of a host has started, and how each of them ended.
+"""Processes of a host's agent: its children from their start to their end, and the engines among them.
 
-The engines of an agent: forks of this process, which has imported what they need, or fresh interpreters.
-
-The import of what all engines of a host need, before they are forked.
+An engine is a fork of the agent, which has imported once what all engines of the host need, or a fresh
+interpreter.
 """
 
 from __future__ import annotations
@@ -25,14 +24,13 @@ from nbdist.contract.questions import Aside
 from nbdist.machine.processes import OutOfMemoryKills, die_with, tail
 
 TERMINATE_SECONDS = 0.5
-"""How long a process may take to end by itself after SIGTERM before it gets SIGKILL."""
+"""Seconds in which a process may end by itself after SIGTERM before it gets SIGKILL."""
 
 
 class Children:
     """The child processes of an agent, each a process group of its own: started, signalled, reaped and stopped.
 
-    Used from one thread: the operating system ties a child's death signal to the *thread*
-    that forked it.
+    Used from one thread: the operating system ties a child's death signal to the *thread* that forked it.
     """
 
     def __init__(self, events: Events) -> None:
@@ -171,7 +169,7 @@ def become(main: Callable[[], None], log: Path, parent: int, death_signal: int) 
 
 
 def _redirect(log: Path) -> None:
-    """Redirect standard input from `/dev/null`, and both outputs to `log`."""
+    """Read standard input from `/dev/null`, and write both outputs to `log`."""
     null = os.open(os.devnull, os.O_RDONLY)
     out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for descriptor, replaced in ((null, 0), (out, 1), (out, 2)):
@@ -195,11 +193,11 @@ def start_engines(
     """Start engines; each reports by itself that it is there.
 
     Args:
-      children: The agent's.
-      wanted: The processes.
+      children: The agent's children.
+      wanted: The processes to start.
       assignment: The agent's assignment.
       folder: The session's private folder here.
-      let_go: Called in a child: closes what only the agent uses.
+      let_go: Called in a child to close what only the agent uses.
     """
 
     def become(environment: Mapping[str, str]) -> None:
@@ -237,7 +235,14 @@ def _spawn(folder: str, cluster_id: str, environment: Mapping[str, str]) -> None
 
 
 def preload(modules: Sequence[str]) -> ImportFailed | None:
-    """Import modules; return None, or the event that says which module could not be imported."""
+    """Import what all engines of a host need, before they are forked.
+
+    Args:
+      modules: The names of the modules.
+
+    Returns:
+      None, or the event that says which module could not be imported.
+    """
     # Imports make many objects and little garbage: without collections they take a sixth less time.
     gc.disable()
     for module in modules:

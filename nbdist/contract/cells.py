@@ -1,12 +1,8 @@
-"""The cells of a session, as a file of its private folder holds them: each line is one of these types as JSON.
+"""Cells as data: the rules for them, the label of each sending, the facts that must agree first, and the history.
 
-Another kernel, which attaches to the session later, reads them.
-
-Metadata of a cell, in the label of its execute request (a public field of ipyparallel's).
-
-Facts that each process states about a cell, and that must be equal on all processes before they run it.
-
-The rules for the cells of a session, as it was started.
+A session is started with `Rules`. Each sending of a cell carries a `CellLabel`. `Facts` are what each process
+states about a cell; they must be equal on all processes before the cell runs. The history is a file of the
+session's private folder; each line is a `Line` as JSON, for another kernel that attaches to the session later.
 """
 
 from __future__ import annotations
@@ -25,7 +21,7 @@ from nbdist.spelling import option
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastCell:
-    """One entry of the history: what ran where, when (Unix seconds), how long, and how it ended."""
+    """A cell that has ended: what ran where, when (Unix seconds), how long, and how it ended."""
 
     number: int
     code: str
@@ -39,9 +35,9 @@ class PastCell:
 class OpenCell:
     """A cell that the kernel of number `kernel` has begun.
 
-    `requests` are the ids of its messages that may have been sent, by process id. They are noted before they are
-    sent, since the kernel may end between two of them. `in_step` is the program, as generation and serial, after
-    which the kernel knew all processes to be in step; None if it knew of none.
+    `requests` are the ids of its messages that may have been sent, by process id. The ids are noted before the
+    messages are sent, since the kernel may end between two of them. `in_step` is the program, as generation and
+    serial, after which the kernel knew all processes to be in step; None if it knew of none.
     """
 
     kernel: int
@@ -56,7 +52,7 @@ class OpenCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """A cell is about to be sent; a second entry of the same cell has more requests."""
+    """A note that a cell is about to be sent; a second note about the same cell has more requests."""
 
     cell: OpenCell
     event: Literal["begun"] = "begun"
@@ -64,7 +60,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A cell has ended, and what the session knows afterwards.
+    """A note that a cell has ended, with what the session knows afterwards.
 
     Attributes:
       cell: The cell.
@@ -82,7 +78,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """All processes are present again and in step."""
+    """A note that all processes are present again and in step."""
 
     event: Literal["recovered"] = "recovered"
 
@@ -103,24 +99,26 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubted:
-    """All names that may have other values than before, and why. Replaces the names noted before."""
+    """A note of all names that may have other values than before, and why; it replaces the one before."""
 
     unsure: Mapping[str, Doubt]
     event: Literal["doubted"] = "doubted"
 
 
 Line = Begun | Ended | Recovered | Doubted
+"""A line of the history."""
 
 
 PREFIX = "nbdist "
+"""The beginning by which a label of nbdist is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellLabel:
-    """One sending of a cell of the notebook.
+    """Metadata of one sending of a cell: the label of its execute request, a public field of ipyparallel's.
 
     Attributes:
-      cell: The notebook's execution count.
+      cell: The execution count of the cell in the notebook.
       offset: How many lines of the notebook's cell stand above the code.
       run: The number of this sending; a later one in the same session has a higher number.
       targets: The processes that receive the cell.
@@ -222,7 +220,7 @@ class DistributionFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The facts of one process, by topic; a topic that was not asked for is None.
+    """The facts that one process states about a cell, by topic; a topic that was not asked for is None.
 
     Attributes:
       cell: A digest of the text that is compiled.
@@ -247,7 +245,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The rules for every cell that does not say otherwise.
+    """The rules of a session, as it was started, for every cell that does not say otherwise.
 
     Attributes:
       grace_s: How many seconds others may stay in a cell in which one process has failed.

@@ -1,16 +1,8 @@
-"""Events that the agent of a host reports to the kernel: one dataclass for each type.
+"""Events that the agent of a host reports to the kernel: one dataclass for each type, one JSON object per line.
 
 An event travels with the time at which it was written (Unix seconds) and, if it comes from a task of a job, with
-the number of the task; see `nbdist.contract.events`.
-
-How events of an agent travel to the kernel: one JSON object per line.
-
-The processes of a job that a scheduler has started share one stream, and its carrier cuts long lines and mixes
-lines of different tasks. There each line is short, and names its task: `nbdist TASK LAST text`, where `LAST` is 1
-for the end of an event and 0 for a part of one.
-
-Slurm forwards such lines whole. Open MPI forwards what it has just read, which may end anywhere, but names the
-task before each piece (`mpirun --tag-output`).
+the number of the task. The processes of a job that a scheduler has started share one stream, and its carrier cuts
+long lines and mixes lines of different tasks; there each line is short and names its task.
 """
 
 from __future__ import annotations
@@ -241,7 +233,8 @@ class Received:
 
 
 LINE_CHARACTERS = 600
-"""Slurm forwards lines in pieces of 1024 bytes (slurmd/slurmstepd/io.c); JSON is plain ASCII here."""
+"""The most characters of an event in one line of a task: Slurm forwards pieces of 1024 bytes
+(slurmd/slurmstepd/io.c), and JSON is plain ASCII here."""
 
 
 class Events:
@@ -262,7 +255,7 @@ class Events:
         return self._stream.fileno()
 
     def send(self, event: Event) -> None:
-        """Write one event. If the kernel no longer listens, nothing is raised: the end of input shows it."""
+        """Write one event; if the kernel no longer listens, raise nothing, since the end of input shows that."""
         text = json.dumps({**encode(event), "time": time.time()})
         # Open MPI must not take "<" for the start of one of its tags. In JSON it occurs only inside strings.
         lines = [text] if self._task is None else in_lines(text.replace("<", "\\u003c"), self._task)
@@ -272,13 +265,20 @@ class Events:
 
 
 def in_lines(text: str, task: int) -> list[str]:
-    """Return an event of a task as lines short enough to stay whole."""
+    """Return an event of a task as lines short enough to stay whole.
+
+    A line is `nbdist TASK LAST text`, where `LAST` is 1 for the end of an event and 0 for a part of one.
+    """
     parts = [text[i : i + LINE_CHARACTERS] for i in range(0, len(text), LINE_CHARACTERS)]
     return [f"nbdist {task} {int(part is parts[-1])} {part}" for part in parts]
 
 
 class Lines:
-    """Reader of lines that `Events` of any number of tasks have written; other lines are ignored."""
+    """Reader of lines that `Events` of any number of tasks have written; other lines are ignored.
+
+    Slurm forwards the lines of a task whole. Open MPI forwards what it has just read, which may end anywhere, but
+    names the task before each piece (`mpirun --tag-output`).
+    """
 
     _TASK = re.compile(rb"(?:^|\s)nbdist (\d+) ([01]) (.*)$")
     _TAG = re.compile(rb"\[\d+,(\d+)\]<stdout>:")
@@ -291,7 +291,7 @@ class Lines:
         """Return the event that this line completes, if any.
 
         Raises:
-          WireError: The line is an event, and of another shape.
+          WireError: The line is an event and has another shape.
         """
         line = self._whole(line).rstrip(b"\r\n")
         found = self._TASK.search(line)
@@ -324,7 +324,7 @@ class Lines:
 
 
 def received(data: dict[str, Any], task: int | None) -> Received:
-    """Return an event from its plain data. Of a host with another version of nbdist, only the version is read.
+    """Return an event from its plain data; of a host with another version of nbdist, only read the version.
 
     Raises:
       WireError: The data has another shape.

@@ -1,11 +1,7 @@
 """Messages of nbdist that an engine publishes beside its output, by type (`msg_type` of the Jupyter protocol).
 
-Messages of the first group answer the request of a cell; messages of the second go to every kernel that takes
-part. A message of another shape raises a `WireError`, and no other message is lost by it.
-
-Messages that a process has sent as output and still keeps, for a kernel that attaches later.
-
-Encoder for successive messages of one sender, most of which repeat the one before.
+`CellStep`, `Sent`, `Prompting` and `Rescued` answer the request of a cell; the others go to every kernel that
+takes part. A message of another shape raises a `WireError`, and no other message is lost by it.
 
 Source: imports nothing outside the standard library, since engines import it too.
 """
@@ -35,7 +31,7 @@ class KeptMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """Messages in order, and how many messages of each request were dropped."""
+    """Output that a process still keeps, in order, and how many messages of each request were dropped."""
 
     messages: tuple[KeptMessage, ...]
     lost: Mapping[str, int]
@@ -43,7 +39,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellStep:
-    """Whether a process is in step with the others at the end of a cell.
+    """What a process knows at the end of a cell about being in step with the others.
 
     Attributes:
       number: The number of this sending of the cell, and of the proof at its end.
@@ -61,7 +57,7 @@ class CellStep:
 
     @property
     def in_step(self) -> bool:
-        """Whether nothing in this message says that the processes are out of step."""
+        """Return whether nothing in this message says that the processes are out of step."""
         return self.proven is None or bool(self.proven.passed and self.proven.alike)
 
 
@@ -85,14 +81,14 @@ class Prompt:
 
     @property
     def place(self) -> str:
-        """Why and where the process asks, such as `at a breakpoint in line 4, y = step(x)`."""
+        """The reason and the line of the question, such as `at a breakpoint in line 4, y = step(x)`."""
         source = f", {self.source}" if self.source else ""
         return self.what if self.line is None else f"{self.what} in line {self.line}{source}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompting:
-    """The question of a debugger; None: it asks nothing any more."""
+    """The question of a debugger; None once it asks nothing any more."""
 
     prompt: Prompt | None
 
@@ -116,7 +112,7 @@ class Rescued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Echo:
-    """Recent output that a process still keeps."""
+    """Recent output that a process still keeps, for a kernel that has attached since."""
 
     process_id: int
     kept: Kept
@@ -171,14 +167,14 @@ def message_of(msg_type: str, content: Plain) -> Any:
 
 
 class Encoder:
-    """Encoder like `nbdist.contract.wire.encode`, for the messages of one sender; used from one thread.
+    """Encoder like `nbdist.contract.wire.encode` for one sender, most of whose messages repeat the one before.
 
     In a field that is a tuple, an item that is the same object as in the last message with that field is not
-    encoded again. The returned data share such parts, and must not be changed.
+    encoded again. The returned data share such parts, and must not be changed. Used from one thread.
     """
 
     def __init__(self) -> None:
-        # By id, which no other object can have as long as the item is kept beside it.
+        # By the id of the item, which no other object can have as long as the item is kept beside it.
         self._known: dict[str, dict[int, tuple[object, Plain]]] = {}
 
     def encode(self, message: Any) -> Plain:

@@ -1,10 +1,7 @@
-"""Names that the kernel and a page with a view both know.
+"""Constants on which the kernel and a page with a view agree: names by which they find each other, and limits.
 
-The TypeScript constants of the view are generated from this file (`make types`).
-
-Limits that engines, kernel and view share, so that they say the same about the same session.
-
-The TypeScript constants of the view are generated from this file (`make types`).
+Limits are shared, with engines as well, so that all say the same about the same session. The TypeScript constants
+of the view are generated from this file (`make types`).
 """
 
 from __future__ import annotations
@@ -14,7 +11,7 @@ COMM_ID = "nbdist"
 opening a comm of its own would wait for the cell."""
 
 TARGET = "nbdist"
-"""The comm target a front end opens to ask for something."""
+"""The comm target that a front end opens to ask for something."""
 
 MIME_TYPE = "application/vnd.nbdist.view+json"
 """The MIME type of nbdist's own JupyterLab extension, which shows a view in the place of the widget
@@ -29,14 +26,14 @@ STILL_ATTRIBUTE = "data-nbdist-view"
 
 
 LARGE_BYTES = 1 << 20
-"""An array of this size or more that is whole on every device is worth a remark; a smaller one is not."""
+"""The size from which an array that is whole on every device is worth a remark."""
 
 DEEPEST = 100
-"""Steps of a path that make branches of their own; all deeper steps together are one step."""
+"""The number of steps of a path that make branches of their own; all deeper steps together are one step."""
 
 SILENT_SECONDS = 4
-"""A process that has reported nothing for this many seconds is called silent: reports are repeated at
-least every two seconds."""
+"""Seconds without a report after which a process is called silent: reports are repeated at least every two
+seconds."""
 
 MOST_NAMED_DEVICES = 4
-"""Devices that are named if they hold different numbers of bytes; the rest is counted."""
+"""The most devices that are named if devices hold different numbers of bytes; the rest is counted."""

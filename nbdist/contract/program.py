@@ -1,10 +1,9 @@
-"""A compiled program as plain data.
+"""Compiled programs as plain data: their numbers, what the view shows of them, and a rehearsal's reports of them.
 
-A compiled program as the view shows it: its numbers, and the words of its text form.
+`Program` has the numbers, `ShownProgram` the same with the words of the program's text form. The process of a
+rehearsal reports its programs (`Reported`), a line of JSON each, in a file that its starter names.
 
-Source: imports nothing outside the standard library, as `nbdist.contract.snapshot` does.
-
-Reports of a rehearsal's process about its programs: a line of JSON each, in a file that its starter names.
+Source: imports nothing outside the standard library, as `nbdist.contract.snapshot`, which imports it.
 """
 
 from __future__ import annotations
@@ -138,7 +137,7 @@ class Collective:
 
     @property
     def resharding(self) -> bool:
-        """Whether XLA inserted it to move data, without computing: a value lies otherwise than its user needs it.
+        """Return whether XLA inserted it only to move data: a value lies otherwise than its user needs it.
 
         Weights in parts that are gathered before use (FSDP) are laid out so on purpose, and also count here. A
         collective that an operation of the program stands for, such as `jax.lax.all_gather`, does not count.
@@ -147,7 +146,7 @@ class Collective:
 
     @property
     def sent(self) -> int:
-        """Bytes that a device must send to others each time at least, whichever algorithm is used.
+        """The fewest bytes that a device must send to others each time, whichever algorithm is used.
 
         With n = `group_size`: (n-1)/n of the bytes; twice that for an all-reduce, since each value must be reduced
         and then be everywhere; for a permutation all bytes, or none if each device is its own target. Rounded
@@ -371,6 +370,7 @@ class Compiled:
 
 
 Reported = Compiling | Compiled
+"""A report of a rehearsal's process about its programs."""
 
 
 def to_line(reported: Reported) -> str:

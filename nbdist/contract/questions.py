@@ -1,9 +1,7 @@
-"""Questions that bypass a process's main thread, written to the file `QUESTION`, and their answers.
+"""Questions to a process that bypass its main thread, which may run a cell, and their answers.
 
-A letter of `nbdist.contract.questions` has the process read the file; the answer comes as `AsideAnswer` of
-`nbdist.contract.iopub`.
-
-Requests to a process that bypass its main thread: each is one letter, in a pipe of its own.
+A process is asked by one letter (`Aside`) in a pipe of its own. Some letters have it read a `Question` from the
+file `QUESTION`; the answer comes as `AsideAnswer` of `nbdist.contract.iopub`.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from nbdist.contract.wire import Plain, decode
 
 
 class Aside(StrEnum):
-    """One request, as a single letter: a pipe never splits a single byte, however many arrive at once."""
+    """A request as a single letter: a pipe never splits a single byte, however many arrive at once."""
 
     REPEAT = "r"
     """Send again what a kernel that has just come must know."""
@@ -26,8 +24,8 @@ class Aside(StrEnum):
     """End all collectives; a repair follows."""
 
     FREE = "f"
-    """Do as for `CUT` if the main thread is blocked where no signal reaches it. Ask repeatedly: code that has just
-    been interrupted is left alone for a moment."""
+    """Do as for `CUT` if the main thread is blocked where no signal reaches it. Ask repeatedly, since code
+    that has just been interrupted is left alone for a moment."""
 
     RESCUE = "s"
     """Save what is in memory to a file: this process is about to be given up."""
@@ -36,7 +34,7 @@ class Aside(StrEnum):
     """Report what was sent to the devices of several processes."""
 
     COMPARE = "d"
-    """Answer a `CompareBefore` of `nbdist.contract.questions`."""
+    """Answer a `CompareBefore`."""
 
     STACK = "t"
     """Answer a `ReadStacks`."""
@@ -52,7 +50,7 @@ class Aside(StrEnum):
 
 
 QUESTION = "question"
-"""A file of the session's folder on a host: a `Question`, as JSON."""
+"""The file of the session's folder on a host that holds a `Question` as JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +113,7 @@ class ReadStacks:
 
 
 What = CompareBefore | StopAtStep | GiveLine | ReadStacks
+"""What is asked."""
 
 LETTERS: Mapping[type[What], Aside] = {
     CompareBefore: Aside.COMPARE,
@@ -122,7 +121,7 @@ LETTERS: Mapping[type[What], Aside] = {
     GiveLine: Aside.LINE,
     ReadStacks: Aside.STACK,
 }
-"""The letter by which a process learns of each question. The answer to a kernel carries the question's number."""
+"""The letter by which a process learns of each question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +142,7 @@ class Digests:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepsBegun:
-    """How many steps have begun; None if the cell does not run."""
+    """The number of steps that have begun; None if the cell does not run."""
 
     steps: int | None
     kind: Literal["steps"] = "steps"
@@ -151,7 +150,7 @@ class StepsBegun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineTaken:
-    """Whether the question that a line answers is, or was, the one the debugger asked."""
+    """The answer to a `GiveLine`: whether its line answers the question that the debugger asks or has asked."""
 
     taken: bool
     kind: Literal["taken"] = "taken"

@@ -1,6 +1,7 @@
-"""The processes that a set distribution spans, doing one thing together.
+"""Work that the processes of the set distribution do together: agreeing, writing once, gathering, predicting.
 
-Predictions that every process holds whole.
+Checkpoints and saving are built on `group`, `announce`, `all_or_none` and `gathered`; `predict` is for users.
+Every process of the group must call all of these but `group`.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from nbdist.errors import AgreementError, InputError
 
 @dataclass(frozen=True, slots=True)
 class ProcessGroup:
-    """Processes whose devices are in the mesh of the set distribution; `me` is one of them.
+    """The processes whose devices are in the mesh of the distribution that is set; the lowest of them writes.
 
-    The lowest of them writes. `mesh` is JAX's.
+    `mesh` is JAX's. `me` is the number of this process.
     """
 
     mesh: Any
@@ -36,12 +37,12 @@ class ProcessGroup:
 
     @property
     def writes(self) -> bool:
-        """Whether this process does."""
+        """Return whether this process writes."""
         return self.me == self.writer
 
 
 def group() -> ProcessGroup | None:
-    """The processes of the distribution that is set; None where that is this one alone."""
+    """Return the processes of the distribution that is set; None unless it spans several, on the JAX back end."""
     distribution = keras.distribution.distribution()
     if distribution is None or keras.config.backend() != "jax":
         return None
@@ -53,12 +54,12 @@ def group() -> ProcessGroup | None:
 
 
 def announce(function: str, **facts: int | str | None) -> None:
-    """Waits until all processes of the distribution are about to call the same function.
+    """Wait until all processes of the distribution are about to call the same function.
 
-    Does nothing where no engine of nbdist is at hand.
+    Without nbdist's guards, as in a process that is no engine of nbdist, nothing happens.
 
     Raises:
-      AgreementError: One of them is not.
+      AgreementError: One of the processes is not about to call the function.
     """
     guards = sys.modules.get("nbdist.engine.frameworks.keras.guards")
     watch = guards.guard() if guards is not None else None
@@ -68,7 +69,7 @@ def announce(function: str, **facts: int | str | None) -> None:
 
 
 def everywhere(value: int, found: ProcessGroup) -> list[int]:
-    """The values of all processes of the group, in the order of `processes`; a collective."""
+    """Return the values of all processes of the group, in the order of `processes`; a collective."""
     import jax
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -83,22 +84,22 @@ def everywhere(value: int, found: ProcessGroup) -> list[int]:
 
 
 def all_or_none(what: str, act: Callable[[], None] | None, found: ProcessGroup) -> None:
-    """Has those processes act that have something to do; all learn whether it went well.
+    """Have those processes act that have something to do, and let all know whether it went well; a collective.
 
     Args:
-      what: What is done, as in "write /data/model.keras".
-      act: What this process does; None: it waits for the others.
+      what: The words for the action, such as "write /data/model.keras".
+      act: The action of this process; None if this process only waits for the others.
       found: The group.
 
     Raises:
-      AgreementError: It failed on another process.
-      Exception: What `act` raised here.
+      AgreementError: The action failed on another process.
+      Exception: The error that `act` raised on this process.
     """
     error: Exception | None = None
     try:
         if act is not None:
             act()
-    except Exception as raised:  # noqa: BLE001 - whatever it is, the others must know first
+    except Exception as raised:  # noqa: BLE001 - whatever was raised, the others must know first
         error = raised
     failed = everywhere(int(error is not None), found)
     if error is not None:
@@ -109,10 +110,10 @@ def all_or_none(what: str, act: Callable[[], None] | None, found: ProcessGroup) 
 
 
 def gathered(variables: Sequence[Any], found: ProcessGroup) -> dict[int, np.ndarray[Any, Any]]:
-    """Whole values of those variables that lie in pieces on several processes; a collective.
+    """Gather the whole values of those variables that lie in pieces on several processes; a collective.
 
     Returns:
-      By `id` of the variable; on processes that do not write, nothing.
+      The values by `id` of the variable; on processes that do not write, no values.
     """
     from jax.experimental import multihost_utils
 
@@ -130,11 +131,11 @@ def gathered(variables: Sequence[Any], found: ProcessGroup) -> dict[int, np.ndar
 Forward = Callable[..., Any]
 
 _forwards: weakref.WeakKeyDictionary[Any, tuple[Any, Forward]] = weakref.WeakKeyDictionary()
-"""Compiled functions by model, with the sharding of their input; compiling one anew takes longer than it runs."""
+"""Compiled functions by model, each with the sharding of its input; compiling one takes longer than running it."""
 
 
 def predict(model: Any, x: Any, *, batch_size: int = 32) -> Any:
-    """The output of a model, whole on every process; every process calls this with all rows.
+    """Return the output of a model, whole on every process; every process calls this with all rows.
 
     Equal to `model.predict` in a single process. The rows are split over the mesh as in training; a last batch
     that does not divide is filled up, and what was filled in is cut off again.
@@ -142,14 +143,14 @@ def predict(model: Any, x: Any, *, batch_size: int = 32) -> Any:
     Args:
       model: A built `keras.Model`.
       x: An array, or a tree of arrays, with the same rows on every process.
-      batch_size: Rows of all processes in one step; rounded up to what the mesh divides.
+      batch_size: The rows of all processes in one step; rounded up to a number that divides over the mesh.
 
     Returns:
-      NumPy arrays with one row for each of `x`, in its structure of the model's output.
+      NumPy arrays with one row for each row of `x`, in the structure of the model's output.
 
     Raises:
       InputError: The model is not built, or `x` holds no arrays of equal length.
-      AgreementError: Another process does not call this, or with another number of rows.
+      AgreementError: Another process does not call this function, or calls it with another number of rows.
     """
     found = group()
     if found is None:
@@ -185,7 +186,7 @@ def _rows(x: Any) -> int:
 
 
 def _padded(array: Any, start: int, size: int) -> np.ndarray[Any, Any]:
-    """Rows from `start` on, `size` of them; the last is repeated where there are not so many."""
+    """Return `size` rows from `start` on; the last row is repeated where there are fewer."""
     part = np.asarray(array[start : start + size])
     missing = size - len(part)
     return np.concatenate([part, np.repeat(part[-1:], missing, axis=0)]) if missing else part
@@ -194,7 +195,7 @@ def _padded(array: Any, start: int, size: int) -> np.ndarray[Any, Any]:
 def _forward(
     model: Any, distribution: Any, found: ProcessGroup
 ) -> tuple[Forward, Callable[[Any], Any]]:
-    """The compiled model, and what spreads rows over the mesh."""
+    """Return the compiled model, and a function that spreads rows over the mesh."""
     import jax
     from jax.sharding import NamedSharding, PartitionSpec
 

@@ -1,1 +1,10 @@
-"""Launch of a session: from a person's request to engines that answer."""
+"""Launch of a session: from what a person asks for to engines that answer, or back to engines that already run.
+
+What comes in: options, as `nbdist.start` has them, or the word after `--attach`.
+
+What goes out: a `start.cluster.Cluster` of engines that have joined each other, in a
+`sessions.attached.AttachedCluster` if they ran before.
+
+Read first: `model/plan.py`, what a start is to start; `planning/choose.py`, how options become such a plan;
+`start/sequence.py`, how a plan becomes engines.
+"""

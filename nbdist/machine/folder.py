@@ -1,10 +1,8 @@
-"""The private folder of a session on one host: connection files and logs.
+"""Folders of nbdist on one host: a session's private folder, with connection files and logs, and the user's cache.
 
-Where nbdist keeps for a person what it can make again.
+The private folder is removed even if the process that should remove it was killed (`sweep_after`).
 
 Source: imports nothing outside the standard library.
-
-The removal of a host's folder when the process that should remove it was killed.
 """
 
 from __future__ import annotations
@@ -40,13 +38,13 @@ def make() -> str:
 
 
 def of_this_process() -> Path | None:
-    """Return the folder of the session whose engine this process is; None where it is no engine."""
+    """Return the folder of the session whose engine this process is; None if it is no engine."""
     log = os.environ.get("NBDIST_LOG")
     return Path(log).parent if log else None
 
 
 def keep_ipython_in(folder: str) -> None:
-    """Give IPython a place in this folder where it has no profile in the home folder, or may not write there.
+    """Give IPython a place in this folder if it has no profile in the home folder, or may not write there.
 
     IPython would make the profile and leave it behind: on a host where nobody has ever run it, or whose home
     folder is missing, as for a task that `srun` starts with the home folder of another machine.
@@ -57,7 +55,7 @@ def keep_ipython_in(folder: str) -> None:
 
 
 def remove(folder: str) -> None:
-    """Removes the folder and all it holds."""
+    """Remove the folder and all it holds."""
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -73,7 +71,7 @@ def write_private(path: Path, content: dict[str, Any]) -> None:
     """Write JSON that only this user can read; readers see all of it or nothing.
 
     Raises:
-      OSError: It could not be written; nothing is left.
+      OSError: The file could not be written; nothing is left of it.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent)  # mode 0600
@@ -88,15 +86,18 @@ def write_private(path: Path, content: dict[str, Any]) -> None:
 
 
 def user_cache() -> Path:
-    """The folder; it may not be there yet. Source: the XDG base directory specification."""
+    """Return the folder where nbdist keeps for a person what it can make again; it may not exist yet.
+
+    Source: the XDG base directory specification.
+    """
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nbdist"
 
 
 AGAIN_SECONDS = 0.5
-"""How long to wait before the last removal: children of the killed process may still write a file."""
+"""Seconds before the last removal: children of the killed process may still write a file."""
 
 LOOK_SECONDS = 0.05
-"""Seconds between removals when the whole job was told to end: this process, too, may be killed at any moment."""
+"""Seconds between removals when the whole job was told to end: the sweeper, too, may be killed at any moment."""
 
 
 def sweep_after(folder: str) -> int | None:

@@ -1,9 +1,4 @@
-"""The end of a process's log, as far as it says why the process ended.
-
-A process that ends when its parent does; Linux only.
-
-Whether the out-of-memory killer has ended a process of the control group that this process is in as well.
-"""
+"""Ends of processes: with their parent, and what their logs and the out-of-memory killer say about them."""
 
 from __future__ import annotations
 
@@ -17,7 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 LOG_LINES = 20
+"""Lines of a log that explain an end."""
+
 READ_BYTES = 64 * 1024
+"""Bytes at the end of a log that are read for them."""
 
 CHATTER = re.compile(
     rb"^(\d{4}-\d\d-\d\d \S+ \[(Engine|KernelNanny|Nanny|IPController)[^\]]*\].*"
@@ -25,28 +23,29 @@ CHATTER = re.compile(
     rb"|.*coordination_service\.cc:\d+\].*Using experimental recoverable task feature\..*)$\n?",
     re.M,
 )
-"""Not the user's output: ipyparallel's own log, and the coordinator's word that processes may outlive another's
-death, which nbdist has asked for; what gloo says, whatever becomes of it in what cells print."""
+"""Lines that are not the user's output: ipyparallel's own log, the coordinator's notice that processes may outlive
+another's death, which nbdist has asked for, and what gloo says about its connections."""
 
 NOISE = re.compile(
     r"debugpy_stream undefined|Not using CurveZMQ security|^\*\*\* Check failure stack trace: \*\*\*$"
     r"|^\s+@\s+0x[0-9a-f]+ "
     r"|^\[Gloo\] Rank \d+ is connected to \d+ peer ranks\. Expected number of connected peer ranks is : \d+$"
 )
-"""What ipyparallel and gloo write when an engine starts, and the C++ stack below a failed check: the check itself
-says why, and the stack would leave no room for it."""
+"""Lines that ipyparallel and gloo write when an engine starts, and the C++ stack below a failed check: the check
+itself says why the process ended, and the stack would leave no room for it."""
 
 FATAL = "Fatal Python error:"
 CURRENT = "Current thread"
 
 
 def tail(path: Path, *, lines: int = LOG_LINES, start: int = 0) -> tuple[str, ...]:
-    """The last lines of a log, without chatter; empty where there is none.
+    """Return the last lines of a log, as far as they say why its process ended; none if there is no log.
 
-    What stands before the byte `start` is of a process before, whose end explains nothing.
+    What is before the byte `start` was written by an earlier process, whose end explains nothing.
 
-    Python's own report of a fatal signal lists every thread and every extension module. Of it the reason and
-    the stack of the thread that had the signal are kept, and what was written before it has the rest.
+    Python's own report of a fatal signal lists every thread and every extension module. Only the reason and the
+    stack of the thread that had the signal are kept of it; the other lines are for what was written before the
+    report.
     """
     try:
         with path.open("rb") as file:
@@ -65,7 +64,7 @@ def tail(path: Path, *, lines: int = LOG_LINES, start: int = 0) -> tuple[str, ..
 
 
 def _shortened(report: list[str], *, lines: int) -> list[str]:
-    """The reason, and the stack of the thread that had the signal."""
+    """Return the reason, and the stack of the thread that had the signal."""
     start = next((i for i, line in enumerate(report) if line.startswith(CURRENT)), 1)
     stack = report[start : start + lines - 1]
     blank = next((i for i, line in enumerate(stack) if not line.strip()), len(stack))
@@ -73,13 +72,16 @@ def _shortened(report: list[str], *, lines: int) -> list[str]:
 
 
 def die_with(parent: int, death_signal: int = signal.SIGKILL) -> None:
-    """Asks the operating system to signal this process when its parent ends (Linux only)."""
+    """Have the operating system signal this process when its parent ends (Linux only); exit if it already has."""
     if not signal_at_end_of(parent, death_signal):
         os._exit(1)
 
 
 def signal_at_end_of(parent: int, death_signal: int) -> bool:
-    """Has the operating system signal this process when its parent ends; answers whether it is still there.
+    """Ask the operating system to signal this process when its parent ends (Linux only).
+
+    Returns:
+      Whether the parent is still there.
 
     Source: prctl(2), PR_SET_PDEATHSIG = 1.
     """
@@ -91,16 +93,16 @@ def signal_at_end_of(parent: int, death_signal: int) -> bool:
 
 
 FRESH_SECONDS = 10.0
-"""For so long a kill may be that of a process whose end comes now: it gives back its memory first."""
+"""The most seconds from a kill to the end of its process, which gives back its memory first."""
 
 
 class OutOfMemoryKills:
-    """The kills of this control group, each of which explains one end.
+    """Kills by the out-of-memory killer in the control group of this process, each of which explains one end.
 
-    Those of other groups of this machine, such as other containers or other jobs, are none of it.
+    Kills in other groups of this machine, such as other containers or other jobs, do not count.
 
     Args:
-      root: Where the file systems of the kernel lie.
+      root: The folder with the file systems of the operating system's kernel.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
@@ -109,7 +111,7 @@ class OutOfMemoryKills:
         self._unexplained: list[float] = []
 
     def look(self) -> None:
-        """Notes those that have come; one that nobody's end follows soon was of something else in the group."""
+        """Note new kills; one that no end follows soon was of another process of the group, and is forgotten."""
         now = time.monotonic()
         count = self._count()
         fresh = [at for at in self._unexplained if now - at < FRESH_SECONDS]
@@ -117,14 +119,14 @@ class OutOfMemoryKills:
         self._seen = count
 
     def explain_one(self) -> bool:
-        """Whether a process that was killed just now was killed for memory; the next end needs another kill."""
+        """Return whether a process that was killed just now was killed for memory; this uses up one kill."""
         if not self._unexplained:
             return False
         self._unexplained.pop(0)
         return True
 
     def _count(self) -> int:
-        """How many there have been; 0 where nobody counts."""
+        """Return the number of kills so far; 0 if nobody counts them."""
         for path in self._counters():
             with contextlib.suppress(OSError, ValueError):
                 for line in path.read_text().splitlines():
@@ -133,12 +135,12 @@ class OutOfMemoryKills:
         return 0
 
     def _counters(self) -> Iterator[Path]:
-        """The files that count, the narrowest first.
+        """Yield the files that count kills, those of the narrowest group first.
 
         Source: `memory.events` of the kernel's cgroup-v2.rst, `memory.oom_control` of its cgroup-v1/memory.rst,
-        both of the group that the killed process is in, whoever's limit it was; /proc/vmstat for all of the
-        machine. A container without a name space of its own for groups sees its own at the top, and the path of
-        the host.
+        both of the group that the killed process is in, whichever group's limit was reached; /proc/vmstat for the
+        whole machine. A container that has no name space of its own for groups sees its own group at the top, but
+        the path of the host.
         """
         groups = self._root / "sys/fs/cgroup"
         try:

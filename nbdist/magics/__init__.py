@@ -1,1 +1,10 @@
-"""Additions to a notebook's kernel: progress, completion, and cells that run elsewhere."""
+"""Magics, and what else changes in a notebook's kernel: progress, completion, and cells that run elsewhere.
+
+In come lines and cells as a person types them, and the hooks that IPython calls before and after cells.
+
+Out go calls: each magic reads its options and calls one method of `Session`, or one function of Python beside it;
+then it displays what comes back. Errors say what to type.
+
+Read first `commands.py` (the magics), `parser.py` (how a line of options is read) and `cell_options.py` (which
+options a magic has).
+"""

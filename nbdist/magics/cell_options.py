@@ -1,7 +1,4 @@
-"""The options of all other magics.
-
-Which parser reads the line of which magic.
-"""
+"""Options of the magics that do not start, examine or plan anything, and the table of all magics' parsers."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from nbdist.magics.parser import Parser
 
 
 def dist_shutdown() -> Parser:
-    """`%dist_shutdown`."""
+    """Return the parser of `%dist_shutdown`."""
     parser = Parser("%dist_shutdown", "Stop what %dist_init started.", example="%dist_shutdown")
     parser.add_argument(
         "--leave", action="store_true", help="let a kept session go on without this kernel"
@@ -23,7 +20,7 @@ def dist_shutdown() -> Parser:
 
 
 def dist_recover() -> Parser:
-    """`%dist_recover`."""
+    """Return the parser of `%dist_recover`."""
     parser = Parser(
         "%dist_recover",
         "Bring the processes in step again; they keep their variables. With TensorFlow: start lost processes "
@@ -46,7 +43,7 @@ def _hosts(text: str) -> tuple[str, ...]:
 
 
 def dist_interrupt() -> Parser:
-    """`%dist_interrupt`."""
+    """Return the parser of `%dist_interrupt`."""
     parser = Parser(
         "%dist_interrupt",
         "Interrupt what runs on the processes.",
@@ -61,7 +58,7 @@ def dist_interrupt() -> Parser:
 
 
 def dist_cells() -> Parser:
-    """`%dist_cells`."""
+    """Return the parser of `%dist_cells`."""
     parser = Parser(
         "%dist_cells",
         "List the cells that run and the last that have ended.",
@@ -79,7 +76,7 @@ def dist_cells() -> Parser:
 
 
 def dist_stack() -> Parser:
-    """`%dist_stack`."""
+    """Return the parser of `%dist_stack`."""
     parser = Parser(
         "%dist_stack",
         "Show what processes are doing, even in the middle of a cell.",
@@ -97,7 +94,7 @@ def dist_stack() -> Parser:
 
 
 def dist_debug() -> Parser:
-    """`%dist_debug`."""
+    """Return the parser of `%dist_debug`."""
     parser = Parser(
         "%dist_debug",
         "Inspect the frame in which the last failed cell raised on a process; or answer processes of a "
@@ -109,7 +106,7 @@ def dist_debug() -> Parser:
 
 
 def dist() -> Parser:
-    """`%%dist`."""
+    """Return the parser of `%%dist`."""
     parser = Parser(
         "%%dist",
         "Run this cell on the processes.",
@@ -134,7 +131,7 @@ def dist() -> Parser:
 
 
 def dist_pull() -> Parser:
-    """`%dist_pull`."""
+    """Return the parser of `%dist_pull`."""
     parser = Parser(
         "%dist_pull",
         "Bring values from the processes into this notebook.",
@@ -155,10 +152,10 @@ def dist_pull() -> Parser:
 
 
 def names_and_expressions(words: Sequence[str]) -> dict[str, str]:
-    """`["w", "k=model.a.kernel"]` → `{"w": "w", "k": "model.a.kernel"}`.
+    """Return expressions by name: `["w", "k=model.a.kernel"]` → `{"w": "w", "k": "model.a.kernel"}`.
 
     Raises:
-      ArrayError: One has no name to be kept under.
+      ArrayError: An expression has no name.
     """
     found = {}
     for word in words:
@@ -174,7 +171,7 @@ def names_and_expressions(words: Sequence[str]) -> dict[str, str]:
 
 
 def dist_push() -> Parser:
-    """`%dist_push`."""
+    """Return the parser of `%dist_push`."""
     parser = Parser(
         "%dist_push",
         "Send values of this notebook to the processes.",
@@ -192,7 +189,7 @@ def dist_push() -> Parser:
 
 
 def dist_save() -> Parser:
-    """`%dist_save`."""
+    """Return the parser of `%dist_save`."""
     parser = Parser(
         "%dist_save",
         "Write variables of the processes into a folder, by shard.",
@@ -210,7 +207,7 @@ def dist_save() -> Parser:
 
 
 def dist_restore() -> Parser:
-    """`%dist_restore`."""
+    """Return the parser of `%dist_restore`."""
     parser = Parser(
         "%dist_restore",
         "Read variables that %dist_save has written, on as many processes or another number.",
@@ -225,7 +222,7 @@ def dist_restore() -> Parser:
 
 
 def dist_mesh() -> Parser:
-    """`%dist_mesh`."""
+    """Return the parser of `%dist_mesh`."""
     parser = Parser(
         "%dist_mesh",
         "Show hosts, devices and meshes, and where an array lies.",
@@ -238,7 +235,7 @@ def dist_mesh() -> Parser:
 
 
 def dist_shards() -> Parser:
-    """`%dist_shards`."""
+    """Return the parser of `%dist_shards`."""
     parser = Parser(
         "%dist_shards",
         "Show the shards of one array, or the arrays of a tree or model.",
@@ -255,7 +252,7 @@ def dist_shards() -> Parser:
 
 
 def dist_nan() -> Parser:
-    """`%dist_nan`."""
+    """Return the parser of `%dist_nan`."""
     parser = Parser(
         "%dist_nan",
         "Count NaN and Inf in each array of a tree, and say where they are.",
@@ -267,7 +264,7 @@ def dist_nan() -> Parser:
 
 
 def dist_explain() -> Parser:
-    """`%dist_explain`."""
+    """Return the parser of `%dist_explain`."""
     parser = Parser(
         "%dist_explain",
         "Compile a call without running it, and show its memory and what its devices exchange.",
@@ -279,7 +276,7 @@ def dist_explain() -> Parser:
 
 
 def dist_layout() -> Parser:
-    """`%dist_layout`."""
+    """Return the parser of `%dist_layout`."""
     parser = Parser(
         "%dist_layout",
         "Show where the variables of a Keras model lie, and why.",
@@ -297,10 +294,10 @@ def _add_timeout(parser: Parser) -> None:
 
 
 def before_expression(parser: Parser, line: str) -> tuple[argparse.Namespace, str]:
-    """Takes the options off the front of a line; the rest may hold anything a shell would take apart.
+    """Return the options at the front of a line, and the rest, which may hold anything a shell would take apart.
 
     Raises:
-      OptionError: Something unknown or unreadable.
+      OptionError: An option is unknown, cannot be read, or stands behind the expression.
       HelpShown: The line is empty, or asks for help.
     """
     if line.split()[-1:] in ([], ["--help"], ["-h"]):
@@ -316,12 +313,12 @@ def before_expression(parser: Parser, line: str) -> tuple[argparse.Namespace, st
 
 
 def limit(asked: argparse.Namespace) -> dict[str, float]:
-    """`timeout_s`, where it is given."""
+    """Return `timeout_s` as a keyword argument if it was given, else none."""
     return {} if asked.timeout is None else {"timeout_s": asked.timeout}
 
 
 def dist_mode() -> Parser:
-    """`%dist_mode`."""
+    """Return the parser of `%dist_mode`."""
     parser = Parser("%dist_mode", "Run plain cells on the processes, too.", example="%dist_mode -e")
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
@@ -334,12 +331,12 @@ def dist_mode() -> Parser:
 
 
 def dist_status() -> Parser:
-    """`%dist_status`."""
+    """Return the parser of `%dist_status`."""
     return Parser("%dist_status", "One row a process.", example="%dist_status")
 
 
 def dist_sync() -> Parser:
-    """`%dist_sync`."""
+    """Return the parser of `%dist_sync`."""
     return Parser(
         "%dist_sync",
         "Copy what has changed in the files of %dist_init --sync to the hosts.",
@@ -348,12 +345,12 @@ def dist_sync() -> Parser:
 
 
 def sync() -> Parser:
-    """`%sync`."""
+    """Return the parser of `%sync`."""
     return Parser("%sync", "Wait until all processes are idle.", example="%sync")
 
 
 def rank() -> Parser:
-    """`%%rank`."""
+    """Return the parser of `%%rank`."""
     parser = Parser(
         "%%rank",
         "Run this cell on some processes.",
@@ -364,7 +361,7 @@ def rank() -> Parser:
 
 
 def local() -> Parser:
-    """`%%local`."""
+    """Return the parser of `%%local`."""
     return Parser(
         "%%local",
         "Run this cell in the notebook while %dist_mode is on.",
@@ -394,9 +391,9 @@ MAGICS: Mapping[str, Callable[[], Parser]] = {
         )
     },
 }
-"""By the name of the magic, without its signs."""
+"""The parser of each magic, by the name of the magic without its signs."""
 
 ON_THE_PROCESSES = frozenset(
     {"dist", "dist_explain", "dist_layout", "dist_mesh", "dist_nan", "dist_pull", "dist_shards"}
 )
-"""Those behind which stand names, or an expression, that live on the processes."""
+"""The magics whose names or expression are those of the processes."""

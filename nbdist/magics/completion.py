@@ -1,8 +1,7 @@
-"""Tab and Shift-Tab in cells that run on the processes and after magics, answered by an idle process.
+"""Completion (Tab) and inspection (Shift-Tab) of what lives on the processes, and hints where a name is missing.
 
-Arguments of nbdist's magics: their options, the options' values, and names that live on the processes.
-
-Names that exist on one side only, in the notebook or on the processes: what to type where one is missing.
+In cells that run on the processes, and after magics, an idle process answers. Where a name exists on one side
+only, in the notebook or on the processes, a hint says what to type.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ _MAGIC = re.compile(r"\s*(%%?)(\w+)[ \t](.*)\Z")
 class CompletionText:
     """The text to complete at the cursor.
 
-    Any of `matches` may replace `fragment`, the text that stands there now. `code` is for a process to complete;
-    None where no process is to be asked.
+    Any of `matches` may replace `fragment`, the text that is there now. `code` is for a process to complete; None
+    if no process is to be asked.
     """
 
     fragment: str
@@ -52,7 +51,7 @@ def wanted(before: str) -> CompletionText | None:
       before: The line up to the cursor.
 
     Returns:
-      None where it is no such line.
+      The text to complete; None if the line is not one of a magic of nbdist.
     """
     found = _MAGIC.match(before)
     if not found or found[2] not in MAGICS:
@@ -83,7 +82,7 @@ def _code_before(parser: Parser, name: str, rest: str) -> bool:
 A = TypeVar("A")
 
 ANSWER_SECONDS = 0.25
-"""A completion that takes longer than 0.3 s is of no use."""
+"""Seconds in which a process must answer: a completion that takes longer than 0.3 s is of no use."""
 
 _PATH = re.compile(r"[\w.\[\]'\"]*$")
 _DISTRIBUTED = re.compile(r"^\s*%%(dist|distributed|rank)\b[^\n]*\n")
@@ -137,7 +136,7 @@ def _found(matches: Iterable[str], fragment: str) -> SimpleMatcherResult:
 
 
 def body(text: str, *, mode: bool) -> int | None:
-    """Return where the code for the processes begins in a cell's text; None: it runs in the notebook."""
+    """Return where the code for the processes begins in a cell's text; None if the cell runs in the notebook."""
     found = _DISTRIBUTED.match(text)
     if found:
         return found.end()
@@ -145,7 +144,7 @@ def body(text: str, *, mode: bool) -> int | None:
 
 
 class Completion:
-    """Hooks completion and inspection of one shell.
+    """Completion and inspection of one shell, answered by the processes.
 
     Args:
       shell: The notebook's IPython shell.
@@ -168,7 +167,7 @@ class Completion:
         self._matcher = nbdist_matcher
 
     def install(self) -> None:
-        """Registers a matcher and wraps the kernel's `do_inspect`."""
+        """Register a matcher, and wrap the kernel's `do_inspect`."""
         self._shell.Completer.custom_matchers.append(self._matcher)
         kernel = getattr(self._shell, "kernel", None)
         if kernel is not None:
@@ -176,7 +175,7 @@ class Completion:
             kernel.do_inspect = self.inspect
 
     def remove(self) -> None:
-        """Take both back."""
+        """Remove the matcher and the wrapper."""
         if self._matcher in self._shell.Completer.custom_matchers:
             self._shell.Completer.custom_matchers.remove(self._matcher)
         kernel = getattr(self._shell, "kernel", None)
@@ -234,17 +233,17 @@ def _with_values(
 
 
 NAME_SECONDS = 2.0
-"""How long an idle process may take to say whether it has a name."""
+"""Seconds in which an idle process must say whether it has a name."""
 
 _UNKNOWN = re.compile(r"^NameError: name '(\w+)' is not defined")
 
 
 def say_here(error: ProcessError, namespace: Mapping[str, Any]) -> None:
-    """Adds what to type to the error of a cell that has used a name of the notebook.
+    """Add what to type to the error of a cell that has used a name of the notebook.
 
     Args:
-      error: Of a cell on the processes.
-      namespace: Of the notebook.
+      error: The error of a cell on the processes.
+      namespace: The namespace of the notebook.
     """
     for outcome in error.failures:
         found = _UNKNOWN.match(str(getattr(outcome, "error", None) or ""))
@@ -261,11 +260,11 @@ def say_here(error: ProcessError, namespace: Mapping[str, Any]) -> None:
 
 
 class OneSide:
-    """Says below a plain cell that a name it lacks is there on the processes.
+    """Hints below plain cells that a name which is missing exists on the processes.
 
     Args:
       shell: The notebook's IPython shell.
-      session: Answers the active session, or None.
+      session: Returns the active session, or None.
     """
 
     def __init__(self, shell: Any, session: Callable[[], CompletionSession | None]) -> None:
@@ -273,15 +272,15 @@ class OneSide:
         self._session = session
 
     def install(self) -> None:
-        """Looks at each cell that ends from now on."""
+        """Look at each cell that ends from now on."""
         self._shell.events.register("post_run_cell", self.look)
 
     def remove(self) -> None:
-        """Looks no longer."""
+        """Look at no more cells."""
         self._shell.events.unregister("post_run_cell", self.look)
 
     def look(self, result: Any) -> None:
-        """Called by IPython at the end of a cell; asks a process only where a name was missing."""
+        """Look at a cell that has ended, for IPython; ask a process only if a name was missing."""
         error = result.error_in_exec
         session = self._session()
         if session is None or not isinstance(error, NameError) or not error.name:

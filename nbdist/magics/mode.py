@@ -1,6 +1,6 @@
-"""Where a cell of the notebook goes: rewriting its first line before IPython reads it.
+"""Choice of where a cell of the notebook runs: here, on the processes, or on both (`%%dist --here`).
 
-`%%dist --here`: a cell that has run on the processes, in the notebook as well.
+The first line of a cell is rewritten before IPython reads it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ CELL_MAGIC = "dist_plain"
 
 
 class Mode:
-    """An input transformer; `enabled` is what `%dist_mode` sets."""
+    """The mode of a notebook, as an input transformer of IPython; `enabled` is what `%dist_mode` sets."""
 
     def __init__(self) -> None:
         self.enabled = False
 
     def transform(self, lines: list[str]) -> list[str]:
-        """Called by IPython with the lines of a cell, ends included."""
+        """Return the lines of a cell, ends included, as IPython is to read them."""
         first = next((i for i, line in enumerate(lines) if line.strip()), None)
         if first is None:
             return lines
@@ -42,7 +42,7 @@ class Mode:
             # IPython refuses a cell magic without a body.
             return [*lines, "\n"]
         if lines[first].split()[0] == LOCAL:
-            # A comment in its place, so that line numbers stay.
+            # A comment takes its place, so that line numbers stay.
             return [*lines[:first], f"# {lines[first]}", *lines[first + 1 :]]
         joined = _JOINED.match(lines[first])
         if joined:
@@ -56,26 +56,26 @@ class Mode:
             return [f"%%{CELL_MAGIC}\n", *lines]
         return lines
 
-    # IPython leaves those out that say so where it looks whether a cell typed in a terminal is complete: a line of
-    # Python is, and behind the cell magic put above it here more would be waited for.
+    # IPython leaves out such transformers when it looks whether a cell typed in a terminal is complete: a line of
+    # Python is complete, but below the cell magic that is put above it here, IPython would wait for more.
     vars()["transform"].has_side_effects = True
 
     @staticmethod
     def _stays(lines: list[str]) -> bool:
-        """Cells with a cell magic say themselves where they go; nbdist's own magics run here."""
+        """Return whether a cell stays as it is: it has a cell magic, or nothing but line magics that run here."""
         written = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
         return not written or written[0].startswith("%%") or all(map(_OWN.match, written))
 
 
 LABEL = "in the notebook"
-"""What its own lines stand under, as those of processes under `processes 0–3`."""
+"""The label above the notebook's own lines, as `processes 0–3` is above those of processes."""
 
 
 def refuse_here(shell: Any, code: str, *, wait: bool) -> None:
-    """Refuses, before anything is sent, what cannot run in the notebook afterwards.
+    """Refuse, before anything is sent, a cell that cannot run in the notebook afterwards.
 
     Raises:
-      OptionError: The cell would not be waited for, or awaits.
+      OptionError: The cell would not be waited for, or has an await outside of a function.
     """
     if not wait:
         raise OptionError(
@@ -90,16 +90,16 @@ def refuse_here(shell: Any, code: str, *, wait: bool) -> None:
 
 
 def run_here(shell: Any, code: str, *, processes: Callable[[], object]) -> None:
-    """Runs a cell on the processes, then in the notebook's namespace.
+    """Run a cell on the processes, then in the notebook's namespace.
 
     Args:
       shell: The notebook's IPython shell.
-      code: What stands below the first line of the cell.
-      processes: Runs it on the processes.
+      code: The cell below its first line.
+      processes: Runs the code on the processes.
 
     Raises:
-      NotebookError: It failed in the notebook; IPython has shown the traceback.
-      NbdistError: It failed on the processes; it was not run in the notebook.
+      NotebookError: The cell failed in the notebook; IPython has shown the traceback.
+      NbdistError: The cell failed on the processes, and was not run in the notebook.
     """
     try:
         processes()
@@ -107,7 +107,7 @@ def run_here(shell: Any, code: str, *, processes: Callable[[], object]) -> None:
         print(f"{LABEL}   not run, since the cell has failed on the processes")
         raise
     print(LABEL, flush=True)
-    # The line in place of the magic's keeps the numbers, and has a plain cell run here whatever the mode is.
+    # A line in place of the magic's keeps the line numbers, and makes the cell run here whatever the mode is.
     with through(Door.PYTHON):
         result = shell.run_cell(f"{LOCAL}\n{code}", store_history=False)
     error = result.error_in_exec if result.error_before_exec is None else result.error_before_exec

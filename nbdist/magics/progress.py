@@ -1,8 +1,6 @@
-"""The progress of a start of processes: a bar in the notebook, lines in a terminal.
+"""Progress of what takes long: a start of processes, a move of values, rehearsals side by side.
 
-The progress of a slow move of values: how much, of how much, and how fast.
-
-The progress of rehearsals side by side: a display that changes in a notebook, lines in a terminal.
+In a notebook a display changes in place; in a terminal lines are printed.
 """
 
 from __future__ import annotations
@@ -24,12 +22,14 @@ STAGES = {
     "ready": "ready",
     "joined": "joined the cluster",
 }
+"""The stages of a start in their order, with their words."""
 
 WIDTH = 24
+"""Characters of a bar."""
 
 
 class ProgressDisplay:
-    """Shows a start; called with (stage, done, total). `close` leaves one line behind."""
+    """Progress of a start, called with (stage, done, total); `close` leaves one line behind."""
 
     def __init__(self, *, in_notebook: bool) -> None:
         self._started = time.monotonic()
@@ -94,17 +94,18 @@ class ProgressDisplay:
 
 
 SHOW_SECONDS = 1.0
-"""Faster moves are not shown."""
+"""Seconds after which a move is shown; faster ones are not."""
 
 AGAIN_SECONDS = 0.25
+"""Seconds between two updates of a move."""
 
 
 class Moved:
-    """Shows a move; called with the bytes moved and their total. `close` leaves one line behind.
+    """Progress of a move of values, called with the bytes moved and their total; `close` leaves one line behind.
 
     Args:
       verb: `sent` or `received`.
-      in_notebook: Whether a display is there to be updated; otherwise only the last line is printed.
+      in_notebook: Whether there is a display to be updated; otherwise only the last line is printed.
     """
 
     def __init__(self, verb: str, *, in_notebook: bool) -> None:
@@ -116,7 +117,7 @@ class Moved:
         self._progress = ProgressDisplay(in_notebook=in_notebook)
 
     def __call__(self, done: int, total: int) -> None:
-        """Show how far the move is, once it takes longer than `SHOW_SECONDS`."""
+        """Show how much was moved, of how much, and how fast, once the move takes longer than `SHOW_SECONDS`."""
         now = time.monotonic()
         self._total = total
         if self._began is None:
@@ -139,15 +140,15 @@ class Moved:
 
 
 SHOWN_S = 0.5
-"""How often the seconds change."""
+"""Seconds between two updates of rehearsals of which only the times have changed."""
 
 
 class SideBySide:
-    """Shows how far rehearsals are; called with the state of each.
+    """Progress of rehearsals side by side, called with the state of each.
 
     Args:
-      in_notebook: Whether a display can change.
-      file: What gets the lines of a terminal; default: standard output.
+      in_notebook: Whether there is a display to be updated; otherwise lines are printed.
+      file: Gets the lines of a terminal; default: standard output.
     """
 
     def __init__(self, *, in_notebook: bool, file: TextIO | None = None) -> None:
@@ -158,7 +159,7 @@ class SideBySide:
         self._last: dict[str, tuple[str, str]] = {}
 
     def __call__(self, states: Sequence[RunState]) -> None:
-        """Show the states, if one has changed or the seconds are old."""
+        """Show the states, if one has changed or the times are old."""
         changed = [each for each in states if self._last.get(each.mesh) != _look(each)]
         self._last |= {each.mesh: _look(each) for each in changed}
         if not self._in_notebook:

@@ -1,8 +1,6 @@
-"""The options of a start, and what they stand for in Python.
+"""Options of a start, the doctor, a plan and a rehearsal, in magics and in the command `nbdist`.
 
-The options of the doctor.
-
-The options of what is planned for devices that are not there.
+Options of a start and of the doctor become keyword arguments of the function in Python that does the same.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from nbdist.spelling import option
 
 
 def dist_init() -> Parser:
-    """`%dist_init`."""
+    """Return the parser of `%dist_init`."""
     parser = Parser(
         "%dist_init",
         "Start processes, connect them, and form one cluster. In a live session, -n alone changes their number.",
@@ -42,11 +40,11 @@ def dist_init() -> Parser:
 
 
 def start_options(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
-    """Adds some options of a start, under their headings.
+    """Add some options of a start to a parser, under their headings.
 
     Args:
-      parser: Gets them.
-      names: As `nbdist.start` has them.
+      parser: The parser.
+      names: The names of the arguments of `nbdist.start` for which the options stand.
     """
     groups: dict[str, argparse._ActionsContainer] = {PROCESSES: parser}
     for name in names:
@@ -57,10 +55,10 @@ def start_options(parser: argparse.ArgumentParser, names: Iterable[str]) -> None
 
 
 def refuse_beside_restart(asked: argparse.Namespace) -> None:
-    """Refuses options beside `--restart`, which keeps the plan there is.
+    """Refuse options beside `--restart`, which keeps the plan there is.
 
     Raises:
-      OptionError: Names one of them.
+      OptionError: There is such an option; the text names it.
     """
     for name, default in vars(dist_init().parse("")).items():
         if name != "restart" and getattr(asked, name) != default:
@@ -71,10 +69,10 @@ def refuse_beside_restart(asked: argparse.Namespace) -> None:
 
 
 def attach_arguments(asked: argparse.Namespace) -> dict[str, Any]:
-    """The keyword arguments of `nbdist.attach` that the options beside `--attach` stand for.
+    """Return the keyword arguments of `nbdist.attach` that the options beside `--attach` stand for.
 
     Raises:
-      OptionError: One that says where processes are to be started.
+      OptionError: An option says where processes are to be started.
     """
     given = start_arguments(asked)
     defaults = start_arguments(dist_init().parse(""))
@@ -104,20 +102,21 @@ ATTACH_ARGUMENTS = frozenset(
         *("initialization_timeout_s", "heartbeat_timeout_s", "shutdown_timeout_s"),
     )
 )
+"""The arguments of `nbdist.start` that an attachment takes as well."""
 
 
 def asks_for_processes_alone(arguments: Mapping[str, Any]) -> bool:
-    """Whether a number of processes was asked for, and nothing else, in arguments of `nbdist.start`."""
+    """Return whether arguments of `nbdist.start` ask for a number of processes, and for nothing else."""
     plain = StartOptions()
     given = {name for name, value in arguments.items() if value != getattr(plain, name)}
     return given == {"processes"}
 
 
 def start_arguments(asked: argparse.Namespace) -> dict[str, Any]:
-    """The keyword arguments of `nbdist.start` that the options of `%dist_init` stand for.
+    """Return the keyword arguments of `nbdist.start` that the options of `%dist_init` stand for.
 
     Raises:
-      OptionError: One that cannot be read.
+      OptionError: An option cannot be read.
     """
     return {name: flag.read(getattr(asked, flag.dest)) for name, flag in FLAGS.items()}
 
@@ -127,14 +126,14 @@ WHERE = ("hosts", "hosts_file", "ssh_config", "remote_python")
 
 
 def doctor_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the doctor, which a notebook and a shell have alike."""
+    """Add the options of the doctor, which are the same in a notebook and in a shell."""
     start_options(parser, ("framework", "backend"))
     parser.add_argument("--json", action="store_true", help="findings and facts for a script")
     start_options(parser, WHERE)
 
 
 def dist_doctor() -> Parser:
-    """`%dist_doctor`."""
+    """Return the parser of `%dist_doctor`."""
     parser = Parser(
         "%dist_doctor",
         "Check hosts before a start: this session's, those named, else this machine.",
@@ -145,10 +144,10 @@ def dist_doctor() -> Parser:
 
 
 def doctor_arguments(asked: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of `nbdist.launch.doctor.doctor` that the options stand for.
+    """Return the arguments of `nbdist.launch.doctor.doctor` that the options stand for.
 
     Raises:
-      OptionError: Hosts that cannot be read, or a file that cannot.
+      OptionError: The hosts, or a file, cannot be read.
     """
     placement = choose_placement(**{name: getattr(asked, name) for name in WHERE})
     return {
@@ -162,7 +161,7 @@ _AXES = "the size of each axis, such as data=16,model=16; -1 takes what the othe
 
 
 def dist_plan() -> Parser:
-    """`%dist_plan`."""
+    """Return the parser of `%dist_plan`."""
     parser = Parser(
         "%dist_plan",
         "Show what each device of a pod would hold of an array, a tree or a model. Only shapes are looked at: "
@@ -204,7 +203,7 @@ def dist_plan() -> Parser:
 
 
 def dist_rehearse() -> Parser:
-    """`%%dist_rehearse`."""
+    """Return the parser of `%%dist_rehearse`."""
     parser = Parser(
         "%%dist_rehearse",
         "Run this cell in a process of its own whose devices are those of a pod that is not there: arrays have "
@@ -220,7 +219,7 @@ def dist_rehearse() -> Parser:
 
 
 def rehearse_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the command `nbdist rehearse`."""
+    """Add the options of the command `nbdist rehearse`."""
     _pod_options(parser, "needed", where="the script finds it")
     add = parser.add_argument
     add("--json", action="store_true", help="the programs, for scripts; all else goes to stderr")

@@ -1,11 +1,7 @@
-"""The named arrays of all processes as one list.
+"""Merging of all processes' arrays, distributions and models: an entry for each version, with who has it.
 
-Processes that report the same arrays form a group, so that merging costs groups × arrays and not
-processes × arrays: a pod that runs one program is one group.
-
-Distributions and models of all processes: which are set, and how variables lie.
-
-Both are merged again only after a process has reported a change; a repeated section costs one comparison.
+All is merged again only after a process has reported a change. A repeated section costs one comparison, and leaves
+the same object as the result.
 """
 
 from __future__ import annotations
@@ -29,8 +25,8 @@ Section = tuple[Array, ...]
 """The arrays of one process as it reports them."""
 
 OWN_DEVICE = "own"
-"""In the description of an array that lies on one device of the process that reports it, in place
-of that device: what is each process's own is described alike on all."""
+"""The stand-in for the device of an array that lies on one device of the process that reports it: so what is each
+process's own is described alike on all."""
 
 
 @dataclass(slots=True)
@@ -53,14 +49,18 @@ class ArrayVersion:
     processes: tuple[int, ...]
 
     def as_array(self, reporting: int) -> Array:
-        """The array as a snapshot names it, where the arrays of `reporting` processes are known."""
+        """Return the array as a snapshot names it, where the arrays of `reporting` processes are known."""
         if len(self.processes) == reporting:
             return self.array
         return replace(self.array, processes=self.processes)
 
 
 class ArrayIndex:
-    """Who has which array under which path; merged again only after a change."""
+    """Keeps track of which processes have which array under which path.
+
+    Processes that report the same arrays form a group, so that merging costs groups × arrays and not
+    processes × arrays: a pod that runs one program is one group.
+    """
 
     def __init__(self) -> None:
         self._reported: dict[int, Section] = {}
@@ -70,11 +70,11 @@ class ArrayIndex:
 
     @property
     def processes(self) -> frozenset[int]:
-        """The processes whose arrays are known."""
+        """Return the processes whose arrays are known."""
         return frozenset(self._reported)
 
     def update(self, process_id: int, section: Section) -> bool:
-        """Replaces a process's arrays; answers whether anything changed."""
+        """Replace a process's arrays; return whether anything changed."""
         known = self._reported.get(process_id)
         if known is not None and (known is section or known == section):
             return False
@@ -88,7 +88,7 @@ class ArrayIndex:
         return True
 
     def forget(self, process_id: int) -> None:
-        """Drops what is known of a process's arrays."""
+        """Drop what is known of a process's arrays."""
         group = self._group_of.pop(process_id, None)
         if group is None:
             return
@@ -98,7 +98,7 @@ class ArrayIndex:
         self._versions = None
 
     def versions(self) -> Mapping[str, tuple[ArrayVersion, ...]]:
-        """All versions of the array under each path, that of the lowest process first.
+        """Return all versions of the array under each path, that of the lowest process first.
 
         Paths are in the order in which the lowest process reports them. The mapping is the same
         object until something changes.
@@ -124,7 +124,7 @@ class ArrayIndex:
 
 
 class _Owners:
-    """Turns groups to lists of processes and devices, each list made once.
+    """Turns groups into lists of processes and devices; makes each list once.
 
     In a large session thousands of arrays are held by the same thousands of processes.
     """
@@ -165,7 +165,7 @@ class _Owners:
         return self._devices[key]
 
     def _is_uniform(self, group: EqualArrays) -> bool:
-        """Whether each process has all arrays of its own on one device, as is usual."""
+        """Return whether each process has all arrays of its own on one device, as is usual."""
         if id(group) not in self._uniform:
             self._uniform[id(group)] = all(
                 len(set(devices)) == 1 for devices in group.own_devices.values()
@@ -174,7 +174,7 @@ class _Owners:
 
 
 def spans_processes(array: Array, meshes: Mapping[str, Mesh]) -> bool:
-    """Whether the array lies on devices of more than one process; false for an unknown mesh."""
+    """Return whether the array lies on devices of more than one process; False for an unknown mesh."""
     sharding = array.sharding
     if sharding.kind == "named":
         mesh = meshes.get(sharding.mesh)
@@ -185,7 +185,7 @@ def spans_processes(array: Array, meshes: Mapping[str, Mesh]) -> bool:
 
 
 def is_placed(array: Array, meshes: Mapping[str, Mesh]) -> bool:
-    """Whether all that is needed to say where the array lies is known."""
+    """Return whether all that is needed to say where the array lies is known."""
     return array.sharding.kind != "named" or array.sharding.mesh in meshes
 
 
@@ -200,7 +200,7 @@ def _is_own(array: Array) -> bool:
 
 
 def _describe(process_id: int, section: Section) -> tuple[Section, tuple[DeviceKey, ...]]:
-    """The section with `OWN_DEVICE` for the process's own devices, and those devices in order."""
+    """Return the section with `OWN_DEVICE` for the process's own devices, and those devices in order."""
     own = f"{process_id}:"
     described, devices = [], []
     for array in section:
@@ -225,7 +225,7 @@ class Merged:
     models: tuple[Model, ...]
     distribution_of: Mapping[int, Distribution | None]
     versions_of: Mapping[str, By[Model]]
-    """By path; the models without their totals, which each process knows for its own devices."""
+    """The versions by path; models without their totals, which each process knows for its own devices."""
 
 
 @dataclass(slots=True)
@@ -237,7 +237,7 @@ class _Reported:
 
 
 class FrameworkIndex:
-    """Knows which processes have which distribution set, and which models."""
+    """Keeps track of which processes have which distribution set, and which models, and how variables lie."""
 
     def __init__(self) -> None:
         self._reported: dict[int, _Reported] = {}
@@ -318,7 +318,7 @@ class FrameworkIndex:
         return {path: tuple(versions) for path, versions in found.items()}
 
     def _totals(self, path: str, process_ids: tuple[int, ...]) -> tuple[DeviceBytes, ...]:
-        """Return the totals of a model: each process sees its own devices, together they see all."""
+        """Return the totals of a model: each process sees its own devices, and all together see all."""
         nbytes: dict[DeviceKey, int] = {}
         for process_id in process_ids:
             for model in self._reported[process_id].models or ():

@@ -1,9 +1,7 @@
-"""Differences between processes in what should be the same on all of them.
+"""Differences between processes in what should be the same: meshes in context, arrays, distributions, models.
 
-Processes report at different moments and run ahead of each other. So only processes at the same place are
-compared (`nbdist.monitor.snapshots`): idle ones, or those in the same line of the same cell.
-
-Distributions and models that should be the same on all processes and are not.
+Processes report at different moments and run ahead of each other. So only processes at the same place are compared
+(`nbdist.monitor.snapshots.moments`): idle ones, or those in the same line of the same cell.
 """
 
 from __future__ import annotations
@@ -33,6 +31,7 @@ from nbdist.notation import (
 )
 
 MISSING = "missing"
+"""The version of processes that do not have the array."""
 
 STEPPING = frozenset({"worker", "chief"})
 """Roles that run the same program; an evaluator follows at its own pace with arrays of its own."""
@@ -83,7 +82,11 @@ def context_meshes(
 def suspects(
     versions: Mapping[str, tuple[ArrayVersion, ...]], reporting: int, meshes: Mapping[str, Mesh]
 ) -> tuple[str, ...]:
-    """Return the paths that may stand for a disagreement: several versions, or missing on some of `reporting`."""
+    """Return the paths of arrays that may differ between processes.
+
+    These are paths with several versions, and those of arrays on several processes that not all of the
+    `reporting` processes have.
+    """
     return tuple(
         path
         for path, known in versions.items()
@@ -144,7 +147,7 @@ def _place_text(array: Array, meshes: Mapping[str, Mesh]) -> str:
 
 
 def mesh_text(mesh: str | None, meshes: Mapping[str, Mesh]) -> str:
-    """Return `data=4 × model=2`; the id of a mesh that is not known yet; `none`."""
+    """Return a mesh as `data=4 × model=2`; its id while it is not known yet; `none` where there is none."""
     if mesh is None:
         return "none"
     return mesh_axes_text(meshes[mesh]) if mesh in meshes else f"mesh {mesh}"
@@ -247,7 +250,7 @@ def _laid_out(one: Variable) -> tuple[object, ...]:
 
 
 def _model_texts(models: list[Model]) -> list[str]:
-    """Return the number of variables where it differs, else the first variable that does."""
+    """Return the number of variables where it differs, else the first variable that differs."""
     counts = [count_text(len(model.variables), "variable") for model in models]
     if len(set(counts)) == len(counts):
         return counts

@@ -1,6 +1,7 @@
-"""The sentences a person should read now, made from the facts of a session.
+"""Notices, the sentences that a person should read now, made from the facts of a session.
 
-Notices about distributions and models that do not do what they seem to do.
+They say which processes and hosts are in trouble and how the session goes on (`trouble`), which large array is not
+divided, and which distributions and models do not do what they seem to do (`of`).
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ RESIZING = (
 )
 
 SHOWN = 3
-"""Processes named one by one; a pod that loses a host loses many at once."""
+"""The most processes, hosts or groups that are named one by one; a pod that loses a host loses many at once."""
 
 
 def trouble(processes: Iterable[Process], known: Known, *, time_s: float) -> tuple[Notice, ...]:
-    """One notice for what has raised, what is lost, what is stuck, and each host that is silent."""
+    """Return one notice for what has raised, for what is lost, for what is stuck, and for each silent host.
+
+    Then comes one about the session as a whole: what is being done, how to go on, or what was repaired.
+    """
     everyone = tuple(processes)
     of_state = {
         state: [process for process in everyone if process.state == state]
@@ -82,7 +86,7 @@ def _repairing(lost: Sequence[int]) -> Notice:
 
 
 def whole_array(arrays: Iterable[Array], meshes: Mapping[str, Mesh]) -> tuple[Notice, ...]:
-    """Names the largest array that every device of its mesh holds whole, from `LARGE_BYTES` on."""
+    """Return a notice of the largest array, from `LARGE_BYTES` on, that every device of its mesh holds whole."""
     largest = max(
         (array for array in arrays if array.nbytes >= LARGE_BYTES and _is_whole(array, meshes)),
         key=lambda array: array.nbytes,
@@ -96,7 +100,7 @@ def whole_array(arrays: Iterable[Array], meshes: Mapping[str, Mesh]) -> tuple[No
 
 
 def more_disagreements(count: int) -> tuple[Notice, ...]:
-    """Says that `count` more things differ than are listed; nothing for none."""
+    """Return a notice that `count` more things differ than are listed; none for 0."""
     if count <= 0:
         return ()
     text = "only the first are listed; often one process has missed a whole cell"
@@ -154,12 +158,12 @@ def _stuck(stuck: list[Process], everyone: tuple[Process, ...]) -> Notice:
 
 
 def _on_host(process: Process, everyone: tuple[Process, ...], form: str = " on {}") -> str:
-    """On which host it is; empty where the session has one host only."""
+    """Return which host a process is on; empty where the session has one host only."""
     return form.format(process.host) if len({one.host for one in everyone}) > 1 else ""
 
 
 def _lines(inside: list[Process]) -> list[str]:
-    """Where those are that have not raised, the largest group first."""
+    """Return sentences that say where the processes are that have not raised, the largest group first."""
     places: dict[tuple[int | None, str | None], list[Process]] = {}
     for process in inside:
         places.setdefault((process.line, process.source), []).append(process)
@@ -226,7 +230,10 @@ def _problem(one: Distribution) -> Notice:
 
 
 def _uneven(one: Distribution) -> Notice:
-    """Notice that one replica gets fewer examples: it waits for the others, and plain means weigh them more."""
+    """Return a notice of replicas that get fewer examples.
+
+    They wait for the others, and plain means weigh their examples more.
+    """
     effect = "the means of all replicas count the same, so examples in smaller parts weigh more"
     each = ", ".join(map(str, one.replica_batches))
     total = sum(one.replica_batches) if one.global_batch is None else one.global_batch
@@ -236,7 +243,7 @@ def _uneven(one: Distribution) -> Notice:
 
 
 def _unmatched(one: Distribution, models: tuple[Model, ...]) -> Iterator[Notice]:
-    """Yield a notice for rules that match no variable of any model; a rule may be meant for any of the models."""
+    """Yield a notice of rules that match no variable of any model; a rule may be meant for any of the models."""
     theirs = [model for model in models if _share(one, model)]
     rules = [rule.pattern for rule in one.rules]
     patterns = [rule for rule in rules if all(rule in model.unmatched for model in theirs)]
@@ -262,7 +269,7 @@ def _share(one: Distribution, model: Model) -> bool:
 
 
 def _missed(model: Model) -> Notice:
-    """Notice the largest of the large variables that no rule matched."""
+    """Return a notice of the largest of the large variables that no rule matched."""
     missed = [one for one in model.variables if one.missed]
     largest = max(missed, key=lambda one: one.nbytes)
     devices = sum(len(total.devices) for total in model.totals)

@@ -1,8 +1,7 @@
-"""The memory and arrays that each process last reported: all that is known of them once it is gone.
+"""Memory, arrays and texts of names that each process last reported: all that is known of them once it is gone.
 
-Reported texts of names: those of an ended process are compared with those of a living one.
-
-The memory and arrays that a process held before a signal ended it, in words.
+`Holdings` keeps what a process held, for the message about its end; `Samples` keeps short texts of what its names
+held, and `compared` compares those of an ended process with those of a living one.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from nbdist.notation import array_type_text, bytes_text, seconds_text
 from nbdist.pieces import piece_bytes, pieces, split
 
 LARGEST = 3
-"""The most arrays that are named."""
+"""The most arrays of a process that are named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +46,7 @@ class _Sections:
 
 
 class Holdings:
-    """Keeps the newest sections of each process, also of an ended one; used from any thread."""
+    """Keeps the newest memory, meshes and arrays of each process, also of an ended one; used from any thread."""
 
     def __init__(self) -> None:
         self._of: dict[int, _Sections] = {}
@@ -136,7 +135,7 @@ After = Mapping[int, Mapping[str, str]]
 
 
 class Samples:
-    """The samples of one process; see `nbdist.engine.probe.samples`.
+    """The texts of what one process's names held; see `nbdist.engine.probe.samples`.
 
     Attributes:
       after: The texts after each of the last cells.
@@ -227,7 +226,11 @@ def _differ(texts: Collection[str | None]) -> bool:
 
 
 def held_text(held: Held, *, before_s: float) -> str:
-    """`memory 8 MB when it last reported, 0.4 s before its end; largest arrays on its devices: w (f32[]) 4 B`."""
+    """Return what a process held before a signal ended it, in words.
+
+    The text is `memory 8 MB when it last reported, 0.4 s before its end; largest arrays on its devices:
+    w (f32[]) 4 B`.
+    """
     memory = bytes_text(held.rss_bytes)
     text = f"memory {memory} when it last reported, {seconds_text(before_s)} before its end"
     arrays = ", ".join(

@@ -1,9 +1,6 @@
-"""Merges reports into snapshots, one report at a time.
+"""One snapshot of the session, merged from the processes' newest reports, which come one at a time.
 
-Where each process stood when it last reported, as far as its reports are of now.
-
-Reports of a host that was cut off come late, one by one, and a reply to a cell may be here before them: what an
-old report says must not be compared with what a new one does.
+`Merger` keeps the reports. What they say is compared only where they are of the same moment, see `moments`.
 """
 
 from __future__ import annotations
@@ -35,7 +32,7 @@ from nbdist.monitor.states import (
 )
 
 OLD_SECONDS = 3.0
-"""A report older than this is of another moment; each process reports at least every second."""
+"""The age in seconds from which a report is of another moment; each process reports at least every second."""
 
 IDLE = "idle"
 
@@ -48,18 +45,20 @@ def moments(
     *,
     content: bool,
 ) -> dict[int, Hashable]:
-    """The place that each process has reported, by process id; equal ones may be compared.
+    """Return the place that each process has reported, by process id; processes at equal places may be compared.
 
-    Left out are processes whose newest report is old, is of before the newest cell that was sent to them, or is
-    not of the state that they are known to be in since.
+    Reports of a host that was cut off come late, one by one, and a reply to a cell may be here before them: what
+    an old report says must not be compared with what a new one does. So a process is left out while its host does
+    not answer, its newest report is old or from before the newest cell that was sent to it, or the state that it
+    has reported is not the one that it is known to be in since.
 
     Args:
       processes: As the session knows them now.
       latest: What each has reported last.
       sent: The number of the newest cell that was sent to each process; none where this kernel has sent none.
       known: The kernel's own facts.
-      content: Whether arrays, models and the like are to be compared, which are looked at less often than where
-        the process stands.
+      content: Whether arrays, models and the like are to be compared, which processes look at less often than at
+        where they stand: idle ones that have not done so since their last cell are left out.
     """
     found: dict[int, Hashable] = {}
     for process in processes:
@@ -84,12 +83,13 @@ def moments(
 
 
 def _place(activity: Activity) -> Hashable:
-    """Idle, or the line of the cell."""
+    """Return `IDLE`, or the cell and its line."""
     return IDLE if activity.state == "idle" else (activity.cell, activity.line)
 
 
 SHOWN_DISAGREEMENTS = 20
-"""Further disagreements are only counted, in a notice: a process that missed a cell lacks all its arrays."""
+"""The most disagreements that are listed; a notice counts the others, since a process that missed a cell lacks all
+its arrays."""
 
 
 @dataclass(frozen=True, slots=True)

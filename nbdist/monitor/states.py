@@ -1,6 +1,6 @@
-"""The state of each process and of the session, from what was reported and what the kernel knows.
+"""States of the processes and of the session, from what was reported and from what the kernel knows besides.
 
-Facts about the processes that the kernel knows beside their reports.
+`Known` holds the kernel's own facts, `Latest` what a process has said; `process_now` joins both.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from nbdist.contract.snapshot import (
 class ExpectedProcess:
     """A process of the launch plan.
 
-    `role` is such as `"worker"`; `task` is the framework's own name for it where that differs, such as
-    `"evaluator 0"`.
+    `role` is, for example, `"worker"`; `task` is the framework's own name for the process where that differs, such
+    as `"evaluator 0"`.
     """
 
     process_id: int
@@ -46,12 +46,12 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """Facts of this moment.
+    """Facts about the processes that the kernel knows at this moment, beside their reports.
 
     Attributes:
       failed: The processes whose part of the running cell has raised while others are still in it.
       stuck: The processes that were interrupted and are not back, until they report that they have left the cell
-        with the `run` in `stuck_in`.
+        whose `run` is in `stuck_in`.
       lost: How each process that is gone ended (`"ended by signal 9 (SIGKILL)"`).
       silent: The hosts that do not answer, each with the Unix time since when.
       why: How it is known that the processes are out of step; `advice` says how to go on then.
@@ -81,7 +81,7 @@ class Latest:
     """The newest of everything one process has said.
 
     Its arrays are in the `ArrayIndex`, its distribution and models in the `FrameworkIndex`. `activity` may be
-    newer than `reported`, where a reply has said more than the process itself.
+    newer than `reported`, where a reply to a cell has said more than the process's own reports.
     """
 
     host: str
@@ -100,7 +100,7 @@ class Latest:
 def process_now(
     planned: ExpectedProcess, latest: Latest | None, known: Known, *, time_s: float
 ) -> Process:
-    """One process of the plan as the session knows it at Unix time `time_s`."""
+    """Return one process of the plan as the session knows it at Unix time `time_s`."""
     activity = latest.activity if latest else None
     state = _state(planned.process_id, activity, known)
     place = _place(activity, known.failed.get(planned.process_id) if state == "failed" else None)
@@ -127,7 +127,7 @@ def process_now(
 
 
 def session_state(processes: tuple[Process, ...], known: Known) -> SessionState:
-    """The whole session in a word: what stops the work comes first."""
+    """Return the state of the whole session in a word; what stops the work comes first."""
     states = {process.state for process in processes}
     if known.stopped:
         return "stopped"
@@ -165,16 +165,16 @@ def _state(process_id: int, activity: Activity | None, known: Known) -> ProcessS
 
 
 def has_left(activity: Activity, run: int) -> bool:
-    """Whether a process has reported after the cell with this `run` that it is in none.
+    """Return whether a process has reported after the cell with this `run` that it is in none.
 
-    A report from before that cell says nothing: one that was stopped at its beginning has never reported that it
-    was in it.
+    A report from before that cell says nothing: a process that was stopped at the beginning of the cell has never
+    reported that it was in it.
     """
     return activity.state == "idle" and activity.run is not None and activity.run >= run
 
 
 def _place(activity: Activity | None, failure: Failure | None) -> _Place:
-    """Where the process stands; one that has raised, where it did."""
+    """Return where the process stands; for one that has raised, where it did."""
     if failure is not None:
         return _Place(failure.cell, failure.line, failure.source, failure.error)
     if activity is None:
@@ -183,7 +183,7 @@ def _place(activity: Activity | None, failure: Failure | None) -> _Place:
 
 
 def at_rest(activity: Activity) -> Activity:
-    """The same process, idle."""
+    """Return the activity of the same process, idle."""
     return replace(
         activity,
         state="idle",

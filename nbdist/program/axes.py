@@ -1,17 +1,13 @@
-"""From groups of devices to the axes of the user's mesh, whatever names XLA gives them.
+"""Axes of the user's mesh along which devices exchange data, whatever names XLA gives the groups of devices.
 
-Which devices take part in a collective together, in XLA's notations, as numbers of partitions.
+A program's text says in several notations which devices take part in a collective together, by the numbers of
+their partitions. XLA for TPUs compiles one program for one slice, and each slice runs it: the groups of its
+collectives count only the devices of one slice. A transfer to other slices is a `send` with attributes for the
+runtime (`_xla_megascale_…`): which devices of which slices, by their ids, and which collective the transfer stands
+for.
 
-Four notations: `{{0,4},{1,5}}`; `[2,4]<=[4,2]T(1,0)`; `mesh['data'=2,'model'=4] {'model'}` with an order of its
-devices and parts of axes; and for permutations pairs of a source and a target, `{{0,1},{1,2}}`.
-
-Transfers of a program between several slices, and the mesh over all slices.
-
-XLA for TPUs compiles one program for one slice, and each slice runs it: the groups of its collectives count only
-the devices of one slice. A transfer to other slices is a `send` with attributes for the runtime
-(`_xla_megascale_…`): which devices of which slices, by their ids, and which collective the transfer stands for.
-
-Source: read in the output of libtpu 0.0.50.1; `tests/rehearsal/test_slices.py` compiles for it.
+Source for transfers between slices: read in the output of libtpu 0.0.50.1; `tests/rehearsal/test_slices.py`
+compiles for it.
 """
 
 from __future__ import annotations
@@ -40,11 +36,14 @@ _ORDER = re.compile(r"\[([\d,]*)\](?:T\(([\d,]*)\))?")
 
 
 def groups_in(attributes: str, count: int) -> tuple[str, Groups]:
-    """The groups of a collective.
+    """Return the groups of a collective.
+
+    Three notations are read: `{{0,4},{1,5}}`; `[2,4]<=[4,2]T(1,0)`; and `mesh['data'=2,'model'=4] {'model'}`,
+    which may have an order of its devices and parts of axes.
 
     Args:
-      attributes: Of the instruction, from `replica_groups=` on.
-      count: Devices of the program: all are one group where the text lists none.
+      attributes: The attributes of the instruction, from `replica_groups=` on.
+      count: The number of the program's devices: all are one group where the text lists none.
 
     Returns:
       The notation, and the groups.
@@ -65,7 +64,11 @@ def groups_in(attributes: str, count: int) -> tuple[str, Groups]:
 
 
 def pairs_in(attributes: str) -> tuple[str, Groups]:
-    """Source and target of each transfer of a permutation; see `groups_in`."""
+    """Return the notation, and the source and target of each transfer of a permutation, such as `{{0,1},{1,2}}`.
+
+    Raises:
+      ProgramError: As `groups_in` does.
+    """
     match = _LISTS.match(attributes)
     if match is None or any(len(pair) != 2 for pair in _listed(match)):
         raise ProgramError(
@@ -124,7 +127,7 @@ def _in_mesh(match: re.Match[str]) -> Groups:
 
 
 def _transposed(shape: Sequence[int], axes: Iterable[int]) -> list[int]:
-    """Numbers 0, 1, … in an array of a shape, read in the order of other axes, the last changing fastest."""
+    """Return the numbers 0, 1, … of an array of a shape, read with the axes in another order, the last fastest."""
     strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
     ordered = list(axes)
     if sorted(ordered) != list(range(len(shape))):
@@ -148,18 +151,18 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 SHOWN = 4
-"""So many groups are written out where they are no axes of the mesh."""
+"""Largest number of groups that are written out where they are no axes of the mesh."""
 
 
 def axes_of(groups: Groups, mesh: MeshAxes) -> tuple[str, ...] | None:
-    """The axes along which devices of a group differ, all others being equal.
+    """Return the axes along which devices of a group differ, all others being equal.
 
     Args:
       groups: Numbers of partitions. A program's partitions are numbered in the order of its mesh's devices.
-      mesh: The user's; axes of size 1 never appear.
+      mesh: The user's mesh; axes of size 1 are never among the result.
 
     Returns:
-      In the mesh's order; empty where each device is alone. None where the groups are no axes of the mesh.
+      Names in the mesh's order; empty where each device is alone. None where the groups are no axes of the mesh.
     """
     count = len(mesh.devices)
     wanted = {frozenset(group) for group in groups}
@@ -182,7 +185,7 @@ def axes_of(groups: Groups, mesh: MeshAxes) -> tuple[str, ...] | None:
 
 
 def axes_of_pairs(pairs: Groups, mesh: MeshAxes) -> tuple[str, ...] | None:
-    """The axes in which a source and its target differ anywhere; None where the mesh does not have all of them."""
+    """Return the axes in which a source and its target differ; None where the mesh lacks a place of theirs."""
     if any(not 0 <= place < len(mesh.devices) for pair in pairs for place in pair):
         return None
     moved = set()
@@ -193,7 +196,7 @@ def axes_of_pairs(pairs: Groups, mesh: MeshAxes) -> tuple[str, ...] | None:
 
 
 def devices_text(groups: Groups, mesh: MeshAxes | None, *, pairs: bool = False) -> str:
-    """`{0–2, 5}, {3, 4, 6, 7}`, by the ids of the mesh's devices where it has them; `{0→1}` of pairs."""
+    """Return `{0–2, 5}, {3, 4, 6, 7}`, by the ids of the mesh's devices where it has them; `{0→1}` for pairs."""
     ids = mesh.devices if mesh is not None else ()
 
     def named(places: Iterable[int]) -> list[int]:
@@ -227,7 +230,7 @@ def _coordinates(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 NAMED = '_xla_megascale_transfer_type="'
-"""Part of the text of each such instruction."""
+"""Part of the text of each instruction that sends data to other slices."""
 
 KINDS = {
     "ALL_REDUCE": "all-reduce",
@@ -236,10 +239,10 @@ KINDS = {
     "ALL_TO_ALL": "all-to-all",
     "ONE_TO_ONE": "collective-permute",
 }
-"""The collective that a transfer stands for, by XLA's name within a slice."""
+"""XLA's name within a slice of the collective that a transfer stands for, by the runtime's name."""
 
 ID_OF_SLICE = 100_000
-"""Device k of slice s, counted from 1, has the id `s * ID_OF_SLICE + k`."""
+"""Factor of a slice in an id: device k of slice s, counted from 1, has the id `s * ID_OF_SLICE + k`."""
 
 _TRANSFER = re.compile(rf'{NAMED}(\w+)"')
 _TARGET = re.compile(r'_xla_megascale_target=("[^"]*"|\{\{[^"]*?\}\})')
@@ -253,7 +256,7 @@ def kind_of(attributes: str, program: str) -> str:
     """Return the XLA collective that a transfer stands for.
 
     Raises:
-      ProgramError: It is not known here.
+      ProgramError: The collective is not known here.
     """
     found = _TRANSFER.search(attributes)
     if found is None or found[1] not in KINDS:
@@ -286,10 +289,10 @@ def ids_of(attributes: str, program: str) -> Groups:
 
 
 class SlicedMesh:
-    """A mesh over several slices; a program runs on one of them.
+    """A mesh over several slices; each slice runs the program.
 
     Args:
-      mesh: With the slice of each device.
+      mesh: The mesh, with the slice of each device.
     """
 
     def __init__(self, mesh: MeshAxes) -> None:

@@ -1,14 +1,9 @@
-"""From what JAX has compiled to a `Program`: the same in a process of a session and in a rehearsal.
+"""Read what JAX has compiled into a `Program`, alike in a process of a session and in a rehearsal.
 
-A `Program`, of the text, the memory and the costs that XLA gives of a compiled program.
-
-The compiler's message about a program that does not fit, and the figures in it.
-
-Floating point operations of matrix products and convolutions, each counted as often as it runs.
-
-XLA's own count has the body of a loop once.
-
-The largest values that a program computes, and the lines they come from.
+A `Program` is made from the text, the memory and the costs that XLA gives of a compiled program. Two figures are
+read from the text alone: the operations of matrix products, since XLA's own count has the body of a loop once, and
+the largest values with the lines they come from. Of a program that does not fit there is only the compiler's
+message, with its figures.
 """
 
 from __future__ import annotations
@@ -40,10 +35,13 @@ _BATCHES = re.compile(r"\bbatch_group_count=(\d+)")
 
 
 def matmul_flops(module: Module, runs: Runs) -> int | None:
-    """Return the operations of all matrix products and convolutions on each device; leaves out those in branches.
+    """Return the floating point operations of all matrix products and convolutions on each device.
+
+    Each product counts as often as it runs; those in branches are left out. A multiplication and an addition count
+    as two.
 
     Returns:
-      A multiplication and an addition count as two. None where one lies in a loop with an unknown number of turns,
+      None where a product lies in a loop with an unknown number of turns,
       or is written in a form that is not known here.
     """
     total = 0
@@ -78,7 +76,7 @@ def _flops(module: Module, computation: str, found: Instruction) -> int | None:
 
 
 def _convolution(found: Instruction, left: Shape, right: Shape, result: Shape) -> int | None:
-    """Count the pairs of places that meet, since padding and dilation leave out many.
+    """Return the operations of a convolution: pairs of places that meet, as padding and dilation leave out many.
 
     XLA for TPUs writes matrix products as convolutions, and those with a batch as convolutions with dilation.
     """
@@ -127,10 +125,10 @@ def _nth(fields: dict[str, str], name: str, number: int, default: str) -> str:
 
 
 MOST = 8
-"""So many are kept."""
+"""Number of the largest values that are kept."""
 
 SMALL = 100
-"""What is so many times smaller than the largest is not among them."""
+"""Factor: a value so many times smaller than the largest one is not among them."""
 
 _VALUE = re.compile(r"\n\s+(?:ROOT )?%?[\w.\-]+ = ([a-z]\w*\[[\d,]*\])(\S*) ([a-z][\w\-]*)\(")
 _ELSEWHERE = re.compile(r"S\([1-9]")
@@ -147,9 +145,10 @@ _NOT_NEW = (
 
 
 def largest_values(module: Module, runs: Runs) -> tuple[Buffer, ...]:
-    """The largest values, each line of code once; those in a faster memory than that of the device are left out.
+    """Return the largest values that a program computes, with the lines they come from, each line once.
 
-    A value is not a buffer: XLA gives one buffer to values that do not live at the same time.
+    Values in a faster memory than that of the device are left out. A value is not a buffer: XLA gives one buffer
+    to values that do not live at the same time.
     """
     sized: list[tuple[int, int]] = []
     for computation in _scheduled(module):
@@ -188,7 +187,7 @@ def _buffer(module: Module, runs: Runs, size: int, place: int) -> tuple[Buffer, 
 
 
 def _scheduled(module: Module) -> Iterator[str]:
-    """The computations whose instructions have buffers of their own: no fusions, no functions of reductions."""
+    """Yield computations whose instructions have buffers of their own: no fusions, no functions of reductions."""
     yield module.entry
     yield from (
         name
@@ -209,17 +208,18 @@ def read_program(
     bytes_accessed: float | None = None,
     meshes: Sequence[MeshAxes] = (),
 ) -> Program:
-    """Reads a compiled program.
+    """Return a `Program` from the text, the memory and the costs of a compiled program.
 
     Args:
-      text: What `compiled.as_text()` gives.
-      memory: What `compiled.memory_analysis()` says, on each device.
-      flops: What `compiled.cost_analysis()` says, on each device.
-      bytes_accessed: Likewise.
-      meshes: Of the program's arguments and results. Its partitions are numbered in their order of devices.
+      text: The result of `compiled.as_text()`.
+      memory: The result of `compiled.memory_analysis()`, on each device.
+      flops: The operations in the result of `compiled.cost_analysis()`, on each device.
+      bytes_accessed: The bytes in the same result.
+      meshes: The meshes of the program's arguments and results, in whose order of devices its partitions are
+        numbered.
 
     Raises:
-      ProgramError: The text is no program's, is not all of it, or has something that cannot be read.
+      ProgramError: The text is not a program's, is not all of it, or has something that cannot be read.
     """
     module = Module(text)
     runs = Runs(module, FrameTables(module))
@@ -273,10 +273,10 @@ _REFUSED = re.compile(
 
 
 def refused(error: str, name: str = "") -> Program | None:
-    """Return a program that does not fit, from the compiler's error.
+    """Return a program that does not fit, from the compiler's message and the figures in it.
 
     Returns:
-      None where the error is about something else.
+      None where the message is about something else.
     """
     if not _REFUSED.search(error):
         return None
@@ -300,20 +300,20 @@ def _bytes(number: str, unit: str) -> int:
 def compile_program(
     lowered: Any, *, name: str = "", limit: int | None = None, meshes: Sequence[Any] = ()
 ) -> Program:
-    """Compiles what `jax.jit(f).lower(...)` gives, and reads it; nothing runs.
+    """Compile what `jax.jit(f).lower(...)` gives, and return it as a `Program`; nothing runs.
 
     Args:
       lowered: A `jax.stages.Lowered`.
-      name: Of the program, where it does not fit and so has no text.
+      name: The program's name, for a program that does not fit and so has no text.
       limit: Bytes of memory of each device.
       meshes: As in `program_of`.
 
     Returns:
-      Also of a program that does not fit: with `fits` False, and what the compiler said.
+      The program; where it does not fit, `fits` is False and the compiler's message is kept.
 
     Raises:
       ProgramError: What the compiler gives cannot be read.
-      Exception: As the compiler raises it, for whatever else it does not accept.
+      Exception: The compiler's own error, for whatever else it does not accept.
     """
     try:
         compiled = lowered.compile()
@@ -326,7 +326,7 @@ def compile_program(
 
 
 def program_of(compiled: Any, *, limit: int | None = None, meshes: Sequence[Any] = ()) -> Program:
-    """Reads a compiled program.
+    """Return a `Program` from what JAX has compiled.
 
     Args:
       compiled: A `jax.stages.Compiled`.
@@ -335,7 +335,7 @@ def program_of(compiled: Any, *, limit: int | None = None, meshes: Sequence[Any]
         results. They have the program's devices, in the program's order.
 
     Raises:
-      ProgramError: It has no text, or one that cannot be read.
+      ProgramError: The program has no text, or one that cannot be read.
     """
     text = compiled.as_text()
     if not text:
@@ -364,14 +364,14 @@ def _memory(analysis: Any, limit: int | None) -> Memory | None:
 
 
 def _costs(analysis: Any) -> Mapping[str, float]:
-    """XLA gives a negative number for what it does not know."""
+    """Return the costs that are known: XLA gives a negative number for what it does not know."""
     if isinstance(analysis, list | tuple):
         analysis = analysis[0] if analysis else {}
     return {key: value for key, value in (analysis or {}).items() if value >= 0}
 
 
 def _meshes(compiled: Any, given: Sequence[Any]) -> list[MeshAxes]:
-    """Those given, then those of the arguments and results, each once."""
+    """Return the meshes that are given, then those of the arguments and results, each once."""
     import jax
 
     shardings = jax.tree.leaves((compiled.input_shardings, compiled.output_shardings))
@@ -381,7 +381,7 @@ def _meshes(compiled: Any, given: Sequence[Any]) -> list[MeshAxes]:
 
 
 def mesh_axes(mesh: Any) -> MeshAxes:
-    """The axes of a `jax.sharding.Mesh`."""
+    """Return the axes of a `jax.sharding.Mesh`."""
     # Only devices of TPUs have this.
     slices = tuple(getattr(device, "slice_index", 0) for device in mesh.devices.flat)
     return MeshAxes(

@@ -1,10 +1,6 @@
-"""The text of a compiled program: its computations, its instructions, who calls which.
+"""Text of a compiled program: its computations and their calls, its instructions, types and lines of source.
 
 `compiled.as_text()` may have 50 MB. It is searched for a few words, and only the lines that have one are read.
-
-Types of values in the text of a program: `f32[8,256]{1,0:T(8,128)}`, and tuples of them.
-
-The user's line that an instruction comes from, read from the tables at the head of a program's text.
 """
 
 from __future__ import annotations
@@ -57,13 +53,13 @@ class Instruction:
 
     @property
     def operands(self) -> tuple[str, ...]:
-        """Names of the instructions whose values it takes."""
+        """Names of the instructions whose values this one takes."""
         return tuple(_OPERAND.findall(self.inside))
 
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """That an instruction runs a computation."""
+    """A call: the computation and the place in the text where an instruction runs another computation, and how."""
 
     caller: str
     start: int
@@ -74,10 +70,10 @@ class Module:
     """The text of a program, in parts.
 
     Args:
-      text: What `compiled.as_text()` gives.
+      text: The result of `compiled.as_text()`.
 
     Raises:
-      ProgramError: The text is none of a program, or not all of it.
+      ProgramError: The text is not a program's, or not all of it.
     """
 
     def __init__(self, text: str) -> None:
@@ -101,7 +97,7 @@ class Module:
         self._definitions: dict[str, dict[str, int]] = {}
 
     def _find_computations(self) -> None:
-        """Computations begin in the first column, and end with a brace there."""
+        """Find the computations, which begin in the first column and end with a brace there."""
         text = self.text
         found = sorted([*occurrences(text, "\n%"), *occurrences(text, "\nENTRY ")])
         for start, following in pairwise([*found, len(text)]):
@@ -128,24 +124,24 @@ class Module:
             )
 
     def computation_at(self, position: int) -> str | None:
-        """The computation whose text has this position; None outside of all."""
+        """Return the computation whose text has this position; None outside of all."""
         index = bisect_right(self._starts, position) - 1
         if index < 0 or position > self.spans[self._names[index]][1]:
             return None
         return self._names[index]
 
     def line_at(self, position: int) -> tuple[int, str]:
-        """Where the line begins that has this position, and the line."""
+        """Return where the line with this position begins, and the line."""
         start = self.text.rfind("\n", 0, position) + 1
         end = self.text.find("\n", position)
         return start, self.text[start : end if end >= 0 else None]
 
     def instruction_at(self, position: int) -> Instruction | None:
-        """The instruction whose line has this position; None where it is none."""
+        """Return the instruction whose line has this position; None where the line has none."""
         return instruction(self.line_at(position)[1])
 
     def definitions(self, computation: str) -> dict[str, int]:
-        """Where each instruction of a computation begins, by name; the root also as `ROOT`."""
+        """Return where each instruction of a computation begins, by name; the root also as `ROOT`."""
         found = self._definitions.get(computation)
         if found is None:
             span = self.spans.get(computation)
@@ -166,24 +162,24 @@ class Module:
         return found
 
     def defined(self, computation: str, name: str) -> Instruction | None:
-        """An instruction of a computation by its name; None where there is none of that name."""
+        """Return an instruction of a computation by its name; None where there is none of that name."""
         position = self.definitions(computation).get(name)
         return None if position is None else self.instruction_at(position)
 
     def array_type(self, computation: str, name: str) -> str:
-        """The type of an instruction; empty where it gives a tuple, or there is none of that name."""
+        """Return the type of an instruction; empty where it gives a tuple, or there is none of that name."""
         position = self.definitions(computation).get(name)
         found = None if position is None else _ARRAY.match(self.text, position)
         return "" if found is None else found[1]
 
     def begins_with(self, call: Invocation, opcode: str) -> bool:
-        """Whether the instruction of a call has this opcode; found without reading the line."""
+        """Return whether the instruction of a call has this opcode, without reading the line."""
         begin = self.text.rfind("\n", 0, call.start)
         return self.text.find(f" {opcode}(", begin, call.start) >= 0
 
     @cached_property
     def calls(self) -> dict[str, list[Invocation]]:
-        """Of each computation, by whom it is called."""
+        """Calls of each computation, by its name."""
         text = self.text
         listed: dict[str, list[Invocation]] = {}
         for key, role in _CALLS.items():
@@ -203,7 +199,7 @@ class Module:
 
 
 def occurrences(text: str, word: str) -> Iterator[int]:
-    """Where a text has a word; found by `str.find`, which reads some GB a second."""
+    """Yield the places where a text has a word, found by `str.find`, which reads some GB a second."""
     position = text.find(word)
     while position >= 0:
         yield position
@@ -211,7 +207,7 @@ def occurrences(text: str, word: str) -> Iterator[int]:
 
 
 def instruction(line: str) -> Instruction | None:
-    """A line of a computation; None where it is none."""
+    """Return the instruction in a line of a computation; None where there is none."""
     head = _HEAD.match(line)
     if head is None:
         return None
@@ -234,7 +230,7 @@ def instruction(line: str) -> Instruction | None:
 
 
 def _closing(line: str, begin: int) -> int:
-    """Behind the parenthesis that closes the one at `begin`; -1 where none does."""
+    """Return the place behind the parenthesis that closes the one at `begin`; -1 where none does."""
     depth = 0
     for match in _PAREN.finditer(line, begin):
         depth += 1 if match[0] == "(" else -1
@@ -250,11 +246,11 @@ _WITHOUT_DATA = ("token", "opaque")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Of one array.
+    """Type and shape of one array.
 
     Attributes:
-      dtype: As XLA writes it: `f32`, `bf16`, `pred`, `f8e4m3fn`.
-      dims: One size an axis; of one that may be smaller, the largest.
+      dtype: The type as XLA writes it: `f32`, `bf16`, `pred`, `f8e4m3fn`.
+      dims: The size of each axis; the largest size of an axis that may be smaller.
     """
 
     dtype: str
@@ -262,20 +258,22 @@ class Shape:
 
     @property
     def bytes(self) -> int:
-        """Without the padding of a layout; numbers of less than a byte lie densely."""
+        """Bytes without the padding of a layout; numbers of less than a byte lie densely."""
         return (prod(self.dims) * _bits(self.dtype) + 7) // 8
 
     def __str__(self) -> str:
-        """`f32[8,256]`."""
+        """Return `f32[8,256]`."""
         return f"{self.dtype}[{','.join(map(str, self.dims))}]"
 
 
 @lru_cache(maxsize=4096)
 def shapes_in(text: str) -> tuple[Shape, ...]:
-    """All arrays of a type in the text, whether it is one or a tuple of them; tokens are left out.
+    """Return all arrays of a type in the text; tokens are left out.
+
+    A type is that of one array, `f32[8,256]{1,0:T(8,128)}`, or a tuple of such.
 
     Raises:
-      ProgramError: A type nobody knows.
+      ProgramError: The numbers of an array are of an unknown type, or its shape cannot be read.
     """
     found = []
     for dtype, dims in _ARRAY_TYPE.findall(text):
@@ -318,7 +316,7 @@ _PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """Where an instruction comes from; all empty, with `line` 0, where the text does not say so."""
+    """The user's line that an instruction comes from; empty, with `line` 0, where the text does not say so."""
 
     operation: str = ""
     file: str = ""
@@ -327,7 +325,7 @@ class SourceLine:
 
 
 class FrameTables:
-    """The tables of a program's text.
+    """The tables at the head of a program's text, from which the line of an instruction is read.
 
     Args:
       module: The program; one without tables has no lines.

@@ -1,9 +1,8 @@
-"""How often each computation of a program runs: the turns of loops multiplied, branches marked.
+"""Counts of how often each computation of a program runs: turns of loops multiplied, branches marked.
 
-The number of turns of a program's loops.
-
-XLA for CPUs and GPUs writes it beside the loop (`known_trip_count`). XLA for TPUs does not. There it follows from
-a counter that begins at a constant, grows by a constant in every turn, and is compared with one.
+XLA for CPUs and GPUs writes the number of turns beside a loop (`known_trip_count`). XLA for TPUs does not. There
+it follows from a counter that begins at a constant, grows by a constant in every turn, and is compared with a
+constant.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _Value = _Number | _State | _Tuple | _Compared | None
 
 
 class Loops:
-    """The loops of a program."""
+    """The loops of a program, and how many turns each makes."""
 
     def __init__(self, module: Module) -> None:
         self._module = module
@@ -222,10 +221,10 @@ def _sum(left: _Value, right: _Value, opcode: str) -> _Value:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """How often a computation runs in one run of the program.
+    """Number of times that a computation runs in one run of the program.
 
     Attributes:
-      count: None where it is in a loop with an unknown number of turns.
+      count: The number; None where the computation is in a loop with an unknown number of turns.
       branch: Whether `count` is an upper limit, since the computation is in a branch of a conditional.
     """
 
@@ -234,7 +233,7 @@ class Times:
 
 
 class Runs:
-    """The computations of a program, by their callers."""
+    """Counts for the computations of a program, found from their callers."""
 
     def __init__(self, module: Module, frames: FrameTables) -> None:
         self._module, self._frames = module, frames

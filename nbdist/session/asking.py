@@ -1,7 +1,4 @@
-"""Asking all processes that compute in step, at the same time.
-
-Small questions that one idle process answers alone; sees afterwards whether an answer has computed.
-"""
+"""Questions to processes that are in no cell: to one alone, or to all that compute in step at the same time."""
 
 from __future__ import annotations
 
@@ -19,9 +16,10 @@ from nbdist.session.engine_group import EngineGroup
 A = TypeVar("A")
 
 LOOK_SECONDS = 0.05
-"""How often is looked whether a process has ended; an answer that comes is taken at once."""
+"""How often to look whether a process has ended; an answer that comes is taken at once."""
 
 MEANWHILE_SECONDS = 1.0
+"""How often to say which processes have not answered yet."""
 
 
 def ask_all(
@@ -32,19 +30,19 @@ def ask_all(
     meanwhile: Callable[[list[int]], None] | None = None,
     of: Collection[int] | None = None,
 ) -> dict[int, A]:
-    """Sends one call to each process, and waits for all answers.
+    """Send one call to each process, and wait for all answers, even after one process has failed.
 
-    Also where one has failed: what comes next would find the others in the middle of it.
+    Whatever is sent next would otherwise find the others in the middle of the call.
 
     Args:
       engines: Processes of which none is in a cell.
-      call: The same for all, or by process id.
-      within_s: How long all may take together.
+      call: One call for all, or a call for each, by process id.
+      within_s: How many seconds all may take together.
       meanwhile: Called every second with the processes that have not answered yet.
-      of: These processes; default: all workers.
+      of: The processes to ask; default: all workers.
 
     Raises:
-      RecoveryError: One failed, ended, or did not answer in time; says which.
+      RecoveryError: A process failed, did not answer in time, or ended, which ends the wait at once; says which.
     """
     asking = sorted(engines.facts.workers if of is None else of)
     _refuse_gone(engines, asking)
@@ -80,23 +78,26 @@ def ask_all(
 
 
 def _refuse_gone(engines: EngineGroup, process_ids: Collection[int]) -> None:
-    """Raises `RecoveryError` when one of these has ended; one that has cannot be sent anything."""
+    """Raise `RecoveryError` if one of these processes has ended, since nothing can be sent to it."""
     gone = engines.link.exits.keys() & process_ids
     if gone:
         raise RecoveryError(f"{processes_text(gone)} {engines.link.exits[min(gone)]} meanwhile")
 
 
 class AskedAlone:
-    """Questions to a single process, such as a completion."""
+    """Small questions to one idle process alone, such as a completion.
+
+    The answer may have computed all the same: `computed` says so afterwards.
+    """
 
     def __init__(self, engines: EngineGroup) -> None:
         self._engines = engines
         self._requests: list[Request[Any]] = []
 
     def ask(self, call: Call[A], *, timeout_s: float) -> A | None:
-        """Ask the lowest idle process; return None when none is idle or none answers in time.
+        """Ask the lowest idle process; return None when none is idle or it does not answer in time.
 
-        The answer may compute, so nobody answers either while another kernel has its turn.
+        The answer may compute, so no process is asked while another kernel has its turn.
         """
         try:
             with self._engines.turn.taken(timeout_s=timeout_s, say=str):  # silent: nobody has asked
@@ -119,7 +120,7 @@ class AskedAlone:
 
     @property
     def unseen(self) -> bool:
-        """Return whether an asked process may have computed, and `computed` has not said so."""
+        """Return whether an asked process may have computed, and `computed` has not said so yet."""
         return any(not r.ready() or r.computed for r in self._requests)
 
     def computed(self) -> bool:

@@ -1,7 +1,4 @@
-"""The state of a session's processes, as known beyond their reports, from one cell to the next.
-
-The states in the life of a session's engines, and the changes from one to another.
-"""
+"""The state of a session's processes: where they are in their life, and facts beyond their reports."""
 
 from __future__ import annotations
 
@@ -27,25 +24,25 @@ from nbdist.spelling import door, through
 
 
 class EngineState(Enum):
-    """Where a group of engines is in its life."""
+    """The states in the life of a session's processes; `to` says which may follow which."""
 
     STARTING = "starting"
-    """They are being connected, or joined; cells cannot be sent yet."""
+    """The processes are being connected, or joined; cells cannot be sent yet."""
 
     RUNNING = "running"
     """Cells can be sent."""
 
     REPAIRING = "repairing"
-    """They are being brought in step again."""
+    """The processes are being brought in step again."""
 
     ENDED = "ended"
-    """They were stopped, or this kernel has left them."""
+    """The processes were stopped, or this kernel has left them."""
 
     def to(self, other: EngineState) -> EngineState:
-        """The other state, where it may follow this one.
+        """Return the other state, if it may follow this one or is the same.
 
         Raises:
-          SessionError: There is none.
+          SessionError: It may not.
         """
         if other is not self and other not in _WAYS[self]:
             raise SessionError(f"The session is {self.value}, and cannot be {other.value} now.")
@@ -58,6 +55,7 @@ _WAYS = {
     EngineState.REPAIRING: {EngineState.RUNNING, EngineState.ENDED},
     EngineState.ENDED: set(),
 }
+"""The states that may follow each state."""
 
 
 LEFT: tuple[Outcome, ...] = ("finished", "raised", "interrupted")
@@ -65,7 +63,9 @@ LEFT: tuple[Outcome, ...] = ("finished", "raised", "interrupted")
 
 
 class Health:
-    """Keeps the facts about the processes; the monitor learns each change. Used from any thread.
+    """The facts about the processes, from one cell to the next; the monitor learns each change.
+
+    Used from any thread.
 
     Attributes:
       state: Where the processes are in their life.
@@ -103,16 +103,16 @@ class Health:
     def regain(
         self, *, since: int | None, stuck: frozenset[int], unsure: Mapping[str, Doubt]
     ) -> None:
-        """Take the notes of another kernel; arguments as in `Facts`."""
+        """Take the notes of another kernel; arguments as in `ProcessFacts`."""
         with self._lock:
             self.facts = replace(self.facts, since=since, stuck=stuck, unsure=unsure)
             self._show()
 
     def can_prove(self, ready: Iterable[bool]) -> None:
-        """Note whether the processes can prove that they are in step, so that their own word is not needed.
+        """Note whether the processes can prove that they are in step; an interrupt alone then says nothing.
 
         Args:
-          ready: For each process, whether it can.
+          ready: For each process, whether it can take part in a proof.
         """
         proves = len(self.facts.workers) > 1 and all(ready)
         with self._lock:
@@ -125,7 +125,7 @@ class Health:
         self._to(EngineState.RUNNING)
 
     def ended(self) -> None:
-        """Note that they were stopped, or that this kernel has left them; later facts are not shown."""
+        """Note that the processes were stopped, or left by this kernel; later facts are not shown."""
         self._to(EngineState.ENDED)
 
     @contextlib.contextmanager
@@ -139,7 +139,7 @@ class Health:
 
     @contextlib.contextmanager
     def resizing(self, what: str) -> Iterator[None]:
-        """Show what is started in their place, such as `3 processes in place of 4`, while the block runs."""
+        """Show what replaces the processes, such as `3 processes in place of 4`, while the block runs."""
         self._resizing = what
         self._show()
         try:
@@ -162,14 +162,14 @@ class Health:
 
         Args:
           process_ids: The processes.
-          back: Returns whether one has come back since; default: whether it reports that it is idle.
+          back: Returns whether one has come back since; default: whether it reports that it has left its cell.
         """
         stuck = {p: self._process_outcome(p, "stuck", "did not come back") for p in process_ids}
         self._back.update({p: partial(back, p) for p in process_ids} if back is not None else {})
         self.learn(stuck, self.last_cell)
 
     def take_back(self) -> None:
-        """Count stuck processes that have left their cell since then as normal again."""
+        """Count stuck processes that have left their cell by now as normal again."""
         back = {p for p in self.facts.stuck if self._is_back(p)}
         for process_id in back:
             self._back.pop(process_id, None)
@@ -220,13 +220,13 @@ class Health:
             self._show()
 
     def cut_off(self) -> None:
-        """Note that they cannot be asked for anything any more, from here or elsewhere."""
+        """Note that the processes cannot be asked for anything any more, from here or elsewhere."""
         with self._lock:
             self.facts = replace(self.facts, cut_off=True)
             self._show()
 
     def take_outcomes(self, outcomes: Mapping[int, ProcessOutcome]) -> None:
-        """Take where the processes are in a running cell."""
+        """Show where the processes are in a running cell, until it ends."""
         with self._lock:
             self._outcomes = outcomes
             self._show()
@@ -234,12 +234,12 @@ class Health:
     def learn(
         self, outcomes: Mapping[int, ProcessOutcome], cell: int, *, run: int | None = None
     ) -> ProcessFacts:
-        """Learn from a cell that has ended, or from an end between cells.
+        """Learn from a cell that has ended, or from what happened to processes between cells; return the facts.
 
         Args:
-          outcomes: Where its processes have ended.
-          cell: Its number.
-          run: The number of its sending; None for an end between cells.
+          outcomes: How it went on each of its processes.
+          cell: The number of the cell; between cells, of the last one.
+          run: The number of the cell's sending; None between cells.
         """
         left = [p for p, s in outcomes.items() if s.outcome in LEFT]
         with self._lock:
@@ -264,7 +264,7 @@ class Health:
     ) -> None:
         """Note that all processes are back and in step; `done` says what it took, if anything.
 
-        `unsure` are names that may not be what ended processes had, each with the reason.
+        `unsure` has the names that may not hold what ended processes had, each with the reason.
         """
         with self._lock:
             self.facts = self.facts.recovered(done, unsure=unsure)
@@ -273,7 +273,7 @@ class Health:
             self.on_doubt(self.facts.unsure)
 
     def sure_of(self, names: Collection[str]) -> None:
-        """Drop doubts about these names: they are set again, or a person goes on with them as they are."""
+        """Drop doubts about these names: each was set again, or a person goes on with it as it is."""
         with self._lock:
             left = {name: why for name, why in self.facts.unsure.items() if name not in names}
             changed = left.keys() != self.facts.unsure.keys()
@@ -284,7 +284,7 @@ class Health:
 
     def _to(self, state: EngineState) -> None:
         with self._lock:
-            if self.state is not EngineState.ENDED:  # it may have been stopped in the middle
+            if self.state is not EngineState.ENDED:  # a stop may have come in between
                 self.state = self.state.to(state)
             self._show()
 

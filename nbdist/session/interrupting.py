@@ -1,9 +1,4 @@
-"""Ending what runs: by an interrupt, or before a common step.
-
-The stacks of processes as text; equal ones stand once.
-
-The stacks of processes as text.
-"""
+"""Reach processes in the middle of a cell: interrupt it, end it before a common step, or read the stacks."""
 
 from __future__ import annotations
 
@@ -26,12 +21,12 @@ def interrupt(
     *,
     awaited: CellRun | None = None,
 ) -> str:
-    """Interrupts one cell in the background, or all that runs.
+    """Interrupt one cell in the background, or everything that runs.
 
     Args:
       engines: The processes.
       background: The cells in the background.
-      cell: The number of one of them; None: all that runs.
+      cell: The number of one of them; None: interrupt everything that runs.
       awaited: A cell for which another thread waits.
 
     Returns:
@@ -54,7 +49,7 @@ def interrupt(
         awaited.interrupt()
         stopped[awaited.cell.number] = inside
     others = [p for p in sorted(engines.plan.hosts) if not any(p in s for s in stopped.values())]
-    # No other: a signal that finds a process between two cells might end the one that comes next.
+    # Idle processes get none: a signal that finds a process between two cells might end the next one.
     busy = [p for p in others if engines.reports.in_cell(p) or p in engines.facts.stuck]
     if busy:
         engines.interrupt(busy)
@@ -64,7 +59,7 @@ def interrupt(
 
 
 def stop_at_step(engines: EngineGroup, background: Background) -> str:
-    """Has all processes leave what runs in the background before the same step.
+    """Make the processes of each cell in the background leave it before the same step.
 
     Returns:
       One line for each cell.
@@ -85,7 +80,7 @@ def stop_at_step(engines: EngineGroup, background: Background) -> str:
 
 
 def stacks_text(found: Mapping[int, Threads], missing: Sequence[int], *, whole: bool) -> str:
-    """Return the threads of each process, outermost call first.
+    """Return the threads of each process, outermost call first; equal ones stand once, with all their processes.
 
     Args:
       found: The threads, by process id.
@@ -100,7 +95,7 @@ def stacks_text(found: Mapping[int, Threads], missing: Sequence[int], *, whole: 
 
 
 def native_text(found: Mapping[int, NativeStacks], missing: Sequence[int]) -> str:
-    """Return the native stack that py-spy has read of each process, or why it could not."""
+    """Return the native stack of each process, or why py-spy could not read it; equal ones stand once."""
     groups: dict[str, list[int]] = {}
     for process_id, answer in sorted(found.items()):
         text = answer.text or f"  no native stack: {answer.error}"

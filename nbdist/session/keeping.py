@@ -1,6 +1,7 @@
-"""Sessions that outlive their kernel: written down, and their running cells taken up again.
+"""Keep a session beyond the end of its kernel, and keep the user's files on its hosts equal to the originals.
 
-The user's files on the hosts of a session: the start brings them, and `sync_files` updates them.
+A session is written down so that another kernel finds it; that kernel takes over what was left behind, and follows
+the cells that still run. The start of a session brings the user's files, and `sync_files` updates them.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def take_up(
       cells: As they were noted when they were sent.
       besides: Numbers of other kernels that live; they handle their own cells.
       rules: The session's rules.
-      ended: Called with their ends.
+      ended: Called with the end of each cell.
 
     Yields:
       Each cell as soon as it is followed.
@@ -87,7 +88,7 @@ def take_up(
         requests = {p: r for p, r in cell.requests.items() if p in engines.plan.hosts}
         if cell.kernel in besides or not requests:
             continue
-        # Processes that have not got this cell count what they have sent from an earlier one on.
+        # Processes that have not got this cell count their sent programs from an earlier cell on.
         engines.in_step_at = engines.in_step_at or cell.in_step
         context = cell_context(engines, requests, rules=rules, ended=ended)
         folder = context.folder / f"again-{time.time_ns()}"
@@ -117,7 +118,7 @@ def take_over(
     rules: Rules,
     ended: OnEnd,
 ) -> str | None:
-    """Handle what another kernel has left behind in its turn, before this one sends anything in its own.
+    """Handle what another kernel has left behind from its turn, before this kernel sends anything in its own.
 
     The cells of an ended kernel are followed to their ends, and nothing that it has sent begins later.
 
@@ -173,12 +174,13 @@ def _end_unfinished(engines: EngineGroup) -> None:
     }
     if unfinished:
         end(link, unfinished)
-        engines.reported |= {p: {} for p in unfinished}  # it would agree with all it was brought
+        # Their own reports say nothing: these agree with whatever the processes were brought.
+        engines.reported |= {p: {} for p in unfinished}
         engines.health.lost(link.exits)
 
 
 def say_running(runs: Iterable[RegainedRun]) -> list[str]:
-    """Return a sentence for each cell that runs on."""
+    """Return a sentence for each of these cells that still runs."""
     said = []
     for run in runs:
         run.until_known()
@@ -202,11 +204,11 @@ def say_kept(session: str) -> str:
 
 
 IMPORTED_SECONDS = 2.0
-"""How long processes may take to say what they have imported; those in a cell do not answer."""
+"""How long processes may take to say which modules they have imported; those in a cell do not answer."""
 
 
 def files_brought(agents: Agents) -> list[str]:
-    """Return what a start has done with the user's files, a line each."""
+    """Return lines about what a start has done with the user's files."""
     if agents.files is None or not agents.others:
         return []
     folders = agents.files.working_folders(agents.others)
@@ -217,7 +219,7 @@ def sync_files(engines: EngineGroup) -> Copied:
     """Make the hosts' copies of the user's files equal to the originals again.
 
     Raises:
-      SessionError: This session copies none.
+      SessionError: This session copies no files.
       OptionError: The files have become too large; nothing was sent.
       SyncError: A host could not take them.
     """
@@ -237,7 +239,7 @@ def sync_files(engines: EngineGroup) -> Copied:
 def imported(
     engines: EngineGroup, files: Files, changed: Iterable[str]
 ) -> tuple[dict[str, tuple[int, ...]], tuple[int, ...]]:
-    """Return process ids by the imported modules whose files have changed, and the processes that did not answer.
+    """Return who has imported a module whose file has changed, by module, and the processes that did not answer.
 
     The asked processes look again for modules that they have not found before.
     """

@@ -1,7 +1,4 @@
-"""One life of a session's processes: from their start, or from an attachment, to their end.
-
-The text of a start for a person: one line, and remarks below it.
-"""
+"""One life of a session's processes: from their start, or from an attachment, to their end."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ from nbdist.view.widgets import Event
 
 
 def describe(engines: EngineGroup, came: str) -> str:
-    """Return one line: processes, hosts, devices, and how long the start took.
+    """Return one line about a start: processes, hosts, devices, and how long it took.
 
     Args:
       engines: The processes.
@@ -61,11 +58,11 @@ def describe(engines: EngineGroup, came: str) -> str:
 
 
 def remarks(engines: EngineGroup, brought: Iterable[str]) -> list[str]:
-    """Return remarks about a start that a person must read, each sentence once.
+    """Return remarks that a person must read about a start, a sentence each; they stand below the line about it.
 
     Args:
       engines: The processes.
-      brought: What the start has done with the user's files.
+      brought: Lines about what the start has done with the user's files.
     """
     found = [f"{one.host}: {one.what}. {one.do}" for one in engines.link.warnings]
     found = [*engines.plan.placement.remarks, *brought, *found]
@@ -80,7 +77,7 @@ WIDGET_SECONDS = 10.0
 
 
 class Life:
-    """Processes, their cells, and what may be asked of them; made by `begin` or `attach`.
+    """The processes, their cells, and all that may be asked of them; made by `begin` or `attach`.
 
     A restart of the session is the end of one life and the beginning of another.
 
@@ -139,9 +136,9 @@ class Life:
           spawned: Their agents.
           session: The session's id.
           asked: The plan that was asked for.
-          rules: Of the session.
+          rules: The session's rules.
           progress: As for `nbdist.start`.
-          publish: Gets each new snapshot, on the monitor's thread.
+          publish: Called with each new snapshot, on the monitor's thread.
           after: The life before this one, whose cells were those of the same session.
 
         Raises:
@@ -231,9 +228,9 @@ class Life:
         )
 
     def _go_on(self, attached: AttachedCluster) -> None:
-        """Follow the running cells; where none runs, bring all processes in step.
+        """Follow the cells that still run, and say which; if none does, bring the processes in step.
 
-        Where another kernel has its turn, that kernel does it.
+        If another kernel has its turn, that kernel does this.
         """
         engines, cells = self.engines, self.cells
         self._remarks = list(attached.remarks)
@@ -290,18 +287,18 @@ class Life:
         """Return another life of this session, on other processes that have the variables of these.
 
         Args:
-          asked: Where they run.
+          asked: The plan of the other processes.
           without: Hosts of this life that are left out.
           publish: As for `begin`.
           progress: As for `nbdist.start`.
-          say: Gets what will lie otherwise, before anything is started.
+          say: Called with lines about what will not be as before, before anything is started.
 
         Returns:
-          That life, and what was done, in one line and one more for each thing that is not as before. This one
-          goes on until it is `replaced`.
+          The other life, and what was done, in one line and one more for each thing that is not as before. This
+          life goes on until it is `replaced`.
 
         Raises:
-          NbdistError: It cannot be, or did not succeed; this life goes on.
+          NbdistError: This is not possible, or did not succeed; this life goes on.
         """
         began = time.monotonic()
         engines = self.engines
@@ -335,7 +332,7 @@ class Life:
                     life.stop()
                     raise
         except BaseException:
-            self.write_down()  # it is found again where it was
+            self.write_down()  # so that the session is found where it was
             raise
         life.engines.health.recovered(unsure=done.unsure)
         after = seconds_text(time.monotonic() - began)
@@ -343,7 +340,7 @@ class Life:
         return life, "\n".join([head, *done.lines])
 
     def replaced(self) -> None:
-        """Stop what was started, since another life of the same session goes on."""
+        """Stop what was started, while another life of the same session goes on."""
         self.cells.background.leave()
         self.engines.stop()
 

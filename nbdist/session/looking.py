@@ -1,9 +1,4 @@
-"""Looks at the arrays of the processes: asks idle ones, or takes what they have reported.
-
-Expressions of the processes: one process evaluates a mere name, all evaluate whatever may compute.
-
-The displays of a session: its live view, and the pictures of it in cells.
-"""
+"""Look at the processes from the notebook: evaluate expressions, find arrays, show the session as it changes."""
 
 from __future__ import annotations
 
@@ -39,7 +34,9 @@ A = TypeVar("A")
 
 
 class Evaluation:
-    """Asks processes that are in no cell for values.
+    """Questions to processes that are in no cell about the values of expressions.
+
+    One process evaluates a mere name; all evaluate together whatever may compute.
 
     Args:
       engines: The processes.
@@ -61,16 +58,17 @@ class Evaluation:
     def of(
         self, call: EvaluatingExpression[A], ids: Sequence[int], *, timeout_s: float
     ) -> Answers[A]:
-        """Return the processes' answers to an expression; all evaluate it together where it may compute.
+        """Return the processes' answers to an expression, and the buffers beside them.
 
         Args:
-          call: With the expression.
+          call: The call with the expression.
           ids: The processes whose answers are wanted.
           timeout_s: How many seconds they may take.
 
         Raises:
-          SessionError: A process is busy, or did not answer in time; or they are not in step, and it may compute;
-            or it may use values that were copied from another process, which is said once.
+          SessionError: A process is busy, or did not answer in time; or the expression may compute, and the
+            processes are not in step; or it may use values that were copied from another process, which is said
+            once.
           NbdistError: The error that a process raised.
         """
         engines = self._engines
@@ -82,7 +80,7 @@ class Evaluation:
                 self._cells.say_ends()
             self.refuse_while_busy(ids)
             if together or isinstance(call, Offer):
-                # A value that is brought here is used.
+                # Bringing a value here uses it.
                 self._cells.refuse_unsure(f"_ = ({call.expression})")
             if not together:
                 return ask_some(engines, call, ids, timeout_s=timeout_s)
@@ -109,11 +107,14 @@ REPORTED_SECONDS = 2.0
 """How long a new array may take to be reported; processes look at least once a second."""
 
 AGAIN_SECONDS = 0.005
-"""How often to check whether it has been reported."""
+"""How often to look whether a new array has been reported."""
 
 
 class Looks:
-    """Answers `Session.shards`, `layout`, `nan`, `explain` and `values`; `evaluation` asks idle processes."""
+    """Answers for `Session.shards`, `layout`, `nan`, `explain` and `values`.
+
+    `evaluation` asks idle processes; while a process is in a cell, `shards` and `layout` take what was reported.
+    """
 
     def __init__(self, engines: EngineGroup, cells: Cells, evaluation: Evaluation) -> None:
         self._engines = engines
@@ -188,7 +189,7 @@ class Looks:
         return self._engines.monitor.snapshot()
 
     def _elsewhere(self, path: str) -> Shards | None:
-        """Return the arrays that only processes other than the asked one have reported under a path."""
+        """Return arrays that other processes have reported under a path, if the asked one has none of them."""
         engines = self._engines
         first = engines.choice.targets(None)[0]
         while_ = f"there is no such array on {engines.where(first)}"
@@ -199,7 +200,7 @@ class Looks:
         return found
 
     def _layout_reported(self, path: str, doing: str) -> Layout | Shards:
-        """Return the same as `layout`, from reports."""
+        """Return the same as `layout`, as it was last reported."""
 
         def look(now: Snapshot) -> Layout | Shards | None:
             model = Layout.seen(path, now, while_=doing)
@@ -238,14 +239,14 @@ def _unreported(expression: str, doing: str) -> SessionError:
 
 
 MAX_PICTURES = 8
-"""The stills of this many newest views are kept up to date; older ones stay as they are."""
+"""How many pictures are kept up to date, the newest ones; older ones stay as they are."""
 
 
 class Views:
-    """Everything that follows the snapshots of a session, also from one start of it to the next.
+    """The displays of a session, which follow it from one start to the next: its live view, and pictures in cells.
 
     Args:
-      feed: Gets the snapshots; None: the session makes one of its own.
+      feed: Sends the snapshots to the live view; None: one is made here.
     """
 
     def __init__(self, feed: Feed | None) -> None:
@@ -258,7 +259,7 @@ class Views:
 
         Args:
           snapshot: Returns what is known now.
-          path: The array that is chosen in it; None: none is.
+          path: The array that is chosen in the picture; None: none is.
         """
         picture = Picture(self.feed, snapshot, path=path)
         self._pictures = [*self._pictures[-MAX_PICTURES + 1 :], picture]
@@ -294,7 +295,7 @@ class LifeChannel:
         """Make the views follow this channel from now on.
 
         Args:
-          snapshot: What is known by now, if anything.
+          snapshot: A snapshot to show at once, if there is one.
         """
         self._views.open(self)
         if snapshot is not None:

@@ -1,6 +1,6 @@
-"""Values between the notebook and the processes: one push or pull from its first message to its last.
+"""Move values: push and pull between the notebook and the processes, save and restore by shard.
 
-Saving variables by shard and restoring them: from a person's request to the work of all workers.
+Each of these functions carries out one request of a person, from the first message to the last.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from nbdist.spelling import option
 __all__ = ["LARGE_BYTES", "Progress", "pull", "push", "silent"]
 
 PUSH_SECONDS = 120.0
-"""How long nothing may move of what is pushed."""
+"""How long a push may go on while nothing moves."""
 
 
 class Evaluates(Protocol):
-    """Asks processes for what they offer of a value."""
+    """A function that asks processes what they offer of a value."""
 
     def __call__(self, offer: Offer, ids: Sequence[int]) -> Answers[ValueOffer]:
-        """One description a process."""
+        """Return one description for each process."""
 
 
 def push(
@@ -55,16 +55,16 @@ def push(
     rules: Rules,
     progress: Progress,
 ) -> None:
-    """Puts values into the namespaces of idle processes; see `nbdist.session.session.Session.push`.
+    """Put values into the namespaces of idle processes; see `nbdist.session.session.Session.push`.
 
     Args:
       engines: The processes.
-      targets: Who gets them.
-      values: By name.
-      sharding: An expression of the processes.
-      busy: Those that are known to be in a cell.
-      rules: Of the session.
-      progress: Called as bytes go.
+      targets: The processes that get the values.
+      values: The values, by name.
+      sharding: An expression that the processes evaluate; None: each target gets all of each value.
+      busy: Processes that are known to be in a cell.
+      rules: The session's rules.
+      progress: Called as bytes are sent.
     """
     if sharding is not None and not engines.facts.workers.issubset(targets):
         raise OptionError(
@@ -118,17 +118,17 @@ def pull(
     timeout_s: float,
     progress: Progress,
 ) -> Any:
-    """Brings one value here; see `nbdist.session.session.Session.pull`.
+    """Bring one value here; see `nbdist.session.session.Session.pull`.
 
     Args:
       engines: The processes.
-      evaluated: Asks them for what they offer.
-      targets: Whose is wanted.
-      expression: Of the processes.
-      each: Whether those of all are wanted, by process id.
-      limit_bytes: Larger ones are asked about.
-      confirm: Asked with a sentence before a larger one is sent.
-      timeout_s: How long the processes may take to answer.
+      evaluated: Asks them what they offer.
+      targets: The processes whose value is wanted.
+      expression: An expression that the processes evaluate.
+      each: Whether to bring the value of each target, by process id.
+      limit_bytes: A larger value is refused, or asked about.
+      confirm: Asked with a sentence before a larger value is sent.
+      timeout_s: How many seconds the processes may take to answer.
       progress: Called as bytes come.
     """
     said = f"the pull of {expression!r} was interrupted; nothing in this notebook was changed."
@@ -157,7 +157,7 @@ def pull(
         try:
             return once()
         except StaleError:
-            # After a repair what has a name is there as before; what computes is not computed twice unasked.
+            # After a repair, whatever has a name is there as before; an expression is not computed twice unasked.
             if not is_name(expression):
                 raise
             return once()
@@ -165,7 +165,7 @@ def pull(
 
 @contextlib.contextmanager
 def _interrupted_in_one_line(said: str) -> Iterator[None]:
-    """Shows a line in place of a traceback where the person interrupts."""
+    """Show a line in place of a traceback when the person interrupts."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
@@ -176,11 +176,11 @@ def _interrupted_in_one_line(said: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _exchange(engines: EngineGroup, process_ids: Sequence[int]) -> Iterator[str]:
-    """A token for what is on its way; at the end the processes keep nothing of it.
+    """Yield a token for the values on their way; at the end the processes keep none of them.
 
     Args:
       engines: The processes.
-      process_ids: Those that take part.
+      process_ids: The processes that take part.
     """
     token = uuid.uuid4().hex
     try:
@@ -195,12 +195,13 @@ SET_SECONDS = 60.0
 """How long a process may take to give restored values their names."""
 
 SLACK_SECONDS = 5.0
-"""How much longer than the processes the notebook waits: they say what they waited for."""
+"""How much longer the notebook waits than the processes, which say what they have waited for."""
 
 COMPUTES = "save(path)"
-"""Code that stands for a save or a restore: they are refused where such a cell is refused."""
+"""Code that stands for a save or a restore: both are refused where a cell with this code is refused."""
 
 WHY_IDLE = "All processes write and read together"
+"""The reason why no process may be in a cell, as the beginning of a sentence."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +213,7 @@ class Saved:
       names: The variables.
       nbytes: Bytes of their whole arrays.
       left_out: Names that were not asked for and cannot be saved, each with the reason in words.
-      how: By name how a restored variable lies, in words; empty after a save.
+      how: How each restored variable lies, in words, by name; empty after a save.
     """
 
     path: str
@@ -252,7 +253,7 @@ def save(
       names: The variables' names.
       busy: Processes known to be in a cell.
       rules: The session's rules.
-      timeout_s: How many seconds it may take.
+      timeout_s: How many seconds the save may take.
     """
     call = SaveArrays(
         path=path, names=_checked(path, names), token=uuid.uuid4().hex, timeout_s=timeout_s
@@ -279,7 +280,7 @@ def restore(
       names: The variables' names.
       busy: Processes known to be in a cell.
       rules: The session's rules.
-      timeout_s: How many seconds it may take.
+      timeout_s: How many seconds reading may take.
     """
     token = uuid.uuid4().hex
     call = ReadArrays(path=path, names=_checked(path, names), token=token, timeout_s=timeout_s)

@@ -1,12 +1,4 @@
-"""The processes' reports: where they are, and what they hold as soon as a person asks.
-
-Questions to processes past their main threads, so that they also answer in the middle of a cell.
-
-Questions that processes answer past their main threads, also in the middle of a cell.
-
-The agents of the processes pass the question on. Each process answers with a message of its own, which the
-monitor reads: on two cores this takes half the time of a request to each of four processes.
-"""
+"""Reports and answers of the processes, also from the middle of a cell: where they are, and what they hold."""
 
 from __future__ import annotations
 
@@ -53,6 +45,7 @@ IDLE_SECONDS = 2.0
 """How long a process that has left its cell may take to report it; processes report at least once a second."""
 
 POLL_SECONDS = 0.005
+"""How often to look whether a report has come."""
 
 DEVICES_SECONDS = 5.0
 """How long after joining to wait for all processes to report their devices."""
@@ -61,16 +54,18 @@ FIRST_SECONDS = 30.0
 """A process that has joined reports within a tenth of a second; after this long, no report will come."""
 
 AGAIN_SECONDS = 1.5
+"""How long processes that run already may take to report."""
+
 REPEAT_SECONDS = 0.05
-"""How long processes that run already may take to report, and how often they are asked."""
+"""How often processes that run already are asked to report."""
 
 
 class Reports:
-    """The reports of the processes of one session.
+    """The processes' reports in one session: where they are, and what they hold as soon as a person asks.
 
     Args:
-      monitor: Receives them.
-      health: Knows the facts beside them.
+      monitor: Receives the reports.
+      health: Knows the facts beyond the reports.
       hosts: Host names by process id.
       send: Sends a process a request, as `EngineGroup.send`.
     """
@@ -125,14 +120,14 @@ class Reports:
             for p in sorted(self._hosts)
             if p not in in_cells and p not in facts.lost and p not in facts.stuck
         ]
-        # Replies say that a cell has ended; the reports of that may still be on their way.
+        # Replies have said that the cell has ended; reports that say so may still be on their way.
         deadline = time.monotonic() + IDLE_SECONDS
         while any(map(self.busy, there)) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
         self.renew([p for p in there if self._state(p) == "idle"], within_s=LOOK_SECONDS)
 
     def renew(self, process_ids: Sequence[int], *, within_s: float) -> None:
-        """Make idle processes report what there is now, and wait for that, at most `within_s`."""
+        """Make idle processes report what they hold now, and wait for that, at most `within_s` seconds."""
         deadline = time.monotonic() + within_s
         asked = self._ask(process_ids, Look(timeout_s=LOOK_SECONDS / 2))
         sequences = {}
@@ -154,7 +149,7 @@ class Reports:
           LaunchError: The processes' reports do not arrive. Nothing of their cells would be seen, nor whether an
             interrupt may be sent to them.
         """
-        # Their next look by themselves would come a little later.
+        # By themselves they would report a little later.
         self.renew(list(self._hosts), within_s=DEVICES_SECONDS)
         deadline = time.monotonic() + FIRST_SECONDS
         while silent := [p for p in sorted(self._hosts) if self._state(p) is None]:
@@ -210,14 +205,18 @@ class Reports:
 T = TypeVar("T")
 
 WITHIN_SECONDS = 1.0
-"""A process answers within milliseconds, unless its interpreter is busy in one long call."""
+"""How long to wait for answers; a process answers within milliseconds, unless its interpreter is busy in one long
+call."""
 
 ANSWER_LOOK_SECONDS = 0.1
-"""How long an interrupt may take to end the wait."""
+"""How long an interrupt may take to end a wait for answers."""
 
 
 class Asking:
-    """Asks processes, one question at a time; used from any thread.
+    """Questions that processes answer past their main threads, one at a time; used from any thread.
+
+    The agents of the processes pass a question on. Each process answers with a message of its own, which the
+    monitor reads: on two cores this takes half the time of a request to each of four processes.
 
     Args:
       send: Sends a question to processes: its letter, the process ids, and the question.
@@ -259,7 +258,7 @@ class Asking:
         return {p: one for p, one in found.items() if p in process_ids and isinstance(one, answer)}
 
     def _all_here(self, process_ids: Sequence[int], left_s: float) -> bool:
-        """Return whether all have answered, or no time is left; otherwise wait for the next answer."""
+        """Return whether all have answered or no time is left; if not, first wait for the next answer."""
         with put_off(), self._came:
             if left_s <= 0 or self._found.keys() >= set(process_ids):
                 return True
@@ -281,11 +280,11 @@ NATIVE_SECONDS = 25.0
 """How long processes may take to have py-spy read their stacks."""
 
 REPLIES = 10
-"""How often a line is sent to a process that does not confirm it."""
+"""How many times the reply to a debugger's question is sent to a process that does not confirm it."""
 
 
 class Asides:
-    """Questions to the processes of one session, through their agents.
+    """Questions to the processes of one session past their main threads, also in the middle of a cell.
 
     Args:
       agents: The processes' agents.
@@ -358,7 +357,7 @@ class Asides:
         return self._asking.ask(what, process_ids, Threads, within_s=STACK_SECONDS)
 
     def native_stacks(self, process_ids: Sequence[int]) -> dict[int, NativeStacks]:
-        """Do as `stacks`, with the frames of C and C++, as py-spy reads them.
+        """Return the stacks of the processes that answer in time, with C and C++ frames, as py-spy reads them.
 
         Raises:
           SessionError: Somebody else has started these processes.

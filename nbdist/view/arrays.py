@@ -1,10 +1,6 @@
-"""`%dist_shards`: one array's pieces, device by device, or the arrays of a tree.
+"""Arrays and models as users get them: shards, layouts and summaries, from what processes answer or last reported.
 
-The summary of one array for the view: a text and a picture, from each process's part of it.
-
-Arrays as last reported, shown while no process can be asked.
-
-`%dist_layout`: one model's variables, each with the rule that placed it.
+Reports are shown while no process can be asked.
 """
 
 from __future__ import annotations
@@ -25,13 +21,14 @@ from nbdist.view.text import layout_text, shards_text, tree_text
 
 
 def shown_values(path: str, answers: Mapping[int, Summary]) -> dict[str, Any]:
-    """Put together the processes' answers.
+    """Return the summary of one array for the view, from each process's part of it.
 
     Returns:
-      `text`, and `picture`, None where there is nothing to draw.
+      `text`, and `picture`, which is None if there is nothing to draw.
 
     Raises:
-      ArrayError: There is no array under this path, or it is still being computed, or it has no numbers.
+      ArrayError: There is no array under this path, or it is still being computed, or it has no numbers, or the
+        processes have different arrays.
     """
     states = {process_id: answer.state for process_id, answer in answers.items()}
     computing = [p for p, state in states.items() if state == "computing"]
@@ -58,7 +55,7 @@ def shown_values(path: str, answers: Mapping[int, Summary]) -> dict[str, Any]:
 
 
 class Reported(ABC):
-    """An answer of one process, or `seen` in the reports of all; its `remark` then says so."""
+    """An answer of one process, or what is `seen` in the last reports of all; its `remark` then says so."""
 
     __slots__ = ()
 
@@ -66,7 +63,7 @@ class Reported(ABC):
 
     @classmethod
     def seen(cls, path: str, snapshot: Snapshot, *, while_: str) -> Self | None:
-        """Return what was last reported under a path; None where nothing was.
+        """Return what was last reported under a path; None if nothing was.
 
         Args:
           path: The expression that reaches it from the namespace.
@@ -90,16 +87,16 @@ class Reported(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Shards(Reported):
-    """The arrays of an expression as a process described them, with the meshes they refer to.
+    """The answer to `%dist_shards`: the pieces of one array, device by device, or the arrays of a tree.
 
     Attributes:
       expression: The expression with which the paths of the arrays begin.
       arrays: The arrays of a tree in its order; a value that is itself an array is the only one.
-      meshes: By id.
-      same: By path the path of an earlier one that is the very same array.
+      meshes: The meshes to which the arrays refer, by id.
+      same: By path, the path of an earlier array that is this very object.
       left_out: How many more arrays the tree has, and how many containers were not looked into.
       snapshot: The snapshot with the devices' platforms.
-      remark: A remark that must be shown with it; empty where there is none.
+      remark: A remark that must be shown with the arrays; empty if there is none.
     """
 
     expression: str
@@ -142,13 +139,14 @@ class Shards(Reported):
         """Return the text that `%dist_shards` prints.
 
         Args:
-          by_bytes: The arrays of a tree in the order of what a device needs of them, the largest first.
+          by_bytes: Whether the arrays of a tree come in the order of the bytes that a device needs, the most
+            first.
         """
         return self._remarked(self._text(by_bytes=by_bytes))
 
     def _text(self, *, by_bytes: bool) -> str:
         if all(array.path == self.expression for array in self.arrays):
-            # One, or one for each version that processes have.
+            # One array, or one for each version that processes have.
             versions = (shards_text(one, self.meshes, self.snapshot) for one in self.arrays)
             return "\n".join(versions)
         return tree_text(
@@ -166,9 +164,10 @@ class Shards(Reported):
 
 @dataclass(frozen=True, slots=True)
 class Layout(Reported):
-    """A model as a process described it, with the distributions set there and the meshes of both.
+    """The answer to `%dist_layout`: a model's variables, each with the rule that placed it, and the distributions.
 
-    `remark` is a remark that must be shown with it; empty where there is none.
+    `meshes` are those of the model and of the distributions, by id. `remark` must be shown with the layout; it is
+    empty if there is none.
     """
 
     model: Model
@@ -190,7 +189,7 @@ class Layout(Reported):
     def _found(
         cls, path: str, snapshot: Snapshot, meshes: Mapping[str, Mesh], remark: str
     ) -> Self | None:
-        """Return the layout of a model; that of the first processes, where it differs."""
+        """Return the layout of a model; if it differs, that of the first processes."""
         models = [model for model in snapshot.models if model.path == path]
         if not models:
             return None

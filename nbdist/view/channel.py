@@ -1,13 +1,7 @@
-"""The side panel's door: frames for every front end of this kernel, whether it asked or not.
+"""Channel from this Jupyter kernel to its front ends: frames of the view, answers to it, outputs of cells.
 
-The view's use of the Jupyter kernel it runs in.
-
-Answers to requests of the live view, beyond the frames that it gets anyway.
-
-The outputs of cells that run, repeated for a page that was reloaded in the middle of one.
-
-They are not waited to be asked for: as long as a cell runs that the notebook waits for, no question of a page
-comes through to this kernel.
+Front ends get messages, and are heard, even while a cell runs; only what asks processes waits until the cell has
+ended.
 """
 
 from __future__ import annotations
@@ -47,8 +41,8 @@ def running_kernel() -> Any | None:
 def broadcast(kernel: Any, comm_id: str, data: dict[str, Any]) -> None:
     """Send `data` as a message of a comm to every front end, from any thread.
 
-    Sends without a parent: a comm's own `send` would name the running cell as the parent, and ipykernel would then
-    keep this comm's commands waiting until that cell has ended.
+    The message has no parent: a comm's own `send` would name the running cell as the parent, and ipykernel would
+    then keep this comm's commands waiting until that cell has ended.
     """
     kernel.session.send(
         kernel.iopub_socket,
@@ -62,10 +56,9 @@ def broadcast(kernel: Any, comm_id: str, data: dict[str, Any]) -> None:
 def forget_reply_shell(comm: Any) -> None:
     """Let the front end's messages on `comm` arrive while a cell runs.
 
-    ipykernel 7.4 sends them to the shell that last sent on the comm, which is the busy one when a
-    cell made the comm; with nothing remembered it uses the subshell the front end asked for. The
-    attribute is private to ipykernel: where there is none, messages wait for the cell, and frames
-    are sent all the same.
+    ipykernel 7.4 sends them to the shell that last sent on the comm, which is the busy one when a cell made the
+    comm; with nothing remembered it uses the subshell the front end asked for. The attribute is private to
+    ipykernel: if there is none, messages wait for the cell, and frames are sent all the same.
     """
     vars(comm).pop("_reply_subshell_id", None)
 
@@ -73,7 +66,8 @@ def forget_reply_shell(comm: Any) -> None:
 def between_cells(kernel: Any, call: Callable[[], None]) -> None:
     """Call a function on the thread that runs cells, after the running one; from any thread.
 
-    Messages of a comm come on a thread of their own (a subshell), and a session is used from the other.
+    Messages of a comm come on a thread of their own (a subshell), but a session is used on the thread that runs
+    cells.
     """
     kernel.io_loop.add_callback(call)
 
@@ -83,13 +77,13 @@ def answer_values(
 ) -> None:
     """Answer a request for a summary of the array under a path.
 
-    The processes are asked on the thread that runs cells, so after the running cell.
+    The processes are asked on the thread that runs cells, and so after the running cell.
 
     Args:
       feed: The session's feed.
       kernel: The Jupyter kernel.
       path: The array's path.
-      send: Sends to the view that has asked.
+      send: Sends a message to the view that has asked.
     """
 
     def answer() -> None:
@@ -111,17 +105,21 @@ def _values(feed: Source, path: str) -> Values:
 
 
 BYTES_PER_SECOND = 200_000
-"""Large outputs are repeated more rarely, so that they take no more than this in the mean."""
+"""The most bytes a second that repeated outputs take on average: large outputs are repeated more rarely."""
 
 UNCHANGED_SECONDS = 10.0
-"""How often outputs are repeated that have not changed."""
+"""Seconds between repetitions of outputs that have not changed."""
 
 OutputsOf = Callable[[Collection[str]], list[dict[str, Any]]]
-"""Answers the outputs of the cells that run and of those it is given, as `ShownCells.of`."""
+"""A function that returns the outputs of the cells that run and of those it is given, as `ShownCells.of`."""
 
 
 class RepeatedOutputs:
-    """Says when outputs are to be sent again; used on one thread."""
+    """The outputs of cells that run, repeated for a page that was reloaded in the middle of one.
+
+    No page asks for them: as long as a cell runs that the notebook waits for, no question of a page comes through
+    to this kernel. Used on one thread.
+    """
 
     def __init__(self) -> None:
         self._running: list[str] = []
@@ -130,13 +128,13 @@ class RepeatedOutputs:
         self._not_before = float("-inf")
 
     def due(self, outputs: OutputsOf, now: float) -> dict[str, Any] | None:
-        """The message to be sent now; None where nothing runs, or too little time has passed.
+        """Return the message to be sent now; None if nothing runs, or too little time has passed.
 
         The end of a cell is sent as well, once.
 
         Args:
-          outputs: What cells have shown.
-          now: Seconds of a monotonic clock.
+          outputs: Returns what cells have shown.
+          now: The time in seconds by a monotonic clock.
         """
         if now < self._not_before:
             return None
@@ -155,21 +153,24 @@ class RepeatedOutputs:
 
 
 REPEAT_SECONDS = 2.0
-"""How often the full state is repeated."""
+"""Seconds between repetitions of the full state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Broadcast:
-    """Broadcasts a feed's frames. Channels of one feed are equal, so opening a second changes nothing."""
+    """The frames of a feed for every front end of this kernel, whether it has asked or not, as for the side panel.
+
+    Broadcasts of one feed are equal, so opening a second one changes nothing.
+    """
 
     feed: Feed
     kernel: Any = field(default_factory=running_kernel, compare=False)
     _outputs: RepeatedOutputs = field(default_factory=RepeatedOutputs, init=False, compare=False)
 
     def open(self) -> None:
-        """Starts to broadcast and to answer; the channel opened last is the one that answers.
+        """Start to broadcast and to answer; only the broadcast that was opened last answers.
 
-        Does nothing where there is no Jupyter kernel.
+        Without a Jupyter kernel nothing happens.
         """
         if self.kernel is None:
             return
@@ -177,11 +178,11 @@ class Broadcast:
         self.feed.attach(self, repeat_seconds=REPEAT_SECONDS)
 
     def close(self) -> None:
-        """Stops to broadcast."""
+        """Stop broadcasting."""
         self.feed.detach(self)
 
     def take(self, frame: Plain) -> None:
-        """Sends one frame, and after a full one what running cells have shown; called by the feed."""
+        """Send one frame, and after a full one what running cells have shown; called by the feed."""
         broadcast(self.kernel, COMM_ID, frame)
         if frame["base"] is None and self.feed.outputs is not None:
             outputs = self._outputs.due(self.feed.outputs, time.monotonic())

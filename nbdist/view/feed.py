@@ -1,11 +1,7 @@
-"""The newest snapshot as frames, sent to everything that shows it.
+"""Sources of the view's frames: the feed of a session, or one snapshot that never changes.
 
 A frame carries the top-level sections of a snapshot that changed since the frame before, or all sections:
 `nbdist.contract.messages.Frame`, which `labextension/src/view/model/frame.ts` reads.
-
-A snapshot that never changes, as the source of a view.
-
-The interface of a view's source of frames.
 """
 
 from __future__ import annotations
@@ -28,19 +24,19 @@ from nbdist.message_guard import MessageGuard
 logger = logging.getLogger(__name__)
 
 PERIOD_SECONDS = 0.1
-"""Fewest seconds between two frames. Unthrottled, iopub runs tens of seconds behind: it has no back-pressure."""
+"""The fewest seconds between two frames: iopub has no back-pressure, and would run tens of seconds behind."""
 
 BEAT_SECONDS = 1.0
-"""How often a pushed snapshot that changes nothing is reported as unchanged."""
+"""Seconds between two reports that pushed snapshots change nothing."""
 
 SHARE = 0.2
-"""Largest part of its time that the feed may spend on changes; large sessions get fewer frames."""
+"""The largest part of its time that the feed may spend on changes; large sessions get fewer frames."""
 
 AFTER_FAILURE_SECONDS = 1.0
-"""How long a sink that has failed is left alone."""
+"""Seconds for which a sink that has failed is left alone."""
 
 REPEAT_SHARE = 0.05
-"""Largest part of its time that the feed may spend on repeating the full state."""
+"""The largest part of its time that the feed may spend on repeating the full state."""
 
 Plain = dict[str, Any]
 """A message as `nbdist.contract.messages.plain` makes it."""
@@ -50,7 +46,7 @@ _PASSING = frozenset({"time", "sequence"})
 
 
 class Sink(Protocol):
-    """Where frames go. Called on the feed's thread, one frame at a time; must be hashable."""
+    """A receiver of frames, called on the feed's thread, one frame at a time; must be hashable."""
 
     def take(self, frame: Plain) -> None:
         """Send one frame."""
@@ -67,7 +63,7 @@ class _Reader:
     not_before: float = 0.0
 
     def is_due(self, now: float) -> bool:
-        """Return whether it must have every section: it is new, it asked, or it is time to repeat them."""
+        """Return whether the sink must get every section: it is new, has asked, or it is time to repeat them."""
         if self.full_due:
             return now >= self.not_before
         if self.repeat_seconds is None:
@@ -75,18 +71,19 @@ class _Reader:
         return now - self.full_at >= max(self.repeat_seconds, self.full_cost / REPEAT_SHARE)
 
     def missed(self, now: float) -> None:
-        """Note that a frame was not sent: the sink cannot apply a change to it."""
+        """Note that a frame was not sent, so that the sink cannot apply the next change."""
         self.full_due = True
         self.not_before = now + AFTER_FAILURE_SECONDS
 
 
 class Feed:
-    """Holds the newest snapshot and sends changes, on a thread of its own.
+    """The newest snapshot of a session, whose changes are sent to sinks on a thread of its own.
 
     The thread starts with the first sink and ends with `close`. Without a sink nothing is encoded. A snapshot that
     cannot be encoded is left out; a sink that fails gets every section with its next frame. `on_fault` is called
-    with a sentence about the first such failure. `values` returns a summary of an array, see
-    `nbdist.session.session`, and `outputs` the outputs of cells, see `nbdist.view.output.notebook`.
+    with a sentence about the first such failure. `values` returns a summary of an array, as `Session.values` of
+    `nbdist.session.session`, and `outputs` the outputs of cells, as `ShownCells.of` of
+    `nbdist.view.output.notebook`.
     """
 
     def __init__(self) -> None:
@@ -97,7 +94,7 @@ class Feed:
         self._closed = False
         self._pushed: Snapshot | None = None
         self._pushed_at = 0.0
-        # What the last frame said; touched by the thread only.
+        # The content of the last frame; only the thread touches it.
         self._sent: Snapshot | None = None
         self._sections: dict[str, Any] = {}
         self._number = 0
@@ -118,7 +115,7 @@ class Feed:
         return None
 
     def push(self, snapshot: Snapshot) -> None:
-        """Take a new snapshot. Returns at once; a snapshot that is not sent yet is replaced."""
+        """Take a new snapshot in place of one that is not sent yet; return at once."""
         with put_off(), self._changed:
             self._pushed = snapshot
             self._pushed_at = time.monotonic()
@@ -128,7 +125,7 @@ class Feed:
         """Send frames to `sink` from now on, a full one first.
 
         With `repeat_seconds` the full state is repeated that often, for views that join unannounced, and more
-        rarely where it is large. A sink that is attached already stays as it is.
+        rarely if it is large. A sink that is attached already stays as it is.
         """
         with put_off(), self._changed:
             if self._closed or sink in self._readers:
@@ -250,7 +247,7 @@ class Feed:
             reader.full_at = time.monotonic()
             reader.full_cost = reader.full_at - now
         elif reader.full_due:
-            return  # it has missed a frame, and is left alone for a moment
+            return  # the sink has missed a frame, and is left alone for a moment
         elif changed:
             sink.take(self._frame(self._number - 1, changed, age))
         elif beat:
@@ -268,10 +265,10 @@ class Feed:
 
 
 class OneFrame:
-    """Sends one full frame to each view that asks; has no thread, and no side panel follows it."""
+    """A snapshot that never changes, sent to each view that asks; has no thread, and no side panel follows it."""
 
     values = None
-    """No process is there to be asked for values."""
+    """None: there is no process that could be asked for values."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -300,7 +297,7 @@ class OneFrame:
 
 
 class Source(Protocol):
-    """The feed of a session, or a snapshot that never changes."""
+    """The interface of a view's source of frames: the feed of a session, or a snapshot that never changes."""
 
     @property
     def session(self) -> str | None:
@@ -308,7 +305,7 @@ class Source(Protocol):
 
     @property
     def values(self) -> Callable[[str], dict[str, Any]] | None:
-        """Returns a summary of an array; None where no process can be asked."""
+        """The function that returns a summary of an array; None if no process can be asked."""
 
     @property
     def whole(self) -> Frame | None:
@@ -318,7 +315,7 @@ class Source(Protocol):
         """Send frames to a view from now on."""
 
     def detach(self, sink: Sink) -> None:
-        """Send it no more frames."""
+        """Send no more frames to a view."""
 
     def refresh(self, sink: Sink) -> None:
-        """Send it a full frame soon."""
+        """Send a full frame to a view soon."""

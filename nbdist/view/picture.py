@@ -1,20 +1,7 @@
-"""One view in a notebook or a terminal: the live widget, and the still picture that stays when it goes.
+"""Picture of a session in a notebook or a terminal: a live widget, and the still picture that stays when it goes.
 
 They are two outputs. The widget alone would leave "model not found" in a saved notebook; the still picture is
 updated in place by its display id, and hidden by the browser while the widget beside it lives.
-
-The fills of the live view as translucent colours, which fit a page of either theme.
-
-A saved picture does not know its page: no style sheet goes with it that could ask for the theme. So each fill is
-one colour that lies over the page at `OPACITY`, in the middle between those that would give the live view's fill
-of either theme: near to both where the two have one hue.
-
-The static picture that a saved notebook keeps.
-
-HTML tables with inline styles only: JupyterLab's sanitizer for notebooks that are not trusted drops
-scripts, style sheets, SVG and data attributes; GitHub drops the inline styles and the classes too,
-and what is left still reads. Colours are translucent and text inherits its colour, so the picture
-fits dark and light pages.
 """
 
 from __future__ import annotations
@@ -43,21 +30,26 @@ from nbdist.view.text.status import (
 )
 
 PAGES = {"light": 255, "dark": 17}
-"""Red, green and blue, all alike, of a page: JupyterLab's in its two themes."""
+"""Red, green and blue, which are equal, of a page in JupyterLab's two themes."""
 
 OPACITY = 0.4
-"""How much of a fill is seen over the page. From here on the fills are no further apart, and text on them is less
+"""The opacity of a fill over the page: with more, the fills are no further apart, and text on them is less
 readable."""
 
 
 def translucent_fills() -> tuple[str, ...]:
-    """The fills in the palette's order, as `rgba(…)`."""
+    """Return the live view's fills in the palette's order, translucent so that they fit a page of either theme.
+
+    A saved picture does not know its page: no style sheet goes with it that could ask for the theme. So each fill
+    is one colour (`rgba(…)`) that lies over the page at `OPACITY`, in the middle between those that would give the
+    live view's fill of either theme: near to both if the two have one hue.
+    """
     pairs = zip(FILLS["light"], FILLS["dark"], strict=True)
     return tuple(f"rgba({', '.join(map(str, _between(*pair)))}, {OPACITY})" for pair in pairs)
 
 
 def _between(light: str, dark: str) -> tuple[int, ...]:
-    """Red, green and blue that miss both fills by the same amount, each over its page, if 0 to 255 allow."""
+    """Return red, green and blue that miss both fills, each over its page, equally if 0 to 255 allow that."""
     page = (1 - OPACITY) * sum(PAGES.values())
     wanted = (
         (one + other - page) / (2 * OPACITY)
@@ -67,10 +59,10 @@ def _between(light: str, dark: str) -> tuple[int, ...]:
 
 
 CELLS = 512
-"""Devices drawn; every saved notebook carries them, at about 300 bytes each."""
+"""The most devices that are drawn: every saved notebook carries them, at about 300 bytes each."""
 
 PROGRESS = 8
-"""Lines of progress; processes that are equally far share one."""
+"""The most lines of progress; processes that are equally far share one."""
 
 _LINE = "1px solid rgba(128, 128, 128, 0.45)"
 _CELL = f"border: {_LINE}; padding: 4px 8px; text-align: left; vertical-align: top"
@@ -85,12 +77,17 @@ _LOST = "1px dashed rgba(128, 128, 128, 0.9)"
 
 
 def still_html(snapshot: Snapshot, *, path: str | None = None, view_id: str) -> str:
-    """The session, its mesh and, with `path`, where that array lies, as one HTML element.
+    """Return the session, its mesh and, with `path`, where that array lies, as one HTML element.
+
+    A saved notebook keeps it. It has tables with inline styles only: JupyterLab's sanitizer for notebooks that are
+    not trusted drops scripts, style sheets, SVG and data attributes; GitHub drops the inline styles and the
+    classes too, and what is left still reads. Colours are translucent and text inherits its colour, so the picture
+    fits dark and light pages.
 
     Args:
       snapshot: The session.
       path: The path of an array; without it devices show their memory.
-      view_id: Which live view this stands for; the browser hides it while that view lives.
+      view_id: The id of the live view that this stands for; the browser hides this while that view lives.
 
     Raises:
       ArrayError: No process has an array under this path.
@@ -127,7 +124,7 @@ def _summary(snapshot: Snapshot) -> str:
 
 
 def _processes_text(processes: tuple[Process, ...]) -> str:
-    """`processes 0–2 waiting in cell 12, line 4; process 3 lost: ended by signal 9`."""
+    """Return `processes 0–2 waiting in cell 12, line 4; process 3 lost: ended by signal 9`."""
     alike: dict[str, list[int]] = {}
     for process in processes:
         place = [
@@ -213,12 +210,12 @@ WIDTH = 100
 
 
 class Picture:
-    """Shows the session, and where one array lies when a path is given.
+    """One view of a session, and with a path, of where that array lies.
 
     Args:
-      feed: The widget's source of frames.
+      feed: The source of the widget's frames.
       snapshot: Returns what is known now.
-      path: The array to show first, or an object that holds arrays: of a model its largest array that is cut.
+      path: The array to show first, or an object that holds arrays; of a model, its largest array that is cut.
     """
 
     def __init__(
@@ -261,13 +258,13 @@ class Picture:
         try:
             bundle = self._bundle()
         except ArrayError:
-            # The array is gone since; the last picture of it stays.
+            # The array is gone; the last picture of it stays.
             return
         self._shown = content
         self._still.update(bundle, raw=True)
 
     def text(self) -> str:
-        """Return the same as text; for a program the text about it."""
+        """Return the picture as text; for a program, the text about it."""
         program = self._snapshot().program
         if program is not None:
             return program.text

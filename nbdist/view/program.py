@@ -1,7 +1,4 @@
-"""`%dist_explain`: the program that a call would run, as all processes have compiled it.
-
-A compiled program as a snapshot, so that the view shows it on the devices that would run it.
-"""
+"""Compiled programs as the view shows them on devices (`compiled_snapshot`), as users get them (`Explained`)."""
 
 from __future__ import annotations
 
@@ -56,14 +53,14 @@ def compiled_snapshot(
     torus: Torus | None = None,
     notices: Sequence[Notice] = (),
 ) -> Snapshot:
-    """The devices with what the program needs of each, its mesh, its arguments, and the program.
+    """Return a snapshot of a program and of the devices that would run it, with its mesh and arrays.
 
     Args:
       program: The program.
-      devices: All there are. What they say of their memory is replaced by what the program needs.
-      arrays: Those to show beside it, such as its arguments.
-      arrays_omitted: How many more there are.
-      meshes: Those on which they lie.
+      devices: All devices; what they say of their memory is replaced by what the program needs.
+      arrays: The arrays to show beside the program, such as its arguments.
+      arrays_omitted: How many more arrays there are.
+      meshes: The meshes of these arrays.
       torus: How the devices are connected.
       notices: What must be known of the picture.
     """
@@ -87,11 +84,11 @@ def compiled_snapshot(
 
 
 def shown_program(program: Program, *, mesh: str | None) -> ShownProgram:
-    """The numbers of a program with the words of its text form.
+    """Return the numbers of a program with the words of its text form.
 
     Args:
       program: The program.
-      mesh: The id of its mesh in the snapshot; None where its devices are not known.
+      mesh: The id of its mesh in the snapshot; None if its devices are not known.
     """
     needed, limit = _needed(program)
     return ShownProgram(
@@ -116,7 +113,7 @@ def shown_program(program: Program, *, mesh: str | None) -> ShownProgram:
 
 
 def _needed(program: Program) -> tuple[int | None, int | None]:
-    """Bytes that the program needs on each device, and those that there are; None where they are not known."""
+    """Return the bytes that the program needs on each device, and those that there are; None if not known."""
     if program.refusal is not None:
         return program.refusal.required, program.refusal.available
     memory = program.memory
@@ -149,7 +146,7 @@ def _collective(each: Collective) -> ShownCollective:
 
 
 def _mesh(program: Program, keys: dict[int, DeviceKey], meshes: Sequence[Mesh]) -> Mesh | None:
-    """The equal one of those that are known; None where the program has none, or one with devices not there."""
+    """Return a program's mesh, or the known one that equals it; None if it has none, or devices are not there."""
     mesh = program.mesh
     if mesh is None or not all(device in keys for device in mesh.devices):
         return None
@@ -167,13 +164,13 @@ def _mesh(program: Program, keys: dict[int, DeviceKey], meshes: Sequence[Mesh]) 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """The program of a call.
+    """The answer to `%dist_explain`: the program that a call would run, as all processes have compiled it.
 
     Attributes:
       expression: The call.
-      program: As the lowest process has compiled it.
-      session: The session when it was compiled.
-      differ: The processes, and their hosts, that would run another program; empty where all would run this one.
+      program: The program that the lowest process has compiled.
+      session: The session when the program was compiled.
+      differ: The processes, and their hosts, that would run another program; empty if all would run this one.
     """
 
     expression: str
@@ -205,7 +202,7 @@ class Explained:
 
     @property
     def remark(self) -> str:
-        """A remark that names the processes whose program differs; empty where none does."""
+        """A remark that names the processes whose program differs; empty if none does."""
         if not self.differ:
             return ""
         return (

@@ -1,7 +1,4 @@
-"""The notebook output's door: the view as an anywidget.
-
-A frame as a notebook keeps it: small, where plain JSON has each number of a list on a line of its own.
-"""
+"""Widget of the view in an output of a notebook, made with anywidget."""
 
 from __future__ import annotations
 
@@ -28,26 +25,30 @@ from nbdist.view.feed import Feed, Plain, Source
 
 
 def packed(frame: Frame) -> str:
-    """The frame as JSON, compressed by gzip, in base64; the same for the same frame."""
+    """Return a frame as a notebook keeps it: JSON, compressed by gzip, in base64; the same for the same frame.
+
+    Plain JSON would be large: a notebook has each number of a list on a line of its own.
+    """
     text = json.dumps(plain(frame), separators=(",", ":"))
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
 SCRIPT = Path(__file__).parents[1] / "static" / "widget.js"
+"""The browser part, as it is built."""
 
 
 class View(anywidget.AnyWidget):
-    """Shows the session of `feed`.
+    """A view of the session of `feed`, or of its one snapshot.
 
     Frames of a session go out as custom messages and not as a trait, so that they do not end up in the saved
     notebook; they begin when a browser says that it shows the widget. What never changes is in the output as well,
     for pages with nbdist's extension, and so in the notebook.
 
     Args:
-      feed: Where the frames come from.
-      view_id: Names the still picture of this view, which the browser hides while the view lives.
-      focus: Path of the array to pick first, or of a branch such as `model`; of that, and by default of all, it
-        is the largest that is cut into pieces.
+      feed: The source of the frames.
+      view_id: The name of this view's still picture, which the browser hides while the view lives.
+      focus: The path of the array to pick first, or of a branch such as `model`: then the branch's largest array
+        that is cut into pieces is picked, and by default the largest of all.
 
     Raises:
       NbdistError: The browser part has not been built.
@@ -71,12 +72,12 @@ class View(anywidget.AnyWidget):
         self.on_msg(self._received)
 
     def open(self) -> None:
-        """Opens the comm to the browser; called by ipywidgets."""
+        """Open the comm to the browser; called by ipywidgets."""
         super().open()
         forget_reply_shell(self.comm)
 
     def take(self, frame: Plain) -> None:
-        """Sends one frame; called by the feed, on its thread."""
+        """Send one frame; called by the feed, on its thread."""
         comm = self.comm
         if comm is None or self._kernel is None:
             self._feed.detach(self)
@@ -104,5 +105,5 @@ class View(anywidget.AnyWidget):
             packed=None if whole is None else packed(whole),
         )
         payload = {"model_id": self.model_id, **plain(traits)}
-        # Whatever knows neither the mime type nor widgets shows the picture that follows, and nothing here.
+        # What knows neither the MIME type nor widgets shows nothing here, and then the picture that follows.
         return {**data, "text/plain": "", MIME_TYPE: payload}, metadata

@@ -1,8 +1,6 @@
-"""Calls about the user's arrays (where their pieces lie, which values they hold), and about use of a widget.
+"""Calls about what users have made: where arrays lie, which values they hold, which program a call would run.
 
-Summary of an array on one process: its part of the corners, of a picture, and of a few numbers.
-
-A process answers it to a kernel that asks; a cell displays it as the MIME type `MIME`.
+One call passes on what a person does with a widget.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from nbdist.contract.program import Program
 from nbdist.contract.snapshot import Array, Distribution, Mesh, Model
 
 MIME = "application/vnd.nbdist.summary+json"
-"""The MIME type of one process's part of a summary. It goes beside the text that JAX gives the array."""
+"""The MIME type of an `ArraySummary`, which goes beside the text that JAX gives the array."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +58,9 @@ class PieceSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArraySummary:
-    """One process's part of the summary of an array.
+    """One process's part of the summary of an array: of the corners, of a picture, and of a few numbers.
+
+    A process answers it to a kernel that asks; a cell displays it as the MIME type `MIME`.
 
     Attributes:
       shape: The shape of the whole array.
@@ -174,14 +174,14 @@ class ProgramFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileCall(EvaluatingExpression[ProgramFound]):
-    """Call to compile the program that a call would run, and do not run it; `expression` is the call."""
+    """Call to compile, and not to run, the program of a call; `expression` is that call."""
 
     NAME: ClassVar[str] = "program"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Summary of one process's part of an array.
+    """The answer to `Summarize`: what a process can say about its part of an array.
 
     Attributes:
       state: `missing` if there is no array at the path.

@@ -1,6 +1,6 @@
-"""Calls about an engine itself: its identity, its imports, how its cells ended, completions of names.
+"""Calls about an engine: its identity, its imports, how its cells ended, what must agree, completions of names.
 
-Calls that run code a person wrote; all processes may have to run it at the same time.
+`Evaluating` and `EvaluatingExpression` are the bases of the calls that may compute on other processes' devices.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Late:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepare(Call[Late]):
-    """Call to set variables that a process of our own has from its first moment."""
+    """Call to set variables that a process which nbdist starts has from its first moment."""
 
     NAME: ClassVar[str] = "prepare"
     environment: Mapping[str, str]
@@ -234,7 +234,7 @@ class Looked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look(Call[Looked]):
-    """Call to have the probe report changes now; with `again`, also what it has reported before."""
+    """Call to have the probe report changes now, with `again` also all that was reported before."""
 
     NAME: ClassVar[str] = "look"
     timeout_s: float
@@ -325,7 +325,9 @@ A = TypeVar("A", covariant=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluating(Call[A]):
-    """A call that may compute on the devices of other processes.
+    """A call that may compute on the devices of other processes, as code that a person wrote does.
+
+    All processes may have to run it at the same time.
 
     Attributes:
       number: The number of the proof that follows, if all processes take part at the same time; None for a call

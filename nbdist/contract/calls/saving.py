@@ -1,8 +1,8 @@
-"""Calls by which all workers together save variables shard by shard, and restore them.
+"""Calls that keep variables beyond the processes that hold them: saves in a folder, and copies on other processes.
 
-Calls by which processes keep copies of array parts that only other processes have, and go back to them.
-
-All copies that are made at one moment are a round. A round has the same number on all processes.
+All workers together save variables shard by shard, and restore them. Processes keep copies of array parts that
+only other processes have, and go back to them. All copies that are made at one moment are a round, which has the
+same number on all processes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Calls that keep processes in step: counts of sent programs, proofs, and the parts of a repair.
-
-Counts of programs that a process sent to devices of other processes; used to compare the processes.
-"""
+"""Calls that keep processes in step: counts of the programs that were sent, proofs, and the parts of a repair."""
 
 from __future__ import annotations
 
@@ -14,11 +11,12 @@ from nbdist.contract.calls.call import Call, Done
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """Programs sent since the processes were last in step, and in total.
+    """Counts of the programs that a process sent to devices of others, by which processes are compared.
 
-    A proof passes on one process a moment before another, so that their counts may begin at different proofs: only
-    `generation` and `serial` are the same on all processes that are in step. Only answers that bypass the main
-    thread set `calling`, `raising` and `progress`.
+    Programs are counted since the processes were last in step, and in total. A proof passes on one process a
+    moment before another, so that their counts may begin at different proofs: only `generation` and `serial` are
+    the same on all processes that are in step. Only answers that bypass the main thread set `calling`, `raising`
+    and `progress`.
 
     Attributes:
       programs: How many ran on all devices of the session.
@@ -50,13 +48,13 @@ class Sent:
 
     @property
     def place(self) -> tuple[int, int]:
-        """Which program was sent last: the back end's number, and how many programs were sent to that back end."""
+        """The program that was sent last: the back end's number, and how many programs were sent to it."""
         return self.generation, self.serial
 
 
 Origin = tuple[int, int, str]
-"""Which program computed an array: the back end (how many came before it), the serial of the program, and which of
-its outputs. If no program computed the array, the serial is 0, and the last entry names the cell in which the
+"""The program that computed an array: the back end (how many came before it), the serial of the program, and which
+of its outputs. If no program computed the array, the serial is 0, and the last entry names the cell in which the
 array was first seen, and its path."""
 
 

@@ -1,6 +1,6 @@
-"""Calls that move values: a process offers one, others take it. The values themselves travel as buffers.
+"""Calls that move values: a process offers one, others take it.
 
-Address at which processes of one machine find memory of another; see `nbdist.machine.sealed`.
+The values themselves travel as buffers, or through memory that processes of one machine share.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from nbdist.contract.calls.engine import Evaluating, EvaluatingExpression
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryAddress:
-    """The memory of one process.
+    """The address at which a process finds memory of another one on its machine; see `nbdist.machine.sealed`.
 
     Attributes:
-      pid: The process that has made it.
+      pid: The process that has made the memory.
       descriptor: The number of the memory's file descriptor in that process.
       name: The name of the memory, which shows whether the process still has this memory under this descriptor.
-      nbytes: Its size.
+      nbytes: The size of the memory.
     """
 
     pid: int
@@ -35,7 +35,7 @@ Box = tuple[tuple[int, int], ...]
 
 
 Spot = tuple[int, int]
-"""Where something lies: the number of a memory, and how many bytes from its start."""
+"""A place in memory: the number of a memory, and how many bytes from its start."""
 
 
 def box(bounds: Iterable[Iterable[int]]) -> Box:
@@ -80,7 +80,7 @@ class ValueOffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer(EvaluatingExpression[ValueOffer]):
-    """Call to hold the value of an expression for a kernel, and to describe it; neither if not `wanted`."""
+    """Call to hold the value of an expression for a kernel, and to describe it; neither if it is not `wanted`."""
 
     NAME: ClassVar[str] = "offer"
     token: str

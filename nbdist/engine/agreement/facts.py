@@ -1,10 +1,9 @@
-"""Facts of a process that are compared before a cell, and short digests of them.
+"""Facts of a process that must be equal on all processes before they run a cell, and short digests of them.
 
-Interface of an agreement to a framework: its arrays and settings that must be equal on all processes.
-
-Package versions and compiler flags of a process, as far as they change what a program computes.
-
-Values of the names that a cell reads, described on one process: types, global arrays, keys, code.
+The kernel asks each process for digests first, and for the facts themselves only where digests differ, to say what
+differs. Facts are the cell's text, versions of packages and of the user's modules, the compiler's flags, the
+settings, mesh and distribution of a framework, and the names that the cell reads. No framework is imported: one
+that has been imported answers through its `Comparer`.
 """
 
 from __future__ import annotations
@@ -39,7 +38,10 @@ class Found:
 
 
 class Comparer:
-    """Answers of one framework, given on the main thread between cells; this base class has nothing to compare."""
+    """Interface of an agreement to a framework: its arrays and settings that must be equal on all processes.
+
+    All methods are called on the main thread between cells. This base class has nothing to compare.
+    """
 
     def begin(self) -> None:
         """Start to look at the names that a cell reads."""
@@ -97,9 +99,9 @@ def software(frameworks: Iterable[str]) -> dict[str, str]:
 
 
 def variables(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the compiler's flags, such as `{"XLA_FLAGS --xla_cpu_enable_fast_math": "false"}`.
+    """Return the compiler's flags that change what a program computes.
 
-    Where a flag occurs twice, the last one counts.
+    Such as `{"XLA_FLAGS --xla_cpu_enable_fast_math": "false"}`. Where a flag occurs twice, the last one counts.
     """
     environ = os.environ if environ is None else environ
     found = {}
@@ -122,7 +124,10 @@ _MISSING = object()
 
 
 class Names:
-    """Describer of names, used again and again on the main thread; keeps no array alive."""
+    """Description of the names that a cell reads, on one process: their types, global arrays, keys and code.
+
+    One object is used again and again on the main thread; it keeps no array alive.
+    """
 
     def __init__(self, packages: frozenset[str]) -> None:
         self._packages = packages
@@ -204,7 +209,7 @@ class Names:
 
 
 def steps(path: str, namespace: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return each step of a dotted path through modules, with its value; run no code of anybody."""
+    """Return each step of a dotted path through modules, with its value; runs nobody's code."""
     name, *rest = path.split(".")
     value = namespace.get(name, getattr(builtins, name, _MISSING))
     found = [(name, value)]

@@ -1,6 +1,8 @@
-"""Names that a cell reads from the namespace before it binds them, found from its text alone.
+"""Code that must be alike on all processes: the names that a cell reads, and versions of the user's modules.
 
-The user's own modules, and which version of each a process runs.
+What a cell reads before it binds it is found from the cell's text alone: nothing runs, so that a name in a branch,
+a loop or the body of a function is only possibly read. The user's modules are those with Python source outside the
+folders of installed packages; the version of one is a digest of its functions and classes as they are now.
 """
 
 from __future__ import annotations
@@ -34,11 +36,11 @@ class Reads:
 
 
 def reads(source: str, expand: Callable[[str], str]) -> Reads:
-    """Return the paths that Python text reads before it binds them; none where the text is no Python.
+    """Return the paths that Python text reads before it binds them; none where the text is not Python.
 
     Args:
       source: The text that IPython compiles, with magics rewritten to calls.
-      expand: Rewrites the text inside a magic such as `%%time` in the same manner.
+      expand: Rewrites the text inside a magic such as `%%time` in the same way.
     """
     reader = _Reader(expand)
     reader.text(source)
@@ -309,7 +311,10 @@ def _libraries() -> tuple[str, ...]:
 
 
 class UsersModules:
-    """Finder of the user's modules; tests each other module of `sys.modules` once."""
+    """The user's own modules, and which version of each this process runs.
+
+    Any other module of `sys.modules` is tested once.
+    """
 
     def __init__(self) -> None:
         self._others: set[str] = {"__main__", "__mp_main__"}

@@ -1,8 +1,8 @@
-"""Owners of the code on a stack: the framework, the standard library or IPython, or the user.
+"""Owners of the code on a stack: a framework, the standard library, IPython or the user; errors fit to be shown.
 
-Packages of the frameworks: they tell whose code a file is, and whose classes are arrays and containers.
-
-Errors made fit to be shown: also those whose own text raises, and nbdist's without its own frames.
+`CodeOwners` tells from a file's name whose code it is: a cell's file, a file in the package of a framework, in the
+standard library or IPython; every other file is the user's. `show_any_error` and `hide_own_frames` make a shell
+show errors whose own text raises, and nbdist's errors without nbdist's own frames.
 """
 
 from __future__ import annotations
@@ -29,14 +29,18 @@ class Packaged(Protocol):
 
 
 def packages_of(frameworks: Iterable[Packaged]) -> frozenset[str]:
-    """Return the packages of all these frameworks."""
+    """Return the packages of all these frameworks.
+
+    They tell whose code a file is, and whose classes are arrays and containers.
+    """
     return frozenset(name for one in frameworks for name in one.packages)
 
 
 CELL_FILE = re.compile(r"[/\\]ipykernel_\d+[/\\][^/\\]+\.py$|^<ipython-input-|^<nbdist cell ")
-"""File names that ipykernel, IPython and nbdist give to the code of a cell."""
+"""The pattern of the file names that ipykernel, IPython and nbdist give to the code of a cell."""
 
 STANDARD_LIBRARY = os.__file__.rpartition(os.sep)[0] + os.sep
+"""The folder of the standard library, with a separator at its end."""
 
 
 class StackEntry(NamedTuple):
@@ -48,7 +52,7 @@ class StackEntry(NamedTuple):
 
 
 Stack = tuple[StackEntry, ...]
-"""Entries, innermost first."""
+"""The entries of a stack, innermost first."""
 
 
 class Owner(Protocol):
@@ -56,8 +60,8 @@ class Owner(Protocol):
 
     `packages`: the first parts of the names of its modules.
 
-    `waits`: functions of nbdist that poll, by file name and name: "framework" where the framework would wait,
-    "agreement" for other processes. Since they poll, the innermost frame may be anybody's.
+    `waits`: functions of nbdist that poll, by file name and name: "framework" for a wait in the framework's place,
+    "agreement" for a wait for other processes. While they poll, the innermost frame may be anybody's.
     """
 
     packages: tuple[str, ...]
@@ -67,14 +71,14 @@ class Owner(Protocol):
         """Return whether a function belongs to tracing, lowering or compilation.
 
         Args:
-          path: Of the function's file, within the folder of the first of `packages`, with slashes.
-          function: Its name.
+          path: The path of the function's file in the folder of the first of `packages`, with slashes.
+          function: The function's name.
         """
         ...
 
 
 class CodeOwners:
-    """Test of whose code a file or stack is, given these frameworks."""
+    """The test of whose code a file or stack is, given these frameworks."""
 
     def __init__(self, frameworks: Iterable[Owner]) -> None:
         self._frameworks = tuple(frameworks)
@@ -135,7 +139,7 @@ def _is_kernel_file(filename: str) -> bool:
 
 
 def showable(error: BaseException) -> BaseException:
-    """Return the error; where its `__str__` raises, one of the same name with a text that says so."""
+    """Return the error, or where its `__str__` raises, an error of the same name with a text that says so."""
     try:
         str(error)
     except Exception as why:  # noqa: BLE001 - whatever a user's class raises
@@ -146,18 +150,19 @@ def showable(error: BaseException) -> BaseException:
 
 
 def error_text(error: BaseException) -> str:
-    """Return class and text, such as `ValueError: no data`, also of an error whose text raises."""
+    """Return class and text of an error, such as `ValueError: no data`, also of one whose text raises."""
     return f"{type(error).__name__}: {showable(error)}"
 
 
 PRIVATE = ("_showtraceback", "_format_exception_for_storage")
+"""The private methods of shells that take the text of an error."""
 
 
 def show_any_error(shell: Any) -> list[str]:
     """Make a shell publish errors whose text raises under their own name, with their own traceback.
 
     Private API: ipykernel's `ZMQInteractiveShell._showtraceback` and, since IPython 9,
-    `InteractiveShell._format_exception_for_storage` take `str` of the error unguarded; an error that this raises
+    `InteractiveShell._format_exception_for_storage` call `str` on the error unguarded; an error that `str` raises
     would then stand for the original. A method that the shell lacks is left out.
 
     Returns:

@@ -1,8 +1,8 @@
-"""Debuggers in the middle of a cell: they ask their questions in the notebook, and get their lines from there.
+"""Debuggers in the middle of a cell (`breakpoint()`, `pdb`, `%debug`, other command loops) that ask the notebook.
 
-Input lines for a debugger: asked for in the output of the cell, delivered past the main thread that waits.
-
-Debuggers that ask the notebook: `breakpoint()`, `pdb`, `%debug` and other command loops in a cell.
+Such a loop asks for each line in the output of the cell. The main thread waits for the line, which therefore
+arrives on another thread (`InputLines`). `install` replaces the debuggers of Python and IPython, and the loop of
+`cmd.Cmd`. Only the main thread of a process that nbdist has started can wait for lines.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from nbdist.errors import SessionError
 
 
 class Where(NamedTuple):
-    """A line of the running cell, by the notebook's number, and its text; None where that is not known."""
+    """A line of the running cell: the cell's number, the line's number and text; None for an unknown line."""
 
     cell: int
     line: int | None
@@ -36,10 +36,10 @@ class Where(NamedTuple):
 
 
 class InputLines:
-    """Questions of one engine to its kernel; all but `put` is for the main thread.
+    """The questions of one engine to its kernel; all methods but `put` are for the main thread.
 
     Args:
-      publish: Shows a question in the output of the cell, after all earlier output; None ends the question.
+      publish: Shows a question in the output of the cell, after all earlier output; with None, ends the question.
       where: Returns where the main thread stands; None where no cell runs.
       leaving: Returns whether an interrupt was raised just now.
 
@@ -159,7 +159,7 @@ def _unanswered(text: str, stands: Where) -> SessionError:
 
 
 NOT_THE_USERS = frozenset({"nbdist", "IPython", "ipykernel", "ipyparallel", "zmq"})
-"""Packages where no step stops, nor in code they call: they run a cell, show output, receive interrupts."""
+"""Packages in which no step stops, nor in code they call: they run a cell, show output, receive interrupts."""
 
 NOT_THE_FAILURES = frozenset({"nbdist", "IPython", "pdb", "bdb", "cmd"})
 """Packages of the innermost frames of a process that waited or was at a prompt; no post-mortem begins there."""
@@ -169,6 +169,7 @@ AT_A_BREAKPOINT, AFTER_A_FAILURE, AT_A_PROMPT = (
     "in a post-mortem",
     "at a prompt",
 )
+"""Reasons for a loop of commands, as a question names them."""
 
 PASSED_OVER = (
     "jax.debug.breakpoint() was passed over: with arrays on several devices it is called in a thread of XLA, "
@@ -176,15 +177,15 @@ PASSED_OVER = (
 )
 
 CellOf = Callable[[str], int | None]
-"""Returns the notebook's number of the cell with code of this file; None for any other file."""
+"""A function that returns the notebook's number of the cell with code of this file; None for any other file."""
 
 
 def install(shell: Any, lines: InputLines, interrupts: InterruptHandler, cell_of: CellOf) -> None:
     """Install the debugger, with effect at once; call once.
 
     `pdb.set_trace`, `pdb.post_mortem` and Python's own `sys.breakpointhook` make a `pdb.Pdb`. That class is public
-    and is replaced, as ipykernel does in a kernel of its own. So are the classes that IPython's commands make.
-    `PYTHONBREAKPOINT` keeps its meaning.
+    and is replaced, as ipykernel does in a kernel of its own. So are the classes of which IPython's commands make
+    debuggers. `PYTHONBREAKPOINT` keeps its meaning.
     """
     from IPython.core import debugger
 
@@ -204,7 +205,7 @@ def debugger_class(
     """Return a subclass of `base`, IPython's debugger, that reads the lines of a person at the notebook."""
 
     class NotebookPdb(base):
-        """Debugger whose loop of commands ends at an interrupt, which goes on to the cell."""
+        """A debugger whose loop of commands ends at an interrupt, which goes on to the cell."""
 
         def __init__(self, *args: Any, **options: Any) -> None:
             # A SIGINT handler of pdb's own would replace nbdist's from the first `continue` on.
@@ -220,7 +221,7 @@ def debugger_class(
             if frame is None and args:
                 args = (_in_the_cell(args[0]), *args[1:])
             super().interaction(frame, *args, **options)
-            # IPython shows an interrupt and goes on.
+            # IPython only shows an interrupt, and goes on.
             if self._interrupt is not None or interrupts.leaving:
                 interrupt = self._interrupt or Interrupt()
                 if frame is None:
@@ -270,8 +271,8 @@ def debugger_class(
 def answer_command_loops(lines: InputLines, interrupts: InterruptHandler) -> None:
     """Give loops built on `cmd.Cmd`, such as `jax.debug.breakpoint()`, the lines of a person at the notebook.
 
-    An interrupt ends the loop and is raised after it: JAX's debugger catches it, and begins its loop again. In a
-    thread of XLA an error would leave the processes waiting for each other, so JAX's debugger is passed over.
+    An interrupt ends the loop and is repeated after it: JAX's debugger would catch it, and begin its loop again.
+    In a thread of XLA an error would leave the processes waiting for each other, so JAX's debugger is passed over.
     """
     cmdloop = cmd.Cmd.cmdloop
 
@@ -309,7 +310,7 @@ def _is_the_users(frame: FrameType | None) -> bool:
 
 
 def _in_the_cell(failure: Any) -> Any:
-    """Return the error that left the cell, also where an interrupt came after it; `failure` if there is none."""
+    """Return the error that left the cell, also where an interrupt came after it; `failure` if no error did."""
     error = failure if isinstance(failure, BaseException) else None
     while error is not None:
         frames = traceback.walk_tb(error.__traceback__)
@@ -334,6 +335,6 @@ def keep_failure(shell: Any, interrupt: BaseException | None) -> None:
 
 
 def end_tracing() -> None:
-    """End the tracing that a cell has left on, as it does after `next` at its last line."""
+    """End the tracing that a cell has left on, as after `next` at the cell's last line."""
     if isinstance(getattr(sys.gettrace(), "__self__", None), bdb.Bdb):
         sys.settrace(None)

@@ -1,8 +1,8 @@
-"""One thread, seen from others: its stack, its processor time, and the call that it is blocked in.
+"""Threads of this process seen from others: stacks, processor time, and whether a thread is blocked in a call.
 
-Stacks of this process down into C and C++, as py-spy reads them.
-
-Stacks of all threads of this process, as text, read from any of them.
+`MainThread` is one such thread. `stack_reader` reads a stack as plain data, without frame objects in versions of
+Python where these are not safe. `stacks` gives the stacks of all threads as text; `native_stacks` goes down into C
+and C++, with py-spy.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from nbdist.contract.questions import NativeStacks, ThreadStack
 from nbdist.engine.cell.code_owners import Stack, StackEntry
 
 FUTEX = {"x86_64": 202, "aarch64": 98}
-"""Number of the `futex` system call, in which C++ code waits for another thread (Linux headers)."""
+"""Numbers of the `futex` system call, in which C++ code waits for another thread, by machine (Linux headers)."""
 
 LOOKS, LOOK_SECONDS = 3, 0.006
 """Checks, and seconds between two of them, that a thread is still blocked in one call and has not run since.
 
-A thread that waits for the lock of the interpreter wakes every 5 ms to ask for it (`sys.getswitchinterval`). With
-looks 1 ms apart it was taken for blocked 6 times in 130,000 beside threads that take the lock in turn, on a busy
-machine."""
+A thread that waits for the lock of the interpreter wakes every 5 ms to ask for the lock (`sys.getswitchinterval`).
+With looks 1 ms apart, such a thread was taken for blocked 6 times in 130,000, beside threads that take the lock in
+turn, on a busy machine."""
 
 FRAME_OBJECTS_SINCE = (3, 11, 5)
 """First version in which other threads may read frame objects safely. Before, a frame object made for a running
@@ -54,7 +54,8 @@ Garbage with a `threading.local` in it takes that lock once more, and the whole 
 
 DUMPED_LINE = re.compile(r'^  File (?:"(.*)"|\?\?\?), line (\d+|\?\?\?) in (.*)$', re.MULTILINE)
 DUMPED_CHARACTER = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
-"""Both match text of `faulthandler`. Source: `dump_frame` and `_Py_DumpASCII` in CPython's traceback.c."""
+"""Patterns of an entry and of an escaped character in text of `faulthandler`. Source: `dump_frame` and
+`_Py_DumpASCII` in CPython's traceback.c."""
 
 
 class MainThread:
@@ -86,7 +87,7 @@ class MainThread:
     def waits_for_a_thread(self) -> bool | None:
         """Return whether the thread is blocked until another thread goes on, not in a sleep or on a socket.
 
-        None where the system does not say (not Linux, or forbidden there).
+        The result is None where the system does not say (not Linux, or forbidden there).
         """
         number = FUTEX.get(platform.machine())
         if number is None or self._system_call is None:
@@ -148,11 +149,11 @@ def current_frames() -> dict[int, FrameType]:
 
 
 class StackDump:
-    """Stacks as `faulthandler` writes them, which makes no frame objects.
+    """A reader of stacks as `faulthandler` writes them, which makes no frame objects.
 
     Limits: the innermost 100 entries of a stack, 500 characters of a name, and the 100 threads that were started
     last. A cell that is further out than 100 entries is not found. Where a name has a backslash before text that
-    looks like an escape, this reads the character that the escape would stand for.
+    looks like an escape, the reader takes the character that the escape would stand for.
     """
 
     def __init__(self) -> None:
@@ -219,11 +220,11 @@ def _system_call_file(ident: int) -> Path | None:
 
 
 LIMIT_SECONDS = 20.0
-"""Longest run of py-spy, which stops this process meanwhile."""
+"""Longest run of py-spy, during which this process stands still."""
 
 
 def native_stacks() -> NativeStacks:
-    """Return the stacks of all threads of this process with native frames; call on a thread of its own."""
+    """Return the stacks of all threads of this process down into C and C++; call this on a thread of its own."""
     places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     program = shutil.which("py-spy", path=places)
     if program is None:
@@ -251,11 +252,11 @@ MOST_LINES = 200
 """Most lines of one stack, the innermost ones."""
 
 CodeName = Callable[[str], "tuple[str, str] | None"]
-"""Returns IPython's name for code of this file name, such as `("Cell", "In[3]")`; None for a real file."""
+"""A function that returns IPython's name for code of this file, as `("Cell", "In[3]")`; None for a real file."""
 
 
 def stacks(code_name: CodeName) -> tuple[ThreadStack, ...]:
-    """Return the stacks of the main thread, which comes first, and of all others but the one that calls."""
+    """Return the stacks of the main thread, which comes first, and of all other threads but the calling one."""
     read = stack_reader(sys.version_info[:3])
     main, here = threading.main_thread(), threading.get_ident()
     others = [t for t in threading.enumerate() if t is not main and t.ident != here]
@@ -272,7 +273,7 @@ def stacks(code_name: CodeName) -> tuple[ThreadStack, ...]:
 
 
 def _text(line: StackEntry, code_name: CodeName) -> str:
-    """Return an entry as a line of text, such as `Cell In[3], line 4, in step: y = f(x)`."""
+    """Return an entry of a stack as a line of text, such as `Cell In[3], line 4, in step: y = f(x)`."""
     name = code_name(line.filename)
     where = line.filename if name is None else " ".join(name)
     source = linecache.getline(line.filename, line.line or 0).strip()

@@ -1,14 +1,8 @@
-"""Cells of the notebook on the engine: their numbers, their lines, and when they begin and end.
+"""Cells of the notebook on the engine: numbers, lines, beginning and end, requests withdrawn, and warnings.
 
 A cell travels as ipyparallel's own execute request. Data that the request has no place for goes in its label; see
-`nbdist.contract.cells`.
-
-Withdrawal of requests that wait behind others: the reply says for certain whether it came in time.
-
-ipyparallel's engine drops a request that was aborted while it waited (`Client.abort`). Its reply to the abort does
-not name requests that were running already; with this module it does.
-
-Warnings that cells give, with the cell and the line as a person knows them.
+`nbdist.contract.cells`. `NotebookCells` hooks into the shell, `Withdrawal` into the kernel, and `name_cells` into
+Python's warnings.
 """
 
 from __future__ import annotations
@@ -34,7 +28,7 @@ class NotebookCells:
 
     Args:
       shell: The engine's IPython shell.
-      cell: Told when a cell starts and ends.
+      cell: The state that is told when a cell starts and ends.
       before: Called on the main thread when a cell of the notebook starts, with the request and its label.
       after: Called on the main thread when a cell's code has ended, before its reply.
       admit: Called with the label before a cell runs; raises where the cell must not run.
@@ -116,13 +110,18 @@ class NotebookCells:
 
 
 REMEMBERED = 10_000
-"""Most requests that are known to have been taken, the newest ones. More do not wait behind one that runs."""
+"""Most requests that are known to have been taken, the newest ones. No more wait behind one that runs."""
 
 ABORT = "abort_request"
 
 
 class Withdrawal:
-    """Requests that one engine has taken from its queue; `install` has the kernel note them."""
+    """Withdrawal of requests that wait behind others: the reply says for certain whether it came in time.
+
+    ipyparallel's engine drops a request that was aborted while it waited (`Client.abort`). Its own reply to the
+    abort does not name requests that were running already. After `install`, the kernel notes the requests that it
+    takes, and the reply names those taken already.
+    """
 
     def __init__(self) -> None:
         self._taken: deque[str] = deque(maxlen=REMEMBERED)

@@ -1,19 +1,8 @@
-"""Output that libraries write to the file descriptors themselves, passed on as output of the cell.
+"""Output of a cell besides what Python prints: text from C++, progress bars, and what is kept for later kernels.
 
-XLA and TensorFlow write warnings and last words from C++, past `sys.stderr`. The engine's descriptors 1 and 2 lead
-to a private file, so that the text outlives the process; this module reads that file.
-
-Messages that gloo writes whenever a group of devices is complete, removed from a process's output.
-
-Each message is `[Gloo] Rank 1 is connected to 3 peer ranks. Expected number of connected peer ranks is : 3` and a
-line end, written in eight parts (gloo/context.cc, as in jaxlib 0.10.0 to 0.12.0.1). Several threads write at once.
-So the parts of several messages may be mixed, and the end of one may follow on the line of another.
-
-Output that a process has shown lately, kept for a kernel that attaches later.
-
-Output reaches only those who listen when it is sent. Between the end of one kernel and the next, nobody listens.
-
-`tqdm.auto` and `tqdm.notebook` on an engine: widgets where the notebook shows them, bars of text elsewhere.
+`Descriptors` passes on what libraries write to the file descriptors themselves, without known noise such as gloo's
+(`Gloo`). `KeptOutput` keeps messages for a kernel that attaches later. `choose_progress_bars` makes tqdm's bars
+widgets or text.
 """
 
 from __future__ import annotations
@@ -43,25 +32,34 @@ from nbdist.notation import bytes_text
 logger = logging.getLogger(__name__)
 
 MESSAGE = b"[Gloo] Rank "
-"""The first part of each message; a message has one line end."""
+"""The first part of each message of gloo; a message has one line end."""
 
 PARTS = re.compile(
     rb"(?:\[Gloo\] Rank |\d+| is connected to | peer ranks\. |Expected number of connected peer ranks is : )*\n?"
 )
+"""The pattern of a line of gloo's messages, in whatever order their parts are."""
+
 SIGNS = (b"[Gloo]", b"peer ranks")
-"""A line without any of these belongs to a message only while the line ends of other messages are missing."""
+"""Signs of gloo's messages. A line without any of them belongs to a message only while the line ends of other
+messages are missing."""
 
 REFUSED = re.compile(
     rb"gloo/transport/tcp/debug_logger\.cc:\d+\] ERROR failed to connect, .* remote=\[(?:0\.0\.0\.0|::)\]"
 )
-"""Error of gloo at each attempt to connect to nobody; see `nbdist.engine.frameworks.jax.step.proof`."""
+"""The error of gloo at each attempt to connect to nobody; see `nbdist.engine.frameworks.jax.step.proof`."""
 
 REST_SECONDS = 30.0
-"""Longest wait for the end of a message. A thread writes the end at once, unless it gets no processor."""
+"""Longest wait for the end of a message. Threads write the end at once, unless they get no processor."""
 
 
 class Gloo:
-    """Filter that removes gloo's messages from bytes that are read piece by piece."""
+    """A filter that removes gloo's messages from bytes that are read piece by piece.
+
+    gloo writes one whenever a group of devices is complete. Each message is
+    `[Gloo] Rank 1 is connected to 3 peer ranks. Expected number of connected peer ranks is : 3` and a line end,
+    written in eight parts (gloo/context.cc, as in jaxlib 0.10.0 to 0.12.0.1). Several threads write at once. So
+    the parts of several messages may be mixed, and the end of one may follow on the line of another.
+    """
 
     def __init__(self) -> None:
         self._rest = b""
@@ -74,7 +72,7 @@ class Gloo:
         return bool(self._rest) and time.monotonic() - self._since > REST_SECONDS
 
     def left_of(self, new: bytes) -> bytes:
-        """Return the bytes to show, of those kept back before and of the new ones."""
+        """Return the bytes to show, of the new ones and of those kept back before."""
         late = self.is_late and not new
         if late:
             self._due = 0
@@ -102,15 +100,20 @@ class Gloo:
 
 
 PERIOD_SECONDS = 0.2
+"""Time between two looks for new text."""
 
 LARGEST_READ = 1 << 18
+"""Most bytes that are read at a time."""
 
 MOST_BEHIND = 16 << 20
 """Most unread bytes that are passed on where a program writes faster than the reader; older ones are skipped."""
 
 
 class Descriptors:
-    """Reader of the file named in `NBDIST_LOG`; does nothing where the variable is not set.
+    """A reader of text that libraries write past `sys.stderr`; does nothing where `NBDIST_LOG` is not set.
+
+    XLA and TensorFlow write warnings and last words from C++. The engine's descriptors 1 and 2 lead to a private
+    file, named in `NBDIST_LOG`, so that the text outlives the process. The text becomes output of the cell.
 
     Args:
       publish: Called with new text, on a thread of this object or on the thread that calls `flush`.
@@ -141,7 +144,7 @@ class Descriptors:
         self._leave_out = (*self._leave_out, known)
 
     def flush(self) -> None:
-        """Publish all that has been written so far; with nothing new this costs one `fstat`. Raise nothing."""
+        """Publish all that has been written so far, and raise nothing; with nothing new this costs one `fstat`."""
         if self._file is not None:
             with self._guard, self._lock:
                 self._publish_until(self._file, os.fstat(self._file).st_size)
@@ -171,25 +174,29 @@ class Descriptors:
 
 MOST_BYTES = 2 << 20
 MOST_MESSAGES = 4000
-"""Limits for each process; the oldest output is dropped first, and counted."""
+"""Most bytes and messages that a process keeps; the oldest output is dropped first, and counted."""
 
 MOST_REQUESTS = 100
 """Most requests for which the number of dropped messages is known."""
 
 STDOUT = b".stdout"
-"""End of the topic of text that Python prints."""
+"""The end of the topic of text that Python prints."""
 
 DELIMITER = b"<IDS|MSG>"
-"""Stands between topics and signature, header, parent, metadata, content (the Jupyter wire protocol)."""
+"""The frame between topics and signature, header, parent, metadata, content (the Jupyter wire protocol)."""
 
 KINDS = (
     *("stream", "display_data", "execute_result"),
     *("update_display_data", "clear_output", "error", TYPES[Prompting]),
 )
+"""Kinds of messages that show something."""
 
 
 class KeptOutput:
-    """The newest messages that this engine has published.
+    """The newest messages that this engine has published, kept for a kernel that attaches later.
+
+    Output reaches only those who listen when it is sent. Between one kernel's end and the next kernel, nobody
+    listens.
 
     Args:
       publisher: ipykernel's IOPubThread, or the socket that stands for it: all output goes through its public
@@ -220,7 +227,7 @@ class KeptOutput:
         if frames[0][-len(STDOUT) :] == STDOUT:
             self._before_stdout()
         self._send(frames, *args, **options)
-        # The message has been shown. A failure to keep it must not raise in the code that has printed it.
+        # The message has been sent. A failure to keep it must not raise in the code that has printed it.
         with self._guard:
             topic = bytes(frames[0])
             if topic.startswith(b"engine.") and not topic.endswith((b".status", b".execute_input")):
@@ -279,16 +286,17 @@ def read(frames: Sequence[bytes]) -> KeptMessage | None:
 
 NOTEBOOK = "tqdm.notebook"
 NAMES = frozenset({"tqdm.autonotebook", NOTEBOOK})
+"""The modules of tqdm whose bars are replaced."""
 
 EITHER = ("display", "__iter__", "update", "close", "clear", "reset")
 """Methods in which a bar of widgets differs from one of text (tqdm 4.67)."""
 
 
 def choose_progress_bars(widgets: Callable[[], bool]) -> None:
-    """Make each new bar of `tqdm.auto` and `tqdm.notebook` a widget or a line of text.
+    """Make each new bar of `tqdm.auto` and `tqdm.notebook` a widget where widgets are shown, else a line of text.
 
-    tqdm takes an engine for a notebook (`tqdm.autonotebook` looks for `ipykernel.zmqshell`), also where a terminal
-    or a script shows the output.
+    By itself, tqdm takes an engine for a notebook (`tqdm.autonotebook` looks for `ipykernel.zmqshell`), also where
+    a terminal or a script shows the output.
 
     Args:
       widgets: Called when a bar is made; returns whether widgets are shown.
@@ -298,7 +306,7 @@ def choose_progress_bars(widgets: Callable[[], bool]) -> None:
 
 
 class _Bars(MetaPathFinder, Loader):
-    """Import hook that gives both modules bars of either kind."""
+    """An import hook that gives both modules bars of either kind."""
 
     def __init__(self, widgets: Callable[[], bool]) -> None:
         self._widgets = widgets
@@ -322,7 +330,7 @@ class _Bars(MetaPathFinder, Loader):
         module.__dict__.update(tqdm=bar, trange=trange, tqdm_notebook=bar, tnrange=trange)
 
     def _notebook_bar(self, module: ModuleType) -> type[Any] | None:
-        """Return tqdm's own class of widgets; None where ipywidgets is not there."""
+        """Return tqdm's own class of widgets; None where ipywidgets is missing."""
         for finder in sys.meta_path:
             spec = None if finder is self else finder.find_spec(module.__name__, _path(), None)
             if spec is not None and spec.loader is not None:

@@ -1,11 +1,8 @@
-"""The cell that runs now, as written by the main thread and read by the probe.
+"""The cell that runs, and the position of the main thread in it: the line, and what the thread does there.
 
-Position of the main thread: the line of the user's cell, and what the thread does there.
-
-A stack is plain data here. A frame object keeps its local variables alive, so this module keeps none. Nor does it
-read `f_locals`, which would copy references to the user's arrays.
-
-Names of processes in text that people read.
+The main thread writes `CurrentCell`; the probe's and other threads read it, and find the position from a stack
+(`place`). A stack is plain data here. A frame object keeps its local variables alive, so none is kept. Nor is
+`f_locals` read, which would copy references to the user's arrays.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ class RunningCell:
     """One cell in progress.
 
     `number` is the notebook's execution count, `started` a `time.monotonic()` in seconds. Line n of the notebook's
-    cell is `lines[n - 1]`. `loop` is the event loop in which the cell was started, if any: a cell that awaits is
+    cell is `lines[n - 1]`. `loop` is the event loop in which the cell was started, if any; a cell that awaits is
     found there. `run` is the number of this sending of the cell, the same on all processes and rising within a
     session. `targets` are the processes that the cell was sent to. Where the request says neither, `run` is None
     and `targets` is empty.
@@ -43,9 +40,9 @@ class RunningCell:
 
 
 class CurrentCell:
-    """State of the main thread: the cell that it runs, and how the last one ended.
+    """The state of the main thread: the cell that it runs, and how the last one ended.
 
-    Written on the main thread only. Each change replaces one attribute by a frozen value, so readers on other
+    The main thread alone writes it. Each change replaces one attribute by a frozen value, so readers on other
     threads need no lock and never make the main thread wait.
 
     Attributes:
@@ -97,14 +94,14 @@ SUSPENDED = {
     kind: attrgetter(f"{kind}_code.co_filename", f"{kind}_code.co_name", f"{kind}_frame.f_lineno")
     for kind in ("cr", "gi", "ag")
 }
-"""File name, function and line of a suspended coroutine or generator, by the prefix of its attributes.
+"""Readers of file name, function and line of a suspended coroutine or generator, by its attributes' prefix.
 
-All are read in one call in C: no other thread runs meanwhile, so no frame object outlives its coroutine here."""
+Each reads all in one call in C: no other thread runs meanwhile, so no frame object outlives its coroutine here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Position of the main thread; holds no frame.
+    """A position of the main thread; holds no frame.
 
     `line` is 1-based in the notebook's cell. `line` and `source` are None where no frame of the cell is found.
     `inside` is the owner of the innermost Python frame: the framework ("framework"), the standard library or
@@ -189,10 +186,13 @@ def source_line(filename: str, line: int, cell: RunningCell) -> str | None:
 
 
 ONE_HOST = "NBDIST_ONE_HOST"
-"""Environment variable, set where all processes of the session are on one host: text then names no host."""
+"""The environment variable that is set where all processes of the session are on one host: texts name no host."""
 
 
 def where(process_ids: Iterable[int], host: str) -> str:
-    """Return `process 1 (host h1)` for processes of one host; `process 1` where the session has no other host."""
+    """Return the name of processes of one host in texts for people, such as `process 1 (host h1)`.
+
+    Where the session has no other host, the name is `process 1`.
+    """
     processes = processes_text(sorted(process_ids))
     return processes if ONE_HOST in os.environ else f"{processes} (host {host})"

@@ -1,14 +1,9 @@
-"""Interfaces to a framework whose processes can be kept in step and repaired in place.
+"""Interface between an engine and the frameworks on it, and helpers that several frameworks share.
 
-The interface through which a framework uses the engine it runs on.
-
-Shapes of the arrays of a planned value, and the specs that are asked for them, as a framework returns them.
-
-Imports nothing outside the standard library.
-
-Packages and libraries of all frameworks, for a walk over objects.
-
-Wrappers of a framework's own functions: notes for its errors, and a callback after its `initialize`.
+Each side knows the other by protocols and data classes alone. A framework sees the engine as `ThisProcess`. An
+engine sees what keeps its processes in step as `Steps`, what repairs them in place as `Repairs`, and what a
+framework finds in a planned value as `ArrayShape`, `AskedSpec` and `AskedLayout`. Imports nothing outside the
+standard library.
 """
 
 from __future__ import annotations
@@ -43,9 +38,10 @@ from nbdist.spelling import Placeholder, command, option, start_with
 
 
 class Steps(Protocol):
-    """One process's part in staying in step.
+    """One process's part in staying in step with the others.
 
-    `unsettled`: a cell has failed here since the processes were last known to be in step.
+    Attributes:
+      unsettled: Whether a cell has failed here since the processes were last known to be in step.
     """
 
     unsettled: bool
@@ -97,9 +93,11 @@ class Steps(Protocol):
 
 
 class Repairs(Protocol):
-    """One repair of this process, in parts that all processes take together.
+    """One repair of this process in place, in parts that all processes take together.
 
-    `begun` says whether the back end has been taken down; `saved` is the result of `save`, None before.
+    Attributes:
+      begun: Whether the back end has been taken down.
+      saved: The result of `save`; None before.
     """
 
     begun: bool
@@ -121,7 +119,13 @@ class Repairs(Protocol):
 
 
 class ThisProcess(Protocol):
-    """This process: `process_id` is that of the launch plan, `shell` IPython's. The framework sets `step`."""
+    """This process, as the framework on it sees the engine.
+
+    Attributes:
+      shell: IPython's shell.
+      process_id: The id of this process in the launch plan.
+      step: This process's part in staying in step; set by the framework.
+    """
 
     shell: Any
     host: str
@@ -150,7 +154,7 @@ class AskedSpec:
 
     Attributes:
       entries: One for each dimension that the spec names.
-      axes: The sizes of the axes of the mesh it was made for; None where it names no mesh.
+      axes: The sizes of the axes of the mesh that the spec was made for; None where it names no mesh.
       rule: The pattern that gave the spec; None where no pattern did.
       problem: Why the spec cannot be used; None where it can.
     """
@@ -166,13 +170,13 @@ class ArrayShape:
     """One array of a value; it may have no values yet.
 
     Attributes:
-      path: The rest of the Python expression that reaches it, such as `['dense'].kernel`; for frameworks whose
-        arrays have names of their own, that name with a `/` before it.
+      path: The rest of the Python expression that reaches the array, such as `['dense'].kernel`; for frameworks
+        whose arrays have names of their own, that name with a `/` before it.
       name: The name that rules are matched against, such as `dense/kernel`.
       shape: The shape of the whole array.
       dtype: The name of the dtype, such as `bfloat16`.
       nbytes: The bytes of one whole copy.
-      own: The spec that the array carries itself; None if it carries none.
+      own: The spec that the array itself carries; None if it carries none.
     """
 
     path: str
@@ -190,8 +194,8 @@ class AskedLayout:
     Attributes:
       specs: One for each array, in order; None for an array without a spec.
       unmatched: Patterns, or paths of specs, that match no array.
-      axes: The sizes of the axes of the mesh it was made for; None where it names no mesh.
-      noun: The word for one of its parts.
+      axes: The sizes of the axes of the mesh that the specs were made for; None where they name no mesh.
+      noun: The word for one of `unmatched` in a text, such as `rule` or `spec`.
     """
 
     specs: Sequence[AskedSpec | None]
@@ -201,7 +205,7 @@ class AskedLayout:
 
 
 def array_bytes(shape: Sequence[int], itemsize: int) -> int:
-    """Return the bytes of one whole copy."""
+    """Return the bytes of one whole copy of an array."""
     count = itemsize
     for size in shape:
         count *= size
@@ -220,18 +224,21 @@ def entry(part: Any) -> tuple[str, ...] | None:
 
 
 def packages() -> frozenset[str]:
-    """Return the packages of all frameworks."""
+    """Return the packages of all frameworks, for a walk over objects."""
     return packages_of(frameworks())
 
 
 def libraries() -> list[Library]:
-    """Return the libraries of all imported frameworks; each comes before that of the framework it builds on."""
+    """Return the libraries of all imported frameworks, for a walk over objects.
+
+    Each comes before that of the framework it builds on.
+    """
     found = (one.library() for one in imported())
     return [library for library in found if library is not None]
 
 
 def explain_second_call(module: ModuleType) -> None:
-    """Wrap `module.initialize`: the error of a second call says that the start has already made the call.
+    """Wrap `module.initialize` so that the error of a second call says that nbdist has made the first.
 
     Args:
       module: A module whose `initialize` raises when it is called again.
@@ -254,10 +261,11 @@ def explain_second_call(module: ModuleType) -> None:
 
 
 NUMBER_OF_DEVICES = "jax_num_cpu_devices"
+"""Option of JAX for the number of CPU devices of a process."""
 
 
 def explain_late_devices(config: Any) -> None:
-    """Wrap `jax.config.update`: the error for another number of devices says what to type.
+    """Wrap `jax.config.update` so that its error for another number of devices says what to type.
 
     Args:
       config: `jax.config`; its `update` refuses the number once a back end is up.
@@ -283,7 +291,7 @@ def explain_late_devices(config: Any) -> None:
 
 
 def after_users_call(module: ModuleType, then: Callable[[], object]) -> None:
-    """Wrap `module.initialize`: call `then` after each call that succeeds."""
+    """Wrap `module.initialize` so that `then` is called after each call that succeeds."""
     original = module.initialize
 
     @functools.wraps(original)

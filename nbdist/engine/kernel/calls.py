@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from nbdist.contract.calls import arrays, engine, stepping
 from nbdist.contract.calls import call as contract
 from nbdist.contract.calls import namespace as namespace_contract
-from nbdist.contract.calls import saving as copies_contract
 from nbdist.contract.calls import saving as saving_contract
 from nbdist.contract.calls import values as values_contract
 from nbdist.contract.calls.call import PROTOCOL, Done
@@ -107,7 +106,6 @@ def by_name() -> Mapping[str, tuple[type[contract.Call[Any]], Handler]]:
 def calls() -> Mapping[type[contract.Call[Any]], Handler]:
     """Return the handler of each call."""
     from nbdist.engine.kernel import namespace_calls as namespace
-    from nbdist.engine.kernel import saving_calls as copies
     from nbdist.engine.kernel import saving_calls as saving
     from nbdist.engine.kernel import value_calls as values
 
@@ -165,13 +163,13 @@ def calls() -> Mapping[type[contract.Call[Any]], Handler]:
         namespace_contract.ReceiveNamespace: namespace.receive_namespace,
         namespace_contract.CoverNamespace: namespace.cover_namespace,
         namespace_contract.MakeNamespace: namespace.make_namespace,
-        copies_contract.OfferCopies: copies.offer_copies,
-        copies_contract.ReceiveCopies: copies.receive_copies,
-        copies_contract.KeepCopies: copies.keep_copies,
-        copies_contract.UseCopies: copies.use_copies,
-        copies_contract.OfferRound: copies.offer_round,
-        copies_contract.ReceiveRound: copies.receive_round,
-        copies_contract.GoBack: copies.go_back,
+        saving_contract.OfferCopies: saving.offer_copies,
+        saving_contract.ReceiveCopies: saving.receive_copies,
+        saving_contract.KeepCopies: saving.keep_copies,
+        saving_contract.UseCopies: saving.use_copies,
+        saving_contract.OfferRound: saving.offer_round,
+        saving_contract.ReceiveRound: saving.receive_round,
+        saving_contract.GoBack: saving.go_back,
         saving_contract.SaveArrays: saving.save_arrays,
         saving_contract.ReadArrays: saving.read_arrays,
         saving_contract.SetRestored: saving.set_restored,

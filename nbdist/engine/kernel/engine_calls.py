@@ -1,10 +1,7 @@
-"""An engine that somebody else has started: its description, and the variables that it gets.
+"""Work of the calls that ask about an engine, its modules, a model's layout, or the parts of a call.
 
-The parts of a call that a person wrote: its function and arguments are evaluated, the call is not run.
-
-The modules of this process that come from certain files.
-
-The layout of one model, on request: every variable with its rule, axes, spec and bytes.
+The handlers are in `nbdist.engine.kernel.calls`. An engine that somebody else has started is described, and gets
+its environment variables, before it takes part in a session (`describe`, `prepare`).
 """
 
 from __future__ import annotations
@@ -30,7 +27,7 @@ if TYPE_CHECKING:
     from nbdist.engine.kernel.resident import Resident
 
 NUMBERS = ("NBDIST_PROCESS_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-"""Variables in which a launcher gives a process its number, in order of precedence."""
+"""The variables in which a launcher gives a process its number, in order of precedence."""
 
 
 def describe(resident: Resident, framework: Framework, controller: str) -> Described:
@@ -63,7 +60,7 @@ def describe(resident: Resident, framework: Framework, controller: str) -> Descr
 
 
 def prepare(environment: Mapping[str, str], framework: Framework) -> list[str]:
-    """Set variables that nobody has set yet.
+    """Set environment variables that nobody has set yet.
 
     A framework reads its own variables when it is imported. If it is imported already, its configuration is
     changed instead; variables without such a configuration come too late.
@@ -79,12 +76,12 @@ def prepare(environment: Mapping[str, str], framework: Framework) -> list[str]:
 def called(
     resident: Resident, expression: str, *, number: int | None
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Return the function and the arguments of a call such as `step(params, batch)`.
+    """Return function and arguments of a call such as `step(params, batch)`, evaluated; do not run the call.
 
     Args:
       resident: The state of this engine.
-      expression: The call; its function and arguments may be any expressions.
-      number: As for `evaluate`.
+      expression: The call, as a person wrote it; its function and arguments may be any expressions.
+      number: The number for `evaluate`.
 
     Raises:
       ArrayError: The expression is no call, or a part of it raised.
@@ -131,12 +128,14 @@ def imported(paths: Sequence[str]) -> list[str]:
 
 
 def layout_of(value: Any, expression: str, look: NamespaceLook) -> ModelFound:
-    """Return the layout of a model, with the meshes and distributions that it refers to.
+    """Return the layout of a model: every variable with its rule, axes, spec and bytes.
+
+    With it come the meshes and distributions that it refers to.
 
     Args:
       value: A Keras model or layer that has variables.
-      expression: How the user named it.
-      look: A look of its own, made and used on the main thread.
+      expression: The expression by which the user named it.
+      look: A look for this call alone, made and used on the main thread.
 
     Raises:
       ArrayError: The value is something else, or has no variables yet.

@@ -1,6 +1,6 @@
-"""Gaps of ipykernel inside an ipyparallel engine; one function closes each.
+"""Gaps of ipykernel inside an ipyparallel engine, each closed by one function, and calls that may be interrupted.
 
-The labels of requests, by which an engine knows a call before it unpickles it.
+An engine knows a call by the label of its request before it unpickles the call (`interruptible`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def allow_await(kernel: Any) -> bool:
     there are subshells (`_supports_kernel_subshells`), so the kernel's class says no to that by itself.
 
     Returns:
-      Whether anything had to be done.
+      True if anything had to be done.
     """
     if getattr(kernel, "shell_channel_thread", False) is not None:
         return False
@@ -36,7 +36,7 @@ def allow_await(kernel: Any) -> bool:
 
 
 class _NoShellThread:
-    """A stand-in for the missing thread: false, as that was, and able to say where cells run."""
+    """A stand-in for the missing thread: false, as None was, and able to say on which thread cells run."""
 
     parent_thread = threading.main_thread()
 
@@ -48,7 +48,7 @@ def threads_speak_for_cells(shell: Any) -> None:
     """Make output of threads appear as output of the newest cell, also when a call has come after it.
 
     ipykernel takes what a thread without a context of its own shows (a thread of Python before 3.14, a callback of
-    XLA) for output of the newest request. Between cells nbdist sends other requests, and nobody would see it.
+    XLA) for output of the newest request. Between cells nbdist sends other requests, whose output nobody sees.
     """
     set_parent = shell.set_parent
     newest: list[Any] = []
@@ -67,7 +67,7 @@ def threads_speak_for_cells(shell: Any) -> None:
 def refuse_input(kernel: Any, *, wanted: Callable[[], bool], ask: Callable[[str], str]) -> None:
     """Make `input()` and `getpass()` fail with a text that helps, except in a debugger.
 
-    ipykernel binds both to these public methods of the kernel for each cell.
+    For each cell, ipykernel binds the two to public methods of the kernel, which this function replaces.
 
     Args:
       kernel: The kernel of ipyparallel's engine.
@@ -91,7 +91,7 @@ def refuse_exit(shell: Any) -> None:
     """Make `exit` and `quit` in a cell fail with a text that helps; they would end the process.
 
     IPython's `exit` calls the public method `ask_exit` of its shell. After a `sys.exit()` IPython warns that one
-    should use `exit` instead, which is wrong here.
+    should use `exit` instead, which is wrong on an engine.
     """
 
     def refuse() -> None:
@@ -149,7 +149,7 @@ def allow_shell_commands() -> None:
 
 
 LOOKS = frozenset({"complete", "inspect", "layout"})
-"""Calls that go to one process alone, and in which an attribute of a user's object may compute."""
+"""The calls that go to one process alone, and in which an attribute of a user's object may compute."""
 
 INTERRUPTIBLE = LOOKS | {
     *(
@@ -167,13 +167,14 @@ INTERRUPTIBLE = LOOKS | {
         "read_arrays",
     )
 }
-"""Calls that run user code, or wait for others; an interrupt would leave other calls half done."""
+"""The calls that run user code, or wait for other processes. An interrupt would leave any other call half done."""
 
 PREFIX = "nbdist."
+"""The start of the labels of nbdist's calls; the name of the call follows."""
 
 
 def interruptible(label: str | None) -> bool:
-    """Return whether the call of a request with this label may be interrupted; a call of others may be."""
+    """Return whether a call with this label may be interrupted; every call that is not nbdist's may be."""
     if label is None or not label.startswith(PREFIX):
         return True
     return label.removeprefix(PREFIX) in INTERRUPTIBLE

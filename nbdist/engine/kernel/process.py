@@ -1,6 +1,7 @@
-"""One engine: ipyparallel's engine application in this process, made ready for nbdist.
+"""The process of one engine: ipyparallel's engine application, made ready for nbdist, and its nanny in a fork.
 
-ipyparallel's nanny, in a fork of its engine: relays signals, and reports the engine's end.
+`run_engine` is the program of the process. The nanny (`ForkedNanny`) relays signals and reports the engine's end.
+An engine goes on while its controller is out of reach, for an hour or more (`MOST_HEARTBEATS_MISSED`).
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from urllib.parse import urlsplit
 from nbdist.machine.processes import die_with, signal_at_end_of
 
 ANSWER_SECONDS = 3.0
-"""How long an answer of the controller is waited for, before it is asked again."""
+"""Longest wait for an answer of the controller before it is asked again."""
 
 OUT_OF_REACH_SECONDS = 60.0
-"""How long the end of an engine is reported to a controller that is stopped, starved or cut off."""
+"""Longest time in which the end of an engine is reported to a controller that is stopped, starved or cut off."""
 
 
 class ForkedNanny:
     """ipyparallel's nanny in a process forked before any socket or thread exists.
 
-    The nanny relays signals and reports to the hub at once when its engine ends. ipyparallel starts an
-    interpreter for each (about 0.5 s of processor time); this process waits on a pipe until it is needed.
+    The nanny relays signals, and reports to the hub at once when its engine ends. ipyparallel starts an
+    interpreter for each (about 0.5 s of processor time); the forked process waits on a pipe until it is needed.
     """
 
     def __init__(self) -> None:
@@ -93,9 +94,9 @@ def _be_nanny(wanted: int, ready: int, engine: int) -> None:
     class Nanny(KernelNanny):
         """A nanny that reports its engine's end until the hub knows it, and ends at once where no controller is.
 
-        ipyparallel's own sends one report and ends, and on a busy machine the hub often does not get it. Private
-        API: `finish`, `notify_exit` and attributes of ipyparallel 9.2; the messages are those of its documentation
-        of the hub.
+        ipyparallel's own nanny sends one report and ends, and on a busy machine the hub often does not get it.
+        Private API: `finish`, `notify_exit` and attributes of ipyparallel 9.2; the messages are those of its
+        documentation of the hub.
         """
 
         async def start(self) -> None:
@@ -130,7 +131,7 @@ def _be_nanny(wanted: int, ready: int, engine: int) -> None:
                 answer = self.session.deserialize(frames)
             return str(self.engine_id) not in answer["content"].get("engines", {})
 
-    # Read from our own pipe: it comes from the engine that forked this process.
+    # The pickle comes through a pipe from the engine that forked this process.
     Nanny.main(**pickle.loads(data), pipe=os.fdopen(ready, "w", 1))
 
 
@@ -147,18 +148,19 @@ def is_refused(url: str) -> bool:
 
 
 MOST_HEARTBEATS_MISSED = 6000
-"""An engine looks for the hub's heartbeats every 0.6 s or less often: for an hour or more a controller may be
-stopped, starved or out of reach. When a controller ends, its engines end with it at once, through their parents.
-"""
+"""Most heartbeats of the hub that an engine misses before it gives up.
+
+An engine looks for a heartbeat every 0.6 s or less often: for an hour or more a controller may be stopped,
+starved or out of reach. When a controller ends, its engines end with it at once, through their parents."""
 
 
 def run_engine(folder: str, cluster_id: str, *, fork_nanny: bool) -> None:
     """Run an ipyparallel engine in this process until it is stopped.
 
     Args:
-      folder: The session's private folder; ipyparallel's profile folder as well.
-      cluster_id: Names the connection files in the folder.
-      fork_nanny: Fork ipyparallel's nanny from here instead of starting an interpreter for it.
+      folder: The session's private folder, which is ipyparallel's profile folder as well.
+      cluster_id: The id in the names of the connection files in the folder.
+      fork_nanny: Whether to fork ipyparallel's nanny from this process instead of starting an interpreter for it.
     """
     nanny = ForkedNanny() if fork_nanny else None
     _new_randomness()
@@ -211,7 +213,7 @@ def run_engine(folder: str, cluster_id: str, *, fork_nanny: bool) -> None:
 
 
 def end_by_sigterm() -> None:
-    """Make SIGTERM end a child that user code has forked; `multiprocessing.Pool` ends its workers so.
+    """Make SIGTERM end a child that user code has forked, as `multiprocessing.Pool` ends its workers.
 
     The engine's own handler would stop an event loop that the child does not run.
     """

@@ -1,6 +1,7 @@
-"""The state that nbdist keeps on an engine: the cell that runs, the probe, the framework.
+"""The state that nbdist keeps on an engine: the cell that runs, the probe, the framework, the way messages go out.
 
-nbdist's messages on the engine's own output channel.
+There is one `Resident` on an engine, an attribute of its kernel; every handler of a call gets it. `settle` makes
+the engine ready for cells.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ logger = logging.getLogger(__name__)
 
 
 class Publisher:
-    """A sender of messages: as output of a cell, or to every kernel that takes part.
+    """A sender of nbdist's messages on the engine's own output channel.
+
+    They go out as output of a cell, or to every kernel that takes part.
 
     Attributes:
       request: The request of the cell that runs or ran last; None before the first. ipykernel keeps it in a
@@ -105,7 +108,7 @@ class Publisher:
         self._send(kind, facts, parent=None, ident=f"nbdist.{self._process_id()}")
 
     def echo(self, kept: Kept) -> None:
-        """Send what is kept of the output of cells, for kernels that were not there."""
+        """Send what is kept of the output of cells, for kernels that did not listen when it was shown."""
         process_id = self._process_id()
         echo = content_of(Echo(process_id=process_id, kept=kept))
         self._send(*echo, parent=None, ident=f"echo.{process_id}")
@@ -113,7 +116,7 @@ class Publisher:
     def text(self, text: str) -> None:
         """Show text that was written past Python to the process's own descriptors."""
         if self.request is None:
-            return  # written while the process started: it is in its log, and shown if it ends
+            return  # written while the process started: the text is in its log, and shown if the process ends
         ident = f"engine.{self._kernel.engine_id}.stderr"
         self._send("stream", {"name": "stderr", "text": text}, parent=self.request, ident=ident)
 
@@ -126,7 +129,7 @@ class Publisher:
 
 
 PAST_CELLS = 200
-"""How many cells are kept with how they ended."""
+"""Most ends of cells that are kept, the newest ones."""
 
 
 class Resident:
@@ -200,7 +203,7 @@ class Resident:
         """Make the engine ready for cells; a second call changes nothing.
 
         Args:
-          process_id: The number in the launch plan; None to take it from `NBDIST_PROCESS_ID`.
+          process_id: The number of the process in the launch plan; None to take it from `NBDIST_PROCESS_ID`.
           framework_name: The framework that the session computes with.
         """
         if self.probe is not None:
@@ -321,7 +324,7 @@ class Resident:
         self.publisher.publish(step)
 
     def _publish_prompt(self, prompt: Prompt | None) -> None:
-        """Show a debugger's prompt behind all output so far; None: there is no prompt any more."""
+        """Show a debugger's prompt behind all output so far; with None, say that there is no prompt any more."""
         self.descriptors.flush()
         sys.stdout.flush()
         sys.stderr.flush()

@@ -1,6 +1,8 @@
-"""Handlers of the calls that save variables and restore them.
+"""Handlers of the calls that save and restore variables, and of those by which engines keep copies for each other.
 
-Handlers of the calls by which engines keep copies for each other.
+Variables are saved into a folder, and restored from it, by all processes together. Copies stay in the memory of
+other engines, in numbered rounds. A new process gets a round from them (`offer_round`, `receive_round`), and
+arrays become again as they were in it (`go_back`).
 """
 
 from __future__ import annotations

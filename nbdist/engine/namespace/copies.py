@@ -1,8 +1,9 @@
 """Copies of parts of arrays, kept in the memory of this process as they were after some cell.
 
-Pieces of arrays that a kernel takes from this process, in parts.
-
-One round of copies on this process: parts that it gives to others, and parts that it keeps.
+All copies made at one moment are a round. In `Copying` the processes make one: each gives parts of its arrays to
+others, and keeps its own parts and those that come, so that the arrays can be made again after a process has
+ended. `CopyStore` keeps the last round, and with it the next one while that is made. `Returning` brings the parts
+of a round to new processes, and all processes go back to its arrays.
 """
 
 from __future__ import annotations
@@ -127,7 +128,10 @@ def with_copies(array: NamespaceArray, kept: list[ReadablePiece]) -> NamespaceAr
 
 
 class OfferedPieces:
-    """Arrays by number, each with its pieces; a piece is read once, when its first part is taken."""
+    """Pieces of arrays that a kernel takes from this process in parts; the arrays have numbers.
+
+    A piece is read once, when its first part is taken.
+    """
 
     def __init__(self) -> None:
         self._pieces: list[tuple[Any, Sequence[ReadablePiece]]] = []
@@ -158,14 +162,19 @@ class OfferedPieces:
 
 
 MOST_OWN_BYTES = 64 << 20
-"""Largest array of one process alone in a round. Larger ones, such as its data, would each be read once more."""
+"""Largest array of one process alone, in bytes, that is part of a round.
+
+A larger one, such as the process's data, would have to be read once more.
+"""
 
 MOST_OF_FREE = 0.5
 """Largest share of the free memory, as it is before copies are made, that copies take."""
 
 
 class Copying(ArraySource, ArraySink):
-    """State of a round, held from its first message to its last.
+    """One round of copies on this process: parts that it gives to others, and parts that it keeps.
+
+    Held from the round's first message to its last.
 
     Args:
       placements: Of the framework that the session computes with.
@@ -285,7 +294,7 @@ def _bounds(part: Box) -> list[list[int]]:
 
 
 class Returning(ArraySource, ArraySink):
-    """Copies of a round, for this process and for new ones that need parts of them.
+    """Copies of a round on their way back, for this process and for new ones that need parts of them.
 
     Args:
       placements: As for `Copying`.

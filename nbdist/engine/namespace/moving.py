@@ -1,6 +1,9 @@
-"""All that the user's names lead to on this process, kept for a kernel that takes it to a new process.
+"""All that the user's names lead to, on its way from a process that lives on to one that replaces another.
 
-A namespace that comes to this process from one that has lived on.
+`OutgoingNamespace` keeps it on the one process for a kernel that takes it along; `IncomingNamespace` makes it anew
+on the other. Values travel as one pickle, in which objects that two names share stay shared; arrays travel beside
+it as raw bytes. A value that cannot be pickled is left out with its reason, and so is one that cannot be made on
+the other side; the others go on.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ APART_BYTES = 1 << 16
 
 
 class OutgoingNamespace(ArraySource):
-    """State of a transfer, held until the kernel has the namespace, or has given up.
+    """All that the user's names lead to on this process, held until the kernel has it or has given up.
 
     Args:
       namespace: The user's dictionary.
@@ -226,7 +229,7 @@ def _texts(looked: Mapping[str, Sample]) -> dict[str, str]:
 
 
 class IncomingNamespace(ArraySink):
-    """State of a transfer, held from the kernel's first message until all is made or the kernel has given up.
+    """Namespace from a process that has lived on, held until all of it is made here or the kernel has given up.
 
     Args:
       namespace: The user's dictionary on this process.

@@ -1,8 +1,8 @@
-"""The user's names, told apart from the others in a namespace.
+"""The user's names in a namespace: which they are, what their values are, and which of them a cell uses.
 
-Samples of the user's names, as in `nbdist.engine.probe.samples`, that cover the values of arrays.
-
-Names of the user's that a cell uses, also through functions that earlier cells have defined.
+`users` tells them from the names of Python, IPython and ipyparallel. `digests` gives samples of their values, by
+which processes are compared. `used` finds the names that a cell may read, also through functions that earlier
+cells have defined.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from nbdist.pieces import elements
 _HISTORY = re.compile(
     r"_+|_i+|_i?\d+|_[iod]h|_exit_code|__\w+__|_[0-9a-f]{8}_\w+_(f|args|kwargs|result)"
 )
-"""Names that IPython keeps of cells, Python of a module, and ipyparallel of the call that is asking."""
+"""Pattern of names that IPython keeps of cells, Python of a module, and ipyparallel of the call that is asking."""
 
 
 def users(namespace: Mapping[str, Any], hidden: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,7 +56,9 @@ _NEVER_ARRAYS = (*PLAIN, list, tuple, dict, set)
 def digests(
     names: Mapping[str, Any], *, offer_array: OfferArray, frameworks: Sequence[Parts]
 ) -> dict[str, Sample]:
-    """Return a sample of each value; of an array divided over several processes it covers only the kind.
+    """Return a sample of each value, as in `nbdist.engine.probe.samples`, that covers the values of arrays.
+
+    Of an array divided over several processes a sample covers only the kind.
 
     Args:
       names: The values by name.
@@ -105,7 +107,7 @@ def _is_whole_everywhere(array: Any) -> bool:
 
 
 MOST_OBJECTS = 100_000
-"""Most objects that a cell may lead to; with more, nobody knows which names it uses."""
+"""Largest number of objects that a cell may lead to; with more, the names that it uses are not known."""
 
 _LEAVES = (int, float, complex, bool, str, bytes, type(None), types.ModuleType)
 
@@ -141,7 +143,7 @@ def used(code: str, namespace: Mapping[str, Any]) -> frozenset[str] | None:
                 return None
             for function in _functions(namespace[name], namespace, looked):
                 if function.__globals__ is not namespace:
-                    return None  # of a module that has imported `__main__`
+                    return None  # a function of a module that has imported `__main__`
                 names |= _names_of(function.__code__) - found
             if len(looked) > MOST_OBJECTS:
                 return None
@@ -174,7 +176,7 @@ def _named(node: ast.AST) -> list[str]:
 def _functions(
     value: Any, namespace: Mapping[str, Any], looked: dict[int, Any]
 ) -> Iterator[types.FunctionType]:
-    """Yield the functions of cells that a value leads to; `looked` are all objects met, each met once."""
+    """Yield the functions of cells that a value leads to; `looked` holds all objects met, each met once."""
     left = [value]
 
     def reaches(names: dict[str, Any]) -> bool:
@@ -211,7 +213,7 @@ def _has_namespace(names: Mapping[str, Any], namespace: Mapping[str, Any]) -> bo
 
 
 def _kept(one: Any) -> Collection[Any]:
-    """Return the attributes that an object of C has, as a jitted function has the function it was made of."""
+    """Return the attributes of an object made in C: a jitted function has the function it was made of in them."""
     found = getattr(type(one), "__dict__", {}).get("__dict__")
     return [found.__get__(one)] if isinstance(found, types.GetSetDescriptorType) else []
 

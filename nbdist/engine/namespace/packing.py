@@ -1,6 +1,8 @@
-"""Pickles of a whole namespace: functions of cells keep it as their globals, numbers stand for arrays.
+"""Pickles of a whole namespace, and the entries that it consists of; each entry may fail by itself.
 
-Entries of a namespace that is sent to another process; each may fail by itself.
+Functions of cells keep the namespace as their globals on the other process too, and share the variables that they
+have captured; numbers stand for arrays, which travel beside the pickle. With cloudpickle alone, functions would
+have a namespace of their own there.
 """
 
 from __future__ import annotations
@@ -19,13 +21,13 @@ from nbdist.engine.namespace.modules import put
 from nbdist.engine.namespace.placements import Objects, Placements
 
 NAMESPACE = "namespace"
-"""Stands for the dictionary of the namespace itself."""
+"""Stand-in for the dictionary of the namespace itself."""
 
 MODULE, MODULE_NAMES = "a module", "the names of a module"
-"""Stand for one of the user's modules, and for its dictionary; the name of the module follows."""
+"""Stand-ins for one of the user's modules, and for its dictionary; the name of the module follows."""
 
 Reference = Callable[[Any], Any]
-"""Returns the stand-in for an object in the pickle; None where the object itself is pickled."""
+"""Function that returns the stand-in for an object in the pickle; None where the object itself is pickled."""
 
 
 def packed(
@@ -146,7 +148,7 @@ def _packer() -> Any:
 
 
 ALONE = 3
-"""References to memory that one array alone uses; two of them are those of the code that counts."""
+"""Number of references to memory that one array alone uses; two of them are those of the code that counts."""
 
 
 class _Captured:
@@ -239,7 +241,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One entry, with the number it had when it was first packed."""
+    """One entry of a namespace for another process, with the number it had when it was first packed."""
 
     number: int
     kind: Kind

@@ -1,6 +1,8 @@
-"""Interface to a framework's arrays and devices: how another process can make objects of its own like them.
+"""Interfaces to a framework for a namespace on its way: `Placements` for arrays and devices, `Objects` for others.
 
-Interface to a framework's objects that are not pickled in their own way, and to its settings.
+Another process has devices of its own, and lacks what a framework keeps for a process: the framework says how
+objects like those here are made there. It gives one object of each interface for as long as a namespace is on its
+way.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ Parts = list[Any] | None
 
 
 class Placements(Protocol):
-    """Answers of one framework on one process, for as long as a namespace is on its way."""
+    """Arrays and devices of a framework: how another process can make objects of its own like them."""
 
     def is_array(self, value: Any) -> bool:
         """Return whether a value is an array of the framework, which is sent apart from its holder."""
@@ -95,7 +97,7 @@ class Placements(Protocol):
 
 
 class Objects(Protocol):
-    """Answers of one framework on one process, for as long as a namespace is on its way.
+    """Objects of a framework that are not pickled in their own way, and the framework's settings.
 
     Attributes:
       modules: Library modules that a new process imports first, where the other process has imported them.

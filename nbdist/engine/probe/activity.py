@@ -1,12 +1,8 @@
-"""The activity of this process: the section of a report that goes out most often.
+"""Activity of this process: what it does now, its memory and its progress, and when a report of them is due.
 
-The memory that this process takes.
-
-The sections of a report that are due: changed ones, and each one again after a while.
-
-The pace at which work may repeat so that it takes no more than its share of the time.
-
-The progress of training or evaluation on this process, as it was last noted.
+`ActivityReader` looks at the main thread. `note` keeps the progress of training or evaluation as it was noted
+last. `Sections` says which sections of a report are due. `Pace` spaces the looks so that they take no more than
+their share of the time.
 """
 
 from __future__ import annotations
@@ -41,11 +37,13 @@ def rss_bytes() -> int:
 
 
 IDLE_SHARE = 0.05
-"""A main thread that used less of the processor than this since the last look counts as blocked."""
+"""Share of the processor; a main thread that has used less since the last look counts as blocked."""
 
 
 class ActivityReader:
-    """Repeated looks at the main thread; used from one thread.
+    """Repeated looks at the main thread, for the section of a report that goes out most often.
+
+    Used from one thread.
 
     Args:
       cell: The cell that runs.
@@ -131,9 +129,13 @@ class ActivityReader:
 
 
 REPEAT_SECONDS = 1.8
-"""A kernel that attaches must know everything after two seconds; a look may come a little late."""
+"""Time after which a section is due again even if it has not changed.
+
+A kernel that attaches must know everything after two seconds, and a look may come a little late.
+"""
 
 REPEAT_ACTIVITY_SECONDS = 0.9
+"""The same time for the activity."""
 
 
 def without_measures(activity: Activity) -> Activity:
@@ -142,7 +144,10 @@ def without_measures(activity: Activity) -> Activity:
 
 
 class Sections:
-    """The newest version of each section, and when it was last published."""
+    """Sections of a report that are due: changed ones, and each one again after a while.
+
+    Kept of each section are its newest version, and when it was last published.
+    """
 
     def __init__(self) -> None:
         self._newest: dict[str, Any] = {}
@@ -235,7 +240,7 @@ _last = _Last()
 
 
 def note(what: str, metrics: Mapping[str, Any]) -> None:
-    """Show in the next report how far this process is; call this on any thread.
+    """Note how far training or evaluation is on this process, for the next report; safe from any thread.
 
     Args:
       what: Such as `"fit, epoch 2 of 5"` or `"evaluate, checkpoint ckpt-3"`.

@@ -1,10 +1,8 @@
-"""Facts about classes, read without calling anything that users wrote.
+"""Knowledge of classes and of their code, read without calling anything that users wrote.
 
-The interface through which the walk over a namespace asks a framework about objects that hold arrays.
-
-The value of a variable while a running training step has it.
-
-A digest of a function or class of the notebook, equal wherever the same code was defined.
+A process is looked at while its cell runs, so a look must not run a property or a method of the user's: classes
+are read through `type`'s own descriptors. A framework says through `Library` which of its objects hold arrays, and
+`code_digest` tells whether two processes have the same code.
 """
 
 from __future__ import annotations
@@ -47,11 +45,14 @@ def gives_what_it_keeps(bases: tuple[type, ...]) -> bool:
 
 
 Look = Callable[[Any], Iterable[tuple[str, Any]]]
-"""Lists what an object holds: pairs of (the rest of the expression that reaches a value, the value)."""
+"""Function that lists what an object holds: pairs of (the rest of the expression that reaches it, the value)."""
 
 
 class Library(Protocol):
-    """Knowledge of the modules, models and containers of one framework; runs nothing that users wrote."""
+    """A framework, as a walk over a namespace asks it about its modules, models and containers.
+
+    Nothing that users wrote is run.
+    """
 
     def look_into(self, bases: tuple[type, ...]) -> Look | None:
         """Return a function that lists what objects of a class hold; None if it is no container of the framework.
@@ -75,7 +76,9 @@ class Library(Protocol):
 
 
 class Lent:
-    """The value of a variable while a running `fit` has it; its memory may be given away already.
+    """The value of a variable while a training step of a running `fit` has it.
+
+    Its memory may be given away already.
 
     Args:
       array: The value as the last step returned it; None if it is out of reach.
@@ -99,8 +102,8 @@ DEEPEST = 8
 def code_digest(value: Any, modules: Collection[str] = (NOTEBOOK,)) -> str | None:
     """Return a digest of the code of a function, a class or an instance that cells have defined; None for others.
 
-    Byte code, names and constants count, and those of functions inside; line numbers, files, default values
-    and what a closure has captured do not.
+    Digests are equal wherever the same code was defined. Byte code, names and constants count, and those of
+    functions inside; line numbers, files, default values and what a closure has captured do not.
 
     Args:
       value: Any object.

@@ -1,8 +1,7 @@
-"""The named arrays of a namespace, near ones first, to a bounded depth and number.
+"""Walk over a namespace: its named arrays, near ones first, to a bounded depth and number.
 
-The contents of one object of the user's namespace, and the expressions that reach them.
-
-No user code is run: no property, `__getattr__`, `__iter__` or `__len__` of a user's class is called.
+Each array comes with the expression that reaches it through dicts, lists, tuples, attributes and the containers of
+frameworks. No user code is run: no property, `__getattr__`, `__iter__` or `__len__` of a user's class is called.
 Instances are read through the descriptors of their classes, and classes through `type`'s own.
 """
 
@@ -48,7 +47,7 @@ class Leaf(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """How to look into the objects of one class.
+    """Way to look into the objects of one class.
 
     `look` lists pairs of a key and a value, up to a given number; `step` returns the expression that reaches a
     value, or None if there is none. `plain` marks objects that are not known to hold arrays, `model` objects
@@ -230,6 +229,7 @@ def _is_data_descriptor(found: Any) -> bool:
 
 
 IPYTHON_NAMES = frozenset({"In", "Out", "exit", "quit", "get_ipython", "open"})
+"""Names without an underscore that IPython sets in a namespace."""
 
 _NOTHING = (
     *(int, float, complex, bool, str, bytes, bytearray, type(None), type, set, frozenset, range),

@@ -1,9 +1,9 @@
-"""The folder of a save: `arrays-TOKEN` with the arrays, and `nbdist-save.json`, which names that folder.
+"""Folder of a save: `arrays-TOKEN` with the arrays, and `nbdist-save.json`, which names that folder.
 
 The file is replaced in one step when all arrays are there: until then the folder has the earlier save, whole. Only
-what saves have written is ever removed: the file names their tokens, and so do the marks of unfinished saves.
-
-The containers of a variable as plain data, from which they can be made again without running user code.
+what saves have written is ever removed: the file names their tokens, and so do the marks of unfinished saves. The
+file has the containers of each variable as plain data, from which they can be made again without running user
+code.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def plain(value: Any) -> Any:
 
 
 def made(data: Any) -> Any:
-    """Return the containers that `plain` has described.
+    """Return the containers that `plain` has described; run no user code.
 
     Raises:
       TypeError: The data is no description.
@@ -72,11 +72,11 @@ FILE = "nbdist-save.json"
 ARRAYS = "arrays-"
 MARKER = "nbdist-marker-"
 TOKEN = "[0-9a-f]{32}"
-"""A save's token ends the names of what the save writes: no folder of a person's has a name like that."""
+"""Pattern of a save's token, which ends the names of all that the save writes: no person names a folder so."""
 
 FORMAT = 1
 SEEN_SECONDS = 10.0
-"""How long a host may need to see what another has written: network file systems keep listings."""
+"""Longest time a host may need to see what another has written: network file systems keep listings."""
 POLL_SECONDS = 0.1
 
 
@@ -86,7 +86,7 @@ class SavedVariable:
 
     Attributes:
       first: The number of its first part among those of the save.
-      structure: Its containers; see `nbdist.engine.saving.folder`. None if they are of other classes.
+      structure: Its containers, as `plain` returns them; None if they are of other classes.
     """
 
     name: str

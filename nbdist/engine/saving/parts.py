@@ -1,6 +1,7 @@
-"""The parts of a variable: its arrays, NumPy arrays and numbers, each with how it is saved.
+"""Parts of a variable: its arrays, NumPy arrays and numbers, each with how it is saved.
 
-Models and other objects that keep their arrays by themselves: saved by these arrays, restored in place.
+Models and other objects that keep their arrays by themselves are saved by these arrays and restored in place. What
+cannot be saved is refused before anything is written.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""One restore: from a folder to values that have no names yet.
+"""One restore: from a folder to values that have no names yet, with the shardings that they get here.
 
-The shardings with which saved arrays are restored.
+An array whose name is there is laid out as the one that is there. Any other that lay on several processes gets its
+saved spec on a mesh with the same axes, or lies whole on all devices. All processes must have the same plan, and
+no name changes before all values are read.
 """
 
 from __future__ import annotations
@@ -28,14 +30,13 @@ if TYPE_CHECKING:
 
 
 class Places:
-    """Shardings for arrays of names that are not there.
+    """Shardings for saved arrays that have none here: their names are not there, or nobody has placed them yet.
 
     Args:
       variables: The user's, by name.
     """
 
     def __init__(self, variables: Mapping[str, Any]) -> None:
-
         self._meshes = _meshes(variables)
         self._everywhere: NamedSharding | None = None
 

@@ -1,6 +1,8 @@
-"""One save: from the user's variables to the folder that holds them.
+"""One save: from the user's variables to the folder that holds them, once all processes have them alike.
 
-The variables that are saved, and the check that all processes have them alike.
+All processes call `save` at the same time; process 0 alone writes the folder's own files. Without names, all
+variables that hold arrays on several processes are saved. Until the last step, which names the arrays in the
+folder, an error removes what was written.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Arrays that are offered to the kernel: their descriptions, and the pieces of them that lie on this process.
+"""Values taken apart for a transfer: arrays offered piece by piece as raw bytes, and pickles of all else.
 
-The questions about a value's parts that nbdist asks each imported framework.
-
-Pickles of values without their arrays, which travel beside them as raw bytes.
+A process describes its arrays to the kernel, and gives the pieces of them that lie on it. Bytes of arrays travel
+beside the pickle of the value that holds them, in which each array is only a reference. Each imported framework is
+asked through `Parts` about the parts of a value.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nbdist.errors import ArrayError
 from nbdist.notation import dtype_name, is_named
 
 BLOCK_BYTES = 1 << 19
-"""Larger arrays are compared by checksums of blocks of this size, which stay in a core's cache."""
+"""Bytes of a block, which stays in a core's cache; larger arrays are compared by checksums of such blocks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ def readable(array: Any) -> Any:
 
 
 SMALL_BYTES = 1 << 16
-"""Reading this many bytes from a device takes less than 0.1 ms."""
+"""Largest array, in bytes, that is read from a device for a digest: reading so many takes less than 0.1 ms."""
 
 
 def small_values(array: Any) -> str | None:
@@ -114,7 +114,7 @@ def small_values(array: Any) -> str | None:
 
 
 MOST_ITEM_BYTES = 1 << 20
-"""An array with larger elements is pickled: no element goes in two messages."""
+"""Largest element, in bytes, of an array that is not pickled: no element goes into two messages."""
 
 
 def is_numpy_array(value: Any) -> bool:
@@ -174,7 +174,7 @@ OfferArray = Callable[[Any, str], OfferedArray | None]
 
 
 class Parts(Protocol):
-    """A framework, as far as it can take values apart; `nbdist.engine.frameworks.framework.Framework` has more."""
+    """A framework that is asked about a value's parts; `nbdist.engine.frameworks.framework.Framework` has more."""
 
     def unwrapped(self, value: Any) -> Any:
         """Return the array for a variable that is named by itself; anything else as it is."""
@@ -211,11 +211,11 @@ def stand_in(frameworks: Sequence[Parts], value: object) -> object | None:
 
 
 Reference = Callable[[Any], Any]
-"""Returns what stands for an object in a pickle, such as the number of an array; None: the object is pickled."""
+"""Function that returns the stand-in for an object, such as an array's number; None: the object is pickled."""
 
 
 StandIn = Callable[[Any], Any]
-"""Returns what is pickled in place of an object; None: the object itself."""
+"""Function that returns what is pickled in place of an object; None: the object itself."""
 
 
 def nothing(value: object) -> None:

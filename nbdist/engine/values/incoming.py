@@ -1,6 +1,8 @@
-"""Values that a kernel sends to this process; no name is set before all values are here whole.
+"""Values on their way to this process, and the holder of the one value that is on its way at a time.
 
-The value that is on its way between a kernel and this process: one at a time.
+The kernel sends a value in many messages: in between, `Moving` holds it under a token, whichever way it goes, so
+that what one kernel has left behind is dropped when the next begins. `Incoming` takes what a kernel pushes; no
+name is set before all values are here whole.
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ H = TypeVar("H", bound=HeldValue)
 
 
 class Moving:
-    """The holder of the one value that is on its way to or from an engine, if there is one."""
+    """Holder of the one value that is on its way to or from this process, if there is one."""
 
     def __init__(self) -> None:
         self._token = ""

@@ -1,6 +1,7 @@
-"""A value of this process that a kernel is taking: described, compared, and sent piece by piece.
+"""Values of this process that a kernel is taking: taken apart, compared, and sent piece by piece.
 
-A value taken apart: its containers, its arrays, and all else in it, each by the path that leads to it.
+`ValueTree` lists all that a value holds by the path that leads to it, so that the values of two processes can be
+compared and a difference can be named. `Outgoing` holds one value from its offer until the kernel has it.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ from nbdist.notation import array_type_text, dtype_named
 from nbdist.pieces import shape_of, slices
 
 SHORT = 40
-"""Characters of a value in an error text."""
+"""Largest number of characters of a value in an error text."""
 
 MOST_LISTED = 1000
-"""A container of more plain values than this is compared as a whole."""
+"""Largest number of plain values in a container that are compared one by one, and not as a whole."""
 
 MANY_NODES = 100_000
-"""Beyond this many places a container that is met again is not looked into: its paths may grow without end."""
+"""Places in a value beyond which a container met again is not looked into: its paths may grow without end."""
 
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), type(...))
 _MAPPINGS = (dict, OrderedDict, defaultdict)
@@ -60,7 +61,7 @@ class Node:
 
 
 class ValueTree:
-    """A value, taken apart.
+    """A value taken apart: its containers, its arrays, and all else in it, each by the path that leads to it.
 
     Args:
       value: Any object of the user.
@@ -288,10 +289,10 @@ def _digest(data: bytes) -> str:
 
 
 PREVIEWED = 3
-"""Elements of an array that an error text shows."""
+"""Number of elements of an array that an error text shows."""
 
 MOST_NODES = 20_000
-"""How many places of a value are listed when two processes differ."""
+"""Largest number of places of a value that are listed when two processes differ."""
 
 
 class Outgoing(ArraySource):

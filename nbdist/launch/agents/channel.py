@@ -1,15 +1,7 @@
-"""Channels for orders to an agent and for its events: over pipes here, over files in `fifo_channel`.
+"""Channel to one agent: the command that starts it, the orders to it, its events, and its end.
 
-An agent on pipes ends with its kernel: it sees the end of input.
-
-Ends of pipes that belong to this kernel alone: a child that it forks has none of them.
-
-As long as any process has the write end, the reader never meets the end of input. And data that were in a buffer
-at the fork would be written a second time when the child ends.
-
-Reports of a scheduler or `mpirun` about the job that holds the processes.
-
-The way to one agent: the command that starts it, and whose host it is on.
+The orders and events go over pipes here, and over files in `fifo_channel`. An agent on pipes ends with its kernel:
+it sees the end of input.
 """
 
 from __future__ import annotations
@@ -29,7 +21,7 @@ from nbdist.launch.model.hosts import AskedHost, SshOptions
 
 
 class HasEnds(Protocol):
-    """A channel that has such ends."""
+    """A channel with ends of pipes that belong to this kernel alone."""
 
     def ends(self) -> Iterator[int]:
         """Yield the descriptors of the open ends."""
@@ -41,6 +33,9 @@ _ALL: weakref.WeakSet[HasEnds] = weakref.WeakSet()
 
 def keep_own(channel: HasEnds) -> None:
     """Keep the ends of `channel` from children that this process forks from now on, as long as the channel lives.
+
+    As long as any process has the write end, the reader never meets the end of input. And data that were in a
+    buffer at the fork would be written a second time when the child ends.
 
     The descriptors stay open in the child, and lead nowhere. Forks that bypass Python are not seen.
     """
@@ -207,9 +202,10 @@ class Pipes(Child):
 
 
 class Watch(Protocol):
-    """Reader of the standard error of a job's command, which asks the scheduler for the rest.
+    """Reports of a scheduler or `mpirun` about the job that holds the processes.
 
-    `title` is the scheduler's name, as shown, `command` the name of its command; `python` is the interpreter it
+    They are read from the standard error of the job's command; the scheduler is asked for the rest. `title` is the
+    scheduler's name, as shown, `command` the name of its command; `python` is the interpreter that the command
     starts on the hosts.
     """
 
@@ -238,7 +234,7 @@ LOCAL_COMMAND = (sys.executable, "-m", "nbdist.agent")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSpec:
-    """How an agent is started, and what its end means.
+    """The way to one agent: the command that starts it, whose host it is on, and what its end means.
 
     `name` is the host's, as shown; `environment` is that of `command`, None: this kernel's own. `remote` says that
     the agent's folder and processes are on another machine; `host` and `options` say which machine it is and how

@@ -1,12 +1,8 @@
-"""Channels to an agent that outlive the kernel.
+"""Channels to an agent that outlive the kernel, so that another kernel finds the agent and its process again.
 
 A kept agent reads its orders from a named pipe that it holds open itself, and writes its events to a file. Both
 are in the session's private folder, so that another kernel finds there all it needs. The command may be `ssh` or
 `srun`: the agent it leads to is kept as well.
-
-Processes that somebody else has started, identified by process id and start time.
-
-A process id alone may belong to another process a day later; the pair names one process for ever.
 """
 
 from __future__ import annotations
@@ -32,9 +28,10 @@ POLL_SECONDS = 0.01
 
 @dataclass(frozen=True, slots=True)
 class ProcessHandle:
-    """One process of this machine, which may have ended.
+    """One process of this machine, whoever has started it; it may have ended.
 
-    `began` is the result of `beginning` for it.
+    A process id alone may belong to another process a day later; process id and start time name one process for
+    ever. `began` is the start time, as `beginning` returns it.
     """
 
     pid: int
@@ -116,7 +113,7 @@ STOP = to_line(Stop())
 
 SOON_SECONDS, LATER_SECONDS = 0.005, 0.05
 BUSY_SECONDS = 2.0
-"""Intervals of reading a kept agent's file: the later one once nothing has arrived for `BUSY_SECONDS`."""
+"""Intervals at which a kept agent's file is read: `LATER_SECONDS` once nothing has arrived for `BUSY_SECONDS`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

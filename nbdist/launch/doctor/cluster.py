@@ -1,6 +1,7 @@
-"""Checks of names, connections and clocks: whether the hosts find each other.
+"""Checks of hosts as one cluster: names, connections, clocks, and the environment variables that describe one.
 
-Checks of environment variables that describe a cluster, perhaps another one than this.
+They find what keeps the hosts from each other, and variables that describe a cluster, perhaps another one than
+this, or that make processes compile different programs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from nbdist.notation import seconds_text
 from nbdist.spelling import option, start_with
 
 CLOCK_SECONDS = 1.0
-"""If clocks differ by more, times of different hosts no longer show what came first."""
+"""Difference of clocks above which times of different hosts no longer show what came first."""
 
 
 def names(case: Case) -> Iterator[Finding]:
@@ -175,10 +176,10 @@ SCHEDULERS = {
     "JAX_COORDINATOR": ("jax", "a JAX cluster"),
     "JAX_LOCAL_DEVICE_IDS": ("jax", "a JAX cluster"),
 }
-"""By the beginning of a variable's name: the launcher that sets it, and the cluster JAX would take it for."""
+"""Launcher that sets a variable, and the cluster JAX would take it for, by the beginning of its name."""
 
 TAKEN_UNASKED = "JAX_LOCAL_DEVICE_IDS"
-"""JAX reads this variable even if all arguments are given (0.10.2)."""
+"""Variable that JAX reads even if all arguments are given (0.10.2)."""
 
 COMPILED_IN = ("JAX_", "XLA_FLAGS", "LIBTPU_INIT_ARGS")
 """Variables that may change what is computed: processes that differ compile different programs."""
@@ -187,8 +188,9 @@ LOCAL_WORDS = ("_DIR", "_CACHE", "_LOG", "_DUMP", "_TRACEBACK")
 """Words in the names of variables that concern one machine's files and messages."""
 
 BY_IMPORTS = ("TPU_SKIP_MDS_QUERY", "TPU_ML_PLATFORM", "TPU_ML_PLATFORM_VERSION")
-"""JAX and TensorFlow set these when they are imported, wherever that is (`jax._src.cloud_tpu_init`, JAX 0.12;
-`tensorflow.python.tpu`, TensorFlow 2.21)."""
+"""Variables that JAX and TensorFlow set when they are imported, on any machine.
+
+Source: `jax._src.cloud_tpu_init`, JAX 0.12; `tensorflow.python.tpu`, TensorFlow 2.21."""
 
 OWN = ("JAX_PLATFORMS", "JAX_ENABLE_RECOVERABILITY", "JAX_COORDINATOR", TAKEN_UNASKED)
 """Variables that nbdist sets, or that are reported elsewhere."""
@@ -231,7 +233,7 @@ def tf_config(case: Case) -> Iterator[Finding]:
     """Find a `TF_CONFIG`, which makes a process a member of another cluster, with another role."""
     value = case.facts.variables.get("TF_CONFIG")
     framework = framework_named(case.needs.framework)
-    # On the kernel's own machine it is the user's word, which the plan follows or refuses.
+    # On the kernel's own machine the variable is the user's word, which the plan follows or refuses.
     if value is None or (case.examined.local and framework.each_serves):
         return
     progress = case.error if framework.reads_tf_config else case.warning

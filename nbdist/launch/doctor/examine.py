@@ -1,8 +1,6 @@
-"""Examination of all hosts at once: facts first, then whether each host reaches each other.
+"""Examination of all hosts at once: facts of each first, then connections between them.
 
-Examination of one host: a Python there runs the examiner, whose source it reads from its input.
-
-Connections between hosts: each connects to all others and to this machine, and this machine to each.
+Each host connects to all others and to this machine, and this machine to each.
 """
 
 from __future__ import annotations
@@ -58,7 +56,10 @@ BOOT = (
 
 
 class Visit:
-    """One connection to one host, for the time of its examination. Methods may be called from any thread."""
+    """One connection to one host, for the time of its examination.
+
+    A Python there runs the examiner, whose source it reads from its input. Methods may be called from any thread.
+    """
 
     def __init__(self, host: AskedHost, options: SshOptions, asked: Mapping[str, Any]) -> None:
         self.host = host
@@ -201,9 +202,12 @@ def _scratch() -> BinaryIO:
 
 
 def clock(reading: float, sent: float, received: float) -> Clock:
-    """Return how far a clock is ahead that read `reading` at some moment between two readings of one's own.
+    """Return how far a host's clock is ahead of this machine's.
 
-    All in seconds.
+    Args:
+      reading: What the host's clock showed, in seconds.
+      sent: What this machine's clock showed before that.
+      received: What it showed afterwards.
     """
     return Clock(ahead_s=reading - (sent + received) / 2, within_s=(received - sent) / 2)
 
@@ -221,7 +225,10 @@ class Reachability:
 
 
 def try_connections(pool: Executor, visits: Sequence[Visit]) -> Reachability:
-    """Let all hosts connect to all, at once. Takes some milliseconds; `CONNECT_SECONDS` if one is blocked."""
+    """Let all hosts connect to all, at once.
+
+    Takes some milliseconds; `checkup.CONNECT_SECONDS` if a connection is blocked.
+    """
     with contextlib.ExitStack() as stack:
         listening = _listening(visits, stack)
         ports: dict[str, Sequence[Any]] = {
@@ -277,7 +284,9 @@ def _address_for(visit: Visit) -> str | None:
 def examine_all(
     hosts: Sequence[AskedHost], options: SshOptions, *, folder: str | None = None
 ) -> tuple[list[Examined], Checkup]:
-    """Examine all hosts at once. Takes as long as the slowest; `CONNECT_SECONDS` if a connection is blocked.
+    """Examine all hosts at once.
+
+    Takes as long as the slowest host; `checkup.CONNECT_SECONDS` more if a connection is blocked.
 
     Args:
       hosts: The hosts to examine; a local one stands for this machine.

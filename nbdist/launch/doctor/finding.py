@@ -1,6 +1,7 @@
-"""One finding of the doctor, and the facts that a check judges by.
+"""Findings of the doctor: the facts that a check judges by, the problems that it finds, and the report of them.
 
-Report of the doctor, as text for a person and as JSON for a script.
+A check gets a `Case` and yields `Finding`s. An `Examination` shows them, as text for a person and as JSON for a
+script.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ SHOWN = ("nbdist", *framework_names())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """All hosts, the findings, and how many seconds the examination took."""
+    """Report of the doctor: all hosts, the findings, and how many seconds the examination took."""
 
     everyone: Sequence[Examined]
     findings: Sequence[Finding]
@@ -153,7 +154,7 @@ class Examination:
 
     @property
     def exit_code(self) -> int:
-        """1 if a start would fail, 0 if at most warnings were found."""
+        """Exit status of `nbdist doctor`: 1 if a start would fail, 0 if at most warnings were found."""
         return int(any(finding.severity == "error" for finding in self.findings))
 
     def text(self) -> str:

@@ -1,10 +1,8 @@
 """Judgement of facts: the list of checks, and their findings. Nothing is asked here, and nothing is started.
 
-Other holders of the devices: this kernel, processes that were left over, their lock files.
-
-Checks of room for processes: memory, temporary files, folders.
-
-Checks of Python and packages: if they are not the same everywhere, processes fail in ways that name neither.
+Checks of one host by itself are here: other holders of its devices, room for processes, Python and packages.
+Checks of hosts as one cluster are in `cluster`. If Python and packages are not the same everywhere, processes fail
+in ways that name neither.
 """
 
 from __future__ import annotations
@@ -95,7 +93,7 @@ def _kill(case: Case, process: FoundProcess) -> str:
 MIB = 1 << 20
 
 TEMPORARY_BYTES = 100 * MIB
-"""If less room is left, logs and outputs soon fill it."""
+"""Room for temporary files below which a warning is given: logs and outputs soon fill so little."""
 
 
 def memory(case: Case) -> Iterator[Finding]:

@@ -1,1 +1,1 @@
-"""The data of a launch: hosts, placement, plan, rendezvous, ends of processes."""
+"""The data of a launch: options, hosts, frameworks, plan, rendezvous, ends of processes."""

@@ -1,13 +1,7 @@
-"""The launch side of a framework: facts and choices that a start, and the session after it, need.
+"""Framework as a launch sees it: facts and choices that a start, and the session after it, need.
 
-The framework's names for the processes of a plan.
-
-Rules about changing the number of processes of a session.
-
-The platform of this machine, found without importing a framework.
-
-Importing JAX here and asking it would start a back end in the kernel, and a TPU belongs to the first
-process that does so.
+The functions here name the processes of a plan, say whether their number can change, and find the platform of this
+machine. None of them imports a framework.
 """
 
 from __future__ import annotations
@@ -88,7 +82,7 @@ class Framework:
     """Whether every process has an address of its own, at which others reach it."""
 
     reads_tf_config: bool = False
-    """Whether it, or a library on top of it, reads a process's role from `TF_CONFIG`."""
+    """Whether the framework, or a library on top of it, reads a process's role from `TF_CONFIG`."""
 
     joins_a_service: bool = False
     """Whether the processes join a coordination service that nbdist starts."""
@@ -103,16 +97,16 @@ class Framework:
     """The signal that frees a process that waits in a collective, by itself or through a thread of nbdist."""
 
     recovery: Literal["in place", "strategy"] | None = None
-    """How the processes go on after a failure: see `nbdist.session.recovery`; None: only with a restart."""
+    """The way in which processes go on after a failure (see `nbdist.session.recovery`); None: only a restart."""
 
     after_failure: str = "{restart} starts afresh on the same plan."
-    """What to type when a process has died; see `nbdist.spelling.sentence`."""
+    """The sentence with what to type when a process has died; see `nbdist.spelling.sentence`."""
 
     compared: tuple[str, ...] = ()
     """Packages that must be of one version on all hosts."""
 
     memory_bytes: tuple[int, int] = (0, 0)
-    """Bytes that the agent of a host needs with it before there is any data, and bytes of each process besides."""
+    """Bytes that a host's agent needs with the framework before there is any data, and bytes of each process."""
 
     requirement: str = ""
     """The requirement that pip gets."""
@@ -122,7 +116,7 @@ class Framework:
         return "cpu"
 
     def compared_with(self, backend: str | None) -> tuple[str, ...]:
-        """Return `compared`, and the same of its back end."""
+        """Return the packages in `compared`, and those of the back end that must be of one version as well."""
         return self.compared
 
     def choose(self, asked: Asked) -> Chosen:
@@ -134,7 +128,7 @@ class Framework:
         return Chosen()
 
     def role(self, role: Role, number: int) -> str | None:
-        """Return its name for a process, such as `"worker 0, chief"`; None if it has no such names."""
+        """Return the framework's name for a process, such as `"worker 0, chief"`; None if it has no such names."""
         return None
 
     def preload(self, plan: Plan) -> list[str]:
@@ -159,7 +153,10 @@ class Framework:
         return self.stages(plan, process, rendezvous)[0]
 
     def always(self, platform: Platform) -> dict[str, str]:
-        """Return variables for processes of every session, where a user may import it beside another framework."""
+        """Return variables for the processes of every session.
+
+        A user may import this framework beside the one that the session was started for.
+        """
         return {}
 
     def rejoin(self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> dict[str, Any]:
@@ -217,7 +214,7 @@ def frameworks() -> list[Framework]:
 
 
 def named(plan: Plan) -> dict[str, tuple[int, ...]]:
-    """Return process ids by role, if the framework has roles."""
+    """Return process ids by role; empty if the framework has no roles."""
     if not framework_named(plan.framework).has_roles:
         return {}
     workers = tuple(process.process_id for process in plan.workers)
@@ -289,6 +286,9 @@ def choose(*, environment: Mapping[str, str], root: Path = Path("/")) -> Platfor
 
     An accelerator counts only if JAX's plug-in for it is installed as well. `JAX_PLATFORMS` in
     `environment` decides if it is set.
+
+    JAX itself is not asked: importing it here would start a back end in the kernel, and a TPU belongs to the first
+    process that does so.
     """
     asked = environment.get("JAX_PLATFORMS", "").split(",")[0]
     if asked:

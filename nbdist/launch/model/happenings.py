@@ -1,10 +1,7 @@
-"""Happenings on the hosts of a session: events of their agents, and what the kernel itself notices.
+"""Happenings on the hosts of a session: events of agents, ends of processes, and the progress of a start.
 
-How a process ended, as far as that is known.
-
-Progress of a start, for anyone who shows it.
-
-Events of a session's agents, passed on to all listeners.
+Agents report events; the kernel itself notices what no agent reports: a lost agent or process, a silent host.
+`AgentEvents` passes all of them on to its listeners.
 """
 
 from __future__ import annotations
@@ -45,7 +42,7 @@ CONTROLLER = "ipyparallel's controller"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessExit:
-    """How a process ended.
+    """How a process ended, as far as that is known.
 
     `code` is its exit status, or minus the signal's number, None if the host itself is out of reach; `oom` says
     whether the out-of-memory killer ended a process of its control group at that time. `last_lines` is the end of
@@ -85,7 +82,9 @@ class ProcessExit:
 
 
 StartProgress = Callable[[str, int, int], None]
-"""Called with the words of a stage, how many processes (or hosts) have reached it, and how many there are."""
+"""Callback of a start, for anyone who shows its progress.
+
+It gets the words of a stage, how many processes (or hosts) have reached that stage, and how many there are."""
 
 POLL_SECONDS = 0.01
 
@@ -98,7 +97,7 @@ Listener = Callable[[Happening], None]
 
 
 class AgentEvents:
-    """Distributor of events of all agents of a session. Listeners run on the thread on which the event arrived."""
+    """Distributor of a session's happenings. Listeners run on the thread on which the event arrived."""
 
     def __init__(self) -> None:
         # Replaced as a whole: threads that publish meanwhile go on with the tuple they have.

@@ -1,12 +1,7 @@
-"""Hosts as a person names them: `h1:2,user@node[01-64]:2`, or line by line in a file.
+"""Hosts of a start: named by a person, reached with ssh, and described by what their agents report.
 
-Names of hosts with ranges in brackets, as Slurm writes them: `node[01-64,70]`, `rack[1-2]n[1-4]`.
-
-Facts that hosts have reported about themselves.
-
-ssh, as the person has configured it: the command for one host, and the address a name leads to.
-
-A Python without nbdist: how to recognize it, and what to type.
+A person writes `h1:2,user@node[01-64]:2`, or the hosts line by line in a file. Brackets hold ranges as Slurm
+writes them: `node[01-64,70]`, `rack[1-2]n[1-4]`. ssh is used as the person has configured it.
 """
 
 from __future__ import annotations
@@ -93,7 +88,7 @@ def _together(prefix: str, numbers: list[str]) -> str:
         return ",".join(prefix + number for number in numbers)
     runs: list[list[str]] = []
     for number in numbers:
-        # As `read_range` writes it after the one before.
+        # The next number, written as `NumberRange.texts` writes it after the one before.
         if runs and number == str(int(runs[-1][-1]) + 1).zfill(len(runs[-1][-1])):
             runs[-1].append(number)
         else:
@@ -223,7 +218,7 @@ def _each_once(
 
 
 SILENT_SECONDS = 3.0
-"""A host that has sent nothing for this time is shown as silent; each sends a sign of life once a second."""
+"""Time without a message after which a host is shown as silent; each sends a sign of life once a second."""
 
 
 @dataclass
@@ -315,7 +310,7 @@ def ssh_target(host: AskedHost, options: SshOptions) -> tuple[str, int]:
 
 
 def other_python() -> str:
-    """Return the alternative to installing nbdist."""
+    """Return the words for the alternative to installing nbdist."""
     return f"or name another interpreter with {option('remote_python')}"
 
 
@@ -325,7 +320,7 @@ def lacks_nbdist(lines: Iterable[str]) -> bool:
 
 
 def install_nbdist(who: str, python: str, *, host: str | None, otherwise: str) -> str:
-    """Return the command that installs nbdist.
+    """Return a sentence that says who lacks nbdist, and the command that installs it.
 
     Args:
       who: Who lacks nbdist, such as `Engine 3 (host h2)`.

@@ -1,9 +1,7 @@
-"""The launch plan: hosts × processes × roles × devices, as data.
+"""Launch plan, as data: hosts × processes × roles × devices, and how the processes come to their hosts.
 
-A plan says what is to be started, not how. Process ids come from here: dense from 0, in the order of hosts and
-slots, so that the same host and slot always gets the same id.
-
-Where processes run and how they are started there, as data.
+A plan says what is to be started, not how; its placement says where, and who starts it there. Process ids come
+from here: dense from 0, in the order of hosts and slots, so that the same host and slot always gets the same id.
 """
 
 from __future__ import annotations
@@ -63,7 +61,7 @@ class Placement:
     kernel's own. `sync` are the paths of the user's files that all hosts are to have. `controller_address` is an
     address of this machine that all hosts reach, None: one is found; `tunnel` says that they reach no address of
     it, and use the ssh connections that lead to them. `remarks` are sentences that a person should read about how
-    hosts were found.
+    hosts were found; `ssh_advice` is what to type when ssh is refused.
     """
 
     launcher: Launcher = "local"
@@ -121,8 +119,8 @@ class Plan:
     Keras the coordinator alone or one for each process, for TensorFlow one for each process, empty if they are to
     be chosen. `environment` is set in each process before its framework is imported; `given` are the names of
     those variables that a person gave, `withheld` the names of those whose values this kernel does not know.
-    `devices_by_flags`: the XLA_FLAGS of the processes say how many virtual devices each has. `keep` lets the
-    processes outlive the kernel.
+    `devices_by_flags` says that the XLA_FLAGS of the processes set how many virtual devices each has. `keep` lets
+    the processes outlive the kernel.
     """
 
     processes: tuple[PlannedProcess, ...]
@@ -301,7 +299,7 @@ def plan_for(
 
 
 MAX_CPU_DEVICES = 2048
-"""JAX numbers the CPU devices of process p from 2048 × p, so a process can hold no more."""
+"""Most CPU devices that a process can hold: JAX numbers those of process p from 2048 × p."""
 
 
 def _divide(

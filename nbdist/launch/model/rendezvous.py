@@ -1,6 +1,6 @@
-"""Addresses at which the processes of one start find each other; chosen anew at every start.
+"""Rendezvous of the processes of a plan: the addresses at which they find each other, chosen anew at every start.
 
-Choice of the addresses at which the processes of a plan find each other.
+A process serves at a port that was reserved for it, unless a person has chosen an address.
 """
 
 from __future__ import annotations

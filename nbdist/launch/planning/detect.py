@@ -1,9 +1,10 @@
-"""The cluster that JAX would detect by itself from the variables of a process, found without importing JAX.
+"""Detection of the cluster that JAX would find by itself from a process's variables, without importing JAX.
+
+A person may name the method of detection, as one of the arguments of `jax.distributed.initialize`; a start with it
+is refused if JAX would not find that cluster, or would fail on it.
 
 Source: jax/_src/clusters/ and jax/_src/cloud_tpu_init.py of jax 0.10.0 to 0.12.0.1. A test asks JAX itself for
 the same.
-
-Arguments of `jax.distributed.initialize` that a person may give.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _ARGUMENTS = {
 
 
 def asked_arguments(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options under the names that `jax.distributed.initialize` has for them.
+    """Return the options that a person has given, under the names of `jax.distributed.initialize` for them.
 
     Raises:
       OptionError: An unknown name, or an impossible value.
@@ -73,8 +74,9 @@ WIDER_SINCE = (0, 11, 2)
 class Detected:
     """A cluster as JAX would see it.
 
-    `method` is JAX's name for it, `title` the name for a person. `variables` are those by which it is found. The
-    other fields are what JAX would use if they are not given: None if only the running process could say.
+    `method` is JAX's name for the method that finds it, `title` the name for a person. `variables` are those by
+    which it is found. The other fields are what JAX would use if they are not given: None if only the running
+    process could say.
     `trouble` says why JAX would fail instead.
     """
 
@@ -118,7 +120,7 @@ def look(method: str, environment: Mapping[str, str], *, root: Path = Path("/"))
     `gcetpu` asks the metadata server on a machine with TPU chips and libtpu, and nobody elsewhere.
 
     Args:
-      method: JAX's name for it.
+      method: JAX's name for the method.
       environment: The variables of a process that would call `jax.distributed.initialize`.
       root: The file system's root; tests give another.
     """

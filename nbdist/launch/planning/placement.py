@@ -1,6 +1,6 @@
-"""From a person's options to the place where the processes run; all bad input is refused here.
+"""Choice, from a person's options, of where processes run and who starts them; all bad input is refused here.
 
-From the options of a scheduler or of MPI to a placement.
+`choose_placement` reads all options about hosts, and leaves those about Slurm and MPI to `choose_job`.
 """
 
 from __future__ import annotations

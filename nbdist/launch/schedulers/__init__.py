@@ -1,6 +1,7 @@
 """Slurm and MPI: allocations, queues, and the commands that lead to their tasks.
 
-Further options of a scheduler's program, which a person writes as on its command line.
+`srun` and `mpirun` take further options, which a person writes as on their command lines; `further_options` reads
+them for both.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ def further_options(
     ours: Mapping[tuple[str, ...], str],
     is_one: Callable[[str, Sequence[str]], bool],
 ) -> tuple[str, ...]:
-    """Return further options, split into words.
+    """Return further options of a scheduler's program, split into words.
 
     Args:
       lines: The options as they were given.
       parameter: The parameter of nbdist that takes them.
       example: The expected form, such as `an option of srun, such as --gres=gpu:4`.
-      ours: By option that nbdist sets itself, nbdist's option to use instead, or why there is none.
-      is_one: Whether a word is one of these options.
+      ours: The options that nbdist sets itself, each with nbdist's option to use instead, or why there is none.
+      is_one: Called with a word and the names of an option; tells whether the word is that option.
 
     Raises:
       OptionError: The text is no option, or one that nbdist sets itself.

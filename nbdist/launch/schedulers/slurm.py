@@ -1,12 +1,8 @@
 """Slurm: one `srun` starts an agent for one process in each task.
 
-The allocation of Slurm in which this kernel runs, as its variables describe it.
-
-Queries to Slurm: one of its commands, run once.
-
-From the options of `--slurm` to the command line of `srun`.
-
-State of a job of Slurm, from the words of `srun` and from the queue.
+The options of `--slurm` become the command line of `srun`: for a job of its own, or for a step of the allocation
+in which this kernel runs. While the job waits, and when it ends, `SlurmWatch` says how it is. Slurm is asked
+through its commands, each of them run once.
 """
 
 from __future__ import annotations
@@ -30,7 +26,7 @@ from nbdist.spelling import option
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """The size of an allocation, as `salloc` or `sbatch` was asked for it.
+    """The allocation in which this kernel runs: its size, as `salloc` or `sbatch` was asked for it.
 
     `tasks` and `tasks_per_node` are None if nobody asked for a number; `gpus` says that it has GPUs.
     """
@@ -44,7 +40,7 @@ class Allocation:
 
 
 def allocation(environment: Mapping[str, str]) -> Allocation | None:
-    """Return the allocation these variables name; None if they name none.
+    """Return the allocation that these variables describe; None if they describe none.
 
     Source: the output environment variables of salloc(1).
     """
@@ -93,7 +89,7 @@ def _elsewhere() -> str:
 
 
 def ask(*command: str, timeout_s: float = ANSWER_SECONDS) -> str:
-    """Return the output of a command of Slurm.
+    """Run a command of Slurm once, and return its output.
 
     Raises:
       LaunchError: The command failed, with its own words, or does not answer.
@@ -314,13 +310,13 @@ class JobState:
 
 
 class SlurmWatch:
-    """Watch of a job of Slurm.
+    """Watch of a job of Slurm: its state, from the words of `srun` and from the queue.
 
     Args:
       name: The name of the job, which no other has.
       allocation: The number of the allocation of which it is a step, None for a job of its own.
       python: The interpreter on the nodes.
-      asks: Asks Slurm; tests give another.
+      asks: The function that asks Slurm; tests give another.
     """
 
     title = "Slurm"
@@ -388,7 +384,7 @@ class SlurmWatch:
         return f"Slurm's job {found.job} ({state})"
 
     def reasons(self, lines: Sequence[str]) -> tuple[str, ...]:
-        """Return the last lines."""
+        """Return the last lines of the command's standard error."""
         return tuple(lines[-LOG_LINES:])
 
     def ended_tasks(self, lines: Sequence[str]) -> dict[int, str]:

@@ -1,8 +1,6 @@
-"""Engines that ran before this kernel came, with all known facts about them.
+"""Engines that ran before this kernel came: what a person means by `--attach`, and how the kernel holds them.
 
-Target of `--attach`: a session of nbdist's, or a cluster of ipyparallel's that somebody else has started.
-
-Engines that this kernel has not started and does not stop: ipyparallel passes signals and reports ends.
+They belong to a session of nbdist's, or to a cluster of ipyparallel's that somebody else has started.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachedCluster:
-    """The parts of a session that this kernel does not start.
+    """The parts of a session that this kernel does not start, with all known facts about its engines.
 
     `session` is its id, `asked` the plan as a person asked for it. `answers` are the frameworks' answers by
     process id, empty if the frameworks are still to be initialized. `ours` says whether this kernel may stop it;
@@ -73,7 +71,7 @@ class ForeignCluster:
 
 
 def resolve(word: str) -> Record | ForeignCluster:
-    """Return the session or cluster that a person means.
+    """Return the session or cluster that a person means by `--attach`.
 
     Args:
       word: `last`, an id of a session or its beginning, a connection file (`ipcontroller-client.json`), a cluster
@@ -156,6 +154,8 @@ LOOK_SECONDS = 0.2
 
 class ForeignEngines:
     """Engines in place of a session's own agents; see `nbdist.launch.start.agents.Agents`.
+
+    This kernel has not started the engines and does not stop them; ipyparallel passes signals and reports ends.
 
     Args:
       client: ipyparallel's client, which learns from the hub when an engine ends; its nannies pass signals on.
@@ -275,7 +275,7 @@ class ForeignEngines:
             self._look()
 
     def _look(self) -> None:
-        # The list changes while it is read.
+        # ipyparallel's list of engines changes while it is read.
         with self._guard, contextlib.suppress(RuntimeError):
             there = set(self._client.ids)
             gone = {p for p, e in self._engines.items() if e not in there}

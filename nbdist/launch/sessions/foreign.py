@@ -1,8 +1,7 @@
 """Sessions of engines that somebody else has started: identified, numbered, and joined to one cluster.
 
-Queries of the identity of engines that somebody else has started, and errors if they cannot answer.
-
-Process ids of engines that somebody else has started: a pure function of their descriptions.
+`take_part` goes through these steps. Engines are asked who they are first; if they cannot answer, or have another
+nbdist, the error says what to type.
 """
 
 from __future__ import annotations
@@ -146,9 +145,10 @@ def address_of(connection: Mapping[str, Any]) -> str:
 def number(engines: Mapping[int, Described]) -> tuple[dict[int, int], str]:
     """Return process ids, dense from 0, by ipyparallel's engine id.
 
-    ipyparallel's own ids follow the order of registration and mean nothing. The ids come from the first of these
-    that applies: the ids a kernel gave the engines before; JAX's cluster, if they are in one; a launcher's
-    variable in their environments, if it numbers all of them; the order of hosts and engine ids.
+    ipyparallel's own ids follow the order of registration and mean nothing. The process ids depend on the engines'
+    descriptions alone, and come from the first of these that applies: the ids a kernel gave the engines before;
+    JAX's cluster, if they are in one; a launcher's variable in their environments, if it numbers all of them; the
+    order of hosts and engine ids.
 
     Args:
       engines: Each engine's description of itself, by its id.
@@ -209,10 +209,10 @@ def take_part(
     """Return a session of a cluster's engines, which all go on when this kernel leaves.
 
     Args:
-      cluster: How it is reached.
-      progress: Called with how many have joined.
-      platform: What they are to compute on; default: as they find it themselves.
-      devices_per_process: Virtual CPU devices of each; default: as they are set up.
+      cluster: The cluster, and how it is reached.
+      progress: Called with how many engines have joined.
+      platform: What the engines are to compute on; default: as they find it themselves.
+      devices_per_process: Virtual CPU devices of each engine; default: as it is set up.
       **options: Of `nbdist.launch.planning.choose.make_plan`: the framework, and how it is initialized.
 
     Raises:

@@ -1,6 +1,7 @@
 """Sessions of nbdist's own: recorded when they are up, and found again by another kernel.
 
-Values of `--env`, never recorded, since one may be a token: a kernel that attaches knows only the names.
+`write_down` records a session, `regain` finds one again, and `started_elsewhere` follows what another kernel has
+changed meanwhile. Another version of nbdist is refused.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ from nbdist.version import __version__
 
 
 def without_values(plan: Plan) -> Plan:
-    """Return the plan as it is recorded."""
+    """Return the plan as it is recorded: without values of `--env`, since one may be a token.
+
+    A kernel that attaches knows only the names of these variables.
+    """
     kept = {name: value for name, value in plan.environment.items() if name not in plan.given}
     return replace(plan, environment=kept, withheld=plan.given)
 
@@ -59,7 +63,7 @@ def with_values(plan: Plan, environment: Mapping[str, str]) -> Plan:
 
 
 def say_given(plan: Plan) -> list[str]:
-    """Return a sentence that values come from this kernel; empty if none do."""
+    """Return a sentence that says which values come from this kernel; empty if none do."""
     if not plan.withheld:
         return []
     return [
@@ -78,7 +82,7 @@ connected to the controller by then, which takes a tenth of a second."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Facts that another kernel needs beyond the listed ones; `of` names the agent of each process."""
+    """Facts that another kernel needs beyond those of a `Record`; `of` names the agent of each process."""
 
     plan: Plan
     asked: Plan

@@ -2,11 +2,6 @@
 
 The files lie in the user's state folder (`XDG_STATE_HOME`, by default `~/.local/state`). A session writes its own
 file when it is up and removes it when it is stopped. Listing removes files of sessions that have ended.
-
-Conversion of plans, rendezvous and records to and from plain data that JSON carries.
-
-The type hints of the dataclasses describe the format, as in `nbdist.contract.wire`; here, keys of mappings may
-also be numbers. Nothing that is read here comes from another machine.
 """
 
 from __future__ import annotations
@@ -33,7 +28,7 @@ T = TypeVar("T")
 
 
 def to_plain(value: Any) -> Any:
-    """Return dataclasses and mappings as dicts, tuples and sets as lists, paths as text."""
+    """Return data for JSON: dataclasses and mappings as dicts, tuples and sets as lists, paths as text."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
@@ -46,7 +41,9 @@ def to_plain(value: Any) -> Any:
 def from_plain(kind: type[T], data: Any) -> T:
     """Read a value of this dataclass back from the result of `to_plain`.
 
-    Missing fields get their defaults; fields that the class does not have are ignored.
+    The type hints of the dataclass describe the format, as in `nbdist.contract.wire`; here, keys of mappings may
+    also be numbers. Missing fields get their defaults; fields that the class does not have are ignored. Nothing
+    that is read here comes from another machine.
 
     Raises:
       ValueError: The data are not of this form.
@@ -96,7 +93,7 @@ FIRST_PID_NAMESPACE = f"pid:[{0xEFFFFFFC}]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """One attached kernel."""
+    """One kernel that is attached to a session."""
 
     pid: int
     began: str
@@ -122,7 +119,7 @@ class Record:
 
     `machine` tells this machine from others of its name, since several containers may have one name.
     `installation` is the same after a reboot, and empty if it is not known. `parents` are the agents, that of this
-    machine first. `state` is for `nbdist.launch.sessions`, which alone reads it. Times are Unix seconds.
+    machine first. `state` is for `nbdist.launch.sessions.recorded`, which alone reads it. Times are Unix seconds.
     """
 
     id: str
@@ -145,19 +142,19 @@ class Record:
 
     @property
     def here(self) -> bool:
-        """Whether it was started on this machine; only here is it known whether it runs."""
+        """Whether the session was started on this machine; only then is it known here whether it runs."""
         return self.machine == this_machine()
 
     @property
     def place(self) -> str:
-        """Where it was started, for a person elsewhere: `host h2`."""
+        """Where the session was started, for a person elsewhere: `host h2`."""
         if self.host != socket.gethostname():
             return f"host {self.host}"
         return f"{self.host} before a restart of it, or in another container of that name"
 
     @property
     def ended_by_reboot(self) -> bool:
-        """Whether this machine has rebooted since, so that nothing of the session runs any more."""
+        """Whether this machine has rebooted since the start, so that nothing of the session runs any more."""
         return bool(self.installation) and (
             self.installation == this_installation()
             and _boot(self.machine) != _boot(this_machine())
@@ -165,7 +162,7 @@ class Record:
 
     @property
     def running(self) -> bool:
-        """Whether its agent on this machine still runs."""
+        """Whether the session's agent on this machine still runs."""
         return (
             bool(self.parents) and ProcessHandle(self.parents[0].pid, self.parents[0].began).running
         )
@@ -197,10 +194,10 @@ def this_machine() -> str:
 
 
 def this_installation() -> str:
-    """Return a text that identifies this machine also after a reboot; empty if that is not known.
+    """Return a text that identifies this machine also after a reboot; empty if none is known.
 
-    Not known in a container, since containers on several machines may share all of it. Source: machine-id(5);
-    `FIRST_PID_NAMESPACE` is `PROC_PID_INIT_INO` in Linux's include/linux/proc_ns.h.
+    In a container none is known, since containers on several machines may share host name and machine id. Source:
+    machine-id(5); `FIRST_PID_NAMESPACE` is `PROC_PID_INIT_INO` in Linux's include/linux/proc_ns.h.
     """
     with contextlib.suppress(OSError):
         if str(Path("/proc/self/ns/pid").readlink()) == FIRST_PID_NAMESPACE:
@@ -343,7 +340,7 @@ def one_line(record: Record) -> str:
 
 
 def stop(record: Record) -> bool:
-    """Stop all processes of a session, by handle; return whether they were running.
+    """Stop all processes of a session, each agent by its handle; return whether they were running.
 
     A kept session is stopped through its orders; the agents of another get SIGTERM, on which they stop everything
     they have started. The agent of this machine goes last: it has the controller, for which engines would wait.
@@ -368,10 +365,10 @@ def stop(record: Record) -> bool:
 
 
 def forget(record: Record) -> None:
-    """Remove a session from the list whose machine is gone; nothing is stopped.
+    """Remove a session whose machine is gone from the list; stop nothing.
 
     Raises:
-      SessionError: It is one of this machine.
+      SessionError: The session is one of this machine.
     """
     if record.here:
         raise SessionError(

@@ -1,7 +1,4 @@
-"""All agents of a session as one: the agent of this machine, which has the controller, and those elsewhere.
-
-Interface of a session to its processes, whether nbdist or somebody else has started them.
-"""
+"""Agents of a session as one: the session's way to all its processes, whoever has started them."""
 
 from __future__ import annotations
 
@@ -28,12 +25,12 @@ from nbdist.message_guard import MessageGuard
 logger = logging.getLogger(__name__)
 
 LOST_SECONDS = 30.0
-"""A host that has been silent for this time is given up; a short interruption of the network has no effect.
+"""Silence after which a host is given up; a short interruption of the network has no effect.
 
 Only time in which this kernel ran counts (`nbdist.agent.kernel_link`)."""
 
 KERNEL_LOST_SECONDS = 900.0
-"""A kernel that has been silent for this time is given up by a host that is still connected to it.
+"""Silence after which a host that is still connected to a kernel gives the kernel up.
 
 A kernel that is stopped, or whose machine sleeps, sends nothing, and from afar that looks like a broken
 connection: the processes on the hosts wait. A kernel that ends closes the connection, which ends everything at
@@ -42,7 +39,7 @@ once. Linux gives up a connection on which nothing is acknowledged after about a
 
 
 class AgentPool:
-    """Every agent of a session.
+    """All agents of a session: that of this machine, which has the controller, and those elsewhere.
 
     Args:
       home: The agent of this machine.
@@ -115,7 +112,8 @@ class AgentPool:
     def connect(self, connection: Mapping[str, Any]) -> None:
         """Send the agents on other machines the controller's address and the session's key.
 
-        The stream to the tasks of a job is not encrypted: they get both from a `Handover`.
+        The stream to the tasks of a job is not encrypted: they get both from
+        `nbdist.launch.start.sequence.Handover`.
         """
         for agent in self.others.values():
             if not isinstance(agent, JobAgent):
@@ -239,7 +237,10 @@ class AgentPool:
 
 
 class Agents(Protocol):
-    """Agents of ours (`AgentPool`), or the engines of a cluster that somebody else has started (`ForeignEngines`).
+    """Interface of a session to its processes, whether nbdist or somebody else has started them.
+
+    `AgentPool` holds agents of ours; `nbdist.launch.sessions.attached.ForeignEngines` stands for the engines of a
+    cluster that somebody else has started.
 
     `events` publishes all happenings to its listeners. `silent` is since when (Unix seconds) silent hosts send
     nothing, by name. `faults` are sentences about messages that could not be handled.

@@ -1,8 +1,7 @@
-"""ipyparallel's client, but without unpickling, and with listeners for late output of forgotten requests.
+"""Connections to engines through ipyparallel's controller, which run nothing of what the engines send.
 
-An engine's answer to a request, read without running anything of it.
-
-A socket of our own that receives the engines' messages, whoever sent the requests.
+`Client` sends requests and reads answers. `subscriber` returns a socket of our own that receives the engines'
+messages, whoever sent the requests.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ logger = logging.getLogger(__name__)
 Buffer = bytes | memoryview
 
 JSON = b"{"
-"""The beginning of the first buffer of an answer of ours; no pickle has it (its first byte is 0x80)."""
+"""The beginning of the first buffer of an answer of ours; no pickle begins so (its first byte is 0x80)."""
 
 
 def read_reply(buffers: Sequence[Buffer]) -> Any:
-    """Return the answer of an engine.
+    """Return an engine's answer to a request, and run nothing of it.
 
     Args:
       buffers: The buffers of ipyparallel's `apply_reply`: of `nbdist.engine.kernel.calls.SentCall`, or a pickle
@@ -46,7 +45,7 @@ def read_reply(buffers: Sequence[Buffer]) -> Any:
       The JSON, as text, and the buffers behind it; or the plain data.
 
     Raises:
-      WireError: It is neither. Nothing of it was executed.
+      WireError: The answer is neither. Nothing of it was executed.
     """
     if not buffers:
         raise WireError("An engine's answer is empty.")
@@ -78,7 +77,7 @@ class _Plain(pickle.Unpickler):
 DATA = "data_message"
 
 MOST_REQUESTS = 10_000
-"""Late messages are passed on for this many requests, the newest."""
+"""Number of requests, the newest, for which late messages are passed on."""
 
 CLOSE_SECONDS = 5.0
 """Seconds that closing may take; it takes milliseconds."""
@@ -87,7 +86,7 @@ Message = dict[str, Any]
 
 
 class Client(ipyparallel.Client):
-    """A client that takes only data from engines, and listens for longer.
+    """ipyparallel's client, but without unpickling, and with listeners for late output of forgotten requests.
 
     ipyparallel unpickles what engines answer and publish, and a pickle can run anything. Here `read_reply` reads
     answers; an answer that it refuses fails its request as `WireError`. Published data (`data_message`), for which
@@ -171,7 +170,7 @@ class Client(ipyparallel.Client):
         super()._handle_apply_reply(message)
 
     def _extract_metadata(self, message: Message) -> dict[str, Any]:
-        """Return the metadata as ipyparallel does, but read one date faster, which takes most of its time."""
+        """Return the metadata as ipyparallel does, but read faster the one date that takes most of the time."""
         metadata = message["metadata"]
         started = _date(metadata.get("started"))
         if started is None:

@@ -11,7 +11,6 @@ from typing import Any
 from nbdist.contract.orders import NewProcess
 from nbdist.engine.cell.running import ONE_HOST
 from nbdist.errors import SessionError
-from nbdist.interrupts import to_the_end
 from nbdist.launch.doctor.finding import Finding
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import ProcessExit
@@ -19,7 +18,7 @@ from nbdist.launch.model.hosts import HostInfo
 from nbdist.launch.model.plan import Plan, PlannedProcess
 from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.start.agents import AgentPool, Agents
-from nbdist.launch.start.spawn import planned
+from nbdist.launch.start.spawn import planned, to_the_end
 from nbdist.machine import folder as folders
 
 

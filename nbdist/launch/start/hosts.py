@@ -1,8 +1,8 @@
-"""Wait for an event of every host, before anything is started on any.
+"""Wait for the first event of every host, before anything is started on any.
 
-The tasks of a job, from its queue to the first event of each.
-
-Places where the processes of our agents can serve: at ports that their agents reserve for them.
+The tasks of a job are waited for from the job's queue on. When all have come, the places are known where the
+processes can serve, at ports that their agents reserve for them. A host that cannot take part ends the wait, with
+an error that says what to type.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def wait_for_tasks(
 
     Args:
       spawned: A start whose plan is for a job.
-      check: Raises when the agent can no longer take part.
+      check: Called with the agent's name and the agent; raises when it can no longer take part.
       progress: Called with the state of the job, and how many tasks have come.
 
     Raises:
@@ -128,13 +128,13 @@ Host = tuple[AgentHandle, int | None]
 
 
 def first_places(plan: Plan, agents: Agents) -> dict[int, Place]:
-    """Return places at the ports that the agents reserved before their first event."""
+    """Return where processes can serve: at the ports that their agents reserved before their first event."""
     ports = {(agent, task): agent.facts[task].ports for agent, task in _hosts(plan, agents)}
     return _places(plan, agents, ports)
 
 
 def new_places(plan: Plan, agents: Agents, *, check: Callable[[], None]) -> dict[int, Place]:
-    """Return places at ports that the agents reserve now, while the earlier ones are still in use.
+    """Return where processes can serve at ports that their agents reserve now, while earlier ones are in use.
 
     Args:
       plan: Whose processes are to serve anew.
@@ -191,11 +191,11 @@ ANSWER_SECONDS = 30.0
 """Seconds a host may take to answer, if the person's `ConnectTimeout` is not shorter."""
 
 STARTING_SECONDS = 25.0
-"""Seconds a host may be silent after that.
+"""Seconds a host may be silent after its first answer.
 
 While it loads one large library from a cold disk or a slow network it can send nothing (see
-`nbdist.agent.kernel_link`). `LOST_SECONDS` is a little longer, so that this error comes first: it names what took
-too long."""
+`nbdist.agent.kernel_link`). `nbdist.launch.start.agents.LOST_SECONDS` is a little longer, so that the error of a
+start comes first: it names what took too long."""
 
 
 def gather(spawned: Spawned, *, progress: StartProgress) -> None:
@@ -308,8 +308,8 @@ def check_host(name: str, agent: AgentHandle) -> None:
     """Raise an error if a host can no longer take part.
 
     Raises:
-      HostError: Says why, in ssh's own words if ssh failed.
-      VersionError: It has another version of nbdist.
+      HostError: The host cannot; the text says why, in ssh's own words if ssh failed.
+      VersionError: The host has another version of nbdist.
     """
     failure = None if agent.failure is None else agent.failure.event
     if isinstance(failure, Refused):

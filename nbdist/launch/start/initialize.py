@@ -1,6 +1,6 @@
-"""Initialization of the framework on all processes, each with its own arguments.
+"""Initialization of the framework on all processes, and the coordination service of JAX that they join.
 
-JAX's coordination service: started beside process 0, not in it, and anew for each repair.
+Each process gets its own arguments. The service is started beside process 0, not in it, and anew for each repair.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def ask_for_service(running: Cluster, *, again: bool = False) -> int:
         the first, which serves until all have left it.
 
     Returns:
-      Its number, for `until_it_serves` and `end`.
+      The service's number, for `until_it_serves` and `end`.
     """
     first = running.plan.processes[0].process_id
     # Counted by the agent's events, so that a kernel that attaches later continues the numbers.
@@ -183,17 +183,17 @@ TRY_SECONDS = 0.2
 """Seconds for the wait and for each attempt to connect; a firewall may drop attempts, which does no harm."""
 
 GONE_SECONDS = 5.0
-"""Seconds its agent may take to report how a process ended, after the hub has reported the end."""
+"""Seconds an agent may take to report how a process ended, after ipyparallel's hub has reported the end."""
 
 JAX_INITIALIZATION_TIMEOUT = 300
-"""Source: the default of `jax.distributed.initialize`, in seconds."""
+"""Default of `jax.distributed.initialize`, in seconds."""
 
 
 def join(running: Cluster, *, progress: StartProgress) -> dict[int, Initialized]:
     """Make all processes join one cluster and start their back ends.
 
     Returns:
-      The last answer of each process (see `initialize` of its framework's module), by process id.
+      The last answer of each process (see `nbdist.engine.frameworks.framework`), by process id.
 
     Raises:
       LaunchError: A process failed, ended, or did not connect in time; all of them are named.

@@ -1,6 +1,6 @@
-"""New processes in place of ended ones, while the others go on.
+"""Replacement of what has ended, processes or the controller, while the other processes go on.
 
-A new controller in place of one that has ended: the engines go on, and connect to it by themselves.
+Engines connect to a new controller by themselves.
 """
 
 from __future__ import annotations
@@ -111,10 +111,10 @@ def meet_again(running: Cluster) -> None:
 
 
 START_SECONDS = 30.0
-"""Seconds a controller may take until it answers; forked on a quiet machine, it takes half a second."""
+"""Seconds a new controller may take until it answers; forked on a quiet machine, it takes half a second."""
 
 ANSWER_SECONDS = 1
-"""Seconds that each first request to it waits."""
+"""Seconds that each attempt to connect to a new controller waits for its answer."""
 
 AGAIN_SECONDS = 0.5
 """Seconds until an engine is asked again: a request sent before it has connected anew is lost."""

@@ -1,14 +1,7 @@
 """Sequence of a start, from a plan to connected engines: each knows its id and has the kernel's version.
 
-ipyparallel's launchers for preloaded agents that fork, on this machine and on others.
-
-They replace ipyparallel's own in an `ipyparallel.Cluster`. Both hold the same `AgentPool`, since the controller is
-a child of an agent as well.
-
-Transfer of the connection file for engines to the tasks of a job, outside of the stream that leads to them.
-
-The other end is `nbdist.agent.kernel_link`. The file is encrypted with CURVE, and goes only to clients with a key
-that a task has sent through the job's stream.
+`start` calls the steps in order. ipyparallel's own launchers are replaced, since the agents fork controller and
+engines.
 """
 
 from __future__ import annotations
@@ -51,7 +44,11 @@ logger = logging.getLogger(__name__)
 
 
 class AgentController(ControllerLauncher):
-    """Launcher of the controller, a fork of this machine's agent."""
+    """Launcher of the controller, a fork of this machine's preloaded agent.
+
+    It takes the place of ipyparallel's own in an `ipyparallel.Cluster`, as `AgentEngines` does. Both hold the same
+    `AgentPool`, since the controller is a child of an agent as well.
+    """
 
     agents: AgentPool = Instance(AgentPool)
 
@@ -64,7 +61,7 @@ class AgentController(ControllerLauncher):
         self.notify_start({"pid": "child of this machine's agent"})
 
     def poll(self) -> int | None:
-        """Return the exit status, or None while it runs."""
+        """Return the exit status of this machine's agent; None while it runs."""
         return self.agents.home.poll()
 
     def signal(self, sig: int) -> None:
@@ -81,7 +78,7 @@ class AgentController(ControllerLauncher):
 
 
 class AgentEngines(EngineLauncher):
-    """Launcher of all engines, each forked by the agent of its host."""
+    """Launcher of all engines, each forked by the preloaded agent of its host, on this machine or another."""
 
     agents: AgentPool = Instance(AgentPool)
     processes = List()
@@ -113,7 +110,11 @@ POLL_MS = int(POLL_SECONDS * 1000)
 
 
 class Handover:
-    """Server for the tasks, on a thread of its own, from entering until leaving.
+    """Transfer of the connection file for engines to the tasks of a job, outside of the stream that leads to them.
+
+    The file is encrypted with CURVE, and goes only to clients with a key that a task has sent through the job's
+    stream. It is served on a thread of its own, from entering until leaving; the other end is
+    `nbdist.agent.kernel_link.Collecting`.
 
     Args:
       connection: ipyparallel's connection file for engines; the server listens at the address that it names.

@@ -1,13 +1,7 @@
-"""`--tpu`: the pod that is meant, and its workers.
+"""Discovery of the pod that `--tpu` means, and of its workers.
 
-Google's metadata server, as a worker of a pod on Compute Engine sees it.
-
-Source: https://cloud.google.com/compute/docs/metadata/querying-metadata and, for the attributes of a pod,
-jax/_src/clusters/cloud_tpu_cluster.py.
-
-A worker of a pod on Kubernetes (GKE), described by variables that GKE puts into each container.
-
-Source: https://cloud.google.com/kubernetes-engine/docs/how-to/tpus and jax/_src/clusters/cloud_tpu_cluster.py.
+A TPU that is named is looked up with `gcloud`. Without a name, the pod is the one that this machine is a worker
+of: Google's metadata server describes it on Compute Engine, and the container's variables on Kubernetes (GKE).
 """
 
 from __future__ import annotations
@@ -50,6 +44,8 @@ class Silent(Exception):
 
 def attribute(name: str, environment: Mapping[str, str]) -> str | None:
     """Return one attribute of this machine, asked for without a proxy; None if there is none of that name.
+
+    Source: https://cloud.google.com/compute/docs/metadata/querying-metadata.
 
     Args:
       name: The attribute.
@@ -117,7 +113,9 @@ def endpoints(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def read_compute_engine_worker(environment: Mapping[str, str]) -> Worker | NoWorker:
-    """Return this machine as a worker of a pod on Compute Engine.
+    """Return this machine as a worker of a pod on Compute Engine, as Google's metadata server describes it.
+
+    Source for the attributes of a pod: jax/_src/clusters/cloud_tpu_cluster.py.
 
     Raises:
       LaunchError: The metadata server's answer cannot be read.
@@ -168,7 +166,9 @@ LIST_FILE = "TPU_PROCESS_ADDRESSES_PATH"
 
 
 def read_kubernetes_worker(environment: Mapping[str, str]) -> Worker | NoWorker:
-    """Return this machine as a worker of a pod on Kubernetes.
+    """Return this machine as a worker of a pod on Kubernetes (GKE), which puts variables into each container.
+
+    Source: https://cloud.google.com/kubernetes-engine/docs/how-to/tpus and jax/_src/clusters/cloud_tpu_cluster.py.
 
     Raises:
       LaunchError: The variables contradict each other, or one is missing.

@@ -1,9 +1,7 @@
 """A pod as `gcloud` describes it, from any machine that has `gcloud` and reaches the workers with ssh.
 
 Sources: the resource `Node` of https://cloud.google.com/tpu/docs/reference/rest/v2/projects.locations.nodes, and
-`gcloud compute tpus tpu-vm ssh --dry-run` for how its workers are reached.
-
-ssh connections to the workers that `gcloud` names: addresses and keys.
+`gcloud compute tpus tpu-vm ssh --dry-run` for the addresses and keys with which its workers are reached.
 """
 
 from __future__ import annotations
@@ -62,13 +60,13 @@ def _answers(address: str) -> bool:
 def ssh_options(node_id: str, index: int, home: Path) -> tuple[str, ...]:
     """Return the options that `gcloud compute tpus tpu-vm ssh` itself would give to ssh, if its files exist.
 
+    `gcloud` keeps host keys in a file of its own, under the name `tpu.ID-WORKER-SUFFIX`; the suffix comes from
+    the host key. Host keys are always checked here; `gcloud` does not check them the first time.
+
     Args:
       node_id: The field `id` of the TPU.
       index: The worker's number in its slice.
       home: The folder that holds `.ssh`.
-
-    `gcloud` keeps host keys in a file of its own, under the name `tpu.ID-WORKER-SUFFIX`; the suffix comes from
-    the host key. Host keys are always checked here; `gcloud` does not check them the first time.
     """
     found: list[str] = []
     key, known = home / ".ssh/google_compute_engine", home / ".ssh/google_compute_known_hosts"
@@ -119,12 +117,12 @@ class TpuName:
 def from_gcloud(
     name: str, zone: str, project: str | None, environment: Mapping[str, str]
 ) -> TpuPod:
-    """Return the pod of that name.
+    """Return the pod that `gcloud` describes under a name.
 
     Args:
       name: The TPU's name, or those of several slices with commas between, in the order of their slice ids.
-      zone: Its zone.
-      project: Its project, None for the one `gcloud` is set to.
+      zone: The TPU's zone.
+      project: The TPU's project, None for the one `gcloud` is set to.
       environment: The environment in which `gcloud` is looked for and runs.
 
     Raises:

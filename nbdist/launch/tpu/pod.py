@@ -1,6 +1,7 @@
-"""A TPU pod as data: its workers, in the order of JAX's process ids.
+"""TPU pod as data: its workers, in the order of JAX's process ids.
 
-A worker of a pod: the information it has about itself and its slice, in the form JAX reads it.
+A pod is described from outside as a `TpuPod`, with all workers, or from one of its machines as a `Worker`, which
+knows its own slice only.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ COORDINATOR_PORT = 8482
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """This machine as a worker: facts about its own slice, and how many slices there are.
+    """This machine as a worker: facts about its own slice, and how many slices there are, as JAX reads them.
 
     `form` is JAX's name for the source. `addresses` and `hosts` are those of the workers of its slice, in their
     order; a worker does not know those of other slices. `megascale_coordinator` is worker 0 of slice 0 if there
@@ -132,14 +133,14 @@ class Worker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoWorker:
-    """Why this machine is not seen as a worker of a pod."""
+    """Reason why this machine is not seen as a worker of a pod."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slices:
-    """How many slices there are, which one this is, and where worker 0 of slice 0 is."""
+    """Number of slices of a pod, the index of this one, and the address of worker 0 of slice 0."""
 
     count: int
     index: int

@@ -1,6 +1,8 @@
-"""The specs that a person asks for: a tree of specs, rules, a function of the path, or a map of layouts.
+"""Arrays of a value by their shapes, and the specs that a person asks for them.
 
-The arrays of a value by their shapes, whichever framework it is of, or of none.
+Specs are a tree of specs, rules, a function of the path, or a map of layouts; `layout_of` finds one for each
+array. The value may be of any framework, or of none: each one that has been imported is asked, and nothing is
+computed.
 """
 
 from __future__ import annotations
@@ -139,14 +141,14 @@ def _shown(value: Any) -> str:
 
 
 def arrays_of(value: Any, name: str) -> list[ArrayShape]:
-    """The arrays of a value, in its order; nothing is computed.
+    """Return the arrays of a value, in its order; nothing is computed.
 
     Args:
       value: An array, a pytree, shapes from `jax.eval_shape`, a model.
-      name: What it is called, for the error.
+      name: The value's name, for the error.
 
     Raises:
-      ArrayError: It has none.
+      ArrayError: The value has no arrays.
     """
     for framework in imported():
         found = framework.shapes(value)
@@ -162,7 +164,7 @@ def arrays_of(value: Any, name: str) -> list[ArrayShape]:
 
 
 def reported(arrays: Sequence[Array], meshes: Mapping[str, Mesh], root: str) -> list[ArrayShape]:
-    """Arrays that lie on the processes of a session, with the specs they have there."""
+    """Return arrays that lie on the processes of a session, with the specs they have there."""
     return [
         ArrayShape(
             path=array.path.removeprefix(root),
@@ -184,12 +186,12 @@ def _own(array: Array, meshes: Mapping[str, Mesh]) -> AskedSpec | None:
 
 
 def _step_name(step: str) -> str:
-    """`['dense']` → `dense`, `.kernel` → `kernel`, `[0]` → `0`."""
+    """Return `dense` for `['dense']`, `kernel` for `.kernel`, `0` for `[0]`."""
     return step.strip(".[]").strip("'\"")
 
 
 def _plain(value: Any, path: str, names: tuple[str, ...]) -> Iterator[ArrayShape]:
-    """Arrays in dicts, lists and tuples, where no framework has been imported."""
+    """Yield the arrays in dicts, lists and tuples, where no framework has been imported."""
     shape = getattr(value, "shape", None)
     dtype: Any = getattr(value, "dtype", None)
     if isinstance(shape, tuple) and hasattr(dtype, "itemsize"):

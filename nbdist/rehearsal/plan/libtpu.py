@@ -1,9 +1,10 @@
-"""Where libtpu lies, which has the compiler for TPUs, and whether it is the version that JAX was made for.
+"""libtpu, which has the compiler for TPUs: where it lies, its version, and its installation.
 
-Live sessions have no use for it, and JAX would look for TPUs with it. So it may lie in a folder of its own, which
-only a rehearsal's process is given. Source: imports nothing outside the standard library.
+It must be of the version that JAX was made for. Live sessions have no use for it, and JAX would look for TPUs with
+it. So it may lie in a folder of its own, which only a rehearsal's process is given; `nbdist rehearse --install`
+puts it there.
 
-`nbdist rehearse --install`: libtpu in a target of its own, whole or not at all.
+Imports nothing outside the standard library.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from nbdist.errors import RehearsalError
 from nbdist.machine.folder import user_cache
 
 VARIABLE = "TPU_LIBRARY_PATH"
-"""Names the library that JAX loads in place of an installed one."""
+"""Variable that names the library that JAX loads in place of an installed one."""
 
 _REQUIRED = re.compile(r"libtpu\s*==\s*([\d.]+)(\.\*)?\s*;.*extra\s*==\s*['\"]tpu['\"]")
 
@@ -161,16 +162,16 @@ def _matches(version: str, asked: str) -> bool:
 
 
 def install(say: Callable[[str], None] = print) -> int:
-    """Puts the compiler that the installed JAX needs into its target, with pip.
+    """Put the compiler that the installed JAX needs into its folder with pip, whole or not at all.
 
     Args:
-      say: Called with what was done.
+      say: Called with a sentence about what was done.
 
     Returns:
-      0, or the exit code of pip, which has then said why; nothing is left of what it began.
+      0, or the exit code of pip, which has then said why; nothing is left of what pip began.
 
     Raises:
-      RehearsalError: pip is not there, or the target cannot be made.
+      RehearsalError: pip is not there, or the folder cannot be made.
     """
     version = wanted()
     target = folder(version)
@@ -189,12 +190,12 @@ def install(say: Callable[[str], None] = print) -> int:
     except OSError as error:
         raise RehearsalError(
             f"{target.parent} cannot be made, where libtpu is to lie: {error.strerror}. Let XDG_CACHE_HOME name a "
-            "target that can be written to."
+            "folder that can be written to."
         ) from error
     try:
         code = subprocess.call(install_command(version, partial), env=_without_user())
         if code == 0:
-            # What is there is no library, else it had been found.
+            # Anything there is no library, else it would have been found.
             shutil.rmtree(target, ignore_errors=True)
             partial.rename(target)
     finally:
@@ -208,5 +209,5 @@ def install(say: Callable[[str], None] = print) -> int:
 
 
 def _without_user() -> dict[str, str]:
-    """pip refuses a target where its own configuration asks for the user's packages."""
+    """Return the environment without pip's option for the user's packages, which pip refuses beside `--target`."""
     return {**os.environ, "PIP_USER": "0"}

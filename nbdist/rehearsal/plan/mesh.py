@@ -1,10 +1,9 @@
-"""Topologies as people say them: `v5e-256`, `v5p:4x4x8`, `4x4x4`.
+"""Topologies and meshes as people write them: `v5e-256`, `v5p:4x4x8`, `4x4x4`; `data=16,model=16`.
 
-Source: imports nothing outside the standard library.
+The axes of a mesh go over the devices of a topology. An error names the topologies that are near, or the meshes
+that a number of devices allows.
 
-The axes of a mesh as people write them, and which meshes a number of devices allows.
-
-Source: imports nothing outside the standard library.
+Imports nothing outside the standard library.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from nbdist.rehearsal.plan.chips import CHIPS, CUBE, NAMES, SMALL_3D, Chip
 from nbdist.spelling import option
 
 MOST_NEAR = 4
-"""So many topologies are named where one is unknown."""
+"""Largest number of topologies that are named where one is unknown."""
 
 _COUNTED = re.compile(r"([a-z]+\d*[a-z]*|v\d+[a-z]*)-(\d+)")
 _SHAPED = re.compile(r"(?:([a-z]+\d*[a-z]*)[:-])?(\d+(?:x\d+){1,2})")
@@ -36,9 +35,9 @@ class Topology:
     """Slices of one pod, or of several.
 
     Attributes:
-      chip: What they are made of; None where only the shape was said.
-      shape: Of one slice, in chips.
-      slices: How many there are; they reach each other through the network of the data center.
+      chip: The generation of their chips; None where only the shape was given.
+      shape: The shape of one slice, in chips.
+      slices: The number of slices; they reach each other through the network of the data center.
     """
 
     chip: Chip | None
@@ -47,28 +46,28 @@ class Topology:
 
     @property
     def name(self) -> str:
-        """Of one slice, as libtpu has it: `v5e:16x16`; `4x4x4` where the chip is not known."""
+        """Name of one slice, as libtpu has it: `v5e:16x16`; `4x4x4` where the chip is not known."""
         shape = "x".join(map(str, self.shape))
         return f"{self.chip.name}:{shape}" if self.chip else shape
 
     @property
     def chips(self) -> int:
-        """Of all slices."""
+        """Number of chips of all slices."""
         return math.prod(self.shape) * self.slices
 
     @property
     def devices_per_chip(self) -> int:
-        """1 where the chip is not known."""
+        """Number of devices of a chip; 1 where the chip is not known."""
         return self.chip.devices if self.chip else 1
 
     @property
     def devices(self) -> int:
-        """Of all slices, as JAX counts them."""
+        """Number of devices of all slices, as JAX counts them."""
         return self.chips * self.devices_per_chip
 
     @property
     def wraps(self) -> tuple[bool, ...] | None:
-        """Which dimensions have links from the last chip to the first; None where that is not known."""
+        """Return for each dimension whether a link leads from its last chip to its first; None if not known."""
         if self.chip is None or self.chip.wraps is None:
             return None
         if self.chip.wraps == "cubes":
@@ -78,20 +77,20 @@ class Topology:
         return tuple(size == longest for size in self.shape)
 
     def __str__(self) -> str:
-        """`v5e:16x16`, `4 slices of v5e:16x16`."""
+        """Return `v5e:16x16`, or `4 slices of v5e:16x16`."""
         return self.name if self.slices == 1 else f"{self.slices} slices of {self.name}"
 
 
 def read_topology(text: str, *, slices: int = 1) -> Topology:
-    """A topology from what a person calls it.
+    """Return a topology from what a person calls it.
 
     Args:
       text: `v5e-256` or `v5litepod-256` (of v2, v3, v4, v5p and tpu7x the number counts TensorCores, two a chip,
         as Google counts them), `v5e:16x16`, or `4x4x4` alone.
-      slices: How many such slices there are.
+      slices: The number of such slices.
 
     Raises:
-      OptionError: There is no such topology; the text says which are near, or what is known.
+      OptionError: There is no such topology; the error says which are near, or what is known.
     """
     if slices < 1:
         raise OptionError(f"{slices} slices: allowed are 1 or more.")
@@ -111,7 +110,7 @@ def read_topology(text: str, *, slices: int = 1) -> Topology:
 
 
 def counted_name(topology: Topology) -> str:
-    """`v5e-256`: one slice as Google's accelerator types name it; empty where the chip is not known."""
+    """Return `v5p-8`: one slice as Google's accelerator types name it; empty where the chip is not known."""
     chip = topology.chip
     if chip is None:
         return ""
@@ -120,11 +119,11 @@ def counted_name(topology: Topology) -> str:
 
 
 def counting_hint(topology: Topology, wanted: int) -> str:
-    """A sentence for who took the number in a name such as `v5p-8960` for chips; empty for others.
+    """Return a sentence for people who took the number in a name such as `v5p-8960` for chips; empty for others.
 
     Args:
-      topology: That the name stands for.
-      wanted: How many devices the person expects.
+      topology: The topology that the name stands for.
+      wanted: The number of devices that the person expects.
     """
     chip = topology.chip
     each = chip.cores if chip is not None and chip.counts == "cores" else 1
@@ -150,7 +149,7 @@ def _chip(name: str, text: str) -> Chip:
 
 
 def _known_shape(chip: Chip | None, shape: tuple[int, ...], text: str) -> tuple[int, ...]:
-    """The shape as it is listed: the smaller sizes first, as the same slice turned round has one name."""
+    """Return the shape as it is listed, smaller sizes first: the same slice turned round has the same name."""
     if 0 in shape:
         raise OptionError(f"{text!r} has no chips: each dimension is 1 or more.")
     if chip is None:
@@ -170,7 +169,7 @@ def _known_shape(chip: Chip | None, shape: tuple[int, ...], text: str) -> tuple[
 
 
 def _counted_shape(chip: Chip, count: int, text: str) -> tuple[int, ...]:
-    """The most compact slice of so many chips."""
+    """Return the most compact slice with this number in its name."""
     each = chip.cores if chip.counts == "cores" else 1
     fitting = [shape for shape in _shapes(chip) if math.prod(shape) * each == count]
     if fitting:
@@ -187,7 +186,7 @@ def _rule(chip: Chip) -> str:
 
 
 def _shapes(chip: Chip) -> tuple[tuple[int, ...], ...]:
-    """All slices of a chip, each once, in its listed order."""
+    """Return the shapes of all slices of a chip, each once, in the order in which they are listed."""
     if chip.shapes:
         return chip.shapes
     cubes = chip.pod // CUBE**3
@@ -195,7 +194,7 @@ def _shapes(chip: Chip) -> tuple[tuple[int, ...], ...]:
 
 
 def _sizes(most: int) -> Iterable[tuple[int, int, int]]:
-    """Three rising numbers of which the product is at most `most`."""
+    """Yield three numbers, none smaller than the one before, whose product is at most `most`."""
     for a in range(1, most + 1):
         if a**3 > most:
             return
@@ -207,7 +206,7 @@ def _sizes(most: int) -> Iterable[tuple[int, int, int]]:
 
 
 def _nearest(chip: Chip, chips: int) -> list[tuple[int, ...]]:
-    """The most compact slice of each size, the nearest sizes first."""
+    """Return the most compact slice of each size, the nearest sizes first."""
     ordered = sorted(_shapes(chip), key=lambda shape: (math.prod(shape), sum(shape)))
     compact = [next(same) for _, same in itertools.groupby(ordered, key=math.prod)]
     return sorted(compact, key=lambda shape: abs(math.log(math.prod(shape) / chips)))
@@ -219,7 +218,7 @@ def _listed(shapes: Iterable[tuple[int, ...]], chip: Chip) -> str:
 
 
 def topology_text(topology: Topology) -> str:
-    """`v5e:16x16, 256 chips`; with the slices, and the devices where a chip has several."""
+    """Return `v5e:16x16, 256 chips`; with the slices, and with the devices where a chip has several."""
     parts = [str(topology), count_text(topology.chips, "chip")]
     if topology.devices != topology.chips:
         parts.append(count_text(topology.devices, "device"))
@@ -230,33 +229,33 @@ Axes = Mapping[str, int]
 """The size of each axis, in the order of the mesh."""
 
 MOST_FITTING = 4
-"""So many meshes that would fit are named."""
+"""Largest number of fitting meshes that are named."""
 
 MOST_AXES = 4
-"""Meshes of more axes are not searched for others that would fit."""
+"""Largest number of axes of a mesh for which others that would fit are searched."""
 
 REST = -1
 """The size of an axis that takes what the others leave."""
 
 
 def axes_text(axes: Axes) -> str:
-    """`data=16 × model=16`."""
+    """Return `data=16 × model=16`."""
     return " × ".join(f"{name}={size}" for name, size in axes.items())
 
 
 def typed_text(axes: Axes) -> str:
-    """`data=16,model=16`, as a person types it."""
+    """Return `data=16,model=16`, as a person types it."""
     return ",".join(f"{name}={size}" for name, size in axes.items())
 
 
 def read_axes(mesh: Any) -> dict[str, int]:
-    """The axes of a mesh.
+    """Return the axes of a mesh.
 
     Args:
       mesh: `"data=16,model=16"`, a dict, or a mesh of JAX or Keras; a size of -1 takes what the others leave.
 
     Raises:
-      OptionError: It is none of these, or an axis has no size.
+      OptionError: The mesh is none of these, or an axis has no size.
     """
     if isinstance(mesh, str):
         return _read_text(mesh)
@@ -274,7 +273,7 @@ def read_axes(mesh: Any) -> dict[str, int]:
 
 
 def with_rest(axes: Axes, devices: int | None) -> dict[str, int]:
-    """The axes, the one of size -1 with what the others leave.
+    """Return the axes; the one of size -1 gets what the others leave.
 
     Raises:
       OptionError: More than one is to take the rest, or the others do not divide the devices.
@@ -293,16 +292,16 @@ def with_rest(axes: Axes, devices: int | None) -> dict[str, int]:
 
 
 def check_devices(axes: Axes, devices: int, where: str, hint: str = "") -> None:
-    """Refuses a mesh that does not take all devices.
+    """Refuse a mesh that does not take all devices.
 
     Args:
-      axes: Of the mesh.
-      devices: How many there are.
-      where: What they are of, such as `v5e:16x16`.
+      axes: The axes of the mesh.
+      devices: The number of devices.
+      where: The name of what has these devices, such as `v5e:16x16`.
       hint: A sentence for the end of the error, with a blank before it; empty for none.
 
     Raises:
-      OptionError: Names meshes that would fit.
+      OptionError: The mesh has another number of devices; names meshes that would fit.
     """
     wanted = math.prod(axes.values())
     if wanted == devices:
@@ -315,7 +314,7 @@ def check_devices(axes: Axes, devices: int, where: str, hint: str = "") -> None:
 
 
 def slices_of(axes: Axes, slices: int) -> dict[str, int] | None:
-    """Over how many slices each axis goes: the first that can goes over all; None where none can."""
+    """Return over how many slices each axis goes: the first axis that can goes over all; None where none can."""
     found = dict.fromkeys(axes, 1)
     if slices > 1:
         first = next((name for name, size in axes.items() if size % slices == 0), None)
@@ -326,7 +325,7 @@ def slices_of(axes: Axes, slices: int) -> dict[str, int] | None:
 
 
 def check_slices(axes: Axes, slices: int) -> dict[str, int]:
-    """Over how many slices each axis goes.
+    """Return over how many slices each axis goes.
 
     Raises:
       OptionError: No axis can go over all slices.
@@ -341,7 +340,7 @@ def check_slices(axes: Axes, slices: int) -> dict[str, int]:
 
 
 def fitting(axes: Axes, devices: int) -> Iterator[dict[str, int]]:
-    """Meshes of the same axes that take all devices, those that change the fewest and the least sizes first."""
+    """Yield meshes of the same axes that take all devices; first those with the fewest and least changes."""
     names, sizes = list(axes), list(axes.values())
     if not names or len(names) > MOST_AXES:
         return
@@ -356,7 +355,7 @@ def fitting(axes: Axes, devices: int) -> Iterator[dict[str, int]]:
 
 
 def _products(number: int, factors: int) -> list[tuple[int, ...]]:
-    """All products of so many factors that give a number."""
+    """Return all ways to write a number as a product of so many factors."""
     if factors == 1:
         return [(number,)]
     divisors = [n for n in range(1, number + 1) if number % n == 0]

@@ -1,12 +1,7 @@
-"""From a value, specs, a topology and a mesh to a plan.
+"""Plans of what each device of a mesh would hold of a value: made from its specs, shown as text, HTML or picture.
 
-A plan as HTML for a notebook: the same words, with the arrays as a table.
-
-Inline styles only, as in `nbdist.view.picture`: JupyterLab drops all else from notebooks that are not trusted.
-
-A plan as a snapshot, so that the view shows it as it shows a session.
-
-`ArrayPlan`, the result of `nbdist.plan`.
+`make_plan` takes a value, specs, a topology and a mesh, and returns an `ArrayPlan`, the result of `nbdist.plan`. A
+picture needs a snapshot, so that the view shows a plan as it shows a session.
 """
 
 from __future__ import annotations
@@ -65,7 +60,10 @@ _USED = {
 
 
 def plan_html(plan: Planned) -> str:
-    """All of a plan as one HTML element."""
+    """Return all of a plan as one HTML element: the words of its text, with the arrays as a table.
+
+    Inline styles only, as in `nbdist.view.picture`: JupyterLab drops all else from notebooks that are not trusted.
+    """
     found = rows(plan.arrays)
     parts = [
         _lines(heading_lines(plan)),
@@ -88,7 +86,7 @@ def plan_html(plan: Planned) -> str:
 
 
 def _bar(plan: Planned) -> str:
-    """The memory of a device, and how much of it would be used; nothing where it is not known."""
+    """Return a bar for the memory of a device and how much of it would be used; empty where that is not known."""
     if plan.memory_bytes is None:
         return ""
     share = min(plan.device_bytes / plan.memory_bytes, 1)
@@ -123,7 +121,7 @@ MESH = "planned"
 
 
 def snapshot_of(plan: Planned) -> Snapshot | None:
-    """The pod with what each device would hold; None where it is not known how the mesh lies on it.
+    """Return the pod with what each device would hold; None where it is not known how the mesh lies on the pod.
 
     Devices have the ids and the processes that JAX would give them; of several slices each counts on from the one
     before. Arrays whose spec is impossible are left out, and a notice says so.
@@ -154,7 +152,7 @@ def snapshot_of(plan: Planned) -> Snapshot | None:
 
 
 def largest_split(plan: Planned) -> str | None:
-    """The path of the array that a picture shows first: the largest that is cut into pieces."""
+    """Return the path of the array that a picture shows first: the largest that is cut into pieces."""
     cut = [array for array in plan.arrays if array.state != "impossible" and any(array.spec)]
     return max(cut, key=lambda array: array.nbytes).path if cut else None
 
@@ -224,10 +222,10 @@ def make_plan(
     memory: str | int | None = None,
     name: str = "value",
 ) -> ArrayPlan:
-    """A plan of a value of this process; see `nbdist.plan`.
+    """Return a plan of a value of this process; see `nbdist.plan`.
 
     Raises:
-      OptionError: Something that cannot be.
+      OptionError: The topology, the specs or the mesh cannot be read, or do not fit each other.
       ArrayError: The value has no arrays.
     """
     where = read_where(topology, devices, slices)
@@ -245,7 +243,7 @@ def make_plan(
 def read_where(
     topology: str | Topology | None, devices: int | None, slices: int
 ) -> Topology | int | None:
-    """A topology, or a number of devices; None where only the mesh says it.
+    """Return a topology or a number of devices; None where only the mesh gives the number.
 
     Raises:
       OptionError: Both are given, or there is no such topology.
@@ -277,7 +275,7 @@ def plan_arrays(
     name: str,
     source: str = "",
 ) -> ArrayPlan:
-    """A plan of arrays by their shapes.
+    """Return a plan of arrays by their shapes.
 
     Raises:
       OptionError: The mesh does not fit, or is missing.
@@ -313,7 +311,7 @@ def plan_arrays(
 
 
 def _memory(given: str | int | None, known: int | None) -> int | None:
-    """Bytes of one device: `80GB` as nbdist prints it, in powers of 1024."""
+    """Return the memory of one device in bytes; `80GB` is read as nbdist prints it, in powers of 1024."""
     if given is None:
         return known
     if isinstance(given, int) and not isinstance(given, bool) and given > 0:

@@ -1,12 +1,8 @@
-"""A plan as plain data: what each device would hold of each array.
+"""Plan as plain data: what each device of a mesh would hold of each array, computed from shapes and specs.
 
-Source: imports nothing outside the standard library.
+Of a spec that cannot split an array on the mesh, or not evenly, a sentence says why, and what would.
 
-Whether a spec can split an array on a mesh, and what would where it cannot.
-
-Source: imports nothing outside the standard library.
-
-The bytes each device would hold of arrays, computed from their shapes and specs.
+Imports nothing outside the standard library.
 """
 
 from __future__ import annotations
@@ -34,8 +30,8 @@ class PlannedArray:
     Attributes:
       path: The Python expression that reaches it; in Keras, the path of the variable.
       name: The text that rules are matched against.
-      shape: Of the whole array.
-      dtype: Its name.
+      shape: The shape of the whole array.
+      dtype: The name of its type.
       nbytes: Bytes of one whole copy.
       spec: The mesh axes that split each dimension; as it was asked for where that is impossible.
       rule: The pattern that gave the spec; None where none did.
@@ -45,7 +41,7 @@ class PlannedArray:
       piece_shape: Shape of the largest piece of a device; None where the spec is impossible.
       device_bytes: Bytes of the largest piece of a device; None where the spec is impossible.
       copies: Devices that would hold the very same piece; None where that differs, or the spec is impossible.
-      why: What is wrong, and what would fit; None where nothing is.
+      why: What is wrong, and what would fit; None where nothing is wrong.
       could: An axis of the mesh that would split it, where it is large and whole on each device; else None.
     """
 
@@ -77,12 +73,12 @@ class Planned:
     Attributes:
       name: The name of the planned value.
       source: Where its name was found, such as `this notebook`; empty where the value itself was given.
-      topology: None where only a number of devices was given.
+      topology: The pod; None where only a number of devices was given.
       devices: Number of devices.
       axes: The size of each axis of the mesh, in order.
       place: Where the mesh lies on the pod; None where that is not known.
-      memory_bytes: Of one device; None where it is not known.
-      arrays: In the order of the planned value.
+      memory_bytes: Memory of one device; None where it is not known.
+      arrays: The arrays, in the order of the planned value.
       unmatched: Rules, or specs, that match none of the arrays.
       noun: A word for these rules or specs.
       made_for: The axes of the mesh that the specs were made for, where it is another one; else None.
@@ -151,7 +147,7 @@ class Planned:
 
 
 def impossible(entries: Entries, shape: Sequence[int], axes: Axes) -> str | None:
-    """Why no array of this shape can have this spec on the mesh; None where it can, evenly or not."""
+    """Return why no array of this shape can have this spec on the mesh; None where one can, evenly or not."""
     used = [axis for entry in entries for axis in entry]
     for axis in used:
         if axis not in axes:
@@ -170,22 +166,22 @@ def impossible(entries: Entries, shape: Sequence[int], axes: Axes) -> str | None
 
 
 def padded(entries: Entries, shape: Sequence[int]) -> Entries:
-    """One entry for each dimension: what a spec leaves out at its end is whole."""
+    """Return one entry for each dimension: dimensions that a spec leaves out at its end are whole."""
     return entries + ((),) * (len(shape) - len(entries))
 
 
 def parts(entry: Sequence[str], axes: Axes) -> int:
-    """Into how many parts an entry cuts its dimension."""
+    """Return into how many parts an entry cuts its dimension."""
     return math.prod(axes[axis] for axis in entry)
 
 
 def uneven(entries: Entries, shape: Sequence[int], axes: Axes) -> str | None:
-    """Which dimension is not divided evenly, and what would be; None where all are.
+    """Return which dimension is not divided evenly, and what would be; None where all are.
 
     Args:
       entries: One for each dimension.
-      shape: Of the array.
-      axes: Of the mesh.
+      shape: The shape of the array.
+      axes: The axes of the mesh.
     """
     for dimension, (size, entry) in enumerate(zip(shape, entries, strict=True)):
         count = parts(entry, axes)
@@ -223,15 +219,15 @@ def _remedies(entries: Entries, shape: Sequence[int], axes: Axes, dimension: int
 
 
 def could_split(entries: Entries, shape: Sequence[int], axes: Axes) -> str | None:
-    """An axis of the mesh that an array does not use, and that divides one of its dimensions; None for none.
+    """Return an axis of the mesh that an array does not use and that divides a dimension of it; None for none.
 
     Args:
       entries: One for each dimension.
-      shape: Of the array.
-      axes: Of the mesh.
+      shape: The shape of the array.
+      axes: The axes of the mesh.
 
     Returns:
-      That with the most devices, for the longest dimension: `data=16 divides dimension 0 of 32000`.
+      The axis with the most devices, for the longest dimension: `data=16 divides dimension 0 of 32000`.
     """
     used = {axis for entry in entries for axis in entry}
     free = sorted(((size, name) for name, size in axes.items() if name not in used and size > 1))

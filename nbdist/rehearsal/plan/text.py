@@ -1,8 +1,8 @@
-"""A plan in words.
+"""Text of a plan: the pod and the mesh, a verdict, a row for each array or several similar ones, and notes.
 
-Rows of similar arrays: they differ only in numbers in their paths, such as the layers of a model.
+Similar arrays, such as those of the layers of a model, differ only in numbers in their paths.
 
-Source: imports nothing outside the standard library.
+Imports nothing outside the standard library.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ SIGNS = {"impossible": "!", "uneven": "~", "even": ""}
 HEADINGS = ["", "array", "type", "spec", "per device", "copies", ""]
 
 UNCOUNTED = "Not counted: gradients, activations and what a step needs besides; padding of small dimensions."
-"""Holds for every plan: a plan knows arrays, and no program."""
+"""Note that holds for every plan: a plan knows arrays, and no program."""
 
 PATH_WIDTH = 36
 """The least width of a path, also where lines get longer than others like them."""

@@ -1,8 +1,7 @@
-"""How a mesh lies on the network of a pod: as the framework itself would lay it there.
+"""Places on the network of a pod: how a mesh lies there, and how the devices are connected, for a picture.
 
-The framework is asked with stand-ins for the devices; if none has been imported, this imports none.
-
-The devices of a pod that is not there, and how they are connected, for a picture.
+A mesh lies as the framework itself would lay it. The framework is asked with stand-ins for the devices; none is
+imported for this.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ NAMES = "xyz"
 """The names of a torus's dimensions."""
 
 HOST = 2
-"""A host has the chips of a square of 2 × 2."""
+"""Side of the square of chips, 2 × 2, that a host has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AxisPlace:
-    """Where one axis of a mesh lies.
+    """Place of one axis of a mesh.
 
     Attributes:
       name: The axis's name.
@@ -46,7 +45,7 @@ class AxisPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeshPlace:
-    """Where a mesh lies.
+    """Place of a mesh on a pod.
 
     Attributes:
       axes: One entry for each axis.
@@ -182,11 +181,11 @@ def _rings(topology: Topology, lengths: Mapping[str, int]) -> tuple[str, ...] | 
 
 
 def devices_of(topology: Topology, memory: Memory | None = None) -> list[Device]:
-    """The devices of all slices, with the ids and the processes that JAX would give them.
+    """Return the devices of all slices, with the ids and the processes that JAX would give them.
 
     Args:
-      topology: With its chip. Of several slices each counts on from the one before.
-      memory: Of each device.
+      topology: The pod, with its chip. Of several slices each counts on from the one before.
+      memory: The memory of each device.
     """
     one = stand_ins(topology)
     processes = one[-1].process_index + 1
@@ -207,11 +206,11 @@ def devices_of(topology: Topology, memory: Memory | None = None) -> list[Device]
 
 
 def torus_of(topology: Topology, devices: Sequence[Device]) -> Torus | None:
-    """The devices in the order of their places in the network, `x` changing fastest.
+    """Return the devices in the order of their places in the network, `x` changing fastest.
 
     Args:
-      topology: What they are of.
-      devices: All of them, slice by slice, with their coordinates; in each place as many as a chip has.
+      topology: The pod.
+      devices: All its devices, slice by slice, with their coordinates; in each place as many as a chip has.
 
     Returns:
       None where a device has no coordinates, or these are not those of the topology.

@@ -1,10 +1,8 @@
-"""The backend that JAX takes by default in a rehearsal: a pod that is not there.
+"""Pods in place of the devices that a process has: for all that a rehearsal does, or for one compilation.
 
-A pod in the process that asks for it, whatever that is.
-
-A process whose devices are those of a pod that is not there.
-
-Public functions of JAX that put values on devices past any trace: given anew.
+`Rehearsal` makes the pod what JAX takes by default: `DescribedBackend` answers for its devices, and `Replaced`
+gives those public functions of JAX anew that put values on devices past any trace. `pod_here` compiles for a pod
+in the process that asks for it, whatever that is, and leaves the process its own devices.
 """
 
 from __future__ import annotations
@@ -41,17 +39,17 @@ from nbdist.spelling import command
 
 
 class Replaced:
-    """The functions, for the arrays of one rehearsal.
+    """Public functions of JAX that put values on devices past any trace, given anew for one rehearsal's arrays.
 
     Args:
-      trace: The rehearsal's.
+      trace: The rehearsal's trace.
     """
 
     def __init__(self, trace: RehearsalTrace) -> None:
         self._trace = trace
 
     def install(self) -> None:
-        """Puts them in the place of JAX's; `jax.distributed.initialize` connects nothing."""
+        """Put them in the place of JAX's own; `jax.distributed.initialize` connects nothing."""
         jax.make_array_from_callback = self.make_array_from_callback
         jax.make_array_from_process_local_data = self.make_array_from_process_local_data
         jax.make_array_from_single_device_arrays = self.make_array_from_single_device_arrays
@@ -71,7 +69,7 @@ class Replaced:
         data_callback: Callable[[Any], Any],
         dtype: Any = None,
     ) -> DescribedArray:
-        """As JAX's; the function is called for one part, and only where the type is not given."""
+        """Make an array as JAX does; call the function for one part, and only where the type is not given."""
         sharding = getattr(sharding, "sharding", sharding)
         if dtype is None:
             index = next(iter(sharding.addressable_devices_indices_map(tuple(shape)).values()))
@@ -81,7 +79,7 @@ class Replaced:
     def make_array_from_process_local_data(
         self, sharding: Any, local_data: Any, global_shape: Sequence[int] | None = None
     ) -> Any:
-        """As JAX's, for what the first host has."""
+        """Make arrays as JAX does, from what the first host has."""
         sharding = getattr(sharding, "sharding", sharding)
         if isinstance(local_data, np.ndarray | jax.Array):
             shape = (
@@ -98,14 +96,14 @@ class Replaced:
     def make_array_from_single_device_arrays(
         self, shape: Sequence[int], sharding: Any, arrays: Sequence[Any], *, dtype: Any = None
     ) -> DescribedArray:
-        """As JAX's."""
+        """Make an array as JAX does."""
         return self._array(tuple(shape), dtype if dtype is not None else arrays[0].dtype, sharding)
 
     def initialize(self, *args: Any, **kwargs: Any) -> None:
-        """One process rehearses for all."""
+        """Connect nothing: one process rehearses for all."""
 
     def _outside(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that JAX allows only where nothing is traced, and so where nothing but the rehearsal is."""
+        """Return a function that works in a rehearsal, of one that JAX allows only where nothing is traced."""
 
         @functools.wraps(function, updated=())
         def called(*args: Any, **kwargs: Any) -> Any:
@@ -126,14 +124,14 @@ class Replaced:
 
 
 def global_shape_of(sharding: Any, local: Sequence[int]) -> tuple[int, ...]:
-    """The shape of an array of which the first host has a part.
+    """Return the shape of an array of which the first host has a part.
 
     Args:
-      sharding: Of the array; a `NamedSharding`.
+      sharding: The sharding of the array; a `NamedSharding`.
       local: The shape of the part.
 
     Raises:
-      RehearsalError: The sharding does not say it.
+      RehearsalError: The shape does not follow from the sharding.
     """
     if not isinstance(sharding, NamedSharding):
         raise RehearsalError(
@@ -150,18 +148,18 @@ def global_shape_of(sharding: Any, local: Sequence[int]) -> tuple[int, ...]:
 
 
 def _parts(sharding: NamedSharding, dimension: int) -> int:
-    """In how many parts a dimension is cut."""
+    """Return into how many parts a dimension is cut."""
     names = sharding.spec[dimension] if dimension < len(sharding.spec) else None
     axes = (names,) if isinstance(names, str) else tuple(names or ())
     return math.prod(sharding.mesh.shape[axis] for axis in axes)
 
 
 _FIRST = 1000
-"""Higher than the priority of every backend of JAX."""
+"""Priority higher than that of every backend of JAX."""
 
 
 class DescribedBackend:
-    """Answers JAX's questions to a backend for a pod; passes all others on to the compiler's own client.
+    """Backend that answers JAX's questions for a pod, and passes all others on to the compiler's own client.
 
     That client has devices and no local ones, where a script asks for those of its host.
     """
@@ -215,7 +213,7 @@ def has_described_backend() -> bool:
 
 
 def pod_here(topology: str, *, slices: int = 1) -> Pod:
-    """A pod for this process to compile for; see `nbdist.rehearse`.
+    """Return a pod for this process to compile for; see `nbdist.rehearse`.
 
     Raises:
       OptionError: There is no such topology.
@@ -239,7 +237,10 @@ def pod_here(topology: str, *, slices: int = 1) -> Pod:
 
 
 def _check_harmless() -> None:
-    """libtpu starts no TPU, but the first compilation has JAX start its backends, and so take a GPU's memory."""
+    """Raise RehearsalError where compiling here could take devices, or change those that the process has.
+
+    libtpu starts no TPU, but the first compilation has JAX start its backends, and so take a GPU's memory.
+    """
     platforms = jax.config.jax_platforms
     if platforms != "cpu" and not has_chosen_devices():
         raise RehearsalError(
@@ -256,12 +257,12 @@ def _check_harmless() -> None:
 
 
 class Rehearsal:
-    """A pod, a mesh over it, and what happens to each operation.
+    """A process whose devices are those of a pod: the pod, a mesh over it, and what happens to each operation.
 
     Args:
-      topology: As `nbdist.rehearsal.plan.mesh.read_topology` reads it.
-      slices: So many of it.
-      mesh: Its axes; None for no mesh.
+      topology: The topology, as `nbdist.rehearsal.plan.mesh.read_topology` reads it.
+      slices: The number of slices of this topology.
+      mesh: The axes of the mesh; None for no mesh.
       compiled: Called with each program.
       begins: Called with the name of each function before it is compiled.
     """
@@ -284,10 +285,10 @@ class Rehearsal:
         self._never_left = contextlib.ExitStack()
 
     def begin(self) -> None:
-        """From here on the pod is what this process has, and every operation of this thread is rehearsed.
+        """Make the pod the devices of this process; from here on every operation of this thread is rehearsed.
 
         Raises:
-          RehearsalError: JAX is of a version with which that cannot be.
+          RehearsalError: JAX is of a version with which this is impossible.
         """
         check_jax()
         make_default(self._devices)

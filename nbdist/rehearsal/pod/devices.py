@@ -1,10 +1,9 @@
-"""A pod that is not there, as JAX describes it: devices of libtpu's compiler, and meshes over them.
+"""Base of a rehearsal: the devices of a pod, the private parts of JAX, and the user's line that runs.
 
-Every private part of JAX that a rehearsal needs, each in one function.
+The devices of a pod that is not there are those that libtpu's compiler describes, and JAX lays meshes over them.
+Every private part of JAX that a rehearsal needs has one function here.
 
-Source: read in JAX 0.10.2 and 0.12.0.1; `check_jax` refuses versions in which a part is missing.
-
-The user's line that is being run.
+Source of the private parts: read in JAX 0.10.2 and 0.12.0.1; `check_jax` refuses versions in which one is missing.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ from nbdist.rehearsal.plan.mesh import (
 )
 
 _WHOLE_CHIP = {"v4": "megacore"}
-"""Where libtpu gives a device for each core unless it is asked for this, and JAX takes one a chip in a mesh."""
+"""Configurations by chip: without one, libtpu gives a device for each core, and JAX's meshes take one a chip."""
 
 
 class Devices:
     """Devices of a topology.
 
     Args:
-      topology: What they are of.
-      all: In the order of `jax.devices()`; `by_id` has them by their ids.
+      topology: The topology.
+      all: The devices, in the order of `jax.devices()`; `by_id` has them by their ids.
     """
 
     def __init__(self, topology: Topology, all: list[Any]) -> None:
@@ -54,13 +53,13 @@ class Devices:
         self.by_id = {device.id: device for device in all}
 
     def mesh(self, axes: Any) -> Mesh:
-        """A mesh over all devices; neighbours on it are neighbours on the pod where that can be.
+        """Return a mesh over all devices; neighbours on it are neighbours on the pod where that is possible.
 
         Args:
-          axes: As `nbdist.rehearsal.plan.mesh.read_axes` reads them.
+          axes: The axes, as `nbdist.rehearsal.plan.mesh.read_axes` reads them.
 
         Raises:
-          OptionError: It does not take all devices; names meshes that would.
+          OptionError: The mesh does not take all devices; names meshes that would.
         """
         asked = with_rest(read_axes(axes), len(self.all))
         wanted = 1
@@ -80,19 +79,19 @@ class Devices:
         return Mesh(placed, tuple(asked), axis_types=(AxisType.Auto,) * len(asked))
 
     def __contains__(self, device: Any) -> bool:
-        """Whether it is one of these."""
+        """Return whether a device is one of these."""
         return device in self._each
 
     def __str__(self) -> str:
-        """`v5e:16x16, 256 chips`."""
+        """Return `v5e:16x16, 256 chips`."""
         return topology_text(self.topology)
 
 
 def describe(topology: Topology) -> Devices:
-    """The devices of a topology, as libtpu describes them. It starts no TPU, and no backend of JAX.
+    """Return the devices of a topology, as libtpu describes them; start no TPU, and no backend of JAX.
 
     Args:
-      topology: With its chip.
+      topology: The topology, with its chip.
 
     Raises:
       OptionError: The chip is not named.
@@ -145,7 +144,7 @@ class JitCall:
 
 
 class _Probe(jax.core.Trace):
-    """Keeps the arguments of one call."""
+    """Trace that keeps the arguments of one call."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -158,7 +157,7 @@ class _Probe(jax.core.Trace):
 
 
 def check_jax() -> None:
-    """Try everything this module needs of JAX.
+    """Try the private parts of JAX that a rehearsal of cells and scripts needs.
 
     Raises:
       RehearsalError: This version of JAX works differently; names it, and the versions that were tried.
@@ -261,9 +260,9 @@ class UserLine:
     """A line of a file or a cell.
 
     Attributes:
-      file: Its name; of a cell `<cell>`.
-      number: From 1.
-      text: Without its indentation; empty where it cannot be read.
+      file: The name of the file, or `the cell`.
+      number: The number of the line, from 1.
+      text: The line without its indentation; empty where it cannot be read.
     """
 
     file: str
@@ -271,13 +270,13 @@ class UserLine:
     text: str
 
     def __str__(self) -> str:
-        """`line 3 of <cell>: float(loss)`."""
+        """Return `line 3 of the cell: float(loss)`."""
         text = f": {self.text}" if self.text else ""
         return f"line {self.number} of {self.file}{text}"
 
 
 def user_line() -> UserLine | None:
-    """The innermost line that is neither nbdist's, nor the standard library's, nor an installed package's."""
+    """Return the innermost line that runs and for which `is_users` holds; None where there is none."""
     frame = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
@@ -290,12 +289,12 @@ def user_line() -> UserLine | None:
 
 
 def is_users(file: str) -> bool:
-    """Whether a file, or a cell, is neither nbdist's, nor the standard library's, nor an installed package's."""
+    """Return whether a file is the user's: not nbdist's, the standard library's or an installed package's."""
     return not file.startswith((*_OTHERS, "<frozen"))
 
 
 def cut_to_users(trace: TracebackType | None) -> None:
-    """Takes from a traceback what lies below the innermost of the user's lines."""
+    """Remove from a traceback what lies below the innermost of the user's lines."""
     last = None
     while trace is not None:
         if is_users(trace.tb_frame.f_code.co_filename):

@@ -2,9 +2,8 @@
 
 JAX's own cache does not serve: it keeps executables, which nothing can load for devices that are not there
 (`PjRtCompiler must be constructed with a Client to call DeserializeLoadedExecutable`). This cache keeps the facts
-that were read from them.
-
-How arrays lie on a pod, as plain data that another process with the same pod can read.
+that were read from them, and how arrays lie on the pod, as plain data that another process with the same pod can
+read.
 """
 
 from __future__ import annotations
@@ -43,15 +42,15 @@ from nbdist.version import __version__
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainNamed:
-    """A `NamedSharding`.
+    """A `NamedSharding` as plain data.
 
     Attributes:
-      names: Of the mesh's axes.
-      shape: Their sizes.
-      types: Of them, by name.
-      devices: Ids, in the mesh's order.
-      spec: Of each dimension the axes that cut it; None for none.
-      memory_kind: As JAX has it.
+      names: Names of the mesh's axes.
+      shape: Sizes of the axes.
+      types: Names of the axes' types.
+      devices: Ids of the devices, in the mesh's order.
+      spec: For each dimension the axes that cut it; None for none.
+      memory_kind: The kind of memory, as JAX names it.
     """
 
     names: tuple[str, ...]
@@ -65,11 +64,11 @@ class PlainNamed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainSingle:
-    """A `SingleDeviceSharding`.
+    """A `SingleDeviceSharding` as plain data.
 
     Attributes:
-      device: Its id.
-      memory_kind: As JAX has it.
+      device: The device's id.
+      memory_kind: The kind of memory, as JAX names it.
     """
 
     device: int
@@ -81,7 +80,7 @@ Plain = PlainNamed | PlainSingle
 
 
 def plain_shardings(shardings: Sequence[Any], devices: Devices) -> tuple[Plain, ...] | None:
-    """The shardings as plain data; None where one of them has none from which it can be made again."""
+    """Return shardings as plain data; None where one of them could not be made again from it."""
     found = []
     for sharding in shardings:
         plain = _plain(sharding)
@@ -92,10 +91,10 @@ def plain_shardings(shardings: Sequence[Any], devices: Devices) -> tuple[Plain, 
 
 
 def shardings_of(plain: Sequence[Plain], devices: Devices) -> tuple[Any, ...]:
-    """The shardings.
+    """Return the shardings that plain data describes.
 
     Raises:
-      KeyError: Their devices are none of the pod's.
+      KeyError: A device is none of the pod's.
     """
     return tuple(_sharding(one, devices) for one in plain)
 
@@ -149,7 +148,7 @@ READ_WITH = (
 """The files with the code that reads a program, and with the format of a cache entry."""
 
 _CELL = re.compile(r"[^\"\s]*[/\\]ipykernel_\d+[/\\]\d+\.py")
-"""The file of a cell: its name differs in each process, and where only options of %%dist_rehearse differ."""
+"""Pattern of a cell's file: the name differs in each process, and with the options of %%dist_rehearse."""
 
 
 @dataclass(frozen=True, slots=True)

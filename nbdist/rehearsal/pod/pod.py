@@ -1,6 +1,7 @@
-"""`nbdist.rehearse`: a pod that is not there, and what is compiled for it.
+"""Pod that is not there, as `nbdist.rehearse` gives it, and the programs that are compiled for it.
 
-The programs of a rehearsal: lowered and compiled for the pod, each once.
+Functions are lowered and compiled for the pod's devices, and none runs. A program that this process or an earlier
+one has compiled is not compiled again.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class CompiledProgram:
     """A compiled program, and how its results lie.
 
     Attributes:
-      program: As plain data.
+      program: The program as plain data.
       out_shardings: One for each result, in order; None where the program does not fit.
     """
 
@@ -43,7 +44,7 @@ class CompiledProgram:
 
 
 class Programs:
-    """Compiles for the devices of a pod, each program once, also if another process has compiled it before.
+    """Compiler for the devices of a pod: compiles no program twice, nor one that another process has compiled.
 
     Args:
       devices: The pod's devices.
@@ -92,7 +93,7 @@ class Programs:
           call: Equal for calls that need not be lowered again; None where no such call comes.
 
         Raises:
-          RehearsalError: The compiler does not take it, for another reason than its size.
+          RehearsalError: The compiler does not take the function, for another reason than its size.
         """
         key = self._kept.key(lowered)
         if key not in self._known:
@@ -155,8 +156,8 @@ class Pod:
     """A pod that is not there. Programs are compiled for it, and none runs.
 
     Args:
-      devices: Of the pod.
-      programs: What compiles for it.
+      devices: The pod's devices.
+      programs: The compiler for them.
     """
 
     def __init__(self, devices: Devices, programs: Programs) -> None:
@@ -165,16 +166,16 @@ class Pod:
 
     @property
     def devices(self) -> tuple[Any, ...]:
-        """Its devices, as `jax.devices()` would give them on it."""
+        """Devices of the pod, as `jax.devices()` would give them on it."""
         return tuple(self._devices.all)
 
     @property
     def programs(self) -> tuple[Program, ...]:
-        """All that was compiled for it, in order."""
+        """All programs that were compiled for the pod, in order."""
         return self._programs.all
 
     def mesh(self, axes: Any = None, /, **sizes: int) -> Mesh:
-        """A mesh over all its devices, with axes of type Auto.
+        """Return a mesh over all devices of the pod, with axes of type Auto.
 
         Args:
           axes: Such as `"data=16,model=16"`; or the sizes by their names, as in `pod.mesh(data=16, model=16)`. A
@@ -182,27 +183,29 @@ class Pod:
           sizes: Likewise.
 
         Returns:
-          A `jax.sharding.Mesh`; neighbours on it are neighbours on the pod where that can be.
+          A `jax.sharding.Mesh`; neighbours on it are neighbours on the pod where that is possible.
 
         Raises:
-          OptionError: It does not take all devices; the text names meshes that would.
+          OptionError: The mesh does not take all devices; the error names meshes that would.
         """
         return self._devices.mesh(axes if axes is not None else sizes)
 
     def compile(self, function: Any, /, *args: Any, **kwargs: Any) -> Program:
-        """Compiles a function for the pod; it does not run.
+        """Compile a function for the pod; the function does not run.
 
         Args:
-          function: Any that `jax.jit` takes, or what `jax.jit` gives, with its donations and shardings.
-          *args: Its arguments, of which only shapes and types are looked at, and shardings over the pod's devices:
-            `jax.ShapeDtypeStruct` with a `sharding`, what `jax.eval_shape` gives, arrays, and trees of these.
+          function: Any that `jax.jit` takes, or the result of `jax.jit`, with its donations and shardings.
+          *args: The function's arguments, of which only shapes and types are looked at, and shardings over the
+            pod's devices: `jax.ShapeDtypeStruct` with a `sharding`, what `jax.eval_shape` gives, arrays, and trees
+            of these.
           **kwargs: Likewise.
 
         Returns:
           A `Program`: memory, collectives, and whether it fits. A notebook shows it on the pod.
 
         Raises:
-          RehearsalError: The compiler does not take it, or a sharding has devices that are none of the pod's.
+          RehearsalError: The compiler does not take the function, or a sharding has devices that are none of the
+            pod's.
         """
         jitted = function if hasattr(function, "lower") else jax.jit(function)
         args, kwargs = jax.tree.map(self._abstract, (args, kwargs))
@@ -213,7 +216,7 @@ class Pod:
             return self._programs.compiled(lowered, name, given).program
 
     def _abstract(self, leaf: Any) -> Any:
-        """The shape of an argument; what is no array is left as it is."""
+        """Return the shape of an argument; anything that is no array is returned as it is."""
         if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
             return leaf
         sharding = getattr(leaf, "sharding", None)

@@ -1,6 +1,7 @@
-"""A program of a pod with the data for a picture of it: the pod's devices, and how its arguments lie on them.
+"""Programs of a pod, shown: a picture with the pod's devices and how the arguments lie on them, and reports.
 
-Reports of the programs that a cell or a script compiles: in a file, shown, or both, as its starter asked.
+A snapshot is made when a program is shown; what it needs of JAX is read when the program is lowered. A report of
+what a cell or a script compiles goes into a file, is shown, or both, as its starter asked.
 """
 
 from __future__ import annotations
@@ -73,11 +74,11 @@ class PodProgram(Program):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Laid:
-    """How an argument of a program lies.
+    """Layout of an argument of a program.
 
     Attributes:
-      sharding: Over the program's mesh, or on one device.
-      mesh: Its mesh; None where it lies on one device.
+      sharding: The sharding, over the program's mesh or on one device.
+      mesh: The mesh; None where the argument lies on one device.
     """
 
     sharding: Sharding
@@ -251,8 +252,8 @@ class ProgramReport:
     """The report of one cell, or of a script; has each program once.
 
     Args:
-      path: An existing file; None for none.
-      show: Shows a program; None to show none.
+      path: An existing file for the report; None for none.
+      show: Called to show a program; None to show none.
     """
 
     def __init__(self, path: Path | None, show: Callable[[PodProgram], None] | None) -> None:

@@ -1,10 +1,7 @@
-"""The pods and meshes that a person asks to rehearse on.
+"""A rehearsal as its starter sees it: the pod asked for, the process's variables, its reports and its end.
 
-The reports of a rehearsal's process so far, read while it goes on.
-
-The end of a rehearsal's process, in words.
-
-The variables of a rehearsal's process.
+The pods and meshes are read, and refused, before anything is started. The reports are read while the process goes
+on.
 """
 
 from __future__ import annotations
@@ -49,7 +46,7 @@ class AskedPod:
 
     @property
     def label(self) -> str:
-        """`data=16,model=16`, which tells several meshes on one pod apart."""
+        """The mesh as `data=16,model=16`, which tells several meshes on one pod apart."""
         return self.mesh if self.mesh is not None else "no mesh"
 
     def __str__(self) -> str:
@@ -104,14 +101,14 @@ class ReportFile:
     """The file that a rehearsal's process writes; see `nbdist.contract.program`.
 
     Args:
-      path: Made here, empty.
+      path: The file, which is made here, empty.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.programs: list[Program] = []
         self.compiling = ""
-        """The function that is being compiled; empty between two."""
+        """Name of the function that is being compiled; empty between two."""
         self._read = 0
         path.write_bytes(b"")
 
@@ -132,11 +129,13 @@ class ReportFile:
 
 
 LOOKED_AT = 65536
-"""Characters of the last output that are searched for the words for a lack of memory; after these words come a
-hundred lines of how the compiler aborts."""
+"""Number of characters of the last output that are searched for the words for a lack of memory.
+
+After these words come a hundred lines of how the compiler aborts.
+"""
 
 _NO_MEMORY = re.compile(r"Cannot allocate memory|mmap error: 12\b|bad_alloc")
-"""The messages of libtpu, the C library and C++."""
+"""Messages of libtpu, the C library and C++ about a lack of memory."""
 
 
 def how_it_ended(code: int | None, said: str = "") -> str:
@@ -177,11 +176,11 @@ def _memory() -> str:
 
 
 def variables(environment: Mapping[str, str], found: Libtpu) -> dict[str, str]:
-    """The variables of a rehearsal's process.
+    """Return the environment variables of a rehearsal's process.
 
     Args:
-      environment: Of this one.
-      found: The compiler.
+      environment: The variables of this process.
+      found: The library with the compiler.
     """
     # The pod is JAX's TPU there; values that are computed while a program is traced are computed on the CPU.
     platforms = {"JAX_PLATFORMS": "tpu,cpu"}

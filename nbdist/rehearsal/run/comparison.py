@@ -1,6 +1,6 @@
-"""Rehearsals of the same code on several meshes: the result of each, as plain data and in words.
+"""Comparison of rehearsals of the same code on several meshes: the result of each, as plain data and as one table.
 
-Programs on several meshes as one table.
+The table has a block for each program and a column for each mesh, so that the same figure stands side by side.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nbdist.rehearsal.run.figures import MEMORY, Figures, SentBytes, figures
 from nbdist.view.text.program import BETWEEN, program_text
 
 BEST = "*"
-"""Stands behind the best of the meshes on which the program fits."""
+"""Mark behind the best of the meshes on which the program fits."""
 
 _COUNT = re.compile(r"^\d+ collectives?")
 
@@ -32,11 +32,11 @@ LEGEND = (
 
 
 def table(rows: Sequence[Figures], *, width: int = WIDTH) -> str:
-    """A block for each program, a column for each mesh.
+    """Return a block for each program, with a column for each mesh.
 
     Args:
-      rows: As `figures` gives them.
-      width: Characters a line; meshes that are too many for it follow below.
+      rows: The rows, as `figures` gives them.
+      width: Characters of a line; meshes for which a line has no room follow below.
     """
     blocks = [
         _block(list(group), width)
@@ -51,7 +51,7 @@ def table(rows: Sequence[Figures], *, width: int = WIDTH) -> str:
 
 
 def seconds_figure(seconds: float) -> str:
-    """`12.3 ms`: three figures, from nanoseconds up."""
+    """Return `12.3 ms`: three figures, from nanoseconds up."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= size * 0.9995:
             return f"{seconds / size:.3g} {unit}"
@@ -59,7 +59,7 @@ def seconds_figure(seconds: float) -> str:
 
 
 def _block(rows: Sequence[Figures], width: int) -> str:
-    """The lines of one program; the meshes side by side as far as they go."""
+    """Return the lines of one program, with the meshes side by side as far as a line has room."""
     name = rows[0].program + (f" (its program {rows[0].number})" if rows[0].number > 1 else "")
     # The same axes stand in another order in another mesh.
     along = list({_along_of(each): each for row in rows for each in row.sent}.values())
@@ -131,10 +131,10 @@ class Rehearsed:
     """The result of one rehearsal.
 
     Attributes:
-      pod: With its mesh.
-      programs: In the order in which they were compiled; also of a failed rehearsal, up to its failure.
-      failure: Why it did not come to its end; empty where it did.
-      output: The text it printed.
+      pod: The pod, with its mesh.
+      programs: Programs in the order in which they were compiled; also of a failed rehearsal, up to its failure.
+      failure: Why the rehearsal did not come to its end; empty where it did.
+      output: The text that it printed.
     """
 
     pod: AskedPod
@@ -153,7 +153,7 @@ class Comparison:
     """The results of rehearsals of the same code on several meshes.
 
     Attributes:
-      rehearsed: One for each mesh, in the order in which they were given.
+      rehearsed: One result for each mesh, in the order in which the meshes were given.
     """
 
     rehearsed: tuple[Rehearsed, ...]

@@ -1,6 +1,7 @@
-"""The figures by which programs on several meshes are compared, and which of them is the best.
+"""Figures by which programs on several meshes are compared, and which of them is the best.
 
-The shortest time that one run of a program can take, from the speeds of a device: a bound, no forecast.
+One figure is the shortest time that a run of a program can take, from the speeds of a device: a bound, no
+forecast.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ HOW = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speeds:
-    """Of one device, as JAX counts devices.
+    """Speeds of one device, as JAX counts devices.
 
     Attributes:
-      flops_per_s: Peak of the type that the products have.
-      memory_bytes_per_s: Of its memory.
-      link_bytes_per_s: That it can send over all its links together; None where it is not known.
+      flops_per_s: Peak for the type that the products have.
+      memory_bytes_per_s: Bytes that its memory can read or write.
+      link_bytes_per_s: Bytes that it can send over all its links together; None where this is not known.
     """
 
     flops_per_s: float
@@ -46,7 +47,7 @@ class Bound:
       compute_s: For its matrix products and convolutions; None where they cannot be counted.
       memory_s: To read its arguments and write its results once.
       network_s: To send what its collectives must send; None where the links' speed is not known.
-      left_out: What it does not count, in words.
+      left_out: The parts of a run that are not counted, in words.
     """
 
     compute_s: float | None
@@ -56,12 +57,12 @@ class Bound:
 
     @property
     def seconds(self) -> float:
-        """The longest of them, as all may happen at the same time."""
+        """Longest of the three times, as all may happen at the same time."""
         return max(self.compute_s or 0.0, self.memory_s, self.network_s or 0.0)
 
 
 def bound_of(program: Program, speeds: Speeds) -> Bound:
-    """How fast a program can be at best; see `HOW`.
+    """Return how fast a program can be at best; see `HOW`.
 
     Collectives in branches, in loops whose turns are not known, and between slices, are left out.
 
@@ -110,9 +111,9 @@ class SentBytes:
     """The bytes that a device must send along some axes in one run.
 
     Attributes:
-      axes: None for devices that are no axes of the mesh.
-      between_slices: Whether through the network between slices, not over the links of one.
-      bytes: A lower limit, whichever algorithm is used.
+      axes: The axes; None for devices that are no axes of the mesh.
+      between_slices: Whether they go through the network between slices, not over the links of one.
+      bytes: A lower limit for their number, whichever algorithm is used.
       certain: False where a collective lies in a branch, or in a loop with an unknown number of turns; `bytes`
         leaves it out.
     """
@@ -128,9 +129,9 @@ class Figures:
     """One program on one mesh. None stands for unknown, as for a program that the compiler refused.
 
     Attributes:
-      program: Its name.
-      number: From 1: which of its mesh's programs of that name it is.
-      mesh: As a person types it; None for none.
+      program: The program's name.
+      number: Its number, from 1, among the programs of that name on its mesh.
+      mesh: The mesh, as a person types it; None for none.
       fits: Whether the program fits.
       arguments: Bytes on each device, as all memory figures.
       outputs: Likewise.
@@ -138,7 +139,7 @@ class Figures:
       total: All of them, aliased memory once, and the program itself.
       sent: Bytes that a device must send, by axes.
       bound_s: A lower limit for the seconds of a run.
-      bound_left_out: What this limit does not count, in words.
+      bound_left_out: The parts of a run that this limit does not count, in words.
       best: The figures in which no other mesh is better, and one is worse: `total`, `bound_s`, `sent`, ….
     """
 

@@ -1,6 +1,8 @@
 """Cells of rehearsals: which process runs one, and how its outputs reach the notebook.
 
-A cell as one of several rehearsals side by side.
+`Rehearsing` keeps a process for each mesh from one cell to the next. With one mesh, outputs and programs are shown
+as they come; with several, the cell runs side by side as one `OneCell` for each, and the results are compared at
+the end.
 """
 
 from __future__ import annotations
@@ -31,13 +33,13 @@ _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class OneCell:
-    """A cell on one of the meshes.
+    """A cell on one of the meshes: one of several rehearsals side by side.
 
     Args:
       code: The cell's code.
-      pod: With its mesh.
+      pod: The pod, with its mesh.
       process: The process that has run the cells before; None to begin one.
-      value: Stands in for values.
+      value: The number that stands in for values; None for none.
     """
 
     def __init__(
@@ -117,7 +119,7 @@ class Rehearsing:
     """The rehearsals of a notebook: a process for each mesh that was asked for last, kept between cells.
 
     Args:
-      in_notebook: Whether there are pictures; else there is text.
+      in_notebook: Whether programs are shown as pictures; else as text.
     """
 
     def __init__(self, *, in_notebook: bool = False) -> None:
@@ -137,28 +139,28 @@ class Rehearsing:
         restart: bool = False,
         progress: Progress = lambda states: None,
     ) -> Comparison | None:
-        """Runs a cell in the rehearsal of a pod, which is begun where none is there or another was asked for.
+        """Run a cell in the rehearsal of a pod, which is begun where there is none or another was asked for.
 
         Args:
-          code: Of the cell.
-          topology: None for the pod of the cell before.
-          meshes: The axes of each; none for those of the cell before, or for no mesh. With two or more the cell
-            runs with each, side by side.
-          slices: So many of the topology.
-          value: What stands in for values.
-          timeout_s: None for no limit; of several meshes for each.
+          code: The cell's code.
+          topology: The topology of the pod; None for the pod of the cell before.
+          meshes: The axes of each mesh; none for those of the cell before, or for no mesh. With two or more the
+            cell runs with each, side by side.
+          slices: The number of slices of this topology.
+          value: The number that stands in for values; None for none.
+          timeout_s: The most seconds that the cell may take, with several meshes on each; None for no limit.
           restart: Whether to start over.
-          progress: Of several meshes: called with where each stands.
+          progress: With several meshes, called with the state of each.
 
         Returns:
-          None of one mesh, whose programs are shown as they are compiled.
+          The comparison of several meshes; None with one mesh, whose programs are shown as they are compiled.
 
         Raises:
-          OptionError: The pod cannot be; nothing was started.
+          OptionError: There is no such pod; nothing was started.
           RehearsalError: The process could not be started, or ended.
-          ProcessError: The cell raised; of several meshes, with all of them.
-          CellTimeout: It took longer.
-          KeyboardInterrupt: It was interrupted; of several meshes, all their processes have ended.
+          ProcessError: The cell raised; with several meshes, on all of them.
+          CellTimeout: The cell took longer.
+          KeyboardInterrupt: The cell was interrupted; with several meshes, all their processes have ended.
         """
         pods = self._asked(topology, meshes, slices)
         self._begin(pods, restart=restart)
@@ -170,7 +172,7 @@ class Rehearsing:
         return None
 
     def end(self) -> None:
-        """Ends the processes, if any are there."""
+        """End the processes, if there are any."""
         processes, self._processes = self._processes, {}
         atexit.unregister(self.end)
         for process in processes.values():
@@ -226,11 +228,11 @@ class Rehearsing:
 
 
 def show(kind: str, content: Mapping[str, Any], *, in_notebook: bool) -> None:
-    """Shows an output of a rehearsal's process in the notebook.
+    """Show an output of a rehearsal's process in the notebook.
 
     Args:
-      kind: As Jupyter names it.
-      content: Of the message.
+      kind: The kind of the message, as Jupyter names it.
+      content: The content of the message.
       in_notebook: Whether a program is shown as a picture; else as text.
     """
     program = content["data"].get(PROGRAM_MIME_TYPE) if kind == "display_data" else None

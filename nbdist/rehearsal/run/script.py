@@ -1,6 +1,6 @@
-"""A script on a pod that is not there: `nbdist rehearse`.
+"""Scripts on a pod that is not there, for `nbdist rehearse`: a process for each, and its outcome.
 
-A script as one of several rehearsals side by side.
+`run_script` runs a script on one mesh; `OneScript` is a script on one of several meshes, rehearsed side by side.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from nbdist.rehearsal.run.comparison import Rehearsed
 from nbdist.rehearsal.run.side_by_side import Phase
 
 GRACE_S = 5
-"""How long an interrupted script may take to end; the compiler does not end in the middle."""
+"""Seconds that an interrupted script may take to end; the compiler does not end in the middle."""
 
 FITS, DOES_NOT_FIT, NOT_RUN = 0, 1, 2
-"""The exit codes."""
+"""Exit codes of a script's rehearsal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +41,11 @@ class Outcome:
     """The result of a script.
 
     Attributes:
-      exit_code: `FITS`, `DOES_NOT_FIT` where a program does not, or `NOT_RUN` where the script did not come to its
-        end or compiled nothing.
-      programs: In the order in which they were compiled.
-      ran: Whether it came to its end, and has compiled something.
-      reason: Why it is `NOT_RUN`; empty where the script has said so itself.
+      exit_code: `FITS`, `DOES_NOT_FIT` where a program does not fit, or `NOT_RUN` where the script did not come to
+        its end or compiled nothing.
+      programs: The programs, in the order in which they were compiled.
+      ran: Whether the script came to its end and has compiled something.
+      reason: Why the script did not; empty where the script has said so itself.
     """
 
     exit_code: int
@@ -61,10 +61,10 @@ class ScriptProcess:
       script: A Python file; it finds the mesh under the name `mesh`.
       arguments: The script's arguments.
       pod: The rehearsal's pod.
-      value: Stands in for values.
+      value: The number that stands in for values; None for none.
       output: The file descriptor for its standard output; None for that of this process.
       errors: Likewise for its standard error.
-      silent: Whether it does not print its programs.
+      silent: Whether its programs are not printed.
 
     Raises:
       OptionError: There is no such script.
@@ -121,7 +121,7 @@ class ScriptProcess:
         """Return the result of the script, once it has ended.
 
         Args:
-          reason: Why it was ended before; empty where it was not.
+          reason: Why the script was ended before its end; empty where it was not.
           said: The end of its standard error; empty where that went elsewhere.
         """
         self.report.read()
@@ -179,13 +179,13 @@ def run_script(
       arguments: Likewise.
       pod: Likewise.
       value: Likewise.
-      timeout_s: None for no limit.
+      timeout_s: The most seconds that the script may take; None for no limit.
       output: Likewise.
 
     Raises:
       OptionError: There is no such script.
       RehearsalError: libtpu is not there.
-      KeyboardInterrupt: It was interrupted, and has ended.
+      KeyboardInterrupt: This process was interrupted, and the script has ended.
     """
     process = ScriptProcess(script, arguments, pod=pod, value=value, output=output)
     try:
@@ -204,13 +204,13 @@ _LAST = 4000
 
 
 class OneScript:
-    """A script on one of the meshes.
+    """A script on one of the meshes: one of several rehearsals side by side.
 
     Args:
       script: A Python file.
       arguments: The script's arguments.
-      pod: With its mesh.
-      value: Stands in for values.
+      pod: The pod, with its mesh.
+      value: The number that stands in for values; None for none.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """A cell that another kernel has sent and that runs on: read, interrupted and ended like a cell of this kernel.
 
-The output of cells that another kernel has sent: what comes now, and what the processes have kept of before.
-
-A client of ipyparallel receives only what it has asked for; this listens to all, on a socket of its own.
+`ForeignOutput` listens to its output, `RecalledEnd` asks a process how the cell has ended there, and `RegainedRun`
+follows the cell with both.
 """
 
 from __future__ import annotations
@@ -36,10 +35,11 @@ POLL_MILLISECONDS = 50
 
 
 class ForeignOutput:
-    """Listens for the requests of certain cells.
+    """Listens for the output of cells that another kernel has sent: what the processes have kept, then what comes.
 
-    What comes is held back until the process's echo is here, which has all that was before; a process that has
-    none to give is let through by `go_on`.
+    A client of ipyparallel receives only what it has asked for; this listens to all, on a socket of its own.
+    What comes is held back until the process's echo is here, which has all output from before it; a process that
+    has no echo to give is let through by `go_on`.
 
     Args:
       connection: ipyparallel's client connection info.
@@ -47,6 +47,9 @@ class ForeignOutput:
       take: Called from a thread of this object with the process and each message of its output, once and in
         order.
       report: Called with a sentence about the first message of a kind that could not be handled.
+
+    Attributes:
+      lost: How many messages a process had dropped before its echo, by process id.
     """
 
     def __init__(
@@ -70,27 +73,27 @@ class ForeignOutput:
 
     @property
     def waiting(self) -> tuple[int, ...]:
-        """The processes whose echo has not come."""
+        """Return the processes whose echo has not come."""
         return tuple(self._held)
 
     def start(self) -> None:
-        """Begins to listen."""
+        """Begin to listen."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends."""
+        """Stop listening."""
         self._stop.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(2.0)
 
     def go_on(self) -> None:
-        """Waits for no echo any longer."""
+        """Wait for no echo any longer."""
         with self._lock:
             for process_id in self.waiting:
                 self._release(process_id)
 
     def echo(self, process_id: int, kept: Kept) -> None:
-        """Takes what a process has kept."""
+        """Take the output that a process has kept, then let through what has come since."""
         with self._lock:
             with self._guard:
                 for message in kept.messages:
@@ -152,10 +155,10 @@ class ForeignOutput:
 
 
 ECHO_SECONDS = 1.0
-"""How long the processes may take to send the output they have kept."""
+"""The longest wait for the output that the processes have kept."""
 
 ANSWER_SECONDS = 0.5
-"""How long a process that is not in the cell may take to say so; one that is in it answers after it."""
+"""The longest wait until processes that are not in the cell say so; one that is in it answers after it."""
 
 LOOK_SECONDS = 0.01
 
@@ -164,7 +167,7 @@ NO_RECORD = (
 )
 
 Recall = Callable[[int, str], Request[contract.Recalled]]
-"""Asks a process how the cell of a request has ended; the answer comes after the cell."""
+"""A function that asks a process how the cell of a request has ended; the answer comes after the cell."""
 
 
 class RecalledError(Exception):
@@ -194,12 +197,12 @@ class RecalledEnd(Submission):
         self._ask = ask
         self._take = take
         self._asked: Request[contract.Recalled] | None = None
-        self._lock = threading.Lock()  # who follows the cell and who asks for it are two
+        self._lock = threading.Lock()  # one thread follows the cell, another may ask for its state
         self._ask_now()
 
     @property
     def replied(self) -> bool:
-        """Whether the process has left the cell."""
+        """Return whether the process has left the cell."""
         with self._lock:
             if not self.future.done() and self._asked is not None and self._asked.ready():
                 self._settle(self._asked)
@@ -253,12 +256,12 @@ class RegainedRun(FollowedRun):
     def rejoin(
         self, cell: OpenCell, connection: Any, *, recall: Recall, repeat: Callable[[], None] | None
     ) -> CellHandle:
-        """Begins to listen; returns when the output so far is here, or after `ECHO_SECONDS`.
+        """Begin to listen; return when the output so far is here, or after `ECHO_SECONDS`.
 
         Args:
           cell: As it was noted when it was sent.
           connection: ipyparallel's client connection info.
-          recall: Asks how it ended.
+          recall: Asks a process how the cell ended.
           repeat: Has the processes send what they have kept; None where they cannot in the middle of a cell.
         """
         self._started = cell.started

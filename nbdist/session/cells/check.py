@@ -1,14 +1,7 @@
-"""Before a cell: whether all its processes have alike what must be; if not, what differs where.
+"""Comparison of a cell's processes before it runs: what must be alike on all, and who has what if it is not.
 
-The error text of a cell that is refused.
-
-Asking the processes of a cell, all at once: for digests first, for facts only where those differ.
-
-The facts of several processes compared; pure functions.
-
-One thing that differs, and which processes have which version of it.
-
-The names that a cell reads, compared: missing ones, types, global arrays, keys, code.
+`refuse_disagreement` asks all at once: for digests first, and for facts only where those differ. Pure functions
+compare the facts, and write out what differs as the text of an error.
 """
 
 from __future__ import annotations
@@ -30,7 +23,7 @@ from nbdist.notation import array_type_text, count_text, mesh_axes_text, where_t
 from nbdist.spelling import command, option, sentence
 
 Versions = tuple[tuple[tuple[int, ...], str], ...]
-"""Process ids and their common value as text; the value of the most processes first."""
+"""The process ids that have a value in common, and the value as text; that of the most processes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +69,9 @@ SEED = "Create the key from the same seed on all of them."
 
 
 def names(answers: ByProcess, *, code: bool) -> list[Difference]:
-    """Return the names that differ between processes that are about to run one cell.
+    """Return the names that a cell reads and that differ between the processes about to run it.
+
+    Compared are whether they are there, their types, global arrays, keys and code.
 
     Args:
       answers: The answer of each process.
@@ -269,7 +264,7 @@ def _described(
 
 
 def _mesh_texts(meshes: Sequence[Mesh | None]) -> list[str]:
-    """Return `data=4 × model=2`; with the axis types where only these differ."""
+    """Return meshes as `data=4 × model=2`; with the axis types where only these differ."""
     texts = [mesh_axes_text(mesh) if mesh else "none" for mesh in meshes]
     if len(set(texts)) < len(texts):
         texts = [
@@ -280,7 +275,7 @@ def _mesh_texts(meshes: Sequence[Mesh | None]) -> list[str]:
 
 
 def _distribution_texts(distributions: Sequence[DistributionFacts | None]) -> list[str]:
-    """Return `DataParallel over batch=4`, and what else differs."""
+    """Return distributions as `DataParallel over batch=4`, with what else differs."""
     there = [one for one in distributions if one is not None]
     more = [
         name
@@ -348,14 +343,14 @@ def busy_text(
 
 
 ANSWER_SECONDS = 5.0
-"""How long all processes together may take to answer; an idle one takes milliseconds."""
+"""The longest wait for the answers of all processes together; an idle one takes milliseconds."""
 
 
 class SendRequest(Protocol):
     """Sends a request to one process; see `nbdist.launch.start.request.ask`."""
 
     def __call__(self, process_id: int, call: AskAgreement) -> Request[Agreement]:
-        """Does not wait."""
+        """Send the request; do not wait."""
 
 
 def refuse_disagreement(
@@ -370,16 +365,16 @@ def refuse_disagreement(
     ),
     timeout_s: float = ANSWER_SECONDS,
 ) -> None:
-    """Compares what must be equal on all targets before they run a cell; uses no collective.
+    """Compare what must be equal on all targets before they run a cell; use no collective.
 
     Args:
       ask: Sends a request to a process.
       targets: Those that are to run the cell in step; one alone has nobody to differ from.
-      code: The cell.
+      code: The cell's code.
       hosts: Host names by process id.
       activity: The newest activity of a process, for one that does not answer.
-      digests: A faster question for their digests; None where not all can be asked so.
-      timeout_s: For all answers together.
+      digests: Asks processes for their digests in a faster way; returns None where not all can be asked so.
+      timeout_s: The longest wait for all answers together.
 
     Raises:
       AgreementError: Something differs, or a process is busy; nothing of the cell has run.

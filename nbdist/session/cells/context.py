@@ -1,7 +1,4 @@
-"""The part of a session that a cell needs: `CellContext`, and `EndOfCell`, the end of a cell.
-
-Means, besides an interrupt, for processes that do not leave a cell.
-"""
+"""The part of a session that a cell needs, `CellContext`, and what the session gets back, `EndOfCell`."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from nbdist.view.widgets import Widgets
 
 @dataclass(frozen=True, slots=True)
 class InVain:
-    """Says that processes wait for something that does not come; where it is not `certain`, the person decides."""
+    """A sentence: processes wait for something that does not come. If it is not `certain`, the person decides."""
 
     text: str
     certain: bool
@@ -31,7 +28,7 @@ class InVain:
 
 @dataclass(frozen=True, slots=True)
 class Remedies:
-    """The means that a supervisor may use.
+    """The means that a supervisor may use, besides an interrupt, where processes do not leave a cell.
 
     Attributes:
       abandon: Ends the processes' wait for a proof.
@@ -62,7 +59,7 @@ class EndOfCell:
 
     Attributes:
       outcomes: Where each process ended; final.
-      started: Unix time.
+      started: When it was sent, in Unix time.
       number: The number of this sending.
       clean: Whether all targets have finished the cell and found themselves in step.
       steps: By process, what each process that sent anything says it sent.
@@ -90,13 +87,13 @@ class CellContext:
       reports: The processes' reports.
       facts: What is known of the processes now.
       interrupt: Sends the framework's interrupt to processes.
-      remedies: For processes that do not leave the cell.
+      remedies: The means for processes that do not leave the cell.
       folder: Holds all of an output that is too large to keep in memory.
       grace_s: How long others may stay when one has failed, in seconds.
       give_up_s: As `CellSupervisor.give_up_s`.
       next_number: Returns a number for this sending.
       in_step: The program after which all processes are known to be in step, as a cell's label has it.
-      widgets: The processes' widgets; None: they are shown as text.
+      widgets: The processes' widgets; None where they are shown as text.
       earlier: The cells that have ended before, whose displays this one may change.
       progress: Called with where each process stands while the cell runs.
       began: Called with the cell's run and its target processes, before it is sent.

@@ -1,6 +1,7 @@
-"""Facts about the processes that the kernel has learned beyond their reports, kept across cells.
+"""Facts about the processes that the kernel has learned beyond their reports, and the cells that they let run.
 
-Cells that may run while a value could be wrong: those that compute nothing, or set it again.
+`ProcessFacts` is kept from cell to cell. While values could be wrong, some cells may still run: those that compute
+nothing (`refuse_computing`), and those that set a name in doubt again, or do not use it (`refuse_unsure`).
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ ELSEWHERE = (
     "These processes can be brought in step, or started afresh, only where they were started; {pull} brings "
     "values here."
 )
-"""For processes that another kernel, or somebody else, started: this kernel cannot reach their agents."""
+"""The advice for processes started by another kernel or somebody else: this kernel cannot reach their agents."""
 
 WITHOUT_REPAIR = (
     "Nothing can be started where it was: {pull} brings values here, {restart} starts afresh."
 )
-"""For a process that is gone with its host, or with the agent that started it."""
+"""The advice for a process that is gone with its host, or with the agent that started it."""
 
 
 WITHOUT_HOST = (
     "{recover} goes on when that host is back, {without} goes on without it, {pull} brings values here, "
     "{restart} starts afresh."
 )
-"""The same where all processes can be started anew, also on fewer hosts."""
+"""The advice for such a process where all can be started anew, also on fewer hosts."""
 
 
 WITHOUT_CONTROLLER = (
@@ -45,16 +46,16 @@ WITHOUT_CONTROLLER = (
     "folder for temporary files: process N to nbdist-rescued-PID-*/process-N.npz, which numpy.load reads. "
     "{restart} starts afresh."
 )
-"""For the end of ipyparallel's controller, through which every request to the processes goes."""
+"""The advice after the end of ipyparallel's controller, through which every request to the processes goes."""
 
 WITHOUT_ANYTHING = "Nothing can be asked of the processes any more. {restart} starts afresh."
-"""The same for processes that save nothing."""
+"""The advice after the end of that controller where processes save nothing."""
 
 
 WITHOUT_PROCESSES = (
     "No process is left that has variables: {restart} starts afresh; {restore} brings back a save."
 )
-"""For the end of all processes: no process is left to take names and values from."""
+"""The advice after the end of all processes: none is left to take names and values from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +69,7 @@ class ProcessFacts:
       unreachable: Those of `lost` that have no agent any more to start others in their place.
       stuck: The processes that did not come back from an interrupt.
       silent: The hosts that do not answer, each with the Unix time since when.
-      since: The cell after which the session was out of step; None: it is in step.
+      since: The cell after which the session was out of step; None while it is in step.
       why: How it is known that the session is out of step.
       proves: Whether the processes can prove that they are in step; then nothing is concluded from who was
         interrupted.
@@ -106,7 +107,7 @@ class ProcessFacts:
 
     @property
     def remedy(self) -> str:
-        """The sentence that says how to go on now; offers no repair where nobody can replace a process."""
+        """Return the sentence that says how to go on now; offers no repair where nobody can replace a process."""
         if self.cut_off:
             return sentence(WITHOUT_CONTROLLER if self.proves else WITHOUT_ANYTHING)
         if not self.proves or self.advice == ELSEWHERE:
@@ -117,7 +118,7 @@ class ProcessFacts:
 
     @property
     def why_and_advice(self) -> str:
-        """The end of a sentence that says the session is out of step."""
+        """Return the end of a sentence that says the session is out of step."""
         return f"{f': {self.why}' if self.why else ''}. {self.remedy}"
 
     def after(self, outcomes: Mapping[int, ProcessOutcome], cell: int) -> ProcessFacts:
@@ -189,7 +190,7 @@ HARMLESS = frozenset({"print", "len", "type", "repr", "str", "dir", "vars", "id"
 
 
 def refuse_computing(code: str, facts: ProcessFacts) -> None:
-    """Lets pass what only looks at values that are there.
+    """Refuse a cell unless it only looks at values that are there.
 
     Raises:
       SessionError: The cell could compute, and its collectives could mix up values.
@@ -205,9 +206,10 @@ def refuse_computing(code: str, facts: ProcessFacts) -> None:
 
 
 def computes(code: str) -> bool:
-    """Whether a cell could use a device: anything but names, attributes, constants, printing and `del NAME`.
+    """Return whether a cell could use a device.
 
-    An attribute of an array such as `x.T` computes; `x.shape`, `x.dtype`, `x.sharding` and their like do not.
+    Names, constants, printing, `del NAME` and some attributes could not; all else could. An attribute of an array
+    such as `x.T` computes; `x.shape`, `x.dtype`, `x.sharding` and their like do not.
     """
     try:
         tree = ast.parse(code)
@@ -217,6 +219,7 @@ def computes(code: str) -> bool:
 
 
 METADATA = frozenset({"shape", "dtype", "sharding", "spec", "mesh", "ndim", "size", "nbytes"})
+"""Attributes of an array that compute nothing."""
 
 _PLAIN = (
     *(ast.Module, ast.Expr, ast.Name, ast.Constant, ast.Load, ast.JoinedStr),
@@ -246,7 +249,7 @@ def _values_in(text: ast.expr) -> bool:
 
 
 class UnsureError(SessionError):
-    """A cell may use these names, which may not be what they were; see `refuse_unsure`."""
+    """A cell was refused since it may use these names, which may not be what they were; see `refuse_unsure`."""
 
     def __init__(self, text: str, names: Collection[str]) -> None:
         super().__init__(text)
@@ -256,16 +259,18 @@ class UnsureError(SessionError):
 def refuse_unsure(
     code: str, facts: ProcessFacts, used: Collection[str] | None, *, said: Collection[str] = ()
 ) -> frozenset[str]:
-    """Lets pass what sets names of new processes again, what uses none, and what only looks at values.
+    """Refuse a cell that may compute with names in doubt, unless it sets these names again.
+
+    A cell that uses none of them, or only looks at values, may run.
 
     Args:
-      code: Of the cell.
-      facts: With names that may not be what they were.
+      code: The cell's code.
+      facts: Facts whose `unsure` names the names in doubt.
       used: Names that the cell may read; None where that is not known.
-      said: Names of which was said just now why they are in doubt.
+      said: Names for which a person has just read why they are in doubt.
 
     Returns:
-      Names that the cell sets.
+      Names that the cell sets, and does not read before.
 
     Raises:
       UnsureError: The cell may use what is not what it was.
@@ -287,7 +292,7 @@ def refuse_unsure(
 def unsure_text(
     code: str, facts: ProcessFacts, used: Collection[str] | None, *, said: Collection[str] = ()
 ) -> str | None:
-    """A line about what a cell looks at that may not be what it was; None where there is nothing more to say.
+    """Return a line about names in doubt that a cell looks at; None where there is nothing more to say.
 
     Arguments as for `refuse_unsure`, which lets such a cell pass.
     """
@@ -305,7 +310,7 @@ def _unsure_in(code: str, facts: ProcessFacts, used: Collection[str] | None) -> 
 
 
 def not_as_before(unsure: Mapping[str, Doubt]) -> str:
-    """Say where names are from, and what a person may have to set: one or two sentences for each reason."""
+    """Return where names in doubt are from, and what a person may have to set: two sentences for each reason."""
     reasons: dict[Doubt, list[str]] = {}
     for name, why in unsure.items():
         reasons.setdefault(why, []).append(name)
@@ -330,12 +335,12 @@ def _because(names: Sequence[str], why: Doubt) -> str:
 
 
 def _set_again(code: str) -> frozenset[str]:
-    """Names that a cell sets and does not read before, as in `x = x + 1`."""
+    """Return the names that a cell sets and has not read before, unlike `x` in `x = x + 1`."""
     return _bound(code) - _read_first(code)
 
 
 def _bound(code: str) -> frozenset[str]:
-    """Names that a cell sets for sure; none of what is no Python."""
+    """Return the names that a cell sets for sure; none for code that is not Python alone."""
     return frozenset(
         target.id
         for statement in _statements(code)
@@ -359,7 +364,7 @@ def _parts(target: ast.expr) -> list[ast.expr]:
 
 
 def _read_first(code: str) -> frozenset[str]:
-    """Names that a cell reads before the statement that sets them has ended."""
+    """Return the names that a cell reads before the statement that sets them has ended."""
     found: set[str] = set()
     bound: set[str] = set()
     for statement in _statements(code):

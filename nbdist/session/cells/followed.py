@@ -1,6 +1,7 @@
-"""A cell that is followed to its end on a thread of its own, whoever waits for it.
+"""Cells that are followed to their ends on threads of their own, whoever waits for them.
 
-The cells that are followed on threads: those that nobody waits for, and those of an earlier kernel.
+They are those that nobody waits for, and those of an earlier kernel (`nbdist.session.cells.attached_cell`).
+`Background` holds the followed cells of a session.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ WAIT_SECONDS = 0.05
 STEP_SECONDS = 0.5
 
 MOST_FAILED_STEPS = 20
-"""After this many failed steps in succession, `STEP_SECONDS` apart, a cell is followed no longer."""
+"""The most failed steps in succession, `STEP_SECONDS` apart; if one more fails, the cell is followed no longer."""
 
 
 class FollowedRun(CellRun):
     """Follows a cell on a thread; others may wait for it. Arguments as for `CellRun`.
 
     Attributes:
-      when_over: Called once it is over, or is followed no longer.
+      when_over: Called once the cell is over, or is followed no longer.
     """
 
     AWAITED = False
@@ -72,7 +73,7 @@ class FollowedRun(CellRun):
 
     @property
     def started(self) -> float:
-        """The Unix time at which the cell was sent."""
+        """Return the Unix time at which the cell was sent."""
         return self._started
 
     @property
@@ -165,7 +166,7 @@ class FollowedRun(CellRun):
 
         Args:
           timeout_s: As in `CellHandle.wait`.
-          show: Show all of the output here as well, where it is drawn under the cell itself already.
+          show: Whether to show all of the output here as well where it is already drawn under the cell itself.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         here: Renderer | None = self._renderer
@@ -222,12 +223,12 @@ def follow(
     """Step until a cell has ended, also when a step fails; return None once `left` is set.
 
     Args:
-      step_until: Returns the final outcomes; None at a given moment (monotonic clock).
+      step_until: Returns the final outcomes, or None once a given moment has come (monotonic clock).
       left: Set when the cell is to be followed no longer.
       guard: Guards each step.
 
     Raises:
-      Exception: What the last of `MOST_FAILED_STEPS` and one steps in succession has raised.
+      Exception: The error of a step after `MOST_FAILED_STEPS` failed ones in succession.
     """
     failed = 0
     while not left.is_set():

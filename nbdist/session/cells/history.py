@@ -1,6 +1,7 @@
-"""The cells of a session, in memory and in a file of its private folder, where another kernel finds them.
+"""The cells of a session, noted as they begin and end, and listed as a table.
 
-The cells of a session as a table: those that run, those that wait for them, and the last that have ended.
+They are kept in memory, and in a file of the session's private folder, where another kernel finds them. The table
+has the cells that run, those that wait for them, and the last that have ended.
 """
 
 from __future__ import annotations
@@ -54,10 +55,10 @@ class Read:
 class History:
     """Notes cells as they begin and end; used from any thread.
 
+    With a full disk only the file is lost: this kernel still knows its own cells.
+
     Args:
       folder: The session's private folder; None: nothing is written.
-
-    With a full disk only the file is lost: this kernel still knows its own cells.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -134,17 +135,17 @@ def _lines(path: Path) -> Iterator[Line]:
 
 
 MOST_ENDED = 10
-"""Cells that have ended, the newest ones, are listed."""
+"""The number of ended cells that are listed, the newest ones."""
 
 CODE_CHARACTERS = 40
-"""Of the first line of a cell that are shown."""
+"""The most characters of a cell's first line that are shown."""
 
 HEADS = ("cell", "processes", "since", "for", "state", "first line")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedCell:
-    """One row: `started` is Unix time; `state` says in words what it does, or how it has ended."""
+    """One row: `started` is Unix time; `state` says in words what the cell does, or how it has ended."""
 
     number: int
     code: str
@@ -157,12 +158,12 @@ class ListedCell:
 def listed(
     background: Background, past: Sequence[PastCell], *, now: float
 ) -> tuple[ListedCell, ...]:
-    """The newest cells of the past and all that are not over, in the order in which they were sent.
+    """Return the newest cells of the past and all that are not over, in the order in which they were sent.
 
     Args:
-      background: Those that are not over.
-      past: Those that have ended.
-      now: Unix time.
+      background: The cells that are not over.
+      past: The cells that have ended.
+      now: The Unix time now.
     """
     ended = [
         ListedCell(
@@ -206,7 +207,7 @@ def _state(run: FollowedRun, ahead: dict[int, int]) -> str:
 
 
 def cells_text(cells: Iterable[ListedCell]) -> str:
-    """One row a cell, aligned."""
+    """Return the table: one row for each cell, aligned."""
     rows = [
         (
             str(cell.number),

@@ -1,8 +1,7 @@
 """The prompts of one cell: which process is asked next, by whom, and how the line gets there.
 
-A line from the person at this kernel, who is asked no longer when it is not wanted any more.
-
-Who waits while debuggers on processes ask for lines: a pure function.
+`Prompts` asks for one process at a time; `ask_person` gets the line from the person at this kernel; `say_prompts`,
+a pure function, says who waits while debuggers on processes ask for lines.
 """
 
 from __future__ import annotations
@@ -21,24 +20,24 @@ from nbdist.notation import processes_text
 from nbdist.spelling import command
 
 LOOK_SECONDS = 0.1
-"""How often is looked whether a line is still wanted."""
+"""The time between two looks whether a line is still wanted."""
 
 ARRIVAL_SECONDS = 5.0
-"""How long a signal to this process's own main thread may take; it takes microseconds."""
+"""The longest wait for a signal to this process's own main thread; it takes microseconds."""
 
 
 def ask_person(prompt: str, wanted: Callable[[], bool]) -> LineReply | None:
-    """Asks with `input()`, in a notebook as in a terminal.
+    """Ask the person at this kernel for a line with `input()`, in a notebook as in a terminal.
 
     Args:
-      prompt: What stands before the line.
-      wanted: Called from another thread, again and again; once it answers False, nobody is asked any longer.
+      prompt: The text that stands before the line.
+      wanted: Called from another thread, again and again; once it returns False, nobody is asked any longer.
 
     Returns:
-      What was typed, or None where it is no longer wanted.
+      What was typed, or why nothing was; None where the line is no longer wanted.
 
     Raises:
-      KeyboardInterrupt: The person's.
+      KeyboardInterrupt: The person pressed interrupt.
     """
     if threading.current_thread() is not threading.main_thread():
         return NobodyAnswers(
@@ -83,13 +82,13 @@ class _Looking:
         self._thread.start()
 
     def end(self) -> None:
-        """Looks no longer."""
+        """Look no longer."""
         with put_off():
             self._over.set()
             self._thread.join()
 
     def let_arrive(self) -> None:
-        """Raises the interrupt that was sent when the line was there already."""
+        """Wait for the interrupt that was sent although the line was there already, so that it is raised here."""
         if self.ended_it:
             time.sleep(ARRIVAL_SECONDS)
 
@@ -104,10 +103,10 @@ class _Looking:
 
 
 SETTLE_SECONDS = 0.2
-"""How long after the first prompt others at the same breakpoint may come: the lowest process is asked first."""
+"""The wait after the first prompt for others at the same breakpoint: the lowest process is asked first."""
 
 COMMAND_SECONDS = 1.0
-"""How long a process that got a line may take to ask again, before another process is asked."""
+"""The time that a process which got a line has to ask again, before another process is asked."""
 
 
 class PromptedCell(Protocol):
@@ -124,7 +123,7 @@ class PromptedCell(Protocol):
 
     @property
     def commanded(self) -> float | None:
-        """Return when a process got the line it has not gone on from (monotonic clock); None: there is none."""
+        """Return when a process got the line it has not gone on from (monotonic clock); None if there is none."""
 
 
 class Prompts:
@@ -135,7 +134,7 @@ class Prompts:
       reply: Sends a process the reply to a question of this number; returns whether it was taken.
       show: Brings all output so far to the screen.
       repeat: Shows the typed line behind the output of the process.
-      ask: Asks the person; see `nbdist.session.cells.prompts.ask_person`.
+      ask: Asks the person; see `ask_person`.
     """
 
     def __init__(
@@ -189,10 +188,10 @@ class Prompts:
 
 
 def say_prompts(prompts: Mapping[int, Prompt], *, others: bool, attended: bool) -> str | None:
-    """Who is at a prompt, and what that means for the others; None where the prompt itself says enough.
+    """Return who is at a prompt, and what that means for the others; None where the prompt itself says enough.
 
     Args:
-      prompts: By process id.
+      prompts: The prompts, by process id.
       others: Whether others are still in the cell.
       attended: Whether somebody waits for the cell, who is asked.
     """

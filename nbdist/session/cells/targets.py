@@ -1,11 +1,4 @@
-"""Which processes a cell runs on, and what must be said before it does.
-
-Targets: how a person names the processes a cell runs on.
-
-`0,2:4` counts as Python does (4 is left out), `0,2-4` with both ends; `host=h1` names all processes of a host;
-`-1` is the last; `evaluator` and `chief` name TensorFlow's roles.
-In brackets, `[0,1-2]`, both ends count: the form known from other notebook tools.
-"""
+"""Targets, the processes a cell runs on: how a person names them, and what must be said before the cell runs."""
 
 from __future__ import annotations
 
@@ -25,7 +18,11 @@ _COUNTED = re.compile(r"(-?\d+)|(-?\d*):(-?\d*)(?::(-?\d+))?")
 def parse(
     text: str, hosts: Mapping[int, str], named: Mapping[str, Collection[int]] | None = None
 ) -> tuple[int, ...]:
-    """The process ids that `text` names, ascending, each once.
+    """Return the process ids that `text` names, ascending, each once.
+
+    `0,2:4` counts as Python does (4 is left out), `0,2-4` with both ends; `host=h1` names all processes of a host;
+    `-1` is the last; `evaluator` and `chief` name TensorFlow's roles. In brackets, `[0,1-2]`, both ends count: the
+    form known from other notebook tools.
 
     Args:
       text: `0,2:4`, `0-3,5`, `[0,1-2]`, `host=h1`, `evaluator`, or `all`.
@@ -117,6 +114,7 @@ def _known(part: str, numbers: range | list[int], hosts: Mapping[int, str]) -> l
 
 
 Targets = str | Sequence[int] | None
+"""A person's words for processes, or their ids; None stands for the processes that a call takes by default."""
 
 
 class TargetSelector:
@@ -125,9 +123,9 @@ class TargetSelector:
     Args:
       hosts: Host names by process id.
       named: The processes that have a name together, such as `"evaluator"`.
-      workers: Those that compute in step; a cell runs on them when nothing else is said.
-      facts: Answers what is known of the processes now.
-      activity: The newest activity of a process.
+      workers: The processes that compute in step; a cell runs on them when nothing else is said.
+      facts: Returns what is known of the processes now.
+      activity: Returns the newest activity of a process.
     """
 
     def __init__(
@@ -146,11 +144,11 @@ class TargetSelector:
         self._warned_subset = False
 
     def targets(self, on: Targets) -> tuple[int, ...]:
-        """The processes that `on` names; by default all workers that can take a cell.
+        """Return the processes that `on` names; by default all workers that can take a cell.
 
         Raises:
           TargetError: No such process, or one that is gone or stuck.
-          SessionError: None is left.
+          SessionError: No worker is left.
         """
         if on is None:
             chosen = tuple(p for p in self.able() if p in self._workers)
@@ -164,7 +162,7 @@ class TargetSelector:
         return chosen
 
     def there(self, on: Targets) -> tuple[int, ...]:
-        """The processes that `on` names, stuck ones included; by default all that are not gone.
+        """Return the processes that `on` names, stuck ones included; by default all that are not gone.
 
         Raises:
           TargetError: No such process, or one that is gone.
@@ -178,12 +176,12 @@ class TargetSelector:
         return chosen
 
     def able(self) -> tuple[int, ...]:
-        """All processes that can take a cell, of every role."""
+        """Return all processes that can take a cell, of every role."""
         facts = self._facts()
         return tuple(p for p in sorted(self._hosts) if p not in facts.lost and p not in facts.stuck)
 
     def remarks(self, on: Targets, chosen: Sequence[int]) -> list[str]:
-        """Lines to show above a cell's output."""
+        """Return lines to show above the output of a cell that is to run on the `chosen` processes."""
         facts = self._facts()
         if self._workers.isdisjoint(chosen):
             return []  # nobody waits for an evaluator

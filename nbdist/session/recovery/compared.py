@@ -1,8 +1,8 @@
-"""Comparison, without a collective, of what the processes have sent in a cell that went well.
+"""Compare what processes have sent to their devices, and find arrays whose pieces do not belong together.
 
-Comparison of what processes have sent to their devices: where it differs, who has sent what.
-
-Whether the pieces of an array on different processes belong together: pure functions.
+All functions are pure: they need no collective, but what each process has said about itself. After a cell that
+went well, the comparison takes the place of a proof. Where processes have sent different programs, it names who
+has sent what.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from nbdist.contract.iopub import CellStep
 from nbdist.notation import names_text, processes_text, ranges_text
 
 Place = tuple[int, int]
+"""A sent program: the number of the back end, and the serial of the program there."""
 
 
 def have_sent_the_same(steps: Mapping[int, CellStep], everyone: Collection[int]) -> bool:
     """Return whether all processes have sent the same programs; a process that says nothing has sent none.
 
-    Programs on devices of only some processes can only be proven.
+    The result is False after programs on devices of only some processes: only a proof can tell then.
 
     Args:
-      steps: What processes have said at the end of a cell. Those that have proven it say so, and are not compared.
+      steps: What processes have said at the end of a cell. Those that have taken part in a proof are not compared.
       everyone: All processes that take part in collectives.
     """
     said = [step.sent for step in steps.values() if step.compared]
@@ -39,7 +40,7 @@ def have_sent_the_same(steps: Mapping[int, CellStep], everyone: Collection[int])
 
 
 def place_of(steps: Mapping[int, CellStep]) -> Place | None:
-    """Return after which program processes that sent the same are in step; None where none has sent any."""
+    """Return the program after which processes that sent the same are in step; None where none is compared."""
     return next((step.sent.place for step in steps.values() if step.compared), None)
 
 
@@ -47,8 +48,8 @@ def since(sent: Sent, in_step: Place | None) -> int:
     """Return how many programs a process has sent since all were in step.
 
     Args:
-      sent: Its own count, from the last proof on.
-      in_step: After which program they were in step, as a later comparison has shown.
+      sent: The process's own count, from the last proof on.
+      in_step: The program after which all were in step, as a later comparison has shown.
     """
     if in_step is None or sent.generation != in_step[0]:
         return sent.programs
@@ -58,10 +59,11 @@ def since(sent: Sent, in_step: Place | None) -> int:
 T = TypeVar("T")
 
 OWN = "() "
-"""Marks a function that a cell has defined; see `nbdist.engine.frameworks.jax.step.dispatched`."""
+"""The mark, in a label, of a function that a cell has defined; see `label` in
+`nbdist.engine.frameworks.jax.step.dispatched`."""
 
 MOST_NAMED = 3
-"""The most functions that are named where processes have sent different ones."""
+"""The most functions, shapes or collectives that are named in one list."""
 
 
 def differing(states: Mapping[int, Sent]) -> str | None:
@@ -72,7 +74,7 @@ def differing(states: Mapping[int, Sent]) -> str | None:
         return None
     if len({state.generation for state in states.values()}) > 1:
         return "the processes were not found to be in step by the same proof"
-    # Counted from where the first of them was last known to be in step.
+    # Programs count from where the first of the processes was last known to be in step.
     begun = min(state.serial - state.programs for state in states.values())
     counts = _by_value({p: state.serial - begun for p, state in states.items()})
     said = ", ".join(
@@ -85,7 +87,7 @@ def differing_parts(states: Mapping[int, Trail]) -> str | None:
     """Return a text if processes have sent different programs to devices of some processes alone, else None."""
     for devices in sorted(set().union(*(state.parts for state in states.values()))):
         members = {int(p) for p in devices.partition("/")[2].split(",")} & states.keys()
-        # Nothing is known of a process that was in another cell since then.
+        # The counts of processes whose newest cells are not the same say nothing.
         if len({states[p].run for p in members}) > 1:
             continue
         sent = _by_value({p: states[p].parts.get(devices, (0, 0)) for p in members})
@@ -118,13 +120,13 @@ def which_differ(answers: Mapping[int, Labels]) -> str:
 
 
 def newest(one: Labels, count: int) -> Labels:
-    """Return the last `count` programs alone."""
+    """Return the labels of the last `count` programs alone."""
     start = max(0, len(one.labels) - count)
     return Labels(labels=one.labels[start:], kinds=one.kinds[start:], given=one.given[start:])
 
 
 def differing_labels(answers: Mapping[int, Labels]) -> str | None:
-    """Return which programs took each other's place where all have sent equally many; None where none did.
+    """Return a text about the first program that differs where all have sent equally many; None if none does.
 
     Only functions that cells have defined are compared: libraries send helpers of theirs in any order. Where all
     have sent the same function, two more things are compared: its collectives, on the processes on which it ran
@@ -164,7 +166,7 @@ def differing_labels(answers: Mapping[int, Labels]) -> str | None:
 
 
 def _given_text(given: str) -> str:
-    """Return `array 10 that the cell made, float32[16]` for an argument of a program."""
+    """Return `array 10 that the cell made, float32[16],` for the arrays that a program was given."""
     _, _, text = given.partition(": ")
     parts = text.split()
     numbers, shapes = [p for p in parts if p.isdigit()], [p for p in parts if not p.isdigit()]
@@ -184,7 +186,7 @@ def _collectives_text(kind: str) -> str:
 
 
 def _by_value(values: Mapping[int, T]) -> dict[T, list[int]]:
-    """Return the processes that have each value, that of the lowest process first, however they answer."""
+    """Return the processes that have each value, in order of the lowest process, whoever has answered first."""
     found: dict[T, list[int]] = {}
     for process_id, value in sorted(values.items(), key=lambda item: item[0]):
         found.setdefault(value, []).append(process_id)
@@ -203,13 +205,14 @@ def lost_lines(
     unread: Collection[str] = (),
     whole: bool = True,
 ) -> list[str]:
-    """Lines below the names of arrays that are lost: why they are, and what that means.
+    """Return lines for below the names of lost arrays: why they are lost, and what that means.
 
     Args:
-      lost: Their paths; without any there are no lines.
-      in_part: Those of which a part was on processes that have ended, with their types, empty where not known.
+      lost: The paths of the arrays; without any there are no lines.
+      in_part: The paths of arrays of which a part was only on processes that have ended, with the arrays' types;
+        empty where a type is not known.
       ended: These processes.
-      unread: Those whose values a process could not read; their reasons are said elsewhere.
+      unread: The paths of arrays whose values a process could not read; the reasons are said elsewhere.
       whole: Whether all else is as it was.
     """
     if not lost:
@@ -235,17 +238,17 @@ def lost_lines(
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """Arrays whose pieces do not belong together: by path, and by origin those that no path leads to."""
+    """Arrays whose pieces do not belong together: by path, or by origin where no path leads to them."""
 
     paths: tuple[str, ...] = ()
     unnamed: tuple[Origin, ...] = ()
 
 
 def common_serial(states: Iterable[Trail]) -> int:
-    """The last program up to which all processes have sent the same ones.
+    """Return the serial of the last program up to which all processes have sent the same programs.
 
     Args:
-      states: Of all processes; a `trail` has the newest programs alone where there are many.
+      states: What all processes have said; a `trail` has the newest programs alone where there are many.
     """
     every = list(states)
     trails = [
@@ -261,9 +264,9 @@ def common_serial(states: Iterable[Trail]) -> int:
 
 
 def crossed(states: Collection[Trail]) -> bool:
-    """Whether processes have gone on after they had sent different programs, which may have been paired.
+    """Return whether processes have gone on after they sent different programs, which may then have been paired.
 
-    Where one has only sent fewer, nothing was there for what it has not sent.
+    If a process has only sent fewer, the programs that it lacks have met nothing that they could pair with.
     """
     return any(state.parts for state in states) or common_serial(states) < min(
         (state.sent.serial for state in states), default=0
@@ -271,15 +274,15 @@ def crossed(states: Collection[Trail]) -> bool:
 
 
 def disagreeing(answers: Mapping[int, Versions], *, common: int | None = None) -> Mixed:
-    """Arrays of which processes hold pieces that different programs computed.
+    """Return the arrays of which processes hold pieces that different programs computed.
 
-    A path that one process has and another has not is none: using it there is an error by itself. Of arrays that
-    no path leads to, all processes must have as many of each origin.
+    A path that one process has and another lacks does not count: using it there is an error by itself. Of arrays
+    that no path leads to, all processes must have as many of each origin.
 
     Args:
-      answers: By process id.
-      common: What was computed by a later program was computed by programs that did not belong together; None:
-        all belong together.
+      answers: What each process has said, by process id.
+      common: The serial of the last program that all have sent: the results of later ones do not belong together.
+        None: there are no such later programs.
     """
 
     def late(answer: Versions, origin: Origin) -> bool:

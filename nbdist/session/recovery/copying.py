@@ -1,7 +1,4 @@
-"""Copies that processes keep for each other: making them, and using them after a loss.
-
-The processes of a session while some of them are being replaced.
-"""
+"""Make the copies of arrays that processes keep for each other, and set lost arrays back to these copies."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from nbdist.session.values.flow import Progress
 
 
 class Living:
-    """The processes while new ones are among them: how those before them ended is no reason to stop."""
+    """The processes of a session while new ones replace ended ones: that those have ended is no reason to stop."""
 
     def __init__(self, engines: EngineGroup) -> None:
         self._engines = engines
@@ -27,13 +24,13 @@ class Living:
         self.where = engines.where
 
     def gone(self, process_id: int) -> str | None:
-        """How a process has ended; None while it lives."""
+        """Return how a process has ended; None while it, or the new one in its place, lives."""
         end = self._engines.link.exits.get(process_id)
         return None if end is None else str(end)
 
 
 MOVE_SECONDS = 60.0
-"""How long nothing may move while copies are made, or taken back."""
+"""How long nothing may move while copies are made or used."""
 
 
 def due(engines: EngineGroup) -> bool:
@@ -66,7 +63,7 @@ def make_again(engines: EngineGroup, returned: Returned) -> str | None:
     if copies.every_s is None or len(engines.facts.workers) < 2:
         return None
     if before is not None and returned.paths:
-        return _make(engines, before.cell, before.at)  # what they hold is as old as what came back
+        return _make(engines, before.cell, before.at)  # these copies are as old as what came back
     return _make(engines, engines.health.last_cell, time.monotonic())
 
 
@@ -97,7 +94,7 @@ class Returned:
 
     Attributes:
       paths: The arrays' paths.
-      names: The names that lead to arrays that had changed since, set back or not, and from when each is.
+      names: The names that lead to arrays that had changed since the copies, set back or not, and of when each is.
       lines: The lines.
     """
 
@@ -113,10 +110,10 @@ def back(
     new: Collection[int] = (),
     gone: Collection[int] = (),
 ) -> Returned:
-    """Set lost arrays, and all that have changed since, back to when copies were made last.
+    """Set lost arrays, and others that have changed since, back to when copies were made last.
 
     Args:
-      engines: All of them; none is in a cell.
+      engines: The processes; none is in a cell.
       lost: The paths of arrays that have no values any more.
       new: The processes that have taken the place of others; they have joined the others.
       gone: Processes in whose place there is no other.
@@ -143,7 +140,7 @@ def back(
 
 
 def _roots(leading: Collection[str]) -> list[str]:
-    """Return the names with which paths begin, and words such as `average (through a cell)`."""
+    """Return the names with which these begin: paths, and words such as `average (through a cell)`."""
     roots = {re.split(r"[.\[ ]", text, maxsplit=1)[0] for text in leading}
     return sorted(root for root in roots if root.isidentifier())
 
@@ -163,7 +160,7 @@ def _lines(found: Back, age: str) -> tuple[str, ...]:
 
 
 def _until(engines: EngineGroup) -> Progress:
-    """End a round when the person has pressed interrupt."""
+    """Return a `Progress` that ends a round of copies once the person has pressed interrupt."""
 
     def progress(done: int, total: int) -> None:
         if engines.hurry.is_set():

@@ -1,8 +1,8 @@
-"""An expression evaluated on all processes that compute in step, as a small cell of its own.
+"""Evaluate expressions on all processes that compute in step, each as a small cell of its own.
 
-Evaluated on one alone, `w[:4]` would be a program that the others never send.
-
-A person's action on a widget, repeated on the processes' widgets: by all at the same time, as a cell.
+Evaluated on one process alone, `w[:4]` would be a program that the others never send. A person's action on a
+widget may compute as well, and is repeated in the same way. Only what needs no program, such as a plain name, is
+asked of some processes alone.
 """
 
 from __future__ import annotations
@@ -32,8 +32,11 @@ from nbdist.spelling import command, option
 from nbdist.view.widgets import Event
 
 POLL_SECONDS = 0.005
+"""How often to look for answers and reports."""
+
 REPORT_SECONDS = 2.0
-"""A process reports at least once a second what it does; a machine with much to do needs longer."""
+"""How long the report of the end of a cell may take: a process reports at least once a second, on a busy machine
+less often."""
 
 A = TypeVar("A")
 
@@ -42,7 +45,7 @@ Answers = dict[int, tuple[A, Sequence[Any]]]
 
 
 def is_name(expression: str) -> bool:
-    """Whether it is a plain name, whose value needs no program on any device."""
+    """Return whether an expression is a plain name, whose value needs no program on any device."""
     return expression.strip().isidentifier()
 
 
@@ -53,11 +56,11 @@ def ask_some(
     *,
     timeout_s: float,
 ) -> Answers[A]:
-    """Asks some processes for what needs no program.
+    """Ask some processes for what needs no program.
 
     Raises:
-      SessionError: One did not answer in time; says what it is doing.
-      NbdistError: What one raised.
+      SessionError: A process did not answer in time; says what it is doing.
+      NbdistError: The error that a process raised.
     """
     asked = {p: engines.send(p, call) for p in process_ids}
     deadline = time.monotonic() + timeout_s
@@ -82,18 +85,18 @@ def ask_all_workers(
     timeout_s: float,
     rules: Rules,
 ) -> Answers[A]:
-    """Has all workers evaluate an expression at the same time, and prove that they are in step.
+    """Make all workers evaluate an expression at the same time, and prove that they are in step.
 
     Args:
       engines: Processes of which none is in a cell.
-      call: What is evaluated, the same everywhere.
-      wanted: Whose answers are wanted.
-      timeout_s: How long it may take.
-      rules: Of the session.
+      call: The call to evaluate, the same everywhere.
+      wanted: The processes whose answers are wanted.
+      timeout_s: How many seconds the evaluation may take.
+      rules: The session's rules.
 
     Raises:
-      SessionError: A process is in a cell, or it took too long; they are freed then.
-      NbdistError: What one raised.
+      SessionError: A process is in a cell; or the evaluation took too long, and was ended everywhere.
+      NbdistError: The error that a process raised.
     """
     refuse_busy(
         engines, engines.facts.workers, "An expression that is more than a name needs all processes"
@@ -118,16 +121,16 @@ def ask_all_workers(
 def refuse_busy(
     engines: EngineGroup, process_ids: Iterable[int], why: str, *, known: Iterable[int] = ()
 ) -> None:
-    """Lets pass when none of these processes is in a cell.
+    """Raise if one of these processes is in a cell.
 
     Args:
       engines: The processes.
-      process_ids: Those that must be idle.
-      why: Why they must, as the beginning of a sentence.
-      known: Those that are known to be in a cell; what others report may be of before its end.
+      process_ids: The processes that must be idle.
+      why: The reason why they must be, as the beginning of a sentence.
+      known: Processes that are known to be in a cell. The others may end a cell without having reported it yet.
 
     Raises:
-      SessionError: One is; says where.
+      SessionError: A process is in a cell; says where.
     """
     ids = sorted(process_ids)
     deadline = time.monotonic() + REPORT_SECONDS
@@ -141,15 +144,15 @@ def refuse_busy(
 
 
 def fence(engines: EngineGroup, busy: Callable[[], Collection[int]], *, rules: Rules) -> None:
-    """Returns when no process will begin anything any more that a kernel which has ended had sent.
+    """Wait until no process will begin anything that a kernel sent before it ended.
 
-    A process that does not get there within the grace period is freed: others may not have got what it is in, and
+    A process that takes longer than the grace period is interrupted: others may not have got what it runs, and
     nobody follows that.
 
     Args:
       engines: The processes.
-      busy: Those in cells that are followed; they begin nothing else before what is sent from here.
-      rules: Of the session.
+      busy: Returns the processes in followed cells; these begin nothing else before what is sent from here.
+      rules: The session's rules.
     """
     call = RefuseEarlier(number=engines.next_number())
     asked = {p: engines.send(p, call) for p in engines.plan.hosts if p not in engines.link.exits}
@@ -168,7 +171,11 @@ def fence(engines: EngineGroup, busy: Callable[[], Collection[int]], *, rules: R
 def _until_end(
     engines: EngineGroup, asked: dict[int, Request[A]], *, timeout_s: float, rules: Rules
 ) -> dict[int, NbdistError]:
-    """Waits until all have answered; frees those that wait for one which has failed, or too long."""
+    """Wait until all have answered; free those that wait for one that has failed, or that take too long.
+
+    Returns:
+      The errors of the processes that failed, by process id.
+    """
     started, failed_at = time.monotonic(), None
     errors: dict[int, NbdistError] = {}
     waiting = set(asked)
@@ -196,9 +203,9 @@ def _until_end(
 
 
 def _free(engines: EngineGroup, asked: Mapping[int, Request[A]], give_up_s: float) -> None:
-    """Brings back those that have not answered: an interrupt, then their collectives are cut.
+    """Bring back the processes that have not answered: interrupt them, then cut their collectives.
 
-    The first interrupt may find one that has not begun yet, which does not concern it: there are more.
+    The first interrupt has no effect on a process that has not begun yet, so there are more.
     """
     waiting = [p for p, request in asked.items() if not request.ready()]
     within_s = max(give_up_s, 1.0)
@@ -224,9 +231,9 @@ def _free(engines: EngineGroup, asked: Mapping[int, Request[A]], give_up_s: floa
 
 
 def deliver(engines: EngineGroup, event: Event, *, busy: Mapping[int, int], rules: Rules) -> None:
-    """Repeat an action on the processes; return when they have done it.
+    """Repeat a person's action on a widget on the processes' widgets; return when they have done it.
 
-    The action may compute, so all take part in the proof after it.
+    The action may compute, so all workers take part at the same time, as in a cell, and in the proof after it.
 
     Args:
       engines: The processes.

@@ -1,13 +1,4 @@
-"""Processes that wait for a collective in which no other will take part.
-
-A process that has finished the cell, or was never in it, sends nothing more until the next cell. A process that
-has sent more programs than such a one, and waits, waits in vain. Where all are in the cell and all wait, nobody
-can tell: they may wait for a disk.
-
-The remedies of a session for processes that do not leave a cell.
-
-The context of a cell, made from the engines it runs on.
-"""
+"""Make the context of a cell from the processes it runs on, with remedies for those that do not leave the cell."""
 
 from __future__ import annotations
 
@@ -42,6 +33,7 @@ ANSWER_SECONDS = 0.3
 """How long threads of processes may take to say what was sent; if they take longer, they are asked again later."""
 
 LOOK_SECONDS = 0.01
+"""How often to look whether they have said it."""
 
 
 def waits_in_vain(
@@ -49,10 +41,14 @@ def waits_in_vain(
 ) -> InVain | None:
     """Return for what processes wait in vain; None where it may still come.
 
+    A process that has finished the cell, or was never in it, sends nothing more until the next cell. A process
+    that has sent more programs than such a one, and waits, waits for a collective in which that one will not take
+    part. Where all are in the cell and all wait, nobody can tell: they may wait for a disk.
+
     Args:
       engines: The processes.
       execution: The cell.
-      waiting: All processes still in its code; their main threads have waited for long.
+      waiting: All processes still in the cell's code; their main threads have waited for long.
     """
     workers = engines.facts.workers
     if not workers.issuperset(waiting):
@@ -105,7 +101,7 @@ def _all_wait(states: Mapping[int, Sent]) -> str:
 def _counts_of_idle(
     engines: EngineGroup, execution: Execution, done: Collection[int]
 ) -> dict[int, int]:
-    """Return how many programs the processes that are not in the code of the cell have sent."""
+    """Return how many programs each process outside the cell's code has sent; empty if one cannot say."""
     counts = {p: _sent(engines, execution.steps[p].sent) for p in done if p in execution.steps}
     try:
         for process_id in sorted(set(done) - counts.keys()):
@@ -118,7 +114,7 @@ def _counts_of_idle(
 
 
 def _ask(engines: EngineGroup, execution: Execution, waiting: Collection[int]) -> dict[int, Sent]:
-    """Return what processes with waiting main threads have sent."""
+    """Return what each process with a waiting main thread has sent, if its other threads say so in time."""
     for process_id in waiting:
         execution.sent.pop(process_id, None)
     engines.link.agents.ask(Aside.COUNT, sorted(waiting))
@@ -129,12 +125,12 @@ def _ask(engines: EngineGroup, execution: Execution, waiting: Collection[int]) -
 
 
 def _sent(engines: EngineGroup, state: Sent) -> int:
-    """Return how many programs on all devices were sent since all were in step; negative if nobody counts."""
+    """Return how many programs on all devices were sent since all were in step; -1 if they are not counted."""
     return since(state, engines.in_step_at) if state.counted else -1
 
 
 def remedies_for(engines: EngineGroup) -> Remedies:
-    """Return the remedies; all of them where the processes can prove that they are in step."""
+    """Return the remedies for a cell's processes: all of them if the processes can prove that they are in step."""
     ask = engines.link.agents.ask
     always = Remedies(
         abandon=partial(ask, Aside.ABANDON),
@@ -168,7 +164,7 @@ def cell_context(
 
     Args:
       engines: The processes of the session.
-      targets: The processes the cell is for.
+      targets: The processes that run the cell.
       rules: The session's rules.
       ended: Takes the cell's end.
       began: As in `CellContext`.

@@ -1,9 +1,7 @@
-"""After a cell that did not end alike on all processes: they are proven to be in step, or repaired.
+"""Prove that the processes are in step after a cell that did not end alike on all of them, or repair them.
 
 Their sent programs are compared first, which needs no collective. Where these differ, a proof would pair with
 pending collectives and mix up values; then only a repair helps.
-
-Hosts that do not answer for a moment: only when they do, or are given up, is it known what is left.
 """
 
 from __future__ import annotations
@@ -48,18 +46,20 @@ from nbdist.session.recovery.waiting import States, until_computed
 from nbdist.session.values.flow import HOW_SECONDS
 
 SAY_SECONDS = 1.0
-"""How long is waited without a word."""
+"""How long to wait for a silent host without a word."""
 
 SLACK_SECONDS = 5.0
-"""What it may take until one that is given up is known to be."""
+"""How long it may take after `LOST_SECONDS` until a silent host is known to be given up."""
 
 
 def until_known(engines: EngineGroup, *, say: Callable[[str], None]) -> None:
-    """Waits until no host is silent; an interrupt ends the wait.
+    """Wait until no host is silent; an interrupt ends the wait.
+
+    Only when a silent host answers, or is given up, is it known which processes are left.
 
     Args:
       engines: The processes.
-      say: Gets one line when it takes longer.
+      say: Called with one line when the wait takes longer.
     """
     began = time.monotonic()
     said = False
@@ -80,7 +80,7 @@ ANSWER_SECONDS = 10.0
 """How long a process that is in no cell may take to answer."""
 
 PROVE_SECONDS = 10.0
-"""How long a proof may take in which all are to take part; it takes milliseconds."""
+"""How long a proof of all processes may take; it takes milliseconds."""
 
 
 TRIES = 3
@@ -100,7 +100,7 @@ class Settled:
       mixed: Whether programs that did not belong together may have computed together, so that numbers were wrong.
       done: What was done.
       lost: What was lost.
-      unsure: Names of new processes that may not be what those before them had, and why.
+      unsure: Names that may not hold on new processes what they held on those before them, and why.
       older: Names of arrays that are as they were when copies were made, and when that was.
     """
 
@@ -119,7 +119,7 @@ def settle(engines: EngineGroup, *, automatic: bool, say: Callable[[str], None])
     Args:
       engines: Processes of which none is in a cell any more, except the stuck ones.
       automatic: Whether they may be repaired.
-      say: Gets one line before a repair that takes longer.
+      say: Called with lines while it lasts, if it takes longer.
     """
     if engines.lost_controller and not automatic:
         return Settled(why=ENDED)
@@ -140,7 +140,7 @@ def settle(engines: EngineGroup, *, automatic: bool, say: Callable[[str], None])
     try:
         said, why = _compared(engines)
         if why is not None:
-            states = said  # a proof that does not pass changes them
+            states = said  # a proof that does not pass would change them
             mixed = crossed(said.values())
         else:
             why = _unproven(engines, said, say=say)
@@ -161,12 +161,12 @@ def mend(
 ) -> Settled:
     """Repair all processes in place, whether or not they are in step.
 
-    Their computations since they were in step are lost, from the first program on that not all have sent. Where a
-    process ends in the middle of it, the repair begins again and replaces that one as well.
+    Their computations since they were in step are lost, from the first program on that not all have sent. If a
+    process ends in the middle of a repair, the repair begins again and replaces that one as well.
 
     Args:
       engines: Processes of which none is in a cell.
-      say: Gets lines while it lasts.
+      say: Called with lines while it lasts.
       states: What the processes say they have sent, if nothing has happened since; None: they are asked.
       stuck: Processes that are to be ended and replaced, since they no longer answer.
     """
@@ -200,7 +200,7 @@ def mend(
 def _another_has_ended(
     engines: EngineGroup, before: Mapping[int, ProcessExit], error: NbdistError
 ) -> bool:
-    """Return whether another process, a new one or the service has ended; one out of reach is known before."""
+    """Return whether another process, a new one or the service has ended; wait for word of one out of reach."""
     unreachable = isinstance(error, GoneError) or isinstance(error.__cause__, GoneError)
     until = time.monotonic() + (HOW_SECONDS if unreachable else 0.0)
     while all(
@@ -240,10 +240,10 @@ def disproven(engines: EngineGroup, *, say: Callable[[str], None]) -> str | None
 
     Args:
       engines: Processes of which none is in a cell.
-      say: Gets a line when it takes longer.
+      say: Called with a line when it takes longer.
 
     Raises:
-      RecoveryError: One did not answer, and has not ended.
+      RecoveryError: A process did not answer, and has not ended.
     """
     before = dict(engines.link.exits)
     try:
@@ -252,12 +252,13 @@ def disproven(engines: EngineGroup, *, say: Callable[[str], None]) -> str | None
     except RecoveryError as error:
         if not _another_has_ended(engines, before, error):
             raise
-        engines.health.lost(engines.link.exits)  # a moment ago: it is mended as any other
+        # The process has ended just now, and is replaced like any other.
+        engines.health.lost(engines.link.exits)
         return str(error)
 
 
 def _compared(engines: EngineGroup) -> tuple[States, str | None]:
-    """Return what the processes have sent, and why this cannot be in step, if so."""
+    """Return what the processes have sent, and why they cannot be in step after that; None if they may be."""
     states = ask_all(engines, AskSent(), within_s=ANSWER_SECONDS)
     sent = {p: since(state.sent, engines.in_step_at) for p, state in states.items()}
     why = differing({p: replace(state.sent, programs=sent[p]) for p, state in states.items()})
@@ -281,7 +282,7 @@ def _labels(engines: EngineGroup, sent: Mapping[int, int]) -> dict[int, Labels]:
 
 
 def unproven(engines: EngineGroup) -> str | None:
-    """Make all take part in a proof; return why it did not pass, or None."""
+    """Make all processes take part in a proof; return why it did not pass, or None."""
     answers = ask_all(
         engines,
         Prove(number=engines.next_number(), timeout_s=PROVE_SECONDS, compared=True),

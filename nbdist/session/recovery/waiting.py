@@ -1,10 +1,4 @@
-"""Processes that did not come back from an interrupt, and may do so by themselves.
-
-Python sees no signal while XLA compiles, which takes minutes for a large model: the interrupt takes effect after
-that. The compiled program may run first, and then wait for data that the others never send.
-
-Waiting for what all processes have sent: a cut would lose it, and a proof would be asked for in vain.
-"""
+"""Wait for processes that get on by themselves: stuck ones that still compile, or programs that run."""
 
 from __future__ import annotations
 
@@ -20,7 +14,7 @@ from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.compared import common_serial
 
 LOOK_SECONDS = 0.05
-"""How often to look."""
+"""How often to look whether the wait is over."""
 
 FREE_SECONDS = 1.0
 """How often to cut collectives of processes that have compiled and wait in one."""
@@ -32,7 +26,7 @@ BACK_SECONDS = 5.0
 """How long a stuck process may take to come back from one more interrupt, or from the end of its compilation."""
 
 SAY_SECONDS = 1.0
-"""How long to wait in silence."""
+"""How long to wait for compiling processes without a word."""
 
 
 def not_back(
@@ -44,16 +38,20 @@ def not_back(
 ) -> set[int]:
     """Wait for the stuck processes that compile, and a moment for the others; return those that are not back.
 
+    Python sees no signal while XLA compiles, which takes minutes for a large model: the interrupt takes effect
+    after that. The compiled program may run first, and then wait for data that the others never send: so the
+    collectives of stuck processes that do not compile are cut again and again.
+
     Args:
       engines: Processes of which some may not have come back from an interrupt.
-      say: Gets one line when it takes longer.
+      say: Called with one line when the wait takes longer.
       interrupted: Whether to interrupt them once more, and to wait for compiling processes even if another does
         not come back.
       until: When to stop waiting for compiling processes (monotonic clock); None: as long as they compile.
 
     Raises:
-      TimeoutError: Some still compiled at `until`.
-      KeyboardInterrupt: A person no longer waits; nothing has changed.
+      TimeoutError: Some were not back at `until`.
+      KeyboardInterrupt: The person no longer waits; nothing has changed.
     """
     left = _stuck(engines)
     if left and interrupted:
@@ -67,7 +65,7 @@ def not_back(
         compiling = {p for p in left if _compiles(engines, p)}
         given_up.update(dict.fromkeys(compiling, now + BACK_SECONDS))
         hopeless = {p for p in left if now >= given_up.setdefault(p, now + within_s)}
-        # Whoever asks for a recovery has those ended that are returned.
+        # When a person asks for a recovery, the returned processes are ended.
         if hopeless and (hopeless == left or not interrupted):
             return left
         if until is not None and now > until:
@@ -104,26 +102,31 @@ ANSWER_SECONDS = 10.0
 """How long a process that is in no cell may take to answer."""
 
 STILL_SECONDS = 1.0
-"""After so long in which nobody has computed or received anything, it waits for what does not come."""
+"""How long nothing may be computed or received until the processes count as waiting for what does not come."""
 
 LIMIT_SECONDS = 300.0
+"""The longest wait for programs that all processes have sent."""
 
 SAY_UNDER_WAY_SECONDS = 2.0
+"""How long to wait for such programs without a word."""
 
 
 def until_computed(engines: EngineGroup, states: States, *, say: Callable[[str], None]) -> None:
-    """Waits until the programs that all processes have sent are computed, as long as they get on with them.
+    """Wait until the programs that all processes have sent are computed, as long as this makes progress.
+
+    Before that, a cut would lose their results, and a proof would be asked for in vain. An interrupt ends the
+    wait.
 
     Args:
       engines: Processes of which none is in a cell.
-      states: What each has said just now.
-      say: Gets a line when it takes longer. An interrupt ends the wait.
+      states: What each process has said just now.
+      say: Called with a line when the wait takes longer.
 
     Raises:
-      RecoveryError: One did not answer.
+      RecoveryError: A process did not answer.
     """
     common = common_serial(states.values())
-    # Who said that nothing of it is left is not asked again.
+    # If all have said that none of these programs is left, nobody is asked again.
     if not any(_is_left(state, common) for state in states.values()):
         return
     began = moved = time.monotonic()

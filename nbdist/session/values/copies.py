@@ -1,6 +1,8 @@
-"""Copies of arrays on several processes, in their own memory and that of others, and the way back to them.
+"""Copies of arrays that processes keep in their own memory and for each other, and the way back to them.
 
-The copies of arrays that processes keep for each other, as the kernel knows them.
+An array is then not lost with a process that had a part of it, nor by a step that not all have taken.
+`make_copies` makes a round of copies, `go_back` restores lost arrays from one, and `Copies` is what the kernel
+knows: the last round, and when the next is due.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ class CopyRound:
     """The result of a round of copies.
 
     Attributes:
-      number: The round's number.
+      number: The number of the round.
       arrays: The number of arrays it covers.
       sent: Bytes that went to other processes.
       kept: Bytes of copies on each process.
@@ -79,8 +81,8 @@ def make_copies(
     process has whole is not lost with a process, but by a step that not all have taken.
 
     Args:
-      processes: Processes of which none is in a cell.
-      hosts: Of the processes that compute, by process id.
+      processes: The processes; none is in a cell.
+      hosts: The host names of the processes that compute, by process id.
       number: The round's number.
       in_step: As in `OfferCopies`.
       timeout_s: How long nothing may move.
@@ -160,7 +162,7 @@ def missing(offers: Mapping[int, CopiesOffer], hosts: Mapping[int, str]) -> list
 
 
 def not_alike(offers: Mapping[int, CopiesOffer]) -> list[str]:
-    """Return the paths of arrays that are each process's own and do not have the same values on all."""
+    """Return the paths of arrays that are each process's own and are not there, with the same values, on all."""
     found: dict[str, set[Any]] = {}
     count: dict[str, int] = {}
     for offer in offers.values():
@@ -207,7 +209,8 @@ class Back:
     Attributes:
       paths: Their paths.
       older: Whether some have changed since.
-      newer: If `older`, what leads to other arrays that have changed since, and stay; see `WentBack`.
+      newer: If `older`, what leads to other arrays that have changed since, and stay; see
+        `nbdist.contract.calls.saving.WentBack`.
       why_not: Why none are.
     """
 
@@ -321,7 +324,7 @@ def _parts(
 
 
 def _holder(offers: Mapping[int, RoundOffer], path: str, one: Box) -> tuple[int, int, int] | None:
-    """Return who has a part of an array, with its number of the array and of the part."""
+    """Return a process that has a part of an array, with its numbers of the array and of the piece around it."""
     for process_id, offer in offers.items():
         for number, array in enumerate(offer.arrays):
             larger = (nth for nth, its in enumerate(array.pieces) if contains(its, one))
@@ -350,7 +353,7 @@ class _Asking:
 
 @dataclass(frozen=True, kw_only=True)
 class KeptCopies:
-    """The copies that all processes have.
+    """The copies that all processes have, as the kernel knows them.
 
     Attributes:
       copied: The arrays and bytes copied.
@@ -366,7 +369,7 @@ class KeptCopies:
 
     @property
     def age(self) -> str:
-        """`after cell 12, 34.0 s ago`."""
+        """Return `after cell 12, 34.0 s ago`."""
         return f"after cell {self.cell}, {seconds_text(time.monotonic() - self.at)} ago"
 
     def text(self) -> str:
@@ -383,8 +386,8 @@ class Copies:
     """The copies of one session, and when the next are due.
 
     Attributes:
-      every_s: They are made no more often than this; None: never.
-      kept: The last copies that were made; None: none were.
+      every_s: The least time between two rounds, in seconds; None where no copies are made.
+      kept: The last copies that were made; None before the first.
     """
 
     def __init__(self, every_s: float | None = None) -> None:

@@ -1,8 +1,8 @@
-"""The transfer of parts of values: a few at a time, so that nothing piles up, and processes side by side.
+"""The way of values between this notebook and processes: whether they fit, where they lie, and how they flow.
 
-Whether values fit into the memory of the machines that they are to go to, asked before anything is sent.
-
-Places of pushed pieces in memories that the processes of a machine share.
+A few parts are on their way at a time, so that nothing piles up, and processes move side by side (`Flow`). Whether
+values fit into the memory of the machines that they are to go to is asked before anything is sent
+(`refuse_too_large`). Pieces lie in memories that the processes of a machine share (`Spots`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from nbdist.spelling import command, option
 POLL_SECONDS = 0.005
 
 HOW_SECONDS = 5.0
-"""How long to wait for word of how a process has ended."""
+"""The longest wait for word of how a process has ended."""
 
 PART_BYTES = 16 << 20
 """The largest part of an array in one message, which several processes keep in memory."""
@@ -51,7 +51,7 @@ Answer = tuple[A, Sequence[Any]]
 """An answer, and the buffers beside it."""
 
 Answers = dict[int, Answer[A]]
-"""By process id."""
+"""Answers by process id."""
 
 
 def silent(done: int, total: int) -> None:
@@ -82,7 +82,7 @@ class PartsMessage:
 
 
 class Flow:
-    """Does jobs; those of different processes side by side.
+    """Sends messages and takes their answers, a few at a time; those of different processes side by side.
 
     Args:
       processes: The processes.
@@ -97,7 +97,7 @@ class Flow:
         self._running: list[tuple[PartsMessage, Request[Any]]] = []
 
     def run(self, jobs: Iterable[PartsMessage]) -> None:
-        """Do all jobs.
+        """Do all jobs: send each message, and take its answer.
 
         Raises:
           GoneError: A process has ended.
@@ -232,12 +232,12 @@ def too_slow(process_ids: Iterable[int], timeout_s: float) -> SessionError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """How much memory one process takes.
+    """The memory that one process takes.
 
     Attributes:
-      host: Where.
-      process_id: Which; None: this notebook, for processes on its machine.
-      nbytes: How much.
+      host: The host of the process.
+      process_id: The process; None for this notebook, which takes it for processes on its machine.
+      nbytes: The size of the memory in bytes.
     """
 
     host: str
@@ -254,18 +254,18 @@ def refuse_too_large(
     hosts: Mapping[int, str],
     host_text: Callable[[str], str],
 ) -> None:
-    """Lets pass what finds room on every host.
+    """Refuse a push that does not find room on every host.
 
     Args:
-      names: Of what is pushed.
-      rooms: Of all processes that get it.
-      needs: What they, and this notebook for those on its machine, take of memory for arrays.
-      structure_bytes: Of what each process gets besides.
-      hosts: Of the processes.
-      host_text: Names a host.
+      names: The names that are pushed, as text.
+      rooms: The room on each process that gets them, by process id.
+      needs: The memory for arrays that these processes take, and this notebook for those on its machine.
+      structure_bytes: The size of what each process gets besides.
+      hosts: Host names by process id.
+      host_text: Returns the text for a host.
 
     Raises:
-      ArrayError: What has the same limit on one host needs more than is available there.
+      ArrayError: Processes with the same limit on one host need more than is available there.
     """
     needed: dict[tuple[str, str], int] = {}
     available: dict[tuple[str, str], list[int]] = {}
@@ -292,10 +292,10 @@ def _here() -> Room:
 
 
 def refuse_too_large_here(expression: str, nbytes: int) -> None:
-    """Lets pass what finds room in this notebook's memory.
+    """Refuse a value that does not find room in this notebook's memory.
 
     Raises:
-      ArrayError: It is larger than what is available.
+      ArrayError: The value is larger than what is available.
     """
     available = memory()["available"]
     if available is not None and nbytes > available:
@@ -306,13 +306,13 @@ def refuse_too_large_here(expression: str, nbytes: int) -> None:
 
 
 OWN_BYTES = 1 << 20
-"""Pieces from this size in bytes on have a memory of their own, which is freed with them."""
+"""The size in bytes from which a piece has a memory of its own, which is freed with it."""
 
 MOST_OWN = 64 if sys.version_info >= (3, 13) else 8
 """The most such memories, for the largest pieces; few where each takes a file descriptor while its array lives."""
 
 ALIGNED_BYTES = 64
-"""NumPy and XLA align their arrays in the same way."""
+"""The alignment of pieces in a memory, in bytes; NumPy and XLA align their arrays in the same way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,19 +325,19 @@ class WantedPiece:
 
     @property
     def key(self) -> tuple[int, str]:
-        """A key that is equal for equal pieces."""
+        """Return a key that is equal for equal pieces."""
         return self.array, str(self.bounds)
 
 
 class Spots:
-    """Room for each piece once.
+    """The places of pieces in memories that the processes of a machine share: room for each piece once.
 
     Args:
       pieces: The wanted pieces, in any order and any number of times.
 
     Attributes:
-      pieces: Each once, the largest first.
-      sizes: Of the memories, in bytes.
+      pieces: Each piece once, the largest first.
+      sizes: The sizes of the memories, in bytes.
     """
 
     def __init__(self, pieces: Iterable[WantedPiece]) -> None:
@@ -354,7 +354,7 @@ class Spots:
                 self.sizes[COMMON] += -(-piece.nbytes // ALIGNED_BYTES) * ALIGNED_BYTES
 
     def of(self, piece: WantedPiece) -> tuple[int, int]:
-        """Return the number of a piece's memory, and how many bytes from the start of it."""
+        """Return the number of a piece's memory, and how many bytes from its start the piece lies."""
         return self._of[piece.key]
 
     def copied_bytes(self, pieces: Iterable[WantedPiece]) -> int:
@@ -368,8 +368,8 @@ def pieces_of(
     """Return the pieces that a process wants of each array, in its order.
 
     Args:
-      wanted: Bounds, by array.
-      itemsizes: By array, in bytes.
+      wanted: The bounds of the pieces, by array.
+      itemsizes: The sizes of an element in bytes, by array.
     """
     return [
         [WantedPiece(array=n, bounds=b, nbytes=elements(b) * itemsizes[n]) for b in bounds]

@@ -1,6 +1,7 @@
-"""The processes' offers of one value, by which it is compared and pulled.
+"""Offers of one value by several processes, by which it is compared and pulled.
 
-Values of one name that differ between processes: they are refused, with who has what.
+`Offers` asks the processes about it; `ValueComparison` refuses a value that differs between them, with who has
+what.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ Key = tuple[str, Box]
 """The path of an array, and a piece of it."""
 
 GONE = "nothing"
+"""The text for a process that has nothing at a path."""
 
 
 class ValueComparison:
@@ -102,9 +104,10 @@ class ValueComparison:
             raise _differs(path, texts, offers.expression)
 
     def jobs(self) -> list[PartsMessage]:
-        """Make processes digest parts that others have as well; arrays that differ are refused as digests come.
+        """Return a job for each process: have it digest the parts of arrays that others have as well.
 
-        Returns one job for each process. The end of a job raises ArrayError as `refuse_other_structure` does.
+        Arrays that differ are refused as digests come: the end of a job raises ArrayError as
+        `refuse_other_structure` does.
         """
         pieces: dict[int, list[tuple[Key, int]]] = {}
         for key, held in self._shared.items():

@@ -1,6 +1,7 @@
 """Values from the processes, put together here from the parts that lie on each.
 
-Arrays of this notebook that processes fill: those on its machine directly, others in messages.
+`Pull` has processes fill the arrays of this notebook, which `Arriving` holds: processes on its machine write into
+them directly, others send messages.
 """
 
 from __future__ import annotations
@@ -51,18 +52,18 @@ from nbdist.spelling import option
 Array = np.ndarray[Any, Any]
 
 LEAST_SHARED_BYTES = 1 << 20
-"""In bytes; a smaller array comes faster in messages."""
+"""The total size in bytes from which processes write into arrays directly; less comes faster in messages."""
 
 
 class Arriving:
     """Memory for arrays that are to come.
 
     Args:
-      arrays: The dtype and shape of each.
+      arrays: The dtype and shape of each array.
 
     Attributes:
-      addresses: Of memories that processes on this machine can write to; none where this system has no such
-        memory, or where it is not worth it.
+      addresses: The addresses of memories that processes on this machine can write to; none where this system has
+        no such memory, or where the arrays are too small to be worth it.
     """
 
     def __init__(self, arrays: Sequence[tuple[np.dtype[Any], tuple[int, ...]]]) -> None:
@@ -135,7 +136,7 @@ def _nbytes(dtype: np.dtype[Any], shape: Sequence[int]) -> int:
 
 
 LARGE_BYTES = 1 << 30
-"""What is larger than this is pulled only when the person says so: 1 GB."""
+"""The size above which a value is pulled only when the person says so: 1 GB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +145,7 @@ class ArrivingPart:
 
     Attributes:
       array: The number of the array.
-      box: Which part of it.
+      box: The bounds of the part.
       path: The path of the array in the value of the process that has it.
       piece: The number of the piece there.
     """
@@ -159,7 +160,7 @@ class Pull:
     """Values that processes offer, on their way here.
 
     Args:
-      offers: What they offer.
+      offers: The processes' offers of one value.
     """
 
     def __init__(self, offers: Offers) -> None:
@@ -168,15 +169,15 @@ class Pull:
     def refuse_large(
         self, wanted: int, limit_bytes: int, confirm: Callable[[str], bool] | None
     ) -> None:
-        """Lets pass what is small, or what a person wants all the same.
+        """Refuse a large value, unless there is room for it and a person wants it all the same.
 
         Args:
-          wanted: How many such values are wanted.
-          limit_bytes: Larger ones are asked about.
-          confirm: Asked with a sentence.
+          wanted: How many such values are wanted, which count together.
+          limit_bytes: The size above which a person is asked.
+          confirm: Asked with a sentence; None where nobody can be asked.
 
         Raises:
-          ArrayError: It is too large.
+          ArrayError: The value is too large.
         """
         expression = self._offers.expression
         arrays = next(iter(self._offers.by_process.values())).arrays.values()
@@ -199,14 +200,14 @@ class Pull:
         besides: Sequence[PartsMessage] = (),
         progress: Progress = silent,
     ) -> dict[int, Any]:
-        """The values of some processes, by process id.
+        """Return the values of some processes, by process id.
 
         What lies in pieces on several processes is taken from all that offer it; what is whole on a process, from
         this one. With one process in `of`, equal parts of all are taken from whoever has least to send.
 
         Args:
-          of: Which processes.
-          besides: What else is done meanwhile. Half of the processes begin with it, the others end with it: one
+          of: The processes.
+          besides: Jobs that are done meanwhile. Half of the processes begin with it, the others end with it: one
             computes while another moves bytes.
           progress: Called as bytes come.
 
@@ -248,7 +249,7 @@ class Pull:
         parts: dict[int, list[ArrivingPart]],
         most_bytes: int,
     ) -> None:
-        """Adds to `parts` what is to be taken from each process for an array."""
+        """Add to `parts` what is to be taken from each process for an array."""
         dtype, shape = _type(described)
         holders: dict[Box, dict[int, int]] = {}
         for source in sources:
@@ -270,7 +271,7 @@ class Pull:
                 )
 
     def _near(self, arriving: Arriving) -> set[int]:
-        """Has processes open memory of this notebook; who could."""
+        """Have processes open memory of this notebook; return those that could."""
         if not arriving.addresses:
             return set()
         answers = self._offers.ask(
@@ -320,7 +321,7 @@ def _type(described: ArrayOffer) -> tuple[np.dtype[Any], tuple[int, ...]]:
 def batches(
     parts: Iterable[Any], nbytes: Callable[[Any], int], most_bytes: int
 ) -> Iterable[list[Any]]:
-    """Groups parts so that each group has at most so many bytes, or one part; order is kept."""
+    """Yield groups of parts, each of at most so many bytes, or of one part; order is kept."""
     batch: list[Any] = []
     filled = 0
     for part in itertools.chain(parts, [None]):

@@ -1,6 +1,6 @@
-"""Parts of arrays from processes that have them to processes that take them, through this one.
+"""Transfer of parts of arrays from processes that have them to processes that take them, through this kernel.
 
-Pure functions that choose existing parts from which to put together a part of an array.
+`cover`, a pure function, chooses the existing parts from which to put together a part of an array.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from nbdist.session.values.flow import (
 from nbdist.session.values.pull import batches
 
 MOST_ON_THE_WAY = 4
-"""So many messages of bytes go to processes before the first of them is waited for."""
+"""The most messages of bytes that are on their way to processes before the first of them is waited for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +36,14 @@ class MovingPart:
     """A part of an array on its way.
 
     Attributes:
-      holder: Who has it.
-      number: Of the array there.
-      piece: Of the piece there.
-      box: Which part of the array.
-      to: Who takes it.
-      memory: In which memory of that process it is to lie.
-      at: How many bytes from the start of that.
-      nbytes: Its size.
+      holder: The process that has it.
+      number: The number of the array there.
+      piece: The number of the piece there.
+      box: The bounds of the part.
+      to: The process that takes it.
+      memory: The memory of that process in which it is to lie.
+      at: How many bytes from the start of that memory it is to lie.
+      nbytes: Its size in bytes.
     """
 
     holder: int
@@ -59,7 +59,7 @@ class MovingPart:
 def split(
     bounds: Bounds, itemsize: int, *, holder: int, number: int, piece: int, to: int, spot: Spot
 ) -> Iterator[MovingPart]:
-    """The parts of a piece, each small enough for a message; `spot` is where the whole piece is to lie."""
+    """Yield the parts of a piece, each small enough for a message; `spot` is where the whole piece is to lie."""
     memory, at = spot
     for part in boxes(bounds, itemsize, PART_BYTES):
         nbytes = elements(part) * itemsize
@@ -80,8 +80,8 @@ class Transfer:
     """Moves parts; those of different holders side by side.
 
     Args:
-      processes: All.
-      token: Of this move, on all of them.
+      processes: All processes.
+      token: The token of this move, on all of them.
       timeout_s: How long nothing may move.
     """
 
@@ -92,7 +92,7 @@ class Transfer:
         self._puts: list[tuple[int, Request[Done]]] = []
 
     def run(self, parts: Iterable[MovingPart], *, progress: Progress = silent) -> None:
-        """Moves all.
+        """Move all parts.
 
         Raises:
           NbdistError: A process has ended, or did not answer.
@@ -129,7 +129,7 @@ class Transfer:
         self._until_put(MOST_ON_THE_WAY)
 
     def _until_put(self, most: int) -> None:
-        """Waits until so many messages at most are on their way to who takes them."""
+        """Wait until at most so many messages are on their way to the processes that take them."""
         while len(self._puts) > most:
             to, request = self._puts.pop(0)
             ask_each(self._processes, {to: request}, timeout_s=self._timeout_s)
@@ -143,7 +143,8 @@ def cover(wanted: Bounds, pieces: Iterable[Box]) -> tuple[Box, ...]:
       pieces: The parts of it that processes have, in any order, repeated where several processes have the same.
 
     Returns:
-      `wanted` itself where it lies in one piece, has no elements, or is not there as a whole.
+      The parts; `wanted` itself where it lies in one piece, has no elements, cannot be put together, or only from
+      pieces that overlap.
     """
     every = list(dict.fromkeys(pieces))
     itself = (box(wanted),)

@@ -1,9 +1,7 @@
-"""Entries of different processes that count as the same while a cell still runs.
+"""Agreement of several processes' outputs: which entries count as the same, and where the sequences run alike.
 
-Processes are never at exactly the same place. Where one is only a little ahead of another, their output must not
-flicker between one block and many.
-
-Where several sequences say the same, and where each its own.
+While a cell runs, processes are never at exactly the same place. Where one is only a little ahead of another,
+their output must not flicker between one block and many.
 """
 
 from __future__ import annotations
@@ -27,6 +25,8 @@ from nbdist.view.output.record import Column
 from nbdist.view.output.widgets import alike, joined
 
 _NEAR = 64
+"""The last entries of another process among which an unfinished line is looked for."""
+
 _TRACEBACK = "Traceback (most recent call last):"
 
 
@@ -40,7 +40,7 @@ def settle_for(columns: Sequence[Column], now: float) -> list[Column]:
 def keys(columns: Sequence[Column], now: float) -> list[list[Hashable]]:
     """Return for each column a list of keys, one for each entry, by which entries are compared.
 
-    A progress bar is compared by its place among the bars of the same kind while one process is still at it, a
+    A progress bar is compared by its place among the bars of the same kind while a process is still at it, a
     display by its place while it is being updated, and everything else by content.
     """
     unfinished = [column for column in columns if not column.finished]
@@ -54,7 +54,7 @@ def keys(columns: Sequence[Column], now: float) -> list[list[Hashable]]:
 
 
 def whole_tracebacks(entries: Sequence[Entry], keys: Sequence[Hashable]) -> list[Hashable]:
-    """Return the entries' keys, changed so that only whole printed tracebacks are the same."""
+    """Return the entries' keys, changed so that printed tracebacks are the same only as a whole."""
     whole = list(keys)
     for begin, entry in enumerate(entries):
         if isinstance(entry, Line) and entry.text == _TRACEBACK:
@@ -70,7 +70,7 @@ def _is_indented(entry: Entry) -> bool:
 
 
 def choose(entries: Sequence[Entry]) -> Entry:
-    """Return the entry to show for equal entries: of changing ones that of the slowest process."""
+    """Return the entry to show for equal entries; of entries that change, that of the slowest process."""
     first = entries[0]
     if isinstance(first, Display):
         displays = [entry for entry in entries if isinstance(entry, Display)]
@@ -84,7 +84,7 @@ def choose(entries: Sequence[Entry]) -> Entry:
         return first
     if first.bar is not None:
         bars = [entry for entry in entries if isinstance(entry, Line) and entry.bar is not None]
-        # Of bars equally far on, the one that came there last: the timings are its own.
+        # Of bars that are equally far, the one that got there last: the timings shown are its own.
         return min(bars, key=lambda one: (one.bar.progress if one.bar else 0.0, -one.last))
     if any(entry.text != first.text for entry in entries if isinstance(entry, Line)):
         # Only the addresses of results are left out of the key.
@@ -201,7 +201,10 @@ def _without_partial(column: Column, columns: Sequence[Column], now: float) -> C
 
 
 _WINDOWS = (8, 64, 512)
+"""The numbers of next entries among which a meeting is looked for, one after the other."""
+
 _DROPS = 4
+"""The most sequences that are set apart for one meeting."""
 
 Keys = Sequence[Hashable]
 
@@ -209,8 +212,8 @@ Keys = Sequence[Hashable]
 class Section(NamedTuple):
     """A piece of the aligned sequences: one half-open `(start, stop)` for each.
 
-    In a `common` section all spans that are not empty hold the same keys. `members` are the
-    sequences the section is about; the others' spans in it are empty.
+    In a `common` section all spans that are not empty hold the same keys. `members` are the sequences that the
+    section is about; the spans of others are empty in it.
     """
 
     common: bool
@@ -219,11 +222,11 @@ class Section(NamedTuple):
 
 
 def align(columns: Sequence[Keys]) -> list[Section]:
-    """Cuts sequences into sections, so that what they share stands in common ones.
+    """Cut sequences into sections, so that what they share is in common ones.
 
-    The sections of a sequence, one after the other, are the whole sequence. Sequences meet again
-    at the nearest key that all have, within 512 entries. Where there is none, those that have
-    least in common with the others are set apart and aligned among themselves.
+    The sections of a sequence, one after the other, are the whole sequence. Sequences meet again at the nearest
+    key that all have, within 512 entries. If there is none, those that have least in common with the others are
+    set apart and aligned among themselves.
     """
     at = [0] * len(columns)
     clusters = [list(range(len(columns)))]
@@ -248,7 +251,7 @@ def align(columns: Sequence[Keys]) -> list[Section]:
 
 
 def _run(columns: Sequence[Keys], at: Sequence[int], live: Sequence[int]) -> int:
-    """Number of next keys that are the same in all live columns."""
+    """Return the number of next keys that are the same in all live columns."""
     first, *others = live
     most = min(len(columns[index]) - at[index] for index in live)
     part = columns[first][at[first] : at[first] + most]
@@ -263,13 +266,13 @@ def _run(columns: Sequence[Keys], at: Sequence[int], live: Sequence[int]) -> int
 def _next_meeting(
     columns: Sequence[Keys], at: Sequence[int], live: Sequence[int]
 ) -> tuple[dict[int, int], list[int]]:
-    """Positions up to which the live columns differ, and those of them to be set apart there."""
+    """Return the positions up to which the live columns differ, and the columns to be set apart there."""
     meeting = list(live)
     apart: list[int] = []
     while len(meeting) > 1 and len(apart) <= _DROPS:
         offsets = _nearest(columns, at, meeting)
         if offsets is not None:
-            # What stands apart has as many of its entries beside those before the meeting.
+            # A column that is set apart has as many of its entries beside those before the meeting.
             aside = max(offsets)
             stops = {index: min(at[index] + aside, len(columns[index])) for index in apart}
             for index, offset in zip(meeting, offsets, strict=True):
@@ -284,7 +287,7 @@ def _next_meeting(
 def _nearest(
     columns: Sequence[Keys], at: Sequence[int], live: Sequence[int]
 ) -> tuple[int, ...] | None:
-    """Offsets of a key that all live columns have, with the least sum; None without one."""
+    """Return the offsets of a key that all live columns have, those with the least sum; None if there is none."""
     for window in _WINDOWS:
         places = [_first_places(columns[index], at[index], window) for index in live]
         shared = set(places[0]).intersection(*places[1:])
@@ -304,7 +307,7 @@ def _first_places(keys: Keys, start: int, window: int) -> dict[Hashable, int]:
 
 
 def _loner(columns: Sequence[Keys], at: Sequence[int], live: Sequence[int]) -> int:
-    """The column with the fewest keys that another one has too; of several the shortest."""
+    """Return the column with the fewest keys that another one has too; of several, the shortest."""
     keys = {index: set(columns[index][at[index] : at[index] + _WINDOWS[-1]]) for index in live}
     holders = Counter(key for held in keys.values() for key in held)
 

@@ -1,7 +1,4 @@
-"""The outputs of many processes as one sequence of blocks, from top to bottom.
-
-Blocks as lines of text, each with the processes it is from.
-"""
+"""Blocks: the outputs of many processes as one sequence from top to bottom, and its lines of text."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ class TextBlock:
 class RichBlock:
     """A MIME bundle that is equal on all of `processes`. Equal bundles have one `digest`.
 
-    `widgets` are the processes' widgets that it stands for, if any.
+    `widgets` are the widgets of the processes for which it stands, if any.
     """
 
     processes: tuple[int, ...]
@@ -53,7 +50,7 @@ Block = TextBlock | RichBlock | NoteBlock
 
 
 class Builder:
-    """Puts blocks together from entries; consecutive lines of the same processes make one block."""
+    """Builder of blocks from entries; consecutive lines of the same processes make one block."""
 
     def __init__(self) -> None:
         self._blocks: list[Block | _Text] = []
@@ -115,14 +112,16 @@ class _Text:
 
 
 Name = Callable[[Sequence[int]], str]
-"""What the output of some processes stands under, such as `processes 0–3`."""
+"""A function that words the label of some processes' output, such as `processes 0–3`."""
 
 _WIDEST = 40
+"""The most characters to which labels are padded."""
+
 _SPACE = "   "
 
 
 class LabelledLines(NamedTuple):
-    """Lines, and the processes whose label the last of them stands under, if any."""
+    """Lines, and the processes whose label is above the last of them, if any."""
 
     lines: list[str]
     label: tuple[int, ...] | None
@@ -135,11 +134,11 @@ def lay_out(
     label: tuple[int, ...] | None = None,
     name: Name = processes_text,
 ) -> LabelledLines:
-    """The lines of blocks, of a rich block its label only.
+    """Return the lines of blocks, of a rich block only its label.
 
-    A single line stands behind its label, several below it; the labels of neighboring single
-    lines are padded to one width, up to 40 characters. `label` is what the lines before these
-    stand under: it is not repeated. `muted` paints a label, `name` words it.
+    A single line is behind its label, several are below it; the labels of neighboring single lines are padded to
+    one width, up to 40 characters. `label` is the label above the lines before these, and is not repeated. `muted`
+    paints a label, `name` words it.
     """
     lines: list[str] = []
     for index, block in enumerate(blocks):
@@ -162,7 +161,7 @@ def lay_out(
 
 
 def _width(blocks: Sequence[Block], index: int, name: Name) -> int:
-    """Width of the labels of all single lines next to this one."""
+    """Return the width of the labels of all single lines next to this one."""
     first = last = index
     while first > 0 and _single(blocks[first - 1]):
         first -= 1

@@ -1,9 +1,4 @@
-"""The part of a process's output that stays in memory: head, tail, and how much lies between.
-
-The file that holds all the output of one process, once it is more than can be shown.
-
-Entries that a process has completed and a terminal has not printed yet, in bounded memory.
-"""
+"""Bounded memory for the output of one process: what is kept, what is to be printed, and a file for all of it."""
 
 from __future__ import annotations
 
@@ -29,14 +24,16 @@ from nbdist.view.output.entries import (
 from nbdist.view.output.limits import Limits, OutputRoom
 
 LARGEST_BYTES = 4 << 30
-"""A file does not grow beyond this, so that a flood left alone overnight does not fill the disk."""
+"""The largest size of a file, so that a flood left alone overnight does not fill the disk."""
 
 
 class Spool:
-    """A private text file (mode 0600, in a folder of mode 0700), made when it is first needed.
+    """The file for all the output of one process, once there is more than can be shown.
+
+    A private text file (mode 0600, in a folder of mode 0700), made when it is first needed.
 
     Attributes:
-      problem: Why it does not hold everything, or None.
+      problem: Why the file does not hold everything, or None.
     """
 
     def __init__(self, path: Path, *, largest_bytes: int = LARGEST_BYTES) -> None:
@@ -48,21 +45,21 @@ class Spool:
 
     @property
     def started(self) -> bool:
-        """Whether there is a file, or was meant to be one."""
+        """Return whether there is a file, or there was meant to be one."""
         return self._file is not None or self.problem is not None
 
     def start(self) -> None:
-        """Makes the file; one of the same name from before is emptied."""
+        """Make the file; empty an earlier one of the same name."""
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # A name of ours that is a link was put there by somebody else.
+            # If the file is a link, somebody else has put it there.
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
             self._file = os.fdopen(os.open(self.path, flags, 0o600), "wb")
         except OSError as error:
             self._fail(error)
 
     def write(self, text: str) -> None:
-        """Appends text; a full or unwritable disk is noted in `problem` and not raised."""
+        """Append text; a full or unwritable disk is noted in `problem`, and nothing is raised."""
         if self._file is None:
             return
         data = text.encode("utf-8", "replace")
@@ -76,7 +73,7 @@ class Spool:
             self._fail(error)
 
     def flush(self) -> None:
-        """Makes what was written readable to others."""
+        """Make what was written readable to others."""
         if self._file is not None:
             try:
                 self._file.flush()
@@ -84,12 +81,12 @@ class Spool:
                 self._fail(error)
 
     def close(self) -> None:
-        """Ends the file."""
+        """End the file."""
         self.flush()
         self._close(None)
 
     def discard(self) -> None:
-        """Removes the file: its text was cleared."""
+        """Remove the file, since its text was cleared."""
         if self._file is not None:
             self._close(None)
             with contextlib.suppress(OSError):
@@ -111,10 +108,11 @@ class Spool:
 
 _CHECKPOINT = 256
 _CHECKPOINTS = 512
+"""The distance between two checkpoints at first, and the most checkpoints before it doubles."""
 
 
 class HashPoint(NamedTuple):
-    """The hash of the first `position` entries after the head, and when that was."""
+    """The hash of the first `position` entries after the head, and the time when there were so many."""
 
     position: int
     digest: bytes
@@ -127,9 +125,9 @@ class KeptEntries:
     Attributes:
       head: The first entries, as many as the limits allow.
       tail: The last entries, once the head is full.
-      total: Number of all entries so far, those cut included.
-      checkpoints: Hashes along what comes after the head, by which floods are compared. Their
-        number is bounded; the distance between them doubles instead.
+      total: The number of all entries so far, including those that were cut.
+      checkpoints: Hashes along what comes after the head, by which floods are compared. Their number is bounded;
+        the distance between them doubles instead.
     """
 
     def __init__(self, limits: Limits, spool: Spool) -> None:
@@ -148,21 +146,21 @@ class KeptEntries:
 
     @property
     def cut(self) -> bool:
-        """Whether something between head and tail is no longer in memory."""
+        """Return whether something between head and tail is no longer in memory."""
         return self._cut_bytes + self._cut_displays > 0
 
     @property
     def count(self) -> int:
-        """Number of entries after the head."""
+        """The number of entries after the head."""
         return self.total - len(self.head)
 
     @property
     def digest(self) -> bytes:
-        """Hash of all entries after the head."""
+        """The hash of all entries after the head."""
         return self._hash.digest()
 
     def add(self, entry: Entry) -> None:
-        """Appends one entry."""
+        """Append one entry."""
         if not self._full:
             self._room.take(entry)
             self._full = self._room.exceeded
@@ -181,7 +179,7 @@ class KeptEntries:
             self._cut_first()
 
     def add_lines(self, stream: Stream, texts: Sequence[str], time: float) -> None:
-        """Appends many complete lines; those of them that would be cut at once cost a hash only."""
+        """Append many complete lines; those that would be cut at once cost only a hash."""
         at = 0
         while at < len(texts) and not self._full:
             self.add(line(stream, texts[at], time))
@@ -193,7 +191,7 @@ class KeptEntries:
             self.add(line(stream, text, time))
 
     def gap(self, key: str) -> Gap:
-        """The entry that stands for what is not in memory."""
+        """Return the entry that stands for what is not in memory."""
         parts = [bytes_text(self._cut_bytes)] if self._cut_bytes else []
         if self._cut_displays:
             parts.append(count_text(self._cut_displays, "display"))
@@ -203,7 +201,7 @@ class KeptEntries:
         return Gap(key, f"… {' and '.join(parts)} more, {where}", self.tail[0].time)
 
     def keep_all(self) -> None:
-        """Starts the file, with all there is so far."""
+        """Start the file, with all there is so far."""
         if not self.spool.started:
             self.spool.start()
             for entry in self.head:
@@ -259,14 +257,14 @@ def _written(entry: Entry) -> str:
 
 
 class Item(NamedTuple):
-    """An entry, and when it was complete."""
+    """An entry, and the time when it was complete."""
 
     entry: Entry
     time: float
 
 
 class Queue:
-    """Entries in their order. If more come than are taken, the oldest are cut.
+    """Entries that are complete and that a terminal has not printed yet; of too many, the oldest are cut.
 
     The tail's limits bound the entries between two takings, so that four processes at 1 MB/s leave a terminal
     usable.

@@ -1,13 +1,7 @@
-"""Carriage return, backspace and the cursor's escape sequences, applied to the text of one stream.
+"""Cursor of a terminal: carriage returns, backspaces, escape sequences and styles, applied to one stream's text.
 
-The behavior is that of a terminal as far as JupyterLab's text outputs follow it: the cursor moves
-over lines already written, and new text replaces the old.
-
-One line of a terminal, that can be written over.
-
-ANSI styles: the state that `ESC [ … m` leads to, so that each line can stand alone.
-
-Source: ECMA-48, Select Graphic Rendition; the codes JupyterLab draws.
+The behavior is that of a terminal as far as JupyterLab's text outputs follow it: the cursor moves over lines
+already written, and new text replaces the old. Each line keeps the styles that it needs to stand alone.
 """
 
 from __future__ import annotations
@@ -19,12 +13,15 @@ from itertools import groupby
 from nbdist.view.output.entries import Display, Line, Stream, line
 
 Style = str
-"""SGR parameters in canonical order, such as `"1;31"`; empty for plain text."""
+"""The state to which `ESC [ … m` leads, as parameters in canonical order, such as `"1;31"`; empty for plain text.
+
+Source: ECMA-48, Select Graphic Rendition (SGR); the codes that JupyterLab draws.
+"""
 
 RESET = "\x1b[0m"
 
 SPLIT = re.compile(r"\x1b\[([0-9;]*)m")
-"""Splits a text into plain parts and, between them, the parameters of each style."""
+"""The pattern that splits a text into plain parts and, between them, the parameters of each style."""
 
 _OFF = {22: ("bold", "dim"), 23: ("italic",), 24: ("underline",), 27: ("inverse",)}
 _ON = {1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "inverse", 9: "strike"}
@@ -32,7 +29,7 @@ _ON = {1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "inverse", 9: "strik
 
 @lru_cache(maxsize=256)
 def after(style: Style, parameters: str) -> Style:
-    """The style that holds after `ESC [ parameters m`. Codes it does not know are dropped."""
+    """Return the style that holds after `ESC [ parameters m`; unknown codes are dropped."""
     state = _parse(style)
     codes = _codes(parameters)
     while codes:
@@ -54,12 +51,12 @@ def after(style: Style, parameters: str) -> Style:
 
 
 def paint(text: str, style: Style) -> str:
-    """The text in a style, closed again."""
+    """Return the text in a style, closed again."""
     return f"\x1b[{style}m{text}{RESET}" if style and text else text
 
 
 def plain(text: str) -> str:
-    """The text without styles."""
+    """Return the text without styles."""
     # Splitting leaves the parameters between the parts.
     return "".join(SPLIT.split(text)[::2])
 
@@ -77,7 +74,7 @@ def _codes(parameters: str) -> list[int]:
 
 
 def _extended(codes: list[int]) -> str | None:
-    """Takes the rest of a 256-color (`5;n`) or 24-bit (`2;r;g;b`) code off the list."""
+    """Take the rest of a 256-color (`5;n`) or 24-bit (`2;r;g;b`) code off the list, and return it."""
     wanted = {5: 2, 2: 4}.get(codes[0] if codes else -1)
     if wanted is None or len(codes) < wanted:
         codes.clear()
@@ -99,17 +96,17 @@ def _parse(style: Style) -> dict[str, str]:
 
 
 class ScreenRow:
-    """The characters of one line, each with its style.
+    """One line of a terminal, which can be written over: its characters, each with its style.
 
-    A row the cursor has left is kept as text alone and unfolds again when it is written to.
+    A row that the cursor has left is kept as text alone, and unfolds again when it is written to.
 
     Attributes:
-      redrawn: Something went back in it, as progress bars do; blanks at its end are then the
-        traces of a longer text and are not shown.
-      revisited: The cursor came back to it from a line below.
-      wrapped: The next row continues it.
-      handed: A queue has it.
-      whole: The digest of the result of several lines that it is a line of, else empty.
+      redrawn: Whether the cursor has gone back in it, as for progress bars; blanks at its end are then the traces
+        of a longer text and are not shown.
+      revisited: Whether the cursor has come back to it from a line below.
+      wrapped: Whether the next row continues it.
+      handed: Whether a queue has it.
+      whole: The digest of the result of several lines to which it belongs, else empty.
     """
 
     __slots__ = (
@@ -142,7 +139,7 @@ class ScreenRow:
         return len(self._unfolded()[0])
 
     def write(self, column: int, text: str, style: Style) -> None:
-        """Puts the text, free of control characters, over what is at `column` and after."""
+        """Put text, free of control characters, over what is at `column` and after."""
         chars, styles = self._unfolded()
         missing = column - len(chars)
         if missing > 0:
@@ -154,7 +151,7 @@ class ScreenRow:
         self._line = None
 
     def erase(self, start: int, stop: int | None = None) -> None:
-        """Blanks the columns from `start` to before `stop`; without it, cuts the row there."""
+        """Blank the columns from `start` to before `stop`; without `stop`, cut the row at `start`."""
         chars, styles = self._unfolded()
         if stop is None:
             del chars[start:], styles[start:]
@@ -165,7 +162,7 @@ class ScreenRow:
         self._line = None
 
     def fold(self) -> None:
-        """Gives up the memory of the single characters."""
+        """Give up the memory of the single characters."""
         self._text = self.text
         self._cells = None
 
@@ -190,11 +187,11 @@ class ScreenRow:
 
     @property
     def blank(self) -> bool:
-        """Whether a bar was here and has wiped itself out."""
+        """Return whether a bar was here and has wiped itself out."""
         return self.redrawn and not self.text
 
     def line(self, *, open: bool) -> Line:
-        """The row as it is now."""
+        """Return the row as it is now."""
         if self._line is None or self._line.open != open or self._line.wrapped != self.wrapped:
             self._line = line(
                 self.stream,
@@ -223,7 +220,7 @@ class ScreenRow:
 
 
 WIDTH = 4096
-"""Longest row in characters; a longer line goes on in the next row."""
+"""The most characters in a row; a longer line goes on in the next row."""
 
 _TOKEN = re.compile(
     r"(?P<text>[^\x00-\x08\x0a-\x1f\x7f]+)|\n|\r|\x08+"
@@ -240,9 +237,9 @@ _SILENT = frozenset("\x00\x07\x0e\x0f")
 class Pen:
     """The cursor of one stream of one process.
 
-    `window` holds the newest outputs of the process in their order and shares its rows; `rows` are those of this
-    stream that the cursor can still reach. Rows from the cursor's on are *live*. `whole` is a digest that makes
-    new rows of one result compare as one.
+    `window` holds the newest outputs of the process in their order, with the same rows; `rows` are those of this
+    stream that the cursor can still reach. The row of the cursor and those after it are *live*. `whole` is a
+    digest that makes new rows of one result compare as one.
     """
 
     def __init__(self, stream: Stream, window: list[ScreenRow | Display]) -> None:
@@ -259,7 +256,7 @@ class Pen:
 
     @property
     def live(self) -> list[ScreenRow]:
-        """Rows that may still grow or be redrawn without moving the cursor up."""
+        """The rows that may still grow or be redrawn without moving the cursor up."""
         return self.rows[self._row :]
 
     def plain(self, text: str) -> bool:
@@ -287,8 +284,8 @@ class Pen:
     def leave(self) -> None:
         """Turn to another stream or a display.
 
-        An unfinished line is ended, so that the order is kept. A bar stays open: it would be redrawn below what
-        comes.
+        An unfinished line is ended, so that the order is kept. A bar stays open, since it would be redrawn below
+        what comes.
         """
         if not any(row.redrawn for row in self.live):
             self.end()
@@ -297,7 +294,7 @@ class Pen:
         self._parked = bool(self.rows)
 
     def end(self) -> None:
-        """Settle everything: nothing changes any more. A bar that was wiped out leaves no empty line."""
+        """Settle everything, so that nothing changes any more; a bar that was wiped out leaves no empty line."""
         for row in self.rows:
             row.fold()
         for row in self.live:

@@ -1,11 +1,7 @@
-"""Entries of one process's output: a line, a display, or a gap where a flood was cut.
+"""Entries of one process's output (line, display, or gap where a flood was cut), with keys for their comparison.
 
-Progress bars: which lines are one, how far it is, and what of it is only timing.
-
-Source of the forms: `keras.utils.Progbar.update` (Keras 3.15), `tqdm.std.tqdm.format_meter` (tqdm
-4.67), `rich.progress` (default columns), the legacy Keras 2 bar.
-
-HTML, SVG and scripts of several processes in a comparable form: without the ids that each process invents.
+The keys leave out what never agrees between processes: the timings of progress bars, memory addresses, and ids
+that each process invents.
 """
 
 from __future__ import annotations
@@ -26,7 +22,7 @@ from nbdist.view.widgets import LiveWidget
 from nbdist.view.widgets.models import WIDGET_MIME as WIDGET_MIME
 
 _LONGEST = 1000
-"""No bar is longer, in characters; a longer line is not searched."""
+"""The most characters of a bar; a longer line is not searched."""
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _DIGITS = re.compile(r"\d+(?:\.\d+)?")
@@ -63,10 +59,10 @@ _SCALE = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18, "Z": 1e
 
 
 class Bar(NamedTuple):
-    """A line that is a progress bar.
+    """A line that is a progress bar: which one, how far it is, and what of it is only timing.
 
-    Bars with the same `key` differ in their timings at most. Bars with the same `skeleton` are
-    the same bar, however far each is. `progress` is the count done.
+    Bars with the same `key` differ in their timings at most. Bars with the same `skeleton` are the same bar,
+    however far each is. `progress` is the count done.
     """
 
     key: str
@@ -75,7 +71,11 @@ class Bar(NamedTuple):
 
 
 def parse_bar(text: str) -> Bar | None:
-    """The bar that a line is, or None for any other line, whatever numbers it holds."""
+    """Return the bar that a line is, or None for any other line, whatever numbers it holds.
+
+    Source of the forms: `keras.utils.Progbar.update` (Keras 3.15), `tqdm.std.tqdm.format_meter` (tqdm 4.67),
+    `rich.progress` (default columns), the legacy Keras 2 bar.
+    """
     # Cheap enough for a flood: nearly every ordinary line ends here.
     if ("/" not in text and "━" not in text) or len(text) > _LONGEST:
         return None
@@ -106,15 +106,15 @@ def _count(text: str) -> float:
     try:
         return float(text.rstrip("kMGTPEZ")) * scale
     except ValueError:
-        # `1.2.3/4` has the form of a number and is none.
+        # `1.2.3` of `1.2.3/4` has the form of a number, but is none.
         return 0.0
 
 
 _PACKED = re.compile(r"\beN[A-Za-z0-9+/]{38,}={0,2}")
-"""Base64 of zlib's output, the form in which treescope puts its HTML into HTML."""
+"""The pattern of base64 of zlib's output, the form in which treescope puts its HTML into HTML."""
 
 _MOST_CHARACTERS = 16 << 20
-"""Largest text that is unpacked; a larger one is compared as it came."""
+"""The largest text that is unpacked; a larger one is compared as it came."""
 
 _ID = re.compile(r"\bid=\\?[\"']([\w-]+)\\?[\"']")
 _INVENTED = re.compile(r"\b(?:treescope_out|deferred)_[0-9a-f]{32}\b")
@@ -124,7 +124,7 @@ _SCRIPT_ID = re.compile(r"[\"']([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})[\"'
 """Bokeh's ids, in the scripts that fill an element; a script shows no text of its own."""
 
 _DATE = re.compile(r"<dc:date>[^<]*</dc:date>")
-"""When Matplotlib drew an SVG."""
+"""The time at which Matplotlib drew an SVG."""
 
 _WORD = re.compile(r"[\w-]+")
 
@@ -132,7 +132,8 @@ _WORD = re.compile(r"[\w-]+")
 def comparable(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a MIME bundle for comparison only: invented ids become numbers, and a drawing has no date.
 
-    pandas' Styler, Matplotlib, Bokeh and treescope invent new ids each time, which nobody reads.
+    pandas' Styler, Matplotlib, Bokeh and treescope invent new ids for HTML, SVG and scripts each time, which
+    nobody reads.
     """
     return {
         mime: _without_ids(value, script=mime.startswith("application/"))
@@ -143,7 +144,7 @@ def comparable(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_ids(text: str, *, script: bool) -> str:
-    """Replace each id wherever it stands, also in style sheets and scripts."""
+    """Replace each id everywhere, also in style sheets and scripts."""
     text = _DATE.sub("", _PACKED.sub(_unpacked, text))
     names = [*_ID.findall(text), *_INVENTED.findall(text)]
     names += _SCRIPT_ID.findall(text) if script else []
@@ -175,12 +176,12 @@ def view_of(model: str) -> dict[str, object]:
 
 
 class Line(NamedTuple):
-    """One line of text. A tuple and no dataclass, since a flood makes 100,000 a second of them.
+    """One line of text; a tuple and no dataclass, since a flood makes 100,000 a second of them.
 
-    `text` opens and closes its own ANSI colors. Lines with the same `key` are the same line.
-    `open` is true while the process's cursor is still on it, so that it may grow or be redrawn.
-    A `wrapped` line goes on in the next one: it was cut for its length only. `time` is when its
-    first character came, `last` when it was written to last, in seconds of `time.monotonic`.
+    `text` opens and closes its own ANSI colors. Lines with the same `key` are the same line. `open` is true while
+    the process's cursor is still on the line, so that it may grow or be redrawn. A `wrapped` line goes on in the
+    next one: it was cut only for its length. `time` is when its first character came, `last` when it was last
+    written to, in seconds of `time.monotonic`.
     """
 
     stream: Stream
@@ -194,11 +195,11 @@ class Line(NamedTuple):
 
 
 class Display:
-    """One rich output. Mutable, since `update_display_data` changes it in place.
+    """One rich output; mutable, since `update_display_data` changes it in place.
 
     `digest` is equal for equal MIME bundles, and for the `part`s that processes have of one array; `updates`
     counts its changes; `size` is the bundle's length in characters as JSON; `handed` says that a queue has it.
-    `widgets` are the processes' widgets that it shows; it is compared by them.
+    `widgets` are the widgets of the processes that it shows, by which it is then compared.
     """
 
     __slots__ = (
@@ -244,7 +245,7 @@ class Display:
 
     @property
     def taken_away(self) -> bool:
-        """Return whether it shows widgets that no longer exist."""
+        """Return whether the display shows widgets that no longer exist."""
         return bool(self.widgets) and all(widget.closed for widget in self.widgets)
 
     @property
@@ -295,7 +296,7 @@ def line(
 
 
 def may_differ_from_key(stream: Stream, text: str) -> bool:
-    """Return whether the key of a line within `text` may differ from the line itself. Fast, for floods."""
+    """Return whether the key of a line within `text` may differ from the line itself; fast, for floods."""
     return stream == "result" or "/" in text or "━" in text
 
 

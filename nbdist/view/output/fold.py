@@ -1,6 +1,7 @@
-"""The columns of many processes as one sequence of blocks.
+"""Folding of many processes' outputs into one sequence of blocks: anew for each look, or once for a terminal.
 
-Output for a terminal: each output of many processes once, in an order that never changes.
+A terminal cannot change what it has printed, so a `Follower` gives each output once, in an order that never
+changes.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Group(NamedTuple):
 class ComparedEntries(NamedTuple):
     """One process's entries, the key of each, and whether more may come.
 
-    More comes after the first `settled` entries: bars that are being redrawn stay below it.
+    More comes after the first `settled` entries: bars that are being redrawn stay below what comes.
     """
 
     process_id: int
@@ -46,8 +47,8 @@ class ComparedEntries(NamedTuple):
 def fold(columns: Sequence[Column], notes: Sequence[str], now: float) -> tuple[Block, ...]:
     """Return the output of all processes; each line and display stands once for the processes that agree on it.
 
-    Lines that differ stand by process, between those that are the same. The order of each process's entries is
-    kept; `notes` stand where they came. Takes time in proportion to what the columns hold.
+    Lines that differ are listed by process, between those that are the same. The order of each process's entries
+    is kept; `notes` are placed where they came. The time taken is in proportion to what the columns hold.
     """
     settled = settle_for(columns, now)
     compared = [
@@ -79,15 +80,15 @@ def groups(
 ) -> list[Group]:
     """Return the groups of a section, that of the lowest process first.
 
-    Some processes may have entries that others may still bring, as the others' entries so far are the first of
-    them. Such entries are held back for `HOLD_S` and then stand under the processes that have them: no process is
+    Some processes may have entries that others may still bring, since the others' entries so far are the first of
+    these. Such entries are held back for `HOLD_S` and then shown for the processes that have them: no process is
     said to have put out what it has not.
 
     Args:
       section: The place of each process's entries.
       compared: The entries.
-      now: In seconds, by the clock of the entries.
-      held: Processes with something held back above, of which only bars are shown. More are added.
+      now: The time in seconds, by the clock of the entries.
+      held: Processes with something held back above, of which only bars are shown; more are added here.
     """
     spans = [
         (max(start, compared[index].settled) if index in held else start, stop)
@@ -116,7 +117,7 @@ def _join_those_behind(
         own = owner.get(index, ())
         longer = [keys for keys in alike if len(keys) > len(own) and keys[: len(own)] == own]
         if len(longer) != 1:
-            # Where several go on differently, nobody knows which of them it will follow.
+            # If several go on differently, nobody knows which of them this process will follow.
             continue
         alike[longer[0]].append(index)
         if own:
@@ -197,7 +198,7 @@ class Note(NamedTuple):
 
 
 class Follower:
-    """Takes complete entries from the records, and returns those that need not wait."""
+    """Output for a terminal: takes complete entries from the records, and returns those that need not wait."""
 
     def __init__(self, records: Sequence[ProcessOutput]) -> None:
         self._records = records
@@ -205,7 +206,7 @@ class Follower:
         self._noted = 0
 
     def take(self, notes: Sequence[Note], now: float, *, final: bool) -> tuple[Block, ...]:
-        """Return the next blocks. Entries that came before a note come before it."""
+        """Return the next blocks; entries that came before a note are before it."""
         for record in self._records:
             self._pending[record.process_id] += record.take()
         builder = Builder()

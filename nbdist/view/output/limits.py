@@ -1,7 +1,4 @@
-"""How much of the output of a process is kept in memory and shown.
-
-How long processes may differ before their output is shown apart: they are never at exactly the same place.
-"""
+"""Limits of the output that is shown: how much of each process is kept, and how long processes may differ."""
 
 from __future__ import annotations
 
@@ -12,6 +9,8 @@ from nbdist.view.output.entries import Display, Entry, Line
 _SHOWN_LINES = 8000
 _SHOWN_CHARACTERS = 192 << 10
 _SHOWN_DISPLAY_CHARACTERS = 128 << 20
+"""What a cell can show of all processes together: lines, their characters, and the characters of displays."""
+
 _TAIL = 5
 
 
@@ -41,7 +40,7 @@ class Limits:
 
     @property
     def tail(self) -> Limits:
-        """A fifth of these limits: the end of a flood is sent again at each refresh."""
+        """A fifth of these limits, since the end of a flood is sent again at each refresh."""
         return Limits(
             lines=self.lines // _TAIL,
             characters=self.characters // _TAIL,
@@ -90,11 +89,13 @@ class OutputRoom:
 
 
 HOLD_S = 0.5
-"""For so long what not all processes have is held back: the others may still bring it."""
+"""Seconds for which output that not all processes have is held back: the others may still bring it."""
 
 FRESH_S = 2.0
-"""For so long a process with less of a line or a flood, or with what others have cleared, counts as behind; and a
-widget that has changed is taken to become what another process has made of its own."""
+"""Seconds for which a process with less of a line or a flood, or with what others have cleared, counts as behind,
+and for which a widget that has changed is taken to become what another process has made of its own.
+
+Processes are never at exactly the same place."""
 
 STRICT_S = 2 * FRESH_S
-"""So much later nothing that is there now is fresh."""
+"""Seconds after which nothing that is there now is fresh any more."""

@@ -1,6 +1,4 @@
-"""The folded output in a notebook: a few outputs that are changed in place.
-
-The outputs of the notebook's cells, for a page that was reloaded in the middle of one.
+"""Folded output in a notebook: a few outputs changed in place, and kept for a page that is reloaded meanwhile.
 
 JupyterLab takes no output of a cell that another page has started: output after a reload would be lost, and so
 would output before it that was not saved.
@@ -30,7 +28,7 @@ MOST_CELLS = 50
 
 
 class Shown:
-    """The present outputs of one renderer. Written on one thread and read on another."""
+    """The present outputs of one renderer, written on one thread and read on another."""
 
     def __init__(self) -> None:
         self.outputs: tuple[Mapping[str, Any], ...] = ()
@@ -39,7 +37,7 @@ class Shown:
     def show(
         self, bundles: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], *, final: bool
     ) -> None:
-        """Take the present outputs, as pairs of data and metadata by mime type."""
+        """Take the present outputs, as pairs of data and metadata by MIME type."""
         self.outputs = tuple(
             {"output_type": "display_data", "data": data, "metadata": metadata}
             for data, metadata in bundles
@@ -92,7 +90,7 @@ class ShownCells:
 
 
 def _runs(parts: Sequence[Shown]) -> bool:
-    """Return whether the first of them, the cell's own output, may still grow."""
+    """Return whether the first part, the cell's own output, may still grow."""
     return bool(parts) and parts[0].running
 
 
@@ -101,11 +99,14 @@ SHOWN = ShownCells()
 
 
 _SHORTEST_S = 0.2
+"""The fewest seconds between two refreshes."""
+
 _CHARACTERS_PER_S = 400_000
-"""Jupyter Server drops output beyond 1 MB/s (`iopub_data_rate_limit`); others use it too."""
+"""The most characters a second: Jupyter Server drops output beyond 1 MB/s (`iopub_data_rate_limit`), of which
+others use a part."""
 
 _PAGE = 16_000
-"""Characters of text in one output: only the last page of a growing text is sent again."""
+"""The characters of text in one output: only the last page of a growing text is sent again."""
 
 # A gray that reads on white and on black (4.5:1 on both); ANSI's own grays do not.
 _MUTED = "38;2;118;118;118"
@@ -122,7 +123,7 @@ class Publish(Protocol):
         transient: Mapping[str, Any],
         update: bool,
     ) -> None:
-        """Shows a MIME bundle, or changes the one that has this display id."""
+        """Show a MIME bundle, or change the one that has this display id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +132,7 @@ class _Content:
     data: Mapping[str, Any]
     metadata: Mapping[str, Any]
     kept: Mapping[str, Any] | None = None
-    """What a page that is reloaded shows, where that is something else."""
+    """What a page that is reloaded shows, if that is something else."""
 
 
 _NOTHING = _Content(digest="", data={}, metadata={})
@@ -139,18 +140,17 @@ _NOTHING = _Content(digest="", data={}, metadata={})
 
 
 class NotebookRenderer:
-    """Shows a `CellOutput` in the outputs of the cell that runs.
+    """Renderer of a `CellOutput` in the outputs of the cell that runs.
 
-    Outputs cannot be moved or removed, so each is a slot with a display id whose content
-    changes: a page of text, or a rich output. A slot no longer needed is emptied and used again.
-    Text is `text/plain` with ANSI colors, which JupyterLab, nbconvert and VS Code draw, so that
-    a saved notebook reads without any style sheet of ours.
+    Outputs cannot be moved or removed, so each is a slot with a display id whose content changes: a page of text,
+    or a rich output. A slot no longer needed is emptied and used again. Text is `text/plain` with ANSI colors,
+    which JupyterLab, nbconvert and VS Code draw, so that a saved notebook reads without any style sheet of ours.
 
     Args:
       publish: Shows a display, or changes one.
-      clock: Seconds that never go back.
-      name: What output stands under; None: the processes.
-      shown: Where it is kept for a page that is reloaded.
+      clock: Returns seconds that never go back.
+      name: Words the labels of output; None: names the processes.
+      shown: Keeps the outputs for a page that is reloaded.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class NotebookRenderer:
         self._raised = False
 
     def refresh(self, output: CellOutput, *, final: bool = False) -> None:
-        """Brings the outputs up to date: at most five times a second, except when `final`."""
+        """Bring the outputs up to date, at most five times a second except when `final`."""
         now = self._clock()
         if now < self._not_before and not final:
             return
@@ -182,13 +182,13 @@ class NotebookRenderer:
         self._not_before = now + max(_SHORTEST_S, sent / _CHARACTERS_PER_S)
 
     def fail(self, output: CellOutput, error: str, *, raised: bool) -> None:
-        """Shows an error below the output; one that is raised only a page sees that is reloaded later."""
+        """Show an error below the output; one that is `raised` only for a page that is reloaded later."""
         self._error = [_Content(digest=error, data={"text/plain": error}, metadata={})]
         self._raised = raised
         self.refresh(output, final=True)
 
     def _show(self, contents: Sequence[_Content]) -> int:
-        """Returns about how many characters were sent."""
+        """Publish the contents that have changed, and return about how many characters were sent."""
         sent = 0
         missing = len(self._slots) - len(contents)
         for index, content in enumerate([*contents, *[_NOTHING] * missing]):
@@ -226,9 +226,9 @@ def _rich(block: RichBlock) -> _Content:
 
 
 def _widget(block: RichBlock) -> _Content:
-    """A widget, which front ends draw and keep up to date; a saved notebook shows its text.
+    """Return a widget, which front ends draw and keep up to date; a saved notebook shows its text.
 
-    A page that is reloaded while the notebook waits for the cell can ask for no widget: it shows bars as text.
+    A page that is reloaded while the notebook waits for the cell can ask for no widget, and shows bars as text.
     """
     model = block.widgets[0].board.show(block.widgets)
     bar = slowest_bar(block.widgets)
@@ -239,7 +239,7 @@ def _widget(block: RichBlock) -> _Content:
 
 
 def _pages(blocks: Sequence[Block], name: Name) -> list[_Content]:
-    """Text of blocks, cut between lines into outputs of about 16,000 characters."""
+    """Return the text of blocks, cut between lines into outputs of about 16,000 characters."""
     pages: list[list[str]] = []
     room = 0
     laid_out = lay_out(blocks, muted=lambda text: cursor.paint(text, _MUTED), name=name)

@@ -68,7 +68,7 @@ class ProcessOutput:
     """The output of one process. Not thread-safe.
 
     The newest outputs are in a window, where the cursor may still change them; an output that leaves it is settled
-    and goes to `Kept`.
+    and goes to `KeptEntries`.
     """
 
     def __init__(self, process_id: int, *, limits: Limits, path: Path) -> None:

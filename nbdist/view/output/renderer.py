@@ -1,6 +1,7 @@
-"""Which renderer shows a cell's output.
+"""Renderers of a cell's output: the one for terminals, and the choice between it and that of notebooks.
 
-The folded output in a terminal: what is printed stays.
+A front end that can change what it shows gets the notebook's; any other, such as Jupyter's console, the
+terminal's.
 """
 
 from __future__ import annotations
@@ -25,21 +26,24 @@ from nbdist.view.output.cell import CellOutput
 from nbdist.view.output.notebook import SHOWN, NotebookRenderer, Shown
 
 _SHORTEST_S = 0.2
+"""The fewest seconds between two refreshes."""
+
 _MOST_BARS = 8
 _DIM = "2"
 
 
 class TerminalRenderer:
-    """Prints a `CellOutput` as it comes, each output once.
+    """Renderer of a `CellOutput` in a terminal: each output is printed once as it comes, and stays.
 
-    On a terminal the progress bars that are being redrawn stand below everything, one for all
-    processes that are at the same one, and below them how things stand; elsewhere a bar is printed when it is
+    On a terminal the progress bars that are being redrawn are below everything, one for all processes that are at
+    the same bar, and below them how things stand (`CellOutput.standing`). Elsewhere a bar is printed when it is
     complete.
 
     Args:
-      file: Where to; by default what `sys.stdout` is at the time.
-      name: What output stands under; None: the processes, said again only where others come. Other text may stand
-        between two outputs with a name of their own, so that it is said each time.
+      file: Gets the output; by default what `sys.stdout` is at the time.
+      clock: Returns seconds that never go back.
+      name: Words the labels of output; None: names the processes, and again only if others follow. A name of the
+        caller's is said each time, since other text may come between two such outputs.
     """
 
     def __init__(
@@ -57,7 +61,7 @@ class TerminalRenderer:
         self._not_before = 0.0
 
     def refresh(self, output: CellOutput, *, final: bool = False) -> None:
-        """Prints what is new: at most five times a second, except when `final`."""
+        """Print what is new, at most five times a second except when `final`."""
         now = self._clock()
         if now < self._not_before and not final:
             return
@@ -79,14 +83,14 @@ class TerminalRenderer:
         self._bars = bars
 
     def fail(self, output: CellOutput, error: str, *, raised: bool) -> None:
-        """Prints an error that nobody raises."""
+        """Print an error that nobody raises."""
         self.refresh(output, final=True)
         if not raised:
             print(error, file=self._file or sys.stdout)
 
 
 def _texts(blocks: Sequence[Block]) -> list[Block]:
-    """Rich outputs as their text, together with the lines before and after them."""
+    """Return blocks with rich outputs as their text, together with the lines before and after them."""
     texts: list[Block] = []
     for block in blocks:
         if isinstance(block, NoteBlock):
@@ -109,7 +113,7 @@ def _lines(block: TextBlock | RichBlock) -> tuple[str, ...]:
 
 
 def _bars(output: CellOutput, name: Name | None) -> list[str]:
-    """One line for each bar, of processes at the same one that of the slowest."""
+    """Return one line for each bar: of processes at the same bar, that of the slowest."""
     same: dict[str, list[tuple[float, int, str]]] = {}
     for process_id, line in output.live_bars():
         kind = line.bar.skeleton if line.bar else line.text
@@ -126,26 +130,26 @@ def _bars(output: CellOutput, name: Name | None) -> list[str]:
 
 
 class Renderer(Protocol):
-    """Shows the output of one cell while it grows."""
+    """A display of the output of one cell while it grows."""
 
     def refresh(self, output: CellOutput, *, final: bool = False) -> None:
-        """Shows what is new; called often, also when nothing is; with `final` once at the end."""
+        """Show what is new; called often, even when nothing is, and with `final` once at the end."""
 
 
 def above_what_is_typed(renderer: Renderer) -> bool:
-    """Whether what it shows later stands above what a person has typed meanwhile, as its outputs have places."""
+    """Return whether later output is shown above what a person has typed meanwhile, as outputs have places."""
     return isinstance(renderer, NotebookRenderer)
 
 
 def shows_widgets(renderer: Renderer) -> bool:
-    """Whether a widget that a process displays is shown as one, and not as its text."""
+    """Return whether a widget that a process displays is shown as one, and not as its text."""
     return isinstance(renderer, NotebookRenderer)
 
 
 def show_end(renderer: Renderer, output: CellOutput, error: str, *, raised: bool) -> None:
-    """Shows that a cell has ended with an error; one that is `raised` is shown by whoever catches it.
+    """Show that a cell has ended with an error; one that is `raised` is shown by whoever catches it.
 
-    A renderer of a person's own knows nothing of errors: one that nobody raises is printed.
+    A renderer that a person has written knows nothing of errors: an error that nobody raises is printed.
     """
     if isinstance(renderer, NotebookRenderer | TerminalRenderer):
         renderer.fail(output, error, raised=raised)
@@ -154,14 +158,14 @@ def show_end(renderer: Renderer, output: CellOutput, error: str, *, raised: bool
 
 
 def renderer_elsewhere(shell: object | None) -> Renderer | None:
-    """One that shows, whole, what another shows already; None where nothing can be shown twice."""
+    """Return a renderer that shows, whole, what another shows already; None if nothing can be shown twice."""
     return renderer_for(shell) if getattr(shell, "kernel", None) is not None else None
 
 
 def drops_later_output(shell: object | None) -> bool:
-    """Whether what a cell of the notebook shows after its end is lost.
+    """Return whether what a cell of the notebook shows after its end is lost.
 
-    nbclient, which nbconvert and papermill run notebooks with, takes the output of the cell that runs alone. It is
+    nbclient, with which nbconvert and papermill run notebooks, takes only the output of the cell that runs. It is
     known by what it says of itself in each request: that nobody can be asked for input.
     """
     kernel = getattr(shell, "kernel", None)
@@ -170,11 +174,11 @@ def drops_later_output(shell: object | None) -> bool:
 
 
 def renderer_for(shell: object | None, *, name: Name | None = None) -> Renderer:
-    """A renderer for one cell: that of notebooks where a Jupyter kernel's front end can change what it shows.
+    """Return a renderer for one cell: that of notebooks if a Jupyter front end can change what it shows.
 
     Args:
       shell: What `IPython.get_ipython()` returns; None in a plain script.
-      name: What output stands under; None: the processes.
+      name: Words the labels of output; None: names the processes.
     """
     # Only a shell behind a kernel has one (`ipykernel.zmqshell.ZMQInteractiveShell.kernel`).
     kernel = getattr(shell, "kernel", None)
@@ -184,7 +188,7 @@ def renderer_for(shell: object | None, *, name: Name | None = None) -> Renderer:
 
 
 def _shows_each_output_once(kernel: Any) -> bool:
-    """Whether the front end passes over `update_display_data`, so that only what is printed is seen.
+    """Return whether the front end passes over `update_display_data`, so that only what is printed is seen.
 
     Jupyter's console does, and so do QtConsole and `KernelClient.execute_interactive`. They are clients made with
     `jupyter_client`, which begins the numbers of its messages with that of its session; they ask a person for
@@ -201,7 +205,7 @@ def _shows_each_output_once(kernel: Any) -> bool:
 
 
 def _shown(kernel: Any) -> Shown | None:
-    """Where the output of the cell that runs is kept; None where the front end has not said which cell it is."""
+    """Return the place that keeps the output of the running cell; None if the front end has not named the cell."""
     request = kernel.get_parent("shell") or {}
     cell = (request.get("metadata") or {}).get("cellId")
     number = (request.get("header") or {}).get("msg_id", "")

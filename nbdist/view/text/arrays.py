@@ -1,8 +1,6 @@
-"""The arrays of a session as a table, and one array's pieces.
+"""Arrays as text: a session's arrays as a table, one array's pieces, trees of arrays, and NaN and infinite values.
 
-A tree of arrays as text: a model, an optimizer's state, a dict.
-
-NaN and infinite values of a tree of arrays, leaf by leaf and piece by piece.
+A tree of arrays is a model, an optimizer's state or a dict.
 """
 
 from __future__ import annotations
@@ -32,16 +30,16 @@ from nbdist.view.branches import Branch, grow
 from nbdist.view.grid import device_text, part_text
 
 _DEVICES = 4
-"""Devices named for each piece; copies on more are counted."""
+"""The most devices named for each piece; copies on more are counted."""
 
 
 def arrays_text(snapshot: Snapshot, *, find: str = "", width: int = WIDTH) -> str:
-    """One row an array: path, type, spec, bytes a device needs, copies.
+    """Return one row for each array: path, type, spec, bytes that a device needs, copies.
 
     Args:
       snapshot: The session.
-      find: Only paths that contain this, upper and lower case alike.
-      width: Characters a line; longer paths are shortened in the middle.
+      find: A part of the paths that are shown; upper and lower case are alike.
+      width: The characters in a line; longer paths are shortened in the middle.
 
     Raises:
       SpecError: A sharding does not fit its mesh.
@@ -62,12 +60,12 @@ def arrays_text(snapshot: Snapshot, *, find: str = "", width: int = WIDTH) -> st
 
 
 def shards_text(array: Array, meshes: Mapping[str, Mesh], snapshot: Snapshot) -> str:
-    """One array: how it lies, then a row for each piece with the devices that hold it.
+    """Return how one array lies, then a row for each piece with the devices that hold it.
 
     Args:
-      array: Any array, also one that the snapshot does not name.
-      meshes: By id; the array's must be among them.
-      snapshot: Where the devices' platforms are known from.
+      array: Any array, even one that the snapshot does not name.
+      meshes: Meshes by id, among them that of the array.
+      snapshot: The snapshot with the devices' platforms.
 
     Raises:
       SpecError: The array's sharding does not fit its mesh.
@@ -94,7 +92,7 @@ def _about(array: Array, meshes: Mapping[str, Mesh]) -> list[str]:
 
 
 def array_row(array: Array, meshes: Mapping[str, Mesh]) -> list[str]:
-    """Type, spec, bytes a device needs, copies, and on which processes it is where not on all."""
+    """Return type, spec, bytes that a device needs, copies, and the array's processes if these are not all."""
     cut = split(array, meshes)
     # Partial sums are no copies, and neither is what each process has for itself.
     copies = "own" if cut.own else f"×{cut.copies}" if cut.copies != 1 else "1"
@@ -121,8 +119,10 @@ def _part_row(array: Array, part: Part, devices: Mapping[str, Device]) -> list[s
 
 
 MOST_ROWS = 1000
+"""The most rows of a tree; the rest is counted."""
 
 _SIGN = "!"
+"""The sign of a large array that is whole on every device."""
 
 
 def tree_text(
@@ -137,12 +137,12 @@ def tree_text(
     """Return a row for each array and each branch, with the bytes that the fullest device needs.
 
     Args:
-      expression: What the tree was reached by; the paths of the arrays begin with it.
-      arrays: Its leaves.
-      meshes: By id; the arrays' must be among them.
-      same: By path the path of an earlier one that is the very same array; it is counted once.
+      expression: The expression of the tree, with which the paths of the arrays begin.
+      arrays: The leaves of the tree.
+      meshes: Meshes by id, among them those of the arrays.
+      same: By path, the path of an earlier array that is this very object, which is counted once.
       left_out: How many more arrays there are, and how many containers were not looked into.
-      by_bytes: The arrays alone, those first of which a device needs the most.
+      by_bytes: Whether to list the arrays alone, those first of which a device needs the most bytes.
 
     Raises:
       SpecError: A sharding does not fit its mesh.
@@ -220,11 +220,11 @@ def _reasons(arrays: Sequence[Array], meshes: Mapping[str, Mesh]) -> list[str]:
 
 
 def nan_text(expression: str, answers: Mapping[int, NanCounts]) -> str:
-    """A table of the arrays that have NaN or infinite values, each followed by the pieces they are in.
+    """Return a table of the arrays that have NaN or infinite values, each followed by the pieces that have them.
 
     Args:
-      expression: What was looked at.
-      answers: What each process has counted in its own pieces.
+      expression: The expression of the tree.
+      answers: The counts of each process in its own pieces.
     """
     arrays: dict[str, list[tuple[int, ArrayNan]]] = {}
     for process_id, answer in sorted(answers.items()):
@@ -262,7 +262,7 @@ def nan_text(expression: str, answers: Mapping[int, NanCounts]) -> str:
 def _nan_rows(
     path: str, everywhere: Sequence[tuple[int, ArrayNan]]
 ) -> list[tuple[str, str, str, str]]:
-    """One row for the array, and one for each piece with something in it; none where there is nothing."""
+    """Return a row for the array and one for each piece with NaN or infinite values; none if there are no such."""
     pieces = [
         (process_id, piece) for process_id, array in everywhere for piece in array.pieces or ()
     ]

@@ -1,9 +1,4 @@
-"""One row a process, and what a person should read now.
-
-Distributions, models and progress in a few lines.
-
-A model's layout as a table: each variable with the rule that placed it.
-"""
+"""Status of a session as text: its processes, what a person should read now, distributions, models and layouts."""
 
 from __future__ import annotations
 
@@ -139,8 +134,8 @@ _TROUBLED = ("failed", "stuck", "lost")
 def status_text(snapshot: Snapshot, *, width: int = WIDTH) -> str:
     """Return the state of the session and of each process, progress of training, notices, disagreements.
 
-    Of more than 40 processes, those in trouble are shown first and the rest is counted. Nothing is known of the
-    processes of a session that was stopped, or left.
+    Of more than 40 processes, 40 are shown, those in trouble first, and the rest is counted. Nothing is known of
+    the processes of a session that was stopped, or left.
     """
     lines = [summary_text(snapshot)]
     if snapshot.processes and snapshot.state != "stopped":
@@ -230,6 +225,7 @@ def _left_out_text(processes: list[Process]) -> str:
 
 MISSED = "whole on every device: no rule matched it"
 DIFFERS = "not laid out as its rule asks"
+"""The problems of a variable, in words."""
 
 _SIGNS = {MISSED: "!", DIFFERS: "~"}
 
@@ -237,19 +233,20 @@ _SIGNS = {MISSED: "!", DIFFERS: "~"}
 def layout_text(
     model: Model, distributions: Sequence[Distribution], meshes: Mapping[str, Mesh]
 ) -> str:
-    """Return the distributions, the devices' bytes, and a row for each variable, flagged ones first.
+    """Return distributions, the bytes of a model on devices, and a row for each variable, flagged ones first.
 
-    Nothing is left out or shortened: people write rules from the paths it shows.
+    A row has the rule that placed the variable. Nothing is left out or shortened, since people write rules from
+    the paths that are shown.
 
     Args:
-      model: As one process described it, or all.
-      distributions: The distributions that are set; none where none is.
-      meshes: By id.
+      model: The model as one process has described it, or all have.
+      distributions: The distributions that are set.
+      meshes: Meshes by id, among them those of the distributions.
     """
     heads = [distribution_text(one, meshes) for one in distributions] or ["no distribution is set"]
     problems = [one.problem for one in distributions if one.problem is not None]
     ruled = any(one.rules for one in distributions)
-    # A stable sort: within each kind the model's own order stays.
+    # The sort is stable: within each kind the model's own order stays.
     variables = sorted(model.variables, key=lambda variable: flag(variable) is None)
     lines = [model_text(model), *heads, *problems, *_table(variables, ruled=ruled)]
     if model.variables_omitted:
@@ -264,7 +261,7 @@ def flag(variable: Variable) -> str | None:
     if variable.axes is None:
         return None
     held = tuple(",".join(axes) for axes in variable.spec or ())
-    # A layout may name fewer dimensions than there are: the rest is whole.
+    # A layout may name fewer dimensions than there are; the others are whole.
     asked = tuple(axis or "" for axis in variable.axes) + ("",) * len(held)
     return DIFFERS if variable.spec is None or asked[: len(held)] != held else None
 
@@ -285,7 +282,7 @@ def _table(variables: Sequence[Variable], *, ruled: bool) -> list[str]:
 _HEADINGS = ["", "variable", "type", "group", "rule", "asks for", "lies", "device"]
 _SIGN = 0
 _RULES = (4, 5)
-"""The columns that are empty where there are no rules."""
+"""The columns that are empty if there are no rules."""
 
 
 def _variable_row(variable: Variable, *, ruled: bool) -> list[str]:

@@ -1,16 +1,4 @@
-"""The widget models of one process, as its messages describe them.
-
-Source of the messages: Jupyter's widget protocol, version 2 (`packages/schema/messages.md` of ipywidgets).
-
-Output that an `ipywidgets.Output` captures on a process, as `interact` does: it goes to that widget.
-
-Source: `ipywidgets.widgets.widget_output.Output` (ipywidgets 8): it captures as long as its `msg_id` is set. In a
-notebook the front end does the capturing, but the output of processes does not come from its kernel.
-
-A progress bar of `tqdm.notebook` among the widgets: its line of text, and how far it is.
-
-Source: `tqdm.notebook.tqdm_notebook.status_printer` and `display` (tqdm 4.67): a box of text, progress, text.
-"""
+"""Models of one process's widgets, as its messages describe them, with captured output and progress bars."""
 
 from __future__ import annotations
 
@@ -21,22 +9,28 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 KIND = "OutputModel"
+"""The model of an `ipywidgets.Output`."""
 
 captured_messages = frozenset({"stream", "display_data", "execute_result", "error", "clear_output"})
+"""The types of the messages that such a widget captures."""
 
 MOST_CHARACTERS = 200_000
-"""Characters of text in one widget; older outputs beyond it are left out, and the widget says so."""
+"""The most characters of text in one widget; older outputs are left out, and the widget says so."""
 
 LEFT_OUT = "… earlier output is left out"
 
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
-"""Names a model of the process, which no front end of this kernel knows."""
+"""The MIME type that names a model of the process, which no front end of this kernel knows."""
 
 Outputs = tuple[Mapping[str, Any], ...]
 
 
 class Captured:
-    """The outputs captured by one such widget."""
+    """The outputs that one `ipywidgets.Output` captures on a process, as for `interact`, to show them itself.
+
+    Source: `ipywidgets.widgets.widget_output.Output` (ipywidgets 8), which captures as long as its `msg_id` is
+    set. In a notebook the front end does the capturing, but the output of processes does not come from its kernel.
+    """
 
     def __init__(self) -> None:
         self._clear_next = False
@@ -45,7 +39,7 @@ class Captured:
         """Return the outputs after one more message, in the form that notebooks have.
 
         Raises:
-          KeyError: The message lacks something.
+          KeyError: The message lacks a field.
         """
         kind, content = message["msg_type"], message["content"]
         if kind == "clear_output":
@@ -62,7 +56,7 @@ def _output(kind: str, content: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "error":
         names = ("ename", "evalue", "traceback")
         return {"output_type": "error", **{name: content[name] for name in names}}
-    # A widget in there is a model of the process, which no front end knows.
+    # A widget among the data is a model of the process, which no front end knows.
     data = {mime: value for mime, value in content["data"].items() if mime != WIDGET_MIME}
     return {"output_type": "display_data", "data": data, "metadata": content.get("metadata") or {}}
 
@@ -86,20 +80,20 @@ def _bounded(outputs: Outputs) -> Outputs:
 
 TARGET = "jupyter.widget"
 REFERENCE = "IPY_MODEL_"
-"""What a state says in place of another model, before its id."""
+"""The text that is before the id of another model in a state."""
 
 MOST_MODELS = 10_000
-"""Of one tree; more are not looked at."""
+"""The most models of one tree; more are not looked at."""
 
 UNCOMPARED = frozenset({"_view_count"})
-"""What front ends say of themselves."""
+"""Keys of a state that front ends set for themselves."""
 
 Path = tuple[str | int, ...]
 """The keys and indices that lead from a displayed widget to one of its parts."""
 
 
 class WidgetModel:
-    """The state of one widget. `content` is equal for equal states, whatever ids they refer to by `refers`."""
+    """The state of one widget; `content` is equal for equal states, whatever ids they refer to by `refers`."""
 
     __slots__ = ("content", "refers", "state")
 
@@ -108,7 +102,7 @@ class WidgetModel:
         self.update(state)
 
     def update(self, state: Mapping[str, Any]) -> None:
-        """Takes new values of some keys."""
+        """Take new values of some keys."""
         self.state.update(state)
         self.refers: tuple[tuple[Path, str], ...] = tuple(references(self.state))
         text = json.dumps(
@@ -120,12 +114,15 @@ class WidgetModel:
 
     @property
     def kind(self) -> str:
-        """The name of its class in the front end, such as `FloatProgressModel`."""
+        """The name of the model's class in the front end, such as `FloatProgressModel`."""
         return str(self.state.get("_model_name"))
 
 
 class WidgetModels:
-    """All of one process. Not thread-safe."""
+    """All widget models of one process. Not thread-safe.
+
+    Source of the messages: Jupyter's widget protocol, version 2 (`packages/schema/messages.md` of ipywidgets).
+    """
 
     def __init__(self) -> None:
         self._models: dict[str, WidgetModel] = {}
@@ -141,18 +138,18 @@ class WidgetModels:
     def take(
         self, kind: str, content: Mapping[str, Any], buffers: Sequence[bytes | memoryview]
     ) -> str | None:
-        """Takes a message of a comm.
+        """Take a message of a comm.
 
         Args:
           kind: `comm_open`, `comm_msg` or `comm_close`.
-          content: As the protocol has it.
-          buffers: What of the state is raw bytes.
+          content: The content, as in the protocol.
+          buffers: The raw bytes of the state.
 
         Returns:
-          The id of the model that has changed; None where none has.
+          The id of the model that has changed; None if none has.
 
         Raises:
-          KeyError: The message lacks something.
+          KeyError: The message lacks a field.
         """
         model = content["comm_id"]
         if kind == "comm_close":
@@ -173,13 +170,13 @@ class WidgetModels:
         return str(model)
 
     def capture(self, message: Mapping[str, Any]) -> str | None:
-        """Takes what the process shows, where one of its widgets captures that.
+        """Take what the process shows, if one of its widgets captures that.
 
         Returns:
-          The id of that widget's model; None where none captures.
+          The id of that widget's model; None if no widget captures.
 
         Raises:
-          KeyError: The message lacks something.
+          KeyError: The message lacks a field.
         """
         model = self._capturing[-1] if self._capturing else None
         if model is None:
@@ -190,7 +187,7 @@ class WidgetModels:
         return model
 
     def _note_capture(self, model: str) -> None:
-        """Widgets capture as they are entered, the one within the other."""
+        """Note whether a widget captures; widgets capture as they are entered, one within the other."""
         captures = self._models[model].kind == KIND and bool(
             self._models[model].state.get("msg_id")
         )
@@ -200,7 +197,7 @@ class WidgetModels:
             self._capturing.remove(model)
 
     def parts(self, root: str) -> dict[Path, str]:
-        """The models of a displayed widget, by the way that leads to each first; parts before what holds them."""
+        """Return the models of a displayed widget by the first path to each; parts come before what holds them."""
         found: dict[Path, str] = {}
         seen: set[str] = set()
 
@@ -216,7 +213,7 @@ class WidgetModels:
         return found
 
     def digest(self, root: str) -> bytes:
-        """Equal for widgets that look and are put together alike."""
+        """Return a digest that is equal for widgets that look, and are put together, alike."""
         numbers: dict[str, int] = {}
         digest = hashlib.blake2b(digest_size=16)
         for path, model in self.parts(root).items():
@@ -228,7 +225,7 @@ class WidgetModels:
 
 
 def references(state: Any, path: Path = ()) -> list[tuple[Path, str]]:
-    """The models that a state refers to, and where; keys in the order of the alphabet."""
+    """Return the models that a state refers to, each after its path; keys are in the order of the alphabet."""
     if isinstance(state, str):
         return [(path, state.removeprefix(REFERENCE))] if state.startswith(REFERENCE) else []
     if isinstance(state, Mapping):
@@ -241,7 +238,7 @@ def references(state: Any, path: Path = ()) -> list[tuple[Path, str]]:
 
 
 def referring(state: Any, names: Mapping[str, str]) -> Any:
-    """A state that refers to other models, by the ids of those it refers to now."""
+    """Return a state with other ids for the models that it refers to; `names` has them by the present ids."""
     if isinstance(state, str) and state.startswith(REFERENCE):
         inner = state.removeprefix(REFERENCE)
         return REFERENCE + names.get(inner, inner)
@@ -253,7 +250,7 @@ def referring(state: Any, names: Mapping[str, str]) -> Any:
 
 
 def _whole(data: Mapping[str, Any], buffers: Sequence[bytes | memoryview]) -> dict[str, Any]:
-    """The state of a message, with its raw bytes in their places."""
+    """Return the state in a message, with its raw bytes in their places."""
     state: dict[str, Any] = dict(data["state"])
     for path, buffer in zip(data.get("buffer_paths") or (), buffers, strict=False):
         *way, last = path
@@ -277,14 +274,16 @@ def _comparable(value: Any) -> Any:
 
 
 KINDS = ("HTMLModel", "FloatProgressModel", "HTMLModel")
+"""The models in the box that is a bar of `tqdm.notebook`: text, progress, text."""
+
 OPEN = ("", "info")
-"""Styles of a bar that is not done."""
+"""The styles of a bar that is not done."""
 
 _WIDTH = 20
 
 
 class WidgetBar(NamedTuple):
-    """How far a bar is: `value` of `most`, whether it still goes on, and as a line of text."""
+    """A bar: how far it is (`value` of `most`), whether it still goes on, and its line of text."""
 
     value: float
     most: float
@@ -293,7 +292,10 @@ class WidgetBar(NamedTuple):
 
 
 def bar_of(models: WidgetModels, root: str) -> WidgetBar | None:
-    """The bar that a widget is; None for any other."""
+    """Return the progress bar of `tqdm.notebook` that a widget is; None for any other widget.
+
+    Source: `tqdm.notebook.tqdm_notebook.status_printer` and `display` (tqdm 4.67).
+    """
     if root not in models or models[root].kind != "HBoxModel":
         return None
     inner = [str(child).removeprefix(REFERENCE) for child in models[root].state.get("children", ())]

@@ -1,8 +1,7 @@
-"""Pieces of JAX arrays on their way to the kernel and from it.
+"""Pieces of JAX arrays: read for the kernel or for a file that rescues them, and put together under a sharding.
 
-JAX's default settings, for programs and transfers of nbdist's own.
-
-Rescue of a process's arrays to a file, by one of its threads, once its main thread no longer answers.
+Each process reads and makes only the pieces that lie on its own devices. nbdist's own programs and transfers run
+under JAX's default settings (`plain_settings`).
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from nbdist.spelling import option
 
 @contextlib.contextmanager
 def plain_settings() -> Iterator[None]:
-    """Set aside, on this thread, the user's settings that could stop or change a program of nbdist's.
+    """Set aside, on this thread, the user's settings that could stop or change what nbdist itself runs.
 
-    The settings themselves, and other threads, stay as they are. Types of 64 bits are on: an array made under
-    `jax.enable_x64` would otherwise come back with half its bits.
+    JAX's defaults hold instead, except that types of 64 bits are on: an array made under `jax.enable_x64` would
+    otherwise come back with half its bits. The settings themselves, and other threads, stay as they are.
     """
     import jax
 
@@ -167,7 +166,7 @@ def bounds_of(index: Sequence[slice], shape: Sequence[int]) -> list[list[int]]:
 
 
 def placed(sharding: Any, expression: str) -> Place:
-    """Return how arrays under a sharding are made on this process from its own pieces.
+    """Return the `Place` of a sharding: which pieces of an array belong here, and how it is made of them.
 
     Args:
       sharding: The value of the user's expression.
@@ -214,6 +213,8 @@ def placed(sharding: Any, expression: str) -> Place:
 
 def rescue(namespace: dict[str, object], process_id: int) -> Rescued:
     """Write every named array that has values to a file that outlives the session.
+
+    Called by another thread once the main thread no longer answers.
 
     JAX arrays are saved piece by piece under all paths that reach them: `w[0:4, 0:2]` is a piece of `w`, named
     by its bounds in the whole array. NumPy arrays are saved if they have a name of their own. Arrays that are

@@ -1,8 +1,7 @@
 """Comparer of JAX's arrays, keys, settings and meshes, which must be equal on all processes before a cell.
 
-Values of typed PRNG keys, which processes compare so that their random numbers are equal.
-
-JAX's settings that change what a program computes.
+A difference in one of them makes the processes' programs differ, or the values that they compute. Looking starts
+no back end and runs no collective.
 """
 
 from __future__ import annotations
@@ -28,7 +27,9 @@ READY_SECONDS = 1.0
 
 
 class Keys:
-    """The keys found in one check.
+    """Values of the typed PRNG keys found in one check.
+
+    Processes compare them so that their random numbers are equal.
 
     Attributes:
       found: Text by path, such as `"(0, 7)"`.
@@ -101,7 +102,10 @@ OWN_SETTINGS = PLACES | frozenset(
         "jax_pallas_verbose_errors",
     }
 )
-"""Settings of JAX that may differ between processes; all others are compared."""
+"""Settings of JAX that may differ between processes.
+
+All others are compared, since they change what a program computes.
+"""
 
 
 def settings() -> dict[str, str] | None:
@@ -117,7 +121,10 @@ def settings() -> dict[str, str] | None:
 
 
 def setting_text(value: Any) -> str:
-    """Return a value as text without addresses; a device as its platform, since each process names its own."""
+    """Return the value of a setting as text without memory addresses.
+
+    A device is named by its platform, since each process has devices of its own.
+    """
     if isinstance(value, Enum):
         return value.name
     if value is None or type(value) in (bool, int, float, str):

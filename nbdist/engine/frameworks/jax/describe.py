@@ -1,13 +1,8 @@
-"""Descriptions of arrays for reports, made from metadata alone; no array is kept alive.
+"""Descriptions of JAX's arrays, meshes and shardings for reports, made from metadata alone.
 
-Descriptions of meshes for reports: axes, types, device keys.
-
-JAX's back end, for callers that must not start one.
-
-JAX's mesh in context on the main thread, kept where other threads can read it.
-
-`jax.set_mesh` and `with mesh:` set values that belong to the thread, which a probe thread cannot see. The main
-thread therefore notes the mesh: at each start and end of a cell, and whenever JAX sets it.
+Reports are made at any time, by a thread beside the one that computes. So nothing here starts a back end, waits
+for a computation, or keeps an array or a mesh alive. What only the main thread can see, the mesh in context, is
+noted there for the others (`ContextMesh`).
 """
 
 from __future__ import annotations
@@ -44,7 +39,7 @@ def device_key(device: Any) -> DeviceKey:
 
 
 class Meshes:
-    """Descriptions of meshes, each made once; no mesh is kept alive.
+    """Descriptions of meshes (axes, their types, device keys), each made once; no mesh is kept alive.
 
     A mesh holds its devices, and devices hold their back end, which must be freed when it is taken down.
     """
@@ -94,8 +89,9 @@ def mesh_of(axes: Iterable[Axis], devices: Iterable[DeviceKey]) -> Mesh:
 def backend() -> Any | None:
     """Return the client of the default back end; None while none is up, or if JAX is not imported.
 
-    Starts nothing and waits for nothing. While a back end starts, which may take minutes on many hosts, JAX holds
-    a lock. Every public function takes this lock, and starts a back end if none is up.
+    For callers that must not start a back end: starts nothing and waits for nothing. While a back end starts,
+    which may take minutes on many hosts, JAX holds a lock. Every public function takes this lock, and starts a
+    back end if none is up.
 
     Private API: `jax._src.xla_bridge._default_backend`, which `jax` itself reads to ask the same question.
     Without it the answer is None and no devices or arrays are shown.
@@ -110,7 +106,10 @@ def ready() -> bool:
 
 
 class ContextMesh:
-    """The mesh in context on one thread; keeps no mesh alive.
+    """The mesh in context on one thread, kept where other threads can read it; keeps no mesh alive.
+
+    `jax.set_mesh` and `with mesh:` set values that belong to the thread, which a probe thread cannot see. The main
+    thread therefore notes the mesh: at each start and end of a cell, and whenever JAX sets it.
 
     Args:
       thread: `threading.Thread.ident` of the thread whose mesh in context is noted.
@@ -127,7 +126,7 @@ class ContextMesh:
         return noted() if noted is not None else None
 
     def note(self) -> None:
-        """Note the mesh in context, only on the noted thread; also hook into JAX where possible."""
+        """Hook into JAX where possible; if called on the thread of this object, note its mesh in context."""
         self.hook()
         if threading.get_ident() == self._thread:
             mesh = mesh_in_context()

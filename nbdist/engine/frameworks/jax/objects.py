@@ -1,14 +1,8 @@
-"""Objects of JAX on their way to a new process: jitted functions and registrations.
+"""Objects of JAX and Flax beside arrays: what they hold, and how they reach a new process.
 
-Registries on their way to a new process: the user's classes in JAX and Flax, and JAX's configuration.
-
-Library of classes that hold JAX arrays: Flax's containers and modules, and registered pytrees.
-
-Contents of Flax's containers and modules, read without importing Flax or running code that users wrote.
-
-Flax is found through `sys.modules`; where it has not been imported there is nothing to find.
-
-Paths of the user's namespace under which arrays are reached.
+Walks over the user's objects look into Flax's containers and modules and into registered pytrees. A process that
+takes another's place gets jitted functions, registered classes and JAX's configuration. Flax is looked up in
+`sys.modules`; where it has not been imported there is nothing to find.
 """
 
 from __future__ import annotations
@@ -149,7 +143,7 @@ def no_early_pytrees() -> Iterator[None]:
 
 
 class JaxObjects:
-    """Answers about JAX's objects and registrations."""
+    """Answers about JAX's objects and registrations, while a namespace is on its way to a new process."""
 
     modules: tuple[str, ...] = ("flax.struct",)
 
@@ -195,7 +189,9 @@ def _jitted_type() -> type:
 
 
 def look_into(bases: tuple[type, ...]) -> Look | None:
-    """Return a function that lists what a container of Flax holds; None for a class that is none of them.
+    """Return a function that lists what a container of Flax holds; None for any other class.
+
+    The function imports nothing and runs no code that users wrote.
 
     Args:
       bases: The class and its bases, in order of resolution.
@@ -283,7 +279,7 @@ def _items(mapping: dict[Any, Any]) -> Iterable[tuple[str, Any]]:
 
 
 class JaxLibrary:
-    """Knowledge of the classes whose objects hold JAX arrays."""
+    """Library of the classes that hold JAX arrays: Flax's containers and modules, and registered pytrees."""
 
     def look_into(self, bases: tuple[type, ...]) -> Look | None:
         """Return a function that lists what Flax's own containers hold."""
@@ -332,7 +328,7 @@ def children(value: Any) -> Children | None:
 
 
 def array_paths(namespace: dict[str, object], arrays: type) -> dict[str, Any]:
-    """Return the arrays of a namespace by path, within the bounds of every look.
+    """Return the arrays of a namespace by the path that reaches each, within the default bounds of a walk.
 
     A running `fit` of Keras takes the values out of variables. Such a variable counts with its array of the last
     step; it is left out where that array is out of reach.

@@ -2,11 +2,6 @@
 
 Imports no framework, starts no back end and reads no device memory. Never reads `addressable_shards`, which
 would make further live arrays.
-
-Bytes of live buffers on each device, every buffer counted once.
-
-Arrays share buffers: `shard.data` makes an array for each shard, `make_array_from_single_device_arrays`
-one over many. Metadata does not show that; JAX's memory profile counts each buffer once.
 """
 
 from __future__ import annotations
@@ -36,7 +31,10 @@ _BYTES = 1  # place in a sample's values, which are (number of buffers, bytes)
 
 
 def live_bytes(client: Any) -> dict[str, int] | None:
-    """Return the bytes of live buffers on each device.
+    """Return the bytes of live buffers on each device, every buffer counted once.
+
+    Arrays share buffers: `shard.data` makes an array for each shard, `make_array_from_single_device_arrays`
+    one over many. Metadata does not show that; JAX's memory profile counts each buffer once.
 
     Args:
       client: A back end's client.

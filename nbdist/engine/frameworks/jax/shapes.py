@@ -1,10 +1,6 @@
-"""Shapes of the arrays of a pytree, and the specs that are asked for them; nothing is computed.
+"""Plans from shapes, specs and types: how JAX lays out values and orders devices, and what a call compiles to.
 
-The pytree may hold JAX arrays, NumPy arrays, results of `jax.eval_shape` and modules of Flax NNX.
-
-Placement of a mesh on the network of a pod, as JAX chooses it; no back end is started.
-
-Program of a call: lowered and compiled, not run.
+Nothing is computed: a value may be far too large for this process, and the devices of a mesh may not be there.
 """
 
 from __future__ import annotations
@@ -27,10 +23,14 @@ from nbdist.errors import ArrayError
 from nbdist.program.compiled import compile_program
 
 Path = tuple[str, ...]
+"""Keys that lead from a value to one of its arrays."""
 
 
 def shapes(value: Any) -> list[ArrayShape]:
-    """Return the arrays of a pytree, in its order; leaves that are no arrays are left out."""
+    """Return the arrays of a pytree, in its order; leaves that are no arrays are left out.
+
+    The pytree may hold JAX arrays, NumPy arrays, results of `jax.eval_shape` and modules of Flax NNX.
+    """
     kind, found = _variable(), []
     for keys, leaf in _leaves(value, kind):
         for rest, array in _held(leaf, kind):
@@ -186,10 +186,11 @@ def _expression(keys: Sequence[Any]) -> str:
 
 
 def mesh_over(sizes: Sequence[int], devices: Sequence[Any]) -> tuple[Any, bool] | None:
-    """Return the devices in the shape of a mesh, in the order of `jax.make_mesh`.
+    """Return devices in the shape of a mesh, placed on the network of a pod as `jax.make_mesh` places them.
 
-    Source: `jax.experimental.mesh_utils.create_device_mesh`. It reads `device_kind`, `platform`, `coords`,
-    `core_on_chip`, `process_index` and `slice_index` of a device, and accepts any object that has them.
+    Starts no back end. Source: `jax.experimental.mesh_utils.create_device_mesh`. It reads `device_kind`,
+    `platform`, `coords`, `core_on_chip`, `process_index` and `slice_index` of a device, and accepts any object
+    that has them.
 
     Args:
       sizes: The sizes of the mesh's axes.
@@ -218,6 +219,8 @@ def program(
     function: Any, arguments: Sequence[Any], named: Mapping[str, Any], expression: str
 ) -> ProgramFound:
     """Lower a call from the types of its arguments, and compile it for the devices that they lie on.
+
+    The call is not run.
 
     Args:
       function: A function made by `jax.jit`.

@@ -1,8 +1,8 @@
-"""Start of JAX on an engine: joining the cluster, and counting the programs that this process sends.
+"""Start of JAX on an engine: the process joins the cluster, and the programs that it sends are counted.
 
-State of JAX on an engine that somebody else has started: cluster, configuration, devices; starts nothing.
-
-Waiting for JAX's own collectives between processes in a way that an interrupt can end.
+On an engine that somebody else has started, JAX may be up already: `joined`, `configure` and `devices` start
+nothing. The start makes some of JAX's functions safe for cells: an interrupt can end the wait for other processes
+in `process_allgather`, and `clear_backends()` is refused.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def devices() -> UsedDevices | None:
 
 
 def place() -> bool:
-    """Make `process_allgather` wait in JAX for the result of the collective before NumPy converts it.
+    """Make `process_allgather` wait for its collective in JAX, where an interrupt can end the wait, not in NumPy.
 
     NumPy's conversion of a JAX array waits in C++ and passes no signal on to Python, so that a process whose
     peers do not come would never return from it. `sync_global_devices` and `assert_equal` wait there. Each

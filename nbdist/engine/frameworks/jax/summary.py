@@ -1,8 +1,8 @@
-"""Summary of this process's part of an array on several processes; nothing is computed on a device.
+"""Answers about arrays, given by each process alone: their values, where their pieces lie, and NaN in them.
 
-Arrays of a tree, each described as in a report.
-
-Counts of NaN and infinite values in this process's pieces of arrays; nothing is computed on a device.
+Summaries show the values of one array on several processes; `explain` says where the pieces of all arrays of a
+tree lie; `count` finds NaN and infinite values in the pieces here. Nothing is computed on a device: a program on
+such an array would need all its processes.
 """
 
 from __future__ import annotations
@@ -205,6 +205,7 @@ MOST_LISTED = 20_000
 """Most arrays that are described; further ones are only counted."""
 
 ROOT = "value"
+"""Name of the tree in a walk; callers get paths without it."""
 
 
 def walk_tree(value: object, found: Callable[[str, Any], bool], *, most: int) -> dict[str, int]:
@@ -236,7 +237,7 @@ def walk_tree(value: object, found: Callable[[str, Any], bool], *, most: int) ->
 
 
 def rooted(expression: str) -> str:
-    """Return the expression, in brackets if an index or attribute could not follow it otherwise."""
+    """Return the expression, in brackets if an index or attribute could not follow it without them."""
     try:
         node = ast.parse(expression.strip(), mode="eval").body
     except SyntaxError:  # IPython's own syntax
@@ -248,7 +249,7 @@ def rooted(expression: str) -> str:
 
 
 def describe_tree(value: object, expression: str) -> ArraysFound:
-    """Return the arrays of a tree in the form of `explain`.
+    """Return the arrays of a tree, each described as in a report.
 
     Raises:
       ArrayError: The tree holds no arrays.
@@ -307,7 +308,7 @@ def tree(value: object, expression: str) -> ArraysFound | None:
 
 
 MOST_ARRAYS = 10_000_000
-"""Most arrays that are looked at; further ones are reported as not looked at, not as free of NaN."""
+"""Most arrays that are searched for NaN; further ones are reported as not looked at, not as free of NaN."""
 
 
 def count(value: object, expression: str) -> NanCounts:

@@ -1,12 +1,11 @@
-"""The distribution that Keras has set on the main thread, kept where other threads can read it.
+"""The distribution that Keras has set: noted for other threads, described, compared, and moved to new devices.
 
-`set_distribution` and `with distribution.scope():` set a value that belongs to the thread, and
-`clear_session()` replaces the values of all threads. A probe thread never sees a distribution, so the main
-thread notes it: at each start and end of a cell, and whenever Keras sets it.
+`SetDistribution` notes it on the main thread. `describe_distribution` describes it for reports, `KerasComparer`
+for a comparison of processes. `KerasPlacements` and `KerasResized` make Keras' device meshes again, in another
+process or over another number of processes; the back end places the arrays.
 
-Comparer of Keras: the distribution that is set must be equal on all processes before a cell.
-
-Placement of Keras' device meshes on another number of processes; the back end places the arrays.
+Attributes are read from `__dict__`, since a user's subclass may override the properties. The devices of a mesh are
+known on the JAX back end only.
 """
 
 from __future__ import annotations
@@ -41,7 +40,11 @@ class _Noted:
 
 
 class SetDistribution:
-    """The distribution that is set on one thread; keeps no distribution alive.
+    """The distribution that is set on one thread, kept where other threads can read it; keeps none alive.
+
+    `set_distribution` and `with distribution.scope():` set a value that belongs to the thread, and
+    `clear_session()` replaces the values of all threads. The probe's thread never sees a distribution, so the main
+    thread notes it: at each start and end of a cell, and whenever Keras sets it.
 
     Args:
       thread: `threading.Thread.ident` of that thread.
@@ -109,7 +112,7 @@ def hook_changes(note: Callable[[], None]) -> Callable[[], None] | None:
     """Call `note` after each change of the distribution, on the thread that changes it.
 
     Returns:
-      A function that removes the hook; None where it could not be placed. Then changes are noted only at the
+      A function that removes the hook; None where no hook could be placed, so that changes are noted only at the
       start and end of a cell.
 
     Private API: `global_state.set_global_attribute`, the one function that `set_distribution` and
@@ -140,7 +143,7 @@ def hook_changes(note: Callable[[], None]) -> Callable[[], None] | None:
 
 
 def sharding_problem() -> str | None:
-    """Return a sentence if `keras.distribution` has no effect on the back end in use; None if it works.
+    """Return a sentence if `keras.distribution` has no effect on the back end in use; None if it has one.
 
     Private API: `keras.src.backend.<name>.distribution_lib`, which has `distribute_tensor` and `initialize` where
     variables and data are really distributed. These functions decide, not the version of Keras.
@@ -248,7 +251,7 @@ def _key(device: Any, known: dict[str, str]) -> str | None:
 
 
 class KerasComparer(facts.Comparer):
-    """The comparer of the distribution that Keras has set."""
+    """The comparer of the distribution that Keras has set, which must be equal on all processes before a cell."""
 
     def __init__(self) -> None:
         self._meshes = Meshes()
@@ -271,10 +274,11 @@ class KerasComparer(facts.Comparer):
 
 
 ANEW = "keras mesh anew"
+"""The first entry of the stand-in for a device mesh."""
 
 
 class KerasPlacements(placements.JaxPlacements):
-    """JAX's placements that also read the stand-ins of Keras' device meshes."""
+    """JAX's placements, which also make Keras' device meshes from their stand-ins."""
 
     def referent(self, reference: Any) -> Any:
         """Return the object for a stand-in; a device mesh is made of the devices that Keras lists here."""
@@ -286,10 +290,10 @@ class KerasPlacements(placements.JaxPlacements):
 
 
 class KerasResized(resized.JaxResized, KerasPlacements):
-    """JAX's placements for another number of processes that also make stand-ins for Keras' device meshes."""
+    """JAX's placements for another number of processes, which also make stand-ins for Keras' device meshes."""
 
     def reference(self, value: Any) -> Any | None:
-        """Return a stand-in; that of a device mesh has the sizes of a mesh over the new number of devices."""
+        """Return the stand-in for an object; that of a device mesh has the sizes for the new number of devices."""
         if type(value) is not sys.modules["keras"].distribution.DeviceMesh:
             return super().reference(value)
         sizes = dict(zip(value.axis_names, value.shape, strict=True))

@@ -1,14 +1,13 @@
-"""Python expressions that reach the variables of a Keras layer or model, the most readable for each.
+"""Structure of Keras' layers and models, and the most readable expressions that reach their variables.
 
-The parts of a layer: its own variables, its seed generators, and the layers in it.
+A layer has its own variables, its seed generators, and the layers in it. `suffixes` finds expressions such as
+`.layers[0].kernel`.
 
-Tests whether a class is one of Keras', through `sys.modules`: none is while Keras is not imported.
+A user's model may define properties, `__getattribute__`, `__eq__` or `__hash__`; none of them is run. Attributes
+and items are read from the instance's `__dict__`, and by the methods of `list`, `tuple` and `dict` themselves.
 
-Layers, models and optimizers of `tf_keras`, Keras 2 for TensorFlow, count as well.
-
-Access to the attributes and contents of Keras' objects without running code of their classes.
-
-A user's model may define properties, `__getattribute__`, `__eq__` or `__hash__`; none of them is run.
+Classes are looked up in `sys.modules`: while Keras is not imported, nothing is an object of Keras. Layers, models
+and optimizers of `tf_keras`, Keras 2 for TensorFlow, count as well.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from typing import Any
 from nbdist.engine.probe.classes import bases_of, class_dict, package
 
 PACKAGES = ("keras", "tf_keras")
+"""The packages of Keras 3, and of Keras 2 for TensorFlow."""
 
 _VARIABLES = (("keras", "Variable"),)
 _LAYERS = (("keras", "Layer"), ("tf_keras.layers", "Layer"))
@@ -36,7 +36,7 @@ def is_variable(bases: Iterable[type]) -> bool:
 
 
 def is_layer(bases: Iterable[type]) -> bool:
-    """Return whether a class is a layer; models are layers, too."""
+    """Return whether a class is that of a layer; models are layers."""
     return _is_one_of(bases, _LAYERS)
 
 
@@ -84,8 +84,8 @@ def defining(cls: type, name: str) -> type | None:
 def items(value: Any, limit: int = 4096) -> list[Any]:
     """Return the first `limit` items of a list or tuple; an empty list for anything else.
 
-    TensorFlow replaces a list that is set as an attribute by one of its own class. That list is itself empty, and
-    keeps the items under `_storage`.
+    TensorFlow replaces a list that is set as an attribute by a list of a class of its own, which is itself empty
+    and keeps the items under `_storage`.
     """
     # The class decides: a proxy's `__class__` only claims to be a list.
     bases = bases_of(type(value))
@@ -177,7 +177,7 @@ def suffixes(layer: Any) -> dict[int, str]:
 
 
 def _inner(layer: Any, names: dict[int, str]) -> list[tuple[str, Any]]:
-    """Return the layers in a layer, each with the step to it: by number in a model, by attribute elsewhere."""
+    """Return the step to each layer in a layer, and that layer: by number in a model, by attribute elsewhere."""
     public = _public_layers(layer)
     steps = [(f".layers[{number}]", inner) for number, inner in enumerate(public)]
     met = {id(inner) for _, inner in steps}
@@ -213,7 +213,7 @@ def _public_layers(layer: Any) -> list[Any]:
 
 
 def _names(layer: Any) -> dict[int, str]:
-    """Return the public attributes by the `id()` of their values, and also the items of lists and dicts."""
+    """Return the steps to a layer's public attributes, and to the items of lists and dicts in them, by `id()`."""
     found: dict[int, str] = {}
     for name, value in kept(layer).items():
         if not _is_public(name) or not _gives_what_is_kept(type(layer), name):
@@ -237,7 +237,7 @@ def _is_public(name: object) -> bool:
 
 
 def _gives_what_is_kept(cls: type, name: str) -> bool:
-    """Return whether an attribute is read from the instance itself, and not from a property of the class."""
+    """Return whether an attribute is read from the instance itself, not from a property of its class."""
     owner = defining(cls, name)
     if owner is None:
         return True
@@ -268,7 +268,7 @@ def answers_as_keras(instance: Any, name: str) -> bool:
 def layer_paths(layer: Any) -> list[str]:
     """Return the paths of a layer and all layers in it, such as `"sequential/dense"`; for rules on their outputs.
 
-    Private API: `Layer._path`, behind its property `path`. If it is missing, a rule on outputs counts as
+    Private API: `Layer._path`, behind the property `path`. If it is missing, a rule on outputs counts as
     unmatched.
     """
     found: list[str] = []

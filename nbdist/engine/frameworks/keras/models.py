@@ -1,6 +1,7 @@
 """Keras models as reports have them: rule, layout, spec and bytes of each variable, from metadata alone.
 
-How many bytes of an array each device holds, computed from the array's description alone.
+A rule is a pattern in the layout map of the distribution that is set. Specs and bytes come from descriptions of
+the arrays that the variables hold, which the back end's observer makes; no device memory is read.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ def piece_bytes(array: Array, meshes: Mapping[str, Mesh]) -> int:
     """Return the bytes that the fullest of an array's devices holds.
 
     Args:
-      array: As reported.
-      meshes: By id.
+      array: The description of the array in a report.
+      meshes: The meshes by id.
     """
     sharding = array.sharding
     elements = math.prod(array.shape)
@@ -60,7 +61,7 @@ def piece_bytes(array: Array, meshes: Mapping[str, Mesh]) -> int:
 
 
 def holders(array: Array, meshes: Mapping[str, Mesh]) -> tuple[DeviceKey, ...]:
-    """Return the keys of the devices that hold some of an array; none if they are not known."""
+    """Return the keys of the devices that hold some of an array; no key if the devices are not known."""
     sharding = array.sharding
     if isinstance(sharding, SingleDevice):
         return (sharding.device,)
@@ -101,6 +102,8 @@ def totals(arrays: Iterable[Array], meshes: Mapping[str, Mesh]) -> tuple[DeviceB
 
 
 MOST_MODELS = 8
+"""The most models in a report."""
+
 MOST_VARIABLES = 1000
 """The most variables of one model in a report; the rest is only counted."""
 
@@ -110,7 +113,7 @@ class LayoutRules:
 
     Args:
       distribution: A `keras.distribution.Distribution`; None: no rule matches.
-      before: The rules of the look before, which may have matched the same paths.
+      before: The rules of the previous look, which may have matched the same paths.
     """
 
     def __init__(self, distribution: Any | None, before: LayoutRules | None = None) -> None:
@@ -133,7 +136,7 @@ class LayoutRules:
         return pattern if pattern is not None else self.matching(path)
 
     def matching(self, path: str) -> str | None:
-        """Return the first rule that equals a path or matches all of it, as `LayoutMap` does; None if none."""
+        """Return the first rule that equals a path or matches all of it, as `LayoutMap` does; None without one."""
         if path not in self._by_path:
             self._by_path[path] = next(
                 (one for one in self.patterns if one == path or matches(one, path)), None
@@ -173,7 +176,7 @@ class _Known:
 
 
 class KerasModels:
-    """The `models` section of a report, made anew in each look; keeps no model alive.
+    """The descriptions of models for the `models` section of each report; keeps no model alive.
 
     A description that has not changed is the same object in the next look, so that sections are cheap to compare.
 

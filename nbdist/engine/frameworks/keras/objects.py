@@ -1,13 +1,12 @@
-"""Keras' models and settings on the way to a new process; the back end sends their arrays.
+"""Keras' objects on their way out of a process: pickled for a new one, compared by digest, saved by shard.
 
-Pickles of Keras' objects by their `__dict__`.
+`KerasObjects` sends models and settings to a new process; the back end sends their arrays. `model_digest` and
+`model_glance` describe a model, layer or optimizer so that processes can compare it. `state` returns the arrays
+that a save by shard writes, and `set_state` sets those that were read.
 
-Keras' own pickles read the whole values of all processes, and unpickling them makes the variables anew. Making a
-variable under a distribution is a collective, in which a new process would wait for ever.
-
-Digests of Keras' models, layers and optimizers: their pickles differ, since they hold the time of pickling.
-
-The arrays of Keras' models, layers, optimizers and variables, for a save by shard.
+Keras' own pickles do not serve. They read the whole values of all processes, and unpickling them makes the
+variables anew. Making a variable under a distribution is a collective, in which a new process would wait for ever.
+So objects are pickled by their `__dict__` (`reduce`).
 """
 
 from __future__ import annotations
@@ -42,10 +41,10 @@ from nbdist.engine.saving.parts import Suffix
 from nbdist.engine.values.arrays import OfferedArray, digest
 
 _made: list[Any] = []
-"""Objects that have come from another process, until all objects are there."""
+"""The objects that have come from another process, until all objects are there and `finish` completes them."""
 
 COMPILED = ("train_function", "test_function", "predict_function")
-"""Attributes of a model that it compiles again when they are None."""
+"""The attributes of a model that the model compiles again when they are None."""
 
 
 def reduce(value: Any) -> tuple[Any, ...] | None:
@@ -141,7 +140,7 @@ STATE = (
     "global_random_seed",
     "object_name_uids",
 )
-"""Attributes of Keras' thread-local state: settings, and how many layers there are of each name."""
+"""The attributes of Keras' thread-local state: settings, and how many layers of each name there are."""
 
 
 class KerasObjects:
@@ -196,6 +195,9 @@ def model_digest(
 ) -> str | None:
     """Return a digest, equal for models of the same variables with equal values; None for any other object.
 
+    Layers and optimizers have one, too. Pickles of equal models differ, since a pickle holds the time of pickling.
+    Of a variable that spans processes, dtype, shape and sharding count, not the values.
+
     Args:
       value: Any object.
       path: The expression that reaches the value, for error texts.
@@ -247,7 +249,7 @@ def keeps_its_own(value: Any) -> bool:
 
 
 def state(value: Any) -> Mapping[str, Any] | None:
-    """Return the arrays of a model with its optimizer, a layer, optimizer or variable, by suffix; else None.
+    """Return the arrays of a layer, optimizer, variable, or model with its optimizer, by suffix; else None.
 
     A layer that is made a second time gets other names in Keras, but the suffix of each variable is the same.
     """

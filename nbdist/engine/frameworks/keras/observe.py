@@ -1,6 +1,8 @@
-"""Observer of Keras: the distribution that is set, and the models of the namespace.
+"""Observer of Keras: the distribution that is set, the models of the namespace, and the results of training.
 
-Hook into Keras' callbacks that notes the results of each epoch of `fit` and of each evaluation.
+The models are described in looks of the probe's thread. The rest is noted where it happens: the distribution,
+which other threads cannot see, and the results of each epoch of `fit` and of each evaluation, by a hook into
+Keras' callbacks (`hook_callbacks`).
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from nbdist.engine.probe.activity import evaluation, note
 from nbdist.engine.probe.observer import Describe
 
 _hooked: dict[str, Callable[[], None]] = {}
-"""A function that removes each hook, by package."""
+"""The function that removes each hook, by package."""
 
 
 def hook_callbacks() -> None:
@@ -83,14 +85,15 @@ def _follow(cls: Any) -> Callable[[], None] | None:
 def _is_of_fit(callbacks: Any) -> bool:
     """Return whether a list of callbacks belongs to a `fit`, which also validates with it at each epoch's end.
 
-    Every `fit` has a `History`, and sets `epoch` on it at the start. In `tf_keras` evaluations have one, too.
+    Every `fit` has a `History`, and sets `epoch` on it at the start. In `tf_keras`, evaluations have a `History`,
+    too.
     """
     every = getattr(callbacks, "callbacks", ())
     return any(type(one).__name__ == "History" and hasattr(one, "epoch") for one in every)
 
 
 def _results(logs: Any) -> dict[str, Any]:
-    """Return the results as numbers; runs on the thread that trains, where Keras has just made them numbers."""
+    """Return the results as numbers; called on the thread that trains, where Keras has just made them numbers."""
     found = {}
     for name, value in (logs or {}).items():
         try:
@@ -110,7 +113,9 @@ class OfKeras:
 
 
 class KerasObserver:
-    """An observer of Keras for repeated looks; all methods but `note` are called on one thread.
+    """An observer of Keras for repeated looks.
+
+    `note` and `note_once` are called on the main thread; `add_model` and `look` on one thread, whichever it is.
 
     Args:
       main_thread: `threading.Thread.ident` of the thread that runs cells.
@@ -124,7 +129,7 @@ class KerasObserver:
         self._met: list[tuple[str, Any]] = []
 
     def add_model(self, path: str, model: Any) -> None:
-        """Take a model that the walk has met; a model with two names counts once."""
+        """Take a model that the walk over the namespace has met; a model with two names counts once."""
         if len(self._met) < MOST_MODELS and not any(model is one for _, one in self._met):
             self._met.append((path, model))
 

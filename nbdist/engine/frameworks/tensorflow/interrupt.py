@@ -1,12 +1,10 @@
-"""Interrupts of a worker that is blocked in a collective of TensorFlow.
+"""Interrupts of a worker that is blocked in a collective of TensorFlow, and the reset of TensorFlow after them.
 
 Python's handler of SIGINT runs on the main thread, between two instructions of Python. Inside TensorFlow there are
-none, and a collective whose peers do not come never ends. So a separate thread receives the signal. If the main
-thread does not come out of TensorFlow by itself, this thread makes TensorFlow abort its collectives. It does the
-same if the main thread came out at once and has left a collective behind: without `tf.function`, collectives run
-on threads of a pool, and the next collective of the peers would meet the one left behind.
-
-TensorFlow's eager context: tests whether it has started, aborts its collectives, and resets it in place.
+none, and a collective whose peers do not come never ends. So a thread of `Interrupts` receives the signal. If the
+main thread does not come out of TensorFlow by itself, this thread makes TensorFlow abort its collectives. It does
+so, too, if the main thread came out at once and has left a collective behind: without `tf.function`, collectives
+run on threads of a pool, and the next collective of the peers would meet the one left behind.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ def started() -> bool:
 
 
 def abort_collectives(message: str) -> bool:
-    """Make all collectives that run raise `tf.errors.UnavailableError`, from any thread.
+    """Make all collectives that run raise `tf.errors.UnavailableError`; call this from any thread.
 
     Later collectives fail until `reset_context`.
 
@@ -118,16 +116,17 @@ def _clear_keras() -> None:
 
 
 MESSAGE = "interrupted by nbdist; run %dist_recover or session.recover() before the next collective"
-"""The text names the magic and the function: the thread that listens does not know which of them a person uses."""
+"""The text of aborted collectives, which names the magic and the function: the thread that listens does not know
+which of them a person uses."""
 
 PATIENCE_SECONDS = 0.2
-"""The time between the signal and the first look, and between looks. Python's own handler needs far less."""
+"""The time between the signal and the first look, and between two looks. Python's own handler needs far less."""
 
 CELL = b"\0"
 """The mark of a cell's start between the numbers of signals; no signal has this number."""
 
 LOOKS = 10
-"""How often the states of all threads are read in one such time, to see whether the process computes."""
+"""Reads of the states of all threads in `PATIENCE_SECONDS`, to see whether the process computes."""
 
 
 class Interrupts:
@@ -267,7 +266,7 @@ _installed: Interrupts | None = None
 
 
 def install(main_thread: int) -> None:
-    """Make interrupts reach a collective, too; called on the main thread. A second call changes nothing."""
+    """Make interrupts reach collectives, too; called on the main thread. A second call changes nothing."""
     global _installed
     if _installed is None:
         _installed = Interrupts(main_thread)

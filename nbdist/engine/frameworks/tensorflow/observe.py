@@ -1,10 +1,8 @@
-"""Observer of TensorFlow: devices, variables and the strategy of this process, as a report has them.
+"""TensorFlow's devices, variables and strategy as reports have them, and its arrays on their way to the kernel.
 
-It runs no operation, starts no context and reads no device memory: it reads attributes of Python objects only.
-
-TensorFlow's variables and tensors: where their copies lie, and how their bytes go to the kernel.
-
-Descriptions of variables and tensors for reports, from their metadata alone; no variable is kept alive.
+`TensorFlowObserver` and the descriptions for reports run no operation, start no context and read no device memory:
+they read attributes of Python objects only, and keep no variable alive. `explain` tells where the copies of a
+variable lie. `offer_array` gives its bytes to the kernel.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ class _Entry:
 
 
 class TensorDescriptions:
-    """The descriptions of the arrays of a look; one that has not changed is the same object in the next look."""
+    """The descriptions of a look's arrays; one that has not changed is the same object in the next look."""
 
     def __init__(self, process_id: int) -> None:
         self._process_id = process_id
@@ -58,7 +56,7 @@ class TensorDescriptions:
         self._unlisted: dict[int, _Entry] = {}
 
     def begin(self, replicas: Replicas) -> None:
-        """Start a look at a process with the replicas of its strategy."""
+        """Start a look; `replicas` are those of the strategy in force."""
         self._replicas = replicas
         self._before, self._now = self._now, {}
         self._unlisted = {i: one for i, one in self._unlisted.items() if one.array() is not None}
@@ -182,8 +180,8 @@ def explain(value: Any, expression: str, *, process_id: int) -> ArraysFound:
 def offer_array(value: Any, expression: str) -> OfferedArray | None:
     """Return the offer of a variable or tensor of this process, whole; None for anything else.
 
-    For a mirrored variable, the copy of this process's first replica is read. A variable whose copies are combined
-    when it is read is read that way; all workers must do that together.
+    For a mirrored variable, the copy of this process's first replica is read. Where the copies of a variable are
+    combined when the variable is read, all workers must read it together.
 
     Raises:
       ArrayError: The value holds no numbers, such as a symbolic tensor or one of strings.
@@ -251,7 +249,7 @@ class TensorFlowObserver:
         return True
 
     def array_classes(self) -> tuple[type, ...]:
-        """Return `tf.Variable`, the base class of mirrored variables, too."""
+        """Return `tf.Variable`, which is the base class of mirrored variables, too."""
         module = sys.modules.get("tensorflow.python.ops.variables")
         cls = getattr(module, "Variable", None)
         return (cls,) if isinstance(cls, type) else ()

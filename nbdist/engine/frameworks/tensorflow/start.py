@@ -1,12 +1,8 @@
-"""The start of TensorFlow on an engine: its devices, then its strategy.
+"""The start of TensorFlow on an engine: its devices, then its strategy, without messages that nobody needs.
 
-Refusal of models whose strategy is gone: their metrics and collectives would fail without an error.
-
-Filter of TensorFlow's messages that nobody needs to read; one of them is replaced by a sentence, said once.
-
-TensorFlow's C++ writes to the process's standard error. A line begins with the level, the time and the source,
-such as `W0000 00:00:1795178940.708603   21496 dataset.cc:997] …`. Times and thread ids differ, so the lines of
-several processes are never equal, and would be shown for each process.
+`initialize` does one of these two steps. The first also filters the messages of TensorFlow's C++ (`Chatter`). The
+second can be done again after TensorFlow has forgotten its cluster: then models of the earlier strategy are
+refused (`refuse_outdated`).
 """
 
 from __future__ import annotations
@@ -32,13 +28,14 @@ from nbdist.spelling import command, option
 PACKAGES = ("keras", "tf_keras")
 METHODS = ("fit", "evaluate", "predict")
 MARK = "nbdist_refuses_outdated"
+"""The attribute of a method that refuses outdated models."""
 
 
 def refuse_outdated() -> None:
-    """Refuse outdated models from now on, for the packages imported by now; a second call changes nothing.
+    """Refuse models whose strategy is gone, in the packages imported by now; a second call changes nothing.
 
     After a reset, the variables of an older model keep their values, but its metrics are not reset between epochs
-    any more, and a collective may meet one of another step (TensorFlow 2.21).
+    any more, and a collective may meet one of another step (TensorFlow 2.21). Neither raises an error.
     """
     for package in PACKAGES:
         cls = getattr(sys.modules.get(package), "Model", None)
@@ -69,13 +66,13 @@ _LINE = rb"^%b\d{4} [\d:.]+ +\d+ %b:\d+\] %b.*\n?"
 _ANY_SOURCE = rb"\S+"
 
 INFORMATION = re.compile(_LINE % (b"I", _ANY_SOURCE, b""), re.M)
-"""Messages on servers that started and tasks that connected: `%dist_init` has told the user already."""
+"""The pattern of messages on servers and tasks that start, of which `%dist_init` has told the user already."""
 
 CONTINUED = re.compile(
     rb"^(?:/job:\w+/replica:\d+/task:\d+|The error could be from a previous operation\. Restart .*)\n?",
     re.M,
 )
-"""The second line of a message."""
+"""The pattern of the second line of a message."""
 
 KNOWN = tuple(
     re.compile(_LINE % (level, source, text), re.M)
@@ -92,6 +89,7 @@ KNOWN = tuple(
         (b"[IW]", rb"local_rendezvous\.cc", rb".*OUT_OF_RANGE: End of sequence"),
     )
 )
+"""Patterns of other messages that nobody needs to read."""
 
 AUTO_SHARD = re.compile(
     rb"^[IW]\d{4} [\d:.]+ +\d+ auto_shard\.cc:\d+\] AUTO sharding policy will apply DATA .*\n?"
@@ -99,18 +97,20 @@ AUTO_SHARD = re.compile(
     rb"(?:^(?!\w\d{4} [\d:.]+ ).*\n?)*",
     re.M,
 )
+"""The pattern of the message on a data set that is not read from files."""
 
 AUTO_SHARD_SAID = (
     b"The data set is not read from files, so each worker reads all of it and keeps its share of the rows "
     b"(auto-shard policy DATA, which tf.data.Options().experimental_distribute.auto_shard_policy chooses without "
     b"this line).\n"
 )
+"""The sentence in place of a message that `AUTO_SHARD` matches."""
 
 
 def follow_standard_error() -> None:
     """Make TensorFlow's Python logger write to the present `sys.stderr`.
 
-    The logger has kept `sys.stderr` of the process that imported TensorFlow, which is closed since the fork: a
+    The logger has kept the `sys.stderr` of the process that imported TensorFlow, which is closed since the fork. A
     warning would become "--- Logging error ---" and two stacks.
     """
     import tensorflow as tf
@@ -122,7 +122,12 @@ def follow_standard_error() -> None:
 
 
 class Chatter:
-    """A filter that removes known messages; called with each new piece of standard error.
+    """A filter that removes messages which nobody needs to read; called with each new piece of standard error.
+
+    One message is replaced by a sentence that is said once (`AUTO_SHARD_SAID`). TensorFlow's C++ writes to the
+    process's standard error. A line begins with the level, the time and the source, such as
+    `W0000 00:00:1795178940.708603   21496 dataset.cc:997] …`. Times and thread ids differ, so the lines of several
+    processes are never equal, and would be shown for each process.
 
     Args:
       chief: Whether this process writes the sentence that is said once.
@@ -194,7 +199,7 @@ def settle_devices(process: ThisProcess, stage: DevicesStage) -> Initialized:
 
 
 def make_strategy(process: ThisProcess, stage: StrategyStage) -> Initialized:
-    """Make the strategy, and put it into the namespace as `strategy`; a second call makes it anew."""
+    """Make the strategy, and put it into the namespace as `strategy`; with `stage.again`, make it anew."""
     tf = _tensorflow(process)
     if stage.tf_config is not None:
         os.environ["TF_CONFIG"] = stage.tf_config

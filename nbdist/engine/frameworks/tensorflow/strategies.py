@@ -1,11 +1,8 @@
-"""The strategy of this process: the devices of all its replicas, as a mesh of one axis.
+"""The strategy of this process: the devices of all its replicas as a mesh of one axis, and the batch it splits.
 
-All is read from metadata, which a strategy has from the moment it is made.
-
-The batch that a strategy splits over its replicas, noted when a data set is given to the strategy.
-
-TensorFlow finds the batch size of a data set only when the data set is distributed, by an operation. So nbdist
-runs the same operation at that moment, on the main thread.
+The devices are read from metadata, which a strategy has from the moment it is made. Hooks into
+`tf.distribute.Strategy` note each strategy that is made (`Remembered`) and each data set that it is given
+(`NotedBatches`), on the main thread; reports read both on other threads.
 """
 
 from __future__ import annotations
@@ -24,6 +21,7 @@ from nbdist.contract.snapshot import Axis, Mesh
 from nbdist.engine.frameworks.jax.describe import mesh_of
 
 AXIS = "replica"
+"""The name of the mesh's one axis."""
 
 DEVICE = re.compile(r"(?:/job:(\w+))?(?:/replica:\d+)?(?:/task:(\d+))?/device:(\w+):(\d+)$", re.I)
 """The pattern of TensorFlow's device names, such as `/job:worker/replica:0/task:1/device:CPU:0`."""
@@ -94,7 +92,7 @@ REMEMBERED = Remembered()
 
 
 def is_default(strategy: Any) -> bool:
-    """Return whether this is TensorFlow's default strategy, in force outside any scope; it spreads nothing."""
+    """Return whether this is TensorFlow's default strategy, in force outside any scope, which spreads nothing."""
     return type(strategy).__name__.startswith("_Default")
 
 
@@ -179,7 +177,11 @@ class Batches:
 
 
 class NotedBatches:
-    """The batches last given to a strategy; written on the main thread, read on others."""
+    """The batches last given to a strategy; written on the main thread, read on others.
+
+    TensorFlow finds the batch size of a data set only when the data set is distributed, by an operation. So nbdist
+    runs the same operation at that moment, on the main thread.
+    """
 
     def __init__(self) -> None:
         self._last: tuple[weakref.ref[Any], Batches] | None = None
@@ -233,7 +235,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Remove the hook."""
+    """Note no more data sets."""
     _NOTED.unhook()
 
 
@@ -243,7 +245,7 @@ def last(strategy: Any) -> Batches | None:
 
 
 def hook_data_sets(given: Callable[[Any, Any], None]) -> Callable[[], None] | None:
-    """Call `given` with strategy and data set before each data set is distributed.
+    """Call `given` with the strategy and the data set before each data set is distributed.
 
     Keras and users alike give data sets to `tf.distribute.Strategy.experimental_distribute_dataset`, which is
     public. This method is wrapped, since a strategy does not tell afterwards which data set it was given.

@@ -1,11 +1,7 @@
-"""JAX's coordination service: leaving one, and joining the next.
+"""Exchange of JAX's back ends and coordination service for new ones, while the process lives on.
 
-Gate before JAX's back ends: while they are down for a repair, the user's threads that need one wait.
-
-A thread that computes would start a new back end as soon as the old one is gone. JAX then refuses to join the
-other processes (`jax.distributed.initialize() must be called before any JAX calls`), also in every later repair.
-
-Collection of a back end that nothing uses any more; the back end and its devices refer to each other.
+A process closes the gate, leaves the service, joins the next one with all others, starts the back ends, reopens
+the gate, and frees the old back ends. At the gate the user's threads wait that need a back end.
 """
 
 from __future__ import annotations
@@ -28,7 +24,7 @@ NO_STATUS = "bad_cast"
 
 
 def leave() -> None:
-    """Leave the service, also one that does not answer any more.
+    """Leave JAX's coordination service, even one that does not answer any more.
 
     Private API: `jax._src.distributed.global_state` with `client` (jax 0.10.0 to 0.12.0.1). A client that has
     failed refuses to be shut down, and JAX keeps it. Without the private name, JAX then refuses to join another
@@ -56,7 +52,7 @@ def client() -> Any | None:
 
 
 def join(arguments: Mapping[str, Any]) -> None:
-    """Join a service, and wait for the other processes.
+    """Join a coordination service, and wait for the other processes.
 
     Args:
       arguments: The arguments of `jax.distributed.initialize`.
@@ -103,7 +99,7 @@ def client_with(**options: Any) -> Iterator[None]:
 
 
 def leaves_without_asking() -> contextlib.AbstractContextManager[None]:
-    """Return a context: a service that is joined in it is left without a request to it."""
+    """Return a context in which JAX joins a service that it will leave without sending it a request."""
     return client_with(shutdown_on_destruction=False)
 
 
@@ -115,12 +111,19 @@ LOOK_SECONDS = 0.01
 """Interval at which a waiting thread checks whether the gate is open."""
 
 WAIT_SECONDS = 60.0
-"""Longest time that a thread waits: the main thread, which repairs, may wait for a call that this thread has
-made to JAX, and other processes may hold up the repair."""
+"""Longest time that a thread waits at the gate.
+
+The main thread, which repairs, may wait for a call that this thread has made to JAX, and other processes may hold
+up the repair.
+"""
 
 
 def close() -> None:
     """Make all other threads wait for `reopen` when they ask for a back end; they fail after `WAIT_SECONDS`.
+
+    A thread that computes would start a new back end as soon as the old one is gone. JAX then refuses to join the
+    other processes (`jax.distributed.initialize() must be called before any JAX calls`), in this repair and in
+    every later one.
 
     Private API: `jax._src.xla_bridge.backends` (jax 0.12.0.1), which every public way to a back end calls, and
     which starts back ends. Without it no thread waits, and a repair fails if a thread computes meanwhile.
@@ -174,7 +177,10 @@ Weak = Sequence[weakref.ref[Any]] | None
 
 
 def prepare(clients: Collection[Any]) -> Weak:
-    """Put back ends that will be released into the garbage collector's young generation."""
+    """Put back ends that will be released into the garbage collector's young generation.
+
+    Only the collector frees a back end, since the back end and its devices refer to each other.
+    """
     _make_young(_circle(clients))
     try:
         return [weakref.ref(client) for client in clients]

@@ -1,6 +1,7 @@
-"""Names of the user's namespace that lead to objects which have no path.
+"""Ways by which the user still reaches objects after a repair: names, and the frames of the last error.
 
-Frames of the last error, which a debugger can look at also after a repair.
+An object that no path leads to may still be held by a function or a container. Its name is found by following
+references back to the user's namespace, so that a message can say it.
 """
 
 from __future__ import annotations
@@ -121,12 +122,14 @@ def _is_users(name: str) -> bool:
 
 
 OWN = str(Path(__file__).parents[4])
+"""Folder of nbdist's own code."""
 
 
 class LastFrames:
-    """The frames of the user's own functions in the last error; all others are cleared, their text has been shown.
+    """The frames of the user's own functions in the last error, which a debugger can look at after a repair, too.
 
-    Frames of frameworks refer to programs and buffers of the old back end, which cannot be re-pointed.
+    All others are cleared; their text has been shown. Frames of frameworks refer to programs and buffers of the
+    old back end, which cannot be re-pointed.
     """
 
     def __init__(self) -> None:

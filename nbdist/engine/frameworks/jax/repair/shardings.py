@@ -1,6 +1,6 @@
-"""New devices, meshes and shardings in place of those of the old back end.
+"""New devices, meshes and shardings in place of those of the old back end, and in JAX's context.
 
-JAX's context on the main thread, which is set and not named: the mesh in context and the default device.
+A new device has the key of the old one that it replaces. Meshes and shardings are made again over the new devices.
 """
 
 from __future__ import annotations
@@ -146,7 +146,10 @@ def _by_hlo(old: Any, twins: Twins) -> Any | None:
 
 @dataclass(frozen=True)
 class Context:
-    """The mesh in context and the default device when they were noted, of the old back end."""
+    """The mesh in context and the default device on the main thread when they were noted, of the old back end.
+
+    They are set, not named, and so are set again after a repair.
+    """
 
     mesh: Any | None
     default_device: Any | None

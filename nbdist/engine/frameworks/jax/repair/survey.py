@@ -1,8 +1,7 @@
-"""Survey: one walk over all objects that the garbage collector knows.
+"""Heap of this process as a repair sees it: old objects, their twins, what refers to them, and tables to refill.
 
-Twins: the new objects that replace old ones, and the objects that refer to the old ones.
-
-Tables (dicts and sets), refilled so that keys are found again after a key or its hash has changed.
+To find all that refers to an object takes a walk over the whole heap, and up to some tenths of a second: a repair
+makes as few walks as it can. Twins are the new objects that replace old ones; `become` re-points the references.
 """
 
 from __future__ import annotations
@@ -17,13 +16,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 CHUNK = 300
-"""Objects looked at in one step. The objects that they refer to are then still in the processor's cache when
-their classes are read: 130 ms for a million references; 200 ms in chunks of 30,000, or all at once."""
+"""Number of objects looked at in one step.
+
+The objects that they refer to are then still in the processor's cache when their classes are read: 130 ms for a
+million references; 200 ms in chunks of 30,000, or all at once.
+"""
 
 
 @dataclass(slots=True)
 class Survey:
-    """The objects that a walk has found.
+    """The objects that one walk over the heap has found.
 
     Attributes:
       wanted: Objects of the wanted classes.
@@ -106,7 +108,7 @@ def _arrays(values: list[Any]) -> list[Any]:
 
 
 FEW = 300
-"""Up to this number of objects, `gc.get_referrers` is faster than a walk over the heap, although it compares every
+"""Number of objects up to which `gc.get_referrers` is faster than a walk over the heap, although it compares every
 reference in the heap with each object (20 ms for a few among 150,000 objects, where the walk takes 200 ms)."""
 
 
@@ -187,7 +189,10 @@ vars_of: Callable[[type], types.MappingProxyType[str, Any]] = type.__dict__["__d
 
 @dataclass(frozen=True)
 class Table:
-    """Functions that read and fill one kind of table, without calling methods of a user's class."""
+    """Functions that read and fill one kind of table (dict or set), without calling methods of a user's class.
+
+    Tables are refilled so that keys are found again after a key or its hash has changed.
+    """
 
     make: Callable[[Iterable[Any]], Any]
     clear: Callable[[Any], None]

@@ -1,16 +1,8 @@
-"""Cut of the collectives that wait, from a thread of this process; works also where no signal arrives.
+"""Cut of the collectives that wait, by a thread of this process; works where no signal reaches the main thread.
 
 On CPU, JAX's collectives go through gloo: each process listens on one port of its own, and connects to the ports
-of the others.
-
-Threads of XLA, as the operating system sees them: which wait in a collective, and their processor time.
-
-Stuck collectives: they were cut, but gloo waits in them until its own limit of 30 minutes.
-
-gloo gives up a message whose buffer is gone, but not the connection. The rest of the message stays unread, so that
-gloo never sees the end of the connection (`Pair::prepareRead` returns -1; gloo at commit 5b46c340), and its thread
-asks for events all the time. gloo also does not free a thread whose message was half written or half read when the
-connection ended (see `nbdist.engine.frameworks.jax.step.cut`): only the waiting thread is left then.
+of the others. Ending these connections frees the threads that wait in collectives, except those that are stuck:
+gloo waits in them until its own limit of 30 minutes. A stuck connection is silenced, its back end kept until then.
 """
 
 from __future__ import annotations
@@ -46,11 +38,14 @@ from nbdist.engine.frameworks.jax.step.proof import (
 QUIET_SECONDS = 0.04
 STILL_SECONDS = 0.3
 QUIET_LIMIT_SECONDS = 1.0
-"""Connections are ended once no byte has moved for `QUIET_SECONDS`. If bytes wait to be sent or read, as for a
-host that is cut off, this takes `STILL_SECONDS`. The whole wait ends after `QUIET_LIMIT_SECONDS`."""
+"""Time without a moved byte after which connections are ended: `QUIET_SECONDS`, or `STILL_SECONDS` if bytes wait
+to be sent or read, as for a host that is cut off. The whole wait ends after `QUIET_LIMIT_SECONDS`."""
 
 DRAIN_SECONDS = 10.0
-"""How long data that others still send is read after a cut; the others are cut at most about a second later."""
+"""Time for which data that others still send is read after a cut.
+
+The others are cut at most about a second later.
+"""
 
 LOOK_SECONDS = 0.01
 AT_ONCE_BYTES = 1 << 20
@@ -257,7 +252,10 @@ def _tasks() -> Iterator[Path]:
 
 
 LIMIT_SECONDS = 31 * 60
-"""A little more than gloo's own limit; source: `DefaultCollectiveTimeout` of XLA's CPU back end, 30 minutes."""
+"""Time after which no collective is stuck any more, a little longer than gloo's own limit of 30 minutes.
+
+Source: `DefaultCollectiveTimeout` of XLA's CPU back end.
+"""
 
 DESCRIPTORS_FOLDER = Path("/proc/self/fdinfo")
 _WATCHED = re.compile(r"^tfd:\s*(\d+)", re.MULTILINE)
@@ -284,7 +282,10 @@ def carrying(own: Collection[int]) -> list[TcpConnection]:
 def silence(stuck: TcpConnection) -> bool:
     """Replace a stuck connection by one on which nothing ever happens; return False if it is gone.
 
-    gloo's thread then stops asking for events, and can still close its descriptor in the end.
+    gloo gives up a message whose buffer is gone, but not the connection. The rest of the message stays unread, so
+    that gloo never sees the end of the connection (`Pair::prepareRead` returns -1; gloo at commit 5b46c340), and
+    its thread asks for events all the time. After this call the thread stops asking, and can still close its
+    descriptor in the end.
     """
     if not is_open(stuck):
         return False
@@ -328,7 +329,11 @@ _KEPT: list[_Kept] = []
 
 
 def waiting() -> frozenset[int]:
-    """Return the threads that wait in a collective of a back end that is not kept."""
+    """Return the threads that wait in a collective of a back end that is not kept.
+
+    After a cut they may be all that is left of a stuck collective: gloo does not free a thread whose message was
+    half written or half read when the connection ended (see `Cut`).
+    """
     found = frozenset(waiting_threads())
     return found.difference(*(kept.threads for kept in _KEPT))
 

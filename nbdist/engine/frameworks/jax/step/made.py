@@ -2,14 +2,8 @@
 
 No collective pairs them, so two processes may use different ones together: the batch of step 9 here, that of
 step 5 there. They are numbered as a cell makes them. A program that gets one counts as the same on all processes
-only if the arrays have the same number and shape.
-
-Key-value store of JAX's coordinator: processes exchange short texts in it without any device.
-
-Announcements of array shapes in the coordinator's store, compared before a program computes with the arrays.
-
-Each process writes its shapes, and then reads what is there. No process waits for another: of two processes at
-least the later one sees both, and refuses; the first waits in its collective in vain, until the cell ends.
+only if the arrays have the same number and shape. Shapes that processes take from their own rows are compared in
+the key-value store of JAX's coordinator.
 """
 
 from __future__ import annotations
@@ -32,6 +26,8 @@ from nbdist.errors import ArrayError
 def coordinator_client() -> Any | None:
     """Return JAX's connection to its coordinator; None if there is none or it has no key-value methods.
 
+    In the coordinator's key-value store processes exchange short texts without any device.
+
     Private API: `jax._src.distributed.global_state.client` and its key-value methods (jax 0.10.2), which
     Orbax uses as well; JAX offers no public way to exchange a text without a device computation. Without the
     connection processes do not compare their calls, and only the report on a stuck cell is left.
@@ -46,11 +42,16 @@ FOLDER = "nbdist/announced"
 """Folder in the store: below it one folder for each thing that is compared, with a text for each process."""
 
 NAMED = 3
-"""Most shapes that are named."""
+"""Most shapes that an error names."""
 
 
 class Announced:
-    """Announcements of this process, which stay until the next cell begins."""
+    """Announcements of array shapes, compared before a program computes with the arrays.
+
+    Each process writes its shapes, and then reads what is there. No process waits for another: of two processes at
+    least the later one sees both, and refuses; the first waits in its collective in vain, until the cell ends.
+    Announcements stay until the next cell begins.
+    """
 
     def __init__(self) -> None:
         self._keys: list[str] = []
@@ -94,7 +95,7 @@ class Announced:
 
 
 def named(shapes: Iterable[str], others: Sequence[str]) -> str:
-    """Return the first of these shapes that differ from the others at the same place."""
+    """Return, as text, the first of these shapes that differ from the others at the same place."""
     found = [s for i, s in enumerate(shapes) if i >= len(others) or others[i] != s]
     return ", ".join(found[:NAMED]) or "fewer arrays"
 

@@ -1,9 +1,6 @@
-"""Collectives in compiled programs: they must be the same on all processes, or values are mixed up.
+"""Comparison of compiled programs by their text: with those of other processes, or from before a repair.
 
-Recompiled programs: compared, after a repair, with the programs from before it.
-
-A function that `jax.jit` has compiled keeps the values that it has found in globals, closures and attributes, even
-if they are set to others later. After a repair it is compiled again, and finds the later ones.
+The collectives of a program must be the same on all processes, or values are mixed up.
 """
 
 from __future__ import annotations
@@ -35,7 +32,7 @@ def collectives(text: str) -> str:
     """Return one line for each collective of an optimized HLO module.
 
     An example is `all-reduce(add) f32[] replica_groups=[1,4]<=[4]`. No line depends on the process, on file names
-    or on numbers that XLA gives. Source of the format: `HloModule::ToString` (jaxlib 0.10.0 to 0.12.0.1).
+    or on numbers that XLA assigns. Source of the format: `HloModule::ToString` (jaxlib 0.10.0 to 0.12.0.1).
     """
     text = _COMMENT.sub("", text)
     combines: dict[str, str] = {}
@@ -92,7 +89,12 @@ _REMARKS = re.compile(r", (?:metadata=\{.*?\}(?=,|$)|backend_config=.*$)", re.MU
 
 
 class Recompiled:
-    """The programs of each function, kept as long as the function lives."""
+    """The programs of each function, compared after a repair with those from before it.
+
+    A function that `jax.jit` has compiled keeps the values that it has found in globals, closures and attributes,
+    even if they are set to others later. After a repair it is compiled again, and finds the later ones. Programs
+    are known as long as their function lives.
+    """
 
     def __init__(self) -> None:
         self._known: weakref.WeakKeyDictionary[Any, dict[int, tuple[int, bytes]]] = (
@@ -122,7 +124,7 @@ class Recompiled:
 
 
 def described(arguments: Any) -> int:
-    """Return a hash of arguments, different where a function is compiled anew; 0 if they cannot be hashed."""
+    """Return a hash of arguments that differs where a function is compiled anew; 0 if they cannot be hashed."""
     leaves, structure = sys.modules["jax"].tree_util.tree_flatten(arguments)
     try:
         return hash((structure, *map(_described, leaves)))

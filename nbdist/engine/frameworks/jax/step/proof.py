@@ -6,19 +6,6 @@ has sent, and which. If this comparison is not enough, all devices then take par
 
 JAX keeps the order of a process's collectives. A process with another collective pending is paired wrongly in this
 one, so that the proof does not return, or returns numbers that nobody has sent.
-
-Meetings of the processes of a group of devices: a process that waits for absent ones is freed, from any thread.
-
-On CPU gloo connects the devices of a group when a program first needs it. Each process writes its address into the
-key-value store of JAX's coordinator, and waits there for the addresses of the others, 30 seconds each
-(`kDefaultTimeout` of gloo's `rendezvous/store.h`; XLA's `GlooKeyValueStore`). There is no connection to cut yet. A
-main thread that waits in C++, as in NumPy's conversion, gets no signal.
-
-So addresses are written in place of the missing ones. Of two processes the one with the higher address connects
-(gloo's `Pair::connect`). The written address is the lowest, with port 0, which refuses connections: the program
-fails (`Gloo context initialization failed`). The store refuses an address that comes later.
-
-Sockets of this process, whichever library has opened them.
 """
 
 from __future__ import annotations
@@ -170,15 +157,28 @@ class Gathering:
 
 
 FOLDER = "cpu:gloo"
-"""Where XLA's CPU back end keeps gloo's addresses (jaxlib 0.12.0.1): below it a folder for each group, named by
-the ids of its devices, with one numbered key for each device. If XLA uses other keys nothing is freed."""
+"""Folder in the store in which XLA's CPU back end keeps gloo's addresses (jaxlib 0.12.0.1).
+
+Below it is a folder for each group, named by the ids of its devices, with one numbered key for each device. If XLA
+uses other keys nothing is freed.
+"""
 
 LENGTHS = {socket.AF_INET: 2 + 4, socket.AF_INET6: 2 + 4 + 16}
 """Bytes of port and address in a `sockaddr`, after the two bytes of its family (ip(7) and ipv6(7) of Linux)."""
 
 
 class Meetings:
-    """The meetings of one back end; after one was ended, a repair must follow.
+    """Meetings of the processes of a group of devices, on one back end; after one was ended, a repair must follow.
+
+    On CPU gloo connects the devices of a group when a program first needs it. Each process writes its address into
+    the key-value store of JAX's coordinator, and waits there for the addresses of the others, 30 seconds each
+    (`kDefaultTimeout` of gloo's `rendezvous/store.h`; XLA's `GlooKeyValueStore`). There is no connection to cut
+    yet. A main thread that waits in C++, as in NumPy's conversion, gets no signal.
+
+    A process that waits for absent ones is freed, from any thread: addresses are written in place of the missing
+    ones. Of two processes the one with the higher address connects (gloo's `Pair::connect`). The written address
+    is the lowest, with port 0, which refuses connections: the program fails (`Gloo context initialization
+    failed`). The store refuses an address that comes later.
 
     Attributes:
       ended: Whether a meeting was ended.
@@ -279,7 +279,10 @@ def is_open(one: TcpConnection) -> bool:
 
 
 def tcp_sockets() -> Iterator[tuple[int, socket.socket]]:
-    """Yield the TCP sockets of this process with their descriptors, each as a copy that is closed afterwards."""
+    """Yield the TCP sockets of this process with their descriptors, whichever library has opened them.
+
+    Each is a copy that is closed afterwards.
+    """
     folder = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"  # noqa: PTH112
     for entry in os.listdir(folder):  # noqa: PTH208 - names are numbers here
         with contextlib.suppress(OSError), copy_of(int(entry)) as found:

@@ -1,6 +1,4 @@
-"""Arrays under way: outputs of programs that are not computed yet.
-
-Calls of compiled functions that compute with other processes, seen while the main thread is in one.
+"""Programs under way: those whose outputs are not computed yet, and one that still runs inside its call.
 
 On CPU a program on small arrays runs inside its call, and is counted only when the call returns. If it waits there
 for other processes, another thread sees it by the call that the main thread's innermost Python frame is in.
@@ -52,7 +50,10 @@ def _under_way(dispatched: Dispatched) -> Iterator[tuple[Any, int]]:
 
 
 def wait_for_arrays(arrays: Iterable[Any], then: Callable[[], None]) -> None:
-    """Call `then`, on a new thread, once these arrays are computed or failed: no wait in C++ is interruptible."""
+    """Call `then`, on a new thread, once these arrays are computed or have failed.
+
+    A thread of its own waits, since no wait in C++ can be interrupted.
+    """
     # Waiting keeps no array alive.
     references = list(map(weakref.ref, arrays))
 
@@ -82,7 +83,7 @@ MOST = 10_000
 
 
 def calling(thread: MainThread) -> bool:
-    """Return whether the main thread waits in C++ in such a call; False if this cannot be told.
+    """Return whether the main thread waits in C++ in a call that computes with other processes; False if unknown.
 
     Only names, attributes and items are followed that can be read without running code of the user's.
     """
@@ -161,7 +162,7 @@ def value_of(node: ast.expr, frame: FrameType) -> Any:
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """Yield the values in nested plain containers; `MOST` objects are looked at."""
+    """Yield the values in nested plain containers; at most `MOST` objects are looked at."""
     waiting = [value]
     for _ in range(MOST):
         if not waiting:

@@ -1,13 +1,9 @@
 """Agreement of the processes on a call before any of them begins it.
 
-Each process puts on the board which call it is about to make, and at the end of each cell that the cell has ended.
-A process that waits here goes on when all others have put the same call. It raises when another process has ended
-the cell without the call. There is no time limit: a process that is still busy may yet come, and the kernel's
-report names the line at which a process waits.
-
-A board that all processes share: one short text for each process, kept by JAX's coordinator.
-
-No device takes part, so nothing here can wait for a process that does something else.
+Each process puts on a board that all share (`SharedBoard`) which call it is about to make, and at the end of each
+cell that the cell has ended. A process goes on when all others have put the same call, and raises when another has
+ended the cell without the call. There is no time limit: a process that is still busy may yet come, and the
+kernel's report names the line at which a process waits.
 """
 
 from __future__ import annotations
@@ -24,15 +20,19 @@ from nbdist.notation import processes_text
 from nbdist.spelling import command
 
 FOLDER = "nbdist/calls"
+"""The folder of the board in the coordinator's store."""
 
 
 class SharedBoard:
-    """The board, as one process uses it; each call is one request to the coordinator (0.4 ms locally).
+    """A board that all processes share: one short text for each process, kept by JAX's coordinator.
+
+    `put` and `read` send one request each to the coordinator (0.4 ms locally). No device takes part, so neither
+    waits for a process that does something else.
 
     Args:
       client: A function such as `nbdist.engine.frameworks.jax.step.made.coordinator_client`, called each time
         since a repair joins another coordinator.
-      process_id: The process whose text `put` replaces.
+      process_id: The number of this process, whose text `put` replaces.
     """
 
     def __init__(self, client: Callable[[], Any | None], process_id: int) -> None:
@@ -68,10 +68,11 @@ LONGEST_SECONDS = 0.05
 """The shortest and longest time between two looks at the board."""
 
 KEPT = 32
-"""How many of its earlier calls a process keeps on the board. Other processes are at most one agreed call behind,
-but nobody waits for calls that were refused at once."""
+"""The number of earlier calls that a process keeps on the board. Other processes are at most one agreed call
+behind, but nobody waits for calls that were refused at once."""
 
 State = dict[str, Any]
+"""The text of one process on the board, read from JSON."""
 
 
 class CallAgreement:
@@ -114,18 +115,18 @@ class CallAgreement:
                 return
 
     def close(self) -> None:
-        """End this process's part: send nothing to other processes any more."""
+        """End this process's part: put nothing on the board from now on."""
         self._closed = True
 
     def trains_alone(self, method: str) -> None:
-        """Note a call of this process alone; processes that wait for a common call are told of it."""
+        """Note a call that this process makes alone, to be named to processes that wait for a common call."""
         self._alone = method
 
     def meet(self, call: GuardedCall, group: Sequence[int]) -> NbdistError | None:
         """Wait until all processes of `group` are about to make the same call.
 
         Args:
-          call: This process's call; with a refusal, it is sent, and this process does not wait.
+          call: This process's call; one with a refusal is put on the board, and this process does not wait.
           group: The processes whose devices the distribution spans, in order; this one among them.
 
         Returns:

@@ -1,6 +1,8 @@
-"""Facts from the arguments of `fit`, `evaluate`, `predict` and `save` beforehand: rows, batches, steps, paths.
+"""Facts about a call of Keras before it begins: rows, batches, steps and written paths, and the places of batches.
 
-Places of the batches of a distribution: which processes take part, and which sizes of steps they can take.
+The facts are read from the arguments of `fit`, `evaluate`, `predict` and `save`, and are None where not known
+beforehand, as for a generator. `BatchPlaces` reads the distribution that is set: which processes take part, and
+which sizes of steps they can take.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class RowsPerStep:
-    """The rows that this process feeds in each step; None where not known beforehand.
+    """The rows that this process feeds in each step, each number None where not known beforehand.
 
     `rows` is the number of all rows, `batch` the rows of a full step, `last` the rows of a smaller last step (0:
     there is none), `steps` the steps of one epoch.
@@ -32,11 +34,9 @@ class RowsPerStep:
 MOST_ROWS = 1000
 """The most rows of an array that are compared between processes."""
 
-UNKNOWN = RowsPerStep(None, None, None, None)
-
 
 def is_tf_dataset(data: Any) -> bool:
-    """Return whether this is a `tf.data.Dataset`; TensorFlow is not imported for this test."""
+    """Return whether this is a `tf.data.Dataset`; do not import TensorFlow for this test."""
     tensorflow = sys.modules.get("tensorflow")
     return tensorflow is not None and isinstance(data, tensorflow.data.Dataset)
 
@@ -150,10 +150,11 @@ def _path_of(callback: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class BatchPlaces:
-    """A set distribution, as this process sees its batch axis.
+    """The batch axis of the distribution that is set, as this process sees it.
 
-    `axis` is the mesh axis that rows are split over. It has `count` places; this process has devices on `own` of
-    them. `processes` are those with devices in the mesh, in order. `text` is the mesh as in `batch=4 × model=2`.
+    `kind` is the name of the distribution's class. `axis` is the mesh axis that rows are split over, with `count`
+    places; this process has devices on `own` of them. `processes` are those with devices in the mesh, in order.
+    `text` is the mesh, such as `batch=4 × model=2`.
     """
 
     kind: str

@@ -1,6 +1,9 @@
-"""Guarded calls as processes send them to each other before they make them, and how the calls can disagree.
+"""One guarded call as processes send it to each other, and the reasons for which it must not begin.
 
-Reasons for which one process refuses a call by itself, in words.
+Under a distribution over several processes, every step is one computation of all of them. If one process made
+another call, the others would wait for ever. The functions that end in `_refusal` find why one process refuses a
+call by itself; `disagreement` compares the calls of all processes. Each text says what to change. Facts that are
+not known beforehand are not compared.
 """
 
 from __future__ import annotations
@@ -38,8 +41,9 @@ class GuardedCall:
     """One guarded call of one process.
 
     `facts` are values under the keys of `EQUAL`, None where not known beforehand. `paths` are files and folders
-    that the call will write; processes of one host must not share them. `refusal` is why this process will not
-    make the call after all. `rows` is a digest of this process's rows, where each process gives rows of its own.
+    that the call will write; processes of one host must not share them. `refusal` is the reason for which this
+    process will not make the call after all. `rows` is a digest of this process's rows, where each process gives
+    rows of its own.
     """
 
     method: str

@@ -1,6 +1,9 @@
-"""Checks of one guarded call: the facts that other processes compare, and whether it may begin.
+"""The guard of one process's calls of Keras: examines and agrees on each before it begins, and paces its steps.
 
-Waits for each step of training, so that steps do not run too far ahead of the devices.
+`CallGuard.before` finds the facts that other processes compare (`examine`), and whether the call may begin.
+During a call, all processes raise a waiting interrupt before the same step. Keras is made to wait for each step
+where steps would run too far ahead of the devices (`run_ahead_too_far`). A call without a distribution over
+several processes is not guarded.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ from nbdist.errors import InputError, NbdistError
 
 
 def run_ahead_too_far(distribution: Any) -> bool:
-    """Return whether steps that nobody waits for would end in a deadlock.
+    """Return whether steps that nobody waits for would run too far ahead of the devices, and end in a deadlock.
 
     Seen on CPU where a process has several devices (jaxlib 0.10.2, plain JAX without nbdist, two processes of two
     devices): 16 steps with a collective end, 64 never do. With one device in each process 300 end. The likely
@@ -84,6 +87,7 @@ def _waiting() -> type[Any]:
 
 
 Facts = dict[str, int | str | None]
+"""The facts of a call, by the keys of `nbdist.engine.frameworks.keras.guards.call.EQUAL`."""
 
 
 class CallGuard:
@@ -113,7 +117,7 @@ class CallGuard:
 
     @contextlib.contextmanager
     def within(self) -> Iterator[None]:
-        """Take calls inside the context as parts of one guarded call: `fit` evaluates, callbacks save."""
+        """Take calls inside the context as parts of one guarded call, since `fit` evaluates and callbacks save."""
         found = self._places()
         self._group = () if found is None else tuple(found[1].processes)
         self.inside = True

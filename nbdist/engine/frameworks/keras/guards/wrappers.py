@@ -1,13 +1,8 @@
-"""Wrappers of `keras.Model`'s own methods: each call is checked and agreed on before it begins.
+"""Wrappers around methods of `keras.Model`: calls are agreed on before they begin, and each step is done whole.
 
-Wait for the results of a step that an interrupt can end.
-
-Steps of Keras that an interrupt does not break off, so that a model has its values afterwards.
-
-While Keras computes with JAX, the variables do not hold their values, and each step gives the values' memory away
-for its result. Keras puts the values back at the end of an epoch, and when `fit` is left, but from the result of
-the step before. An interrupted step has given that memory away, and the first step has none before it (Keras
-3.15.1). So an interrupt waits for the end of a step, and a model without values gets back the values it had.
+`install` puts them into `keras.Model`. Each call of `METHODS` first goes to the guard, whose error is raised in
+place of the call. On the JAX back end, an interrupt does not break off a step, so that a model has its values
+afterwards (`made_whole`). The wait for the results of a step is one that an interrupt can end (`place`).
 """
 
 from __future__ import annotations
@@ -28,7 +23,7 @@ from nbdist.engine.frameworks.keras.guards.watch import CallGuard
 
 SHORTEST_SECONDS = 0.00005
 LONGEST_SECONDS = 0.002
-"""The shortest and longest time between two looks."""
+"""The shortest and longest time between two looks at what is being computed."""
 
 
 def place() -> Callable[[], None] | None:
@@ -78,10 +73,17 @@ STEPS = {
 in the state that the step takes, in order."""
 
 PutOff = Callable[[], AbstractContextManager[None]]
+"""A function that returns a context in which interrupts are put off."""
 
 
 def made_whole(name: str, make: Callable[..., Any], put_off: PutOff) -> Callable[..., Any]:
-    """Return a method such as `make_train_function` whose step interrupts do not break off.
+    """Return a method such as `make_train_function` that makes a step which interrupts do not break off.
+
+    While Keras computes with JAX, the variables do not hold their values, and each step gives the values' memory
+    away for its result. Keras puts the values back at the end of an epoch, and when `fit` is left, but from the
+    result of the step before. An interrupted step has given that memory away, and the first step has no result
+    before it (Keras 3.15.1). So an interrupt waits for the end of a step, and a model without values gets back the
+    values it had.
 
     Args:
       name: The name of the attribute, such as `train_function`.
@@ -134,7 +136,7 @@ def _keep(model: Any, groups: Sequence[str], state: Any) -> None:
 
 
 def put_back(model: Any) -> None:
-    """Put values back into the variables of a model, where a call that was broken off still has them."""
+    """Put values back into the variables of a model if a call that was broken off still has them."""
     state = getattr(model, "_jax_state", None)
     if state and not getattr(model, "_jax_state_synced", True):
         if _are_there(state.values()):
@@ -149,6 +151,8 @@ def _are_there(state: Iterable[Any]) -> bool:
 
 
 METHODS = ("fit", "evaluate", "predict", "save", "save_weights")
+"""The methods of `keras.Model` that are guarded."""
+
 ATTRIBUTE = "nbdist_watch"
 """The attribute of `keras.Model` that holds the guard."""
 

@@ -40,6 +40,7 @@ from nbdist.engine.frameworks.keras.guards.call import (
     save_refusal,
 )
 from nbdist.errors import InputError, NbdistError
+from nbdist.notation import processes_text
 
 
 def run_ahead_too_far(distribution: Any) -> bool:
@@ -186,6 +187,11 @@ class CallGuard:
         places: BatchPlaces,
         rows: str | None = None,
     ) -> NbdistError | None:
+        if not places.own:
+            return InputError(
+                f"The distribution that is set lies on {processes_text(places.processes)}, not on this process. "
+                f"Call {method} on those alone, or set a distribution over all. Nothing was started."
+            )
         facts = {"mesh": f"{places.kind} {places.text}", **facts}
         call = GuardedCall(
             method=method, host=self._host, facts=facts, paths=paths, refusal=refusal, rows=rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -23,6 +24,8 @@ from nbdist.engine.frameworks.keras.guards.call import (
     disagreement,
     same_rows,
 )
+from nbdist.engine.frameworks.keras.guards.watch import CallGuard
+from nbdist.errors import InputError
 
 BOTH = (0, 1)
 
@@ -312,3 +315,13 @@ PLACES = BatchPlaces("DataParallel", "batch=8", "batch", 8, 4, (0, 1))
 def test_sizes_that_do_not_divide_are_named_with_those_that_do(found, said):
     refusal = batch_refusal("fit", "batch_size", found, PLACES)
     assert (said in refusal) if said else refusal is None
+
+
+def test_a_process_outside_of_the_mesh_is_refused_and_waits_for_nobody(monkeypatch):
+    store, elsewhere = Store(), replace(PLACES, own=0, processes=(1, 2))
+    guard = CallGuard(Process(store, 0).agreement, None, None)
+    monkeypatch.setattr(guard, "_places", lambda: (None, elsewhere))
+    error = guard.helper("nbdist.keras.save")
+    assert isinstance(error, InputError)
+    assert "lies on processes 1, 2" in str(error)
+    assert store.entries == {}

@@ -243,7 +243,7 @@ def test_another_that_ends_in_the_middle_of_a_repair_is_replaced_as_well(
     pids = [pid_of(session, 2)]
     owner, name = {
         "start_again": (inplace, "start_again"),
-        "coordination": (inplace.coordination, "until_it_serves"),
+        "coordination": (inplace.initialize, "until_it_serves"),
         "bring": (inplace, "bring"),
     }[when]
     does = getattr(owner, name)

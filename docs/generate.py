@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import nbdist
-from nbdist.magics import options
 from nbdist.launch.model.start_options import FLAGS, Flag, StartOptions
+from nbdist.magics import options
 from nbdist.magics.commands import DistMagics
 from nbdist.magics.parser import Parser
 from nbdist.notation import bytes_text

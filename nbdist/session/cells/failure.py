@@ -57,8 +57,10 @@ def failure(
     same = [s.process_id for s in failed if (s.outcome, s.error) == (cause.outcome, cause.error)]
     if in_vain is not None and cause.outcome == "interrupted":
         out = "" if advice is None else f" The session is out of step{advice}"
-        lines = [*([UNTRUE] if mixed else []), f"CollectiveError: {in_vain}{out}"]
-        return CollectiveError(in_vain + out, tuple(failed), "\n".join(lines))
+        untrue = f"{UNTRUE}\n" if mixed else ""
+        return CollectiveError(
+            in_vain + out, tuple(failed), f"{untrue}CollectiveError: {in_vain}{out}"
+        )
     summary = f"ProcessError: {_headline(cause, same, outcomes)}"
     if advice is not None:
         summary += f"; the session is out of step{advice}"

@@ -1,6 +1,7 @@
 """JAX's coordination service, in a process of its own beside the engines of the first host.
 
-In process 0, where JAX puts it, the service would end with the process, and could not start anew while that lives.
+JAX runs it in process 0. There the service would end with that process, and could not be started again while
+process 0 lives.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def serve(address: str, processes: int, ready: int) -> None:
 def refuse_taken(address: str) -> None:
     """Raise `OSError` if somebody listens at an address.
 
-    gRPC would listen there as well (SO_REUSEPORT), and each process would reach whichever the system chooses.
+    gRPC would listen there as well (SO_REUSEPORT), and the system would choose which of the two each process
+    reaches.
     """
     host, _, port = address.rpartition(":")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -48,11 +50,11 @@ def refuse_taken(address: str) -> None:
 def service_at(address: str, processes: int) -> Any:
     """Return a running service.
 
-    nbdist sees deaths itself, within a tenth of a second; JAX's heartbeats, which would end every process
-    after a pause of all, get a timeout of a day.
+    nbdist sees deaths itself, within a tenth of a second. JAX's heartbeats would end every process after a pause
+    of all, so their timeout is one day.
 
     Private API: `jaxlib._jax.get_distributed_runtime_service` (0.10.0 to 0.12.0.1), which
-    `jax.distributed.initialize` calls in process 0 alone, and which has no public relative.
+    `jax.distributed.initialize` calls in process 0 alone, and which has no public equivalent.
 
     Raises:
       AttributeError: That function is gone.

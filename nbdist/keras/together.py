@@ -1,7 +1,7 @@
 """Work that the processes of the set distribution do together: agreeing, writing once, gathering, predicting.
 
 Checkpoints and saving are built on `group`, `announce`, `all_or_none` and `gathered`; `predict` is for users.
-Every process of the group must call all of these but `group`.
+Every process of the group must call each of these, except `group`.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def everywhere(value: int, found: ProcessGroup) -> list[int]:
 
 
 def all_or_none(what: str, act: Callable[[], None] | None, found: ProcessGroup) -> None:
-    """Have those processes act that have something to do, and let all know whether it went well; a collective.
+    """Run `act` on each process that has one, then tell all processes whether it succeeded; a collective.
 
     Args:
       what: The words for the action, such as "write /data/model.keras".

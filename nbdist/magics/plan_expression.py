@@ -25,15 +25,15 @@ def plan_expression(
     slices: int,
     memory: str | None,
 ) -> ArrayPlan:
-    """A plan of an expression.
+    """Return the plan of an expression.
 
     Args:
-      expression: Of Python; evaluated in the notebook. Where a name of it is not there and a session runs, its
-        arrays on the processes are planned instead.
-      namespace: Of the notebook.
-      session: One that runs; None for none.
+      expression: A Python expression, evaluated in the notebook. If the notebook lacks one of its names and a
+        session runs, the arrays of that name on the processes are planned.
+      namespace: The names of the notebook.
+      session: A session that runs; None if none does.
       specs: An expression that is evaluated in the notebook; None: what the arrays carry.
-      topology: As `nbdist.plan` has it, as all that follow.
+      topology: As for `nbdist.plan`, like all that follow.
       devices: The same.
       mesh: The same.
       slices: The same.

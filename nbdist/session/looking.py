@@ -36,7 +36,7 @@ A = TypeVar("A")
 class Evaluation:
     """Questions to processes that are in no cell about the values of expressions.
 
-    One process evaluates a mere name; all evaluate together whatever may compute.
+    One process evaluates a plain name. Any other expression may compute, so all processes evaluate it together.
 
     Args:
       engines: The processes.
@@ -67,8 +67,8 @@ class Evaluation:
 
         Raises:
           SessionError: A process is busy, or did not answer in time; or the expression may compute, and the
-            processes are not in step; or it may use values that were copied from another process, which is said
-            once.
+            processes are not in step; or it may use values that were copied from another process (said only
+            once).
           NbdistError: The error that a process raised.
         """
         engines = self._engines
@@ -189,7 +189,7 @@ class Looks:
         return self._engines.monitor.snapshot()
 
     def _elsewhere(self, path: str) -> Shards | None:
-        """Return arrays that other processes have reported under a path, if the asked one has none of them."""
+        """Return arrays that other processes have reported under a path, if the process asked has none."""
         engines = self._engines
         first = engines.choice.targets(None)[0]
         while_ = f"there is no such array on {engines.where(first)}"

@@ -1,7 +1,7 @@
 """Channel from this Jupyter kernel to its front ends: frames of the view, answers to it, outputs of cells.
 
-Front ends get messages, and are heard, even while a cell runs; only what asks processes waits until the cell has
-ended.
+Messages go to front ends, and come from them, even while a cell runs. Only a request that needs the processes
+waits until the cell has ended.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def broadcast(kernel: Any, comm_id: str, data: dict[str, Any]) -> None:
 def forget_reply_shell(comm: Any) -> None:
     """Let the front end's messages on `comm` arrive while a cell runs.
 
-    ipykernel 7.4 sends them to the shell that last sent on the comm, which is the busy one when a cell made the
-    comm; with nothing remembered it uses the subshell the front end asked for. The attribute is private to
-    ipykernel: if there is none, messages wait for the cell, and frames are sent all the same.
+    ipykernel 7.4 sends them to the shell that last used the comm; if a cell made the comm, that shell is busy.
+    With nothing remembered, ipykernel uses the subshell that the front end asked for. The attribute is private:
+    if there is none, messages wait for the cell, and frames are sent all the same.
     """
     vars(comm).pop("_reply_subshell_id", None)
 
@@ -117,8 +117,8 @@ OutputsOf = Callable[[Collection[str]], list[dict[str, Any]]]
 class RepeatedOutputs:
     """The outputs of cells that run, repeated for a page that was reloaded in the middle of one.
 
-    No page asks for them: as long as a cell runs that the notebook waits for, no question of a page comes through
-    to this kernel. Used on one thread.
+    A page that was just reloaded cannot ask for them: a comm that it opens reaches this kernel only when the cell
+    has ended. Used on one thread.
     """
 
     def __init__(self) -> None:

@@ -34,7 +34,7 @@ FUTEX = {"x86_64": 202, "aarch64": 98}
 """Numbers of the `futex` system call, in which C++ code waits for another thread, by machine (Linux headers)."""
 
 LOOKS, LOOK_SECONDS = 3, 0.006
-"""Checks, and seconds between two of them, that a thread is still blocked in one call and has not run since.
+"""How often, and how many seconds apart, to check that a thread is still blocked in one call and has not run.
 
 A thread that waits for the lock of the interpreter wakes every 5 ms to ask for the lock (`sys.getswitchinterval`).
 With looks 1 ms apart, such a thread was taken for blocked 6 times in 130,000, beside threads that take the lock in
@@ -43,8 +43,8 @@ turn, on a busy machine."""
 FRAME_OBJECTS_SINCE = (3, 11, 5)
 """First version in which other threads may read frame objects safely. Before, a frame object made for a running
 function may be read after it was freed, which ends the process (https://github.com/python/cpython/issues/106092).
-Python code runs without frame objects until somebody asks for them, so looking at another thread is what brings
-the fault into the user's code."""
+Python code runs without frame objects until somebody asks for them, so only our look at another
+thread can cause this crash."""
 
 COLLECTIONS_WAIT_SINCE = (3, 12)
 """First version in which the garbage collector starts between two instructions only. Before, it starts wherever an
@@ -152,7 +152,7 @@ class StackDump:
     """A reader of stacks as `faulthandler` writes them, which makes no frame objects.
 
     Limits: the innermost 100 entries of a stack, 500 characters of a name, and the 100 threads that were started
-    last. A cell that is further out than 100 entries is not found. Where a name has a backslash before text that
+    last. A cell below the innermost 100 entries is not found. Where a name has a backslash before text that
     looks like an escape, the reader takes the character that the escape would stand for.
     """
 

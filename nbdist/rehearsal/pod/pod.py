@@ -1,7 +1,7 @@
 """Pod that is not there, as `nbdist.rehearse` gives it, and the programs that are compiled for it.
 
-Functions are lowered and compiled for the pod's devices, and none runs. A program that this process or an earlier
-one has compiled is not compiled again.
+Functions are lowered and compiled for the pod's devices; none of them is run. A program that this process or an
+earlier one has compiled is not compiled again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class CompiledProgram:
 
 
 class Programs:
-    """Compiler for the devices of a pod: compiles no program twice, nor one that another process has compiled.
+    """Compiler for the devices of a pod: compiles each program once, and none that another process has compiled.
 
     Args:
       devices: The pod's devices.
@@ -90,7 +90,7 @@ class Programs:
           lowered: What `jax.jit(…).lower(…)` returns.
           name: The function's name.
           given: The sharding that each of its arguments was given; None for an argument without one.
-          call: Equal for calls that need not be lowered again; None where no such call comes.
+          call: Equal for calls that need not be lowered again; None: do not remember the call.
 
         Raises:
           RehearsalError: The compiler does not take the function, for another reason than its size.
@@ -153,7 +153,7 @@ class Programs:
 
 
 class Pod:
-    """A pod that is not there. Programs are compiled for it, and none runs.
+    """A pod that is not there. Programs are compiled for it; none is run.
 
     Args:
       devices: The pod's devices.
@@ -195,9 +195,8 @@ class Pod:
 
         Args:
           function: Any that `jax.jit` takes, or the result of `jax.jit`, with its donations and shardings.
-          *args: The function's arguments, of which only shapes and types are looked at, and shardings over the
-            pod's devices: `jax.ShapeDtypeStruct` with a `sharding`, what `jax.eval_shape` gives, arrays, and trees
-            of these.
+          *args: The function's arguments. Only their shapes, types and shardings over the pod's devices are used:
+            `jax.ShapeDtypeStruct` with a `sharding`, what `jax.eval_shape` gives, arrays, and trees of these.
           **kwargs: Likewise.
 
         Returns:

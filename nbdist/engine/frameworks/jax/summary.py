@@ -1,8 +1,8 @@
 """Answers about arrays, given by each process alone: their values, where their pieces lie, and NaN in them.
 
 Summaries show the values of one array on several processes; `explain` says where the pieces of all arrays of a
-tree lie; `count` finds NaN and infinite values in the pieces here. Nothing is computed on a device: a program on
-such an array would need all its processes.
+tree lie; `count` finds NaN and infinite values in the pieces here. Nothing is computed on a device: a program that
+uses such an array would need all processes that hold a part of it.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def losses():
     return new_model().fit(x, y, epochs=2, batch_size=8, shuffle=False, verbose=0).history["loss"]
 
 model = new_model()
-x, y = np.ones((64, 8), "float32"), np.ones((64, 1), "float32")
+x, y = np.full((64, 8), 1 + me, "float32"), np.ones((64, 1), "float32")  # each process has rows of its own
 kept = 41
 before = losses()
 

@@ -129,7 +129,7 @@ def test_without_room_for_the_copies_nothing_is_changed_and_it_is_said_where(two
     whole(two)
 
 
-@pytest.mark.parametrize("part", ["save", "find_old", "service.join", "become", "add_twins"])
+@pytest.mark.parametrize("part", ["save", "find_old", "backend.join", "become", "add_twins"])
 def test_a_second_failure_in_a_repair_leaves_all_to_the_next_one(
     two: World, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""What people see of a session: its picture, live and still, and the outputs of many processes as one.
+"""The visible side of a session: its picture, live and still, and the outputs of many processes as one.
 
 In come snapshots (`nbdist.contract.snapshot`), answers of processes about arrays and programs, requests of pages,
 and the messages by which processes show output and widgets.

@@ -255,7 +255,7 @@ def _packer() -> Any:
     # Imported here: an engine that moves no values needs none of it.
     import cloudpickle
 
-    class Packer(cloudpickle.Pickler):
+    class ValuePacker(cloudpickle.Pickler):
         reference: Reference
         code_by_value: bool
         stand_in: StandIn
@@ -271,7 +271,7 @@ def _packer() -> Any:
                 return found_class, ("__main__", obj.__qualname__)
             return super().reducer_override(obj)
 
-    return Packer
+    return ValuePacker
 
 
 class _Unpacker(pickle.Unpickler):

@@ -37,10 +37,10 @@ PLACEMENT = tuple(
 """The options that say where processes run."""
 
 RULES = tuple(field.name for field in fields(Rules))
-"""Those that say what a session does with its cells."""
+"""The options that say what a session does with its cells."""
 
 PLANNED = tuple(name for name in FLAGS if name not in {*PLACEMENT, *RULES, "sync"})
-"""Those that say what runs there."""
+"""The options that say what runs there."""
 
 
 def start_session(

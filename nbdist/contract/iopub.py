@@ -39,7 +39,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellStep:
-    """What a process knows at the end of a cell about being in step with the others.
+    """The facts that a process has at the end of a cell about being in step with the others.
 
     Attributes:
       number: The number of this sending of the cell, and of the proof at its end.

@@ -113,7 +113,7 @@ class ReadStacks:
 
 
 What = CompareBefore | StopAtStep | GiveLine | ReadStacks
-"""What is asked."""
+"""A question, by its kind."""
 
 LETTERS: Mapping[type[What], Aside] = {
     CompareBefore: Aside.COMPARE,

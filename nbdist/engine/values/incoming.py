@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from nbdist.contract.calls.values import ArrayType, MemoryAddress, OfferedBox, Room, Spot, box
-from nbdist.engine.values.arrays import unpacked
+from nbdist.engine.values.packing import unpacked
 from nbdist.errors import SessionError, StaleError
 from nbdist.machine import checkup
 from nbdist.machine.sealed import Sealed, mapped

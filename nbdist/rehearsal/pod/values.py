@@ -17,7 +17,7 @@ MOST_COMPUTED = 1 << 16
 """Elements; what is larger, or comes of something larger, is not computed to be looked at."""
 
 MOST_DEEP = 200
-"""So many operations on each other are computed, where a value is needed."""
+"""The most operations on each other that are computed where a value is needed."""
 
 
 class Origin:
@@ -124,7 +124,7 @@ class DescribedArray(jax.core.Tracer):
         return next(iter(devices)) if len(devices) == 1 else self.sharding
 
     def devices(self) -> set[Any]:
-        """Those it lies on."""
+        """Return the devices on which the array lies."""
         return set(self.sharding.device_set)
 
     @property

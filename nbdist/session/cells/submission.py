@@ -12,7 +12,7 @@ Message = dict[str, Any]
 OnMessage = Callable[[Message], None]
 
 MOST_AT_ONCE = 32
-"""So many requests are made one inside the other; each takes five of Python's thousand frames."""
+"""The most requests that are made one inside the other; each takes five of Python's thousand frames."""
 
 
 class Submission:

@@ -258,7 +258,7 @@ class CellSupervisor:
             self.remedies.free(ids)
 
     def _prove(self, outcomes: dict[int, ProcessOutcome], now: float) -> None:
-        """See the proof through: all code has ended, and the processes that finished it wait for a proof."""
+        """Watch over the proof: all code has ended, and the processes that finished it wait for a proof."""
         assert self.remedies.join is not None
         if self._joined_at is None:
             self._joined_at = now

@@ -96,7 +96,7 @@ def _compiles(engines: EngineGroup, process_id: int) -> bool:
 
 
 States = Mapping[int, Trail]
-"""What each process says it has sent, by process id."""
+"""The programs that each process says it has sent, by process id."""
 
 ANSWER_SECONDS = 10.0
 """How long a process that is in no cell may take to answer."""

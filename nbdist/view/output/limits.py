@@ -9,7 +9,7 @@ from nbdist.view.output.entries import Display, Entry, Line
 _SHOWN_LINES = 8000
 _SHOWN_CHARACTERS = 192 << 10
 _SHOWN_DISPLAY_CHARACTERS = 128 << 20
-"""What a cell can show of all processes together: lines, their characters, and the characters of displays."""
+"""The most that a cell shows of all processes together: lines, their characters, and those of displays."""
 
 _TAIL = 5
 

@@ -5,5 +5,5 @@ Out: the output as it comes, a `CellHandle` to wait with, an `EndOfCell` for the
 that has failed.
 
 Read first: `cellrun.py` (a cell from its first line of output to its end), `execution.py` (what was sent, what
-came back), `supervisor.py` (the rules by which no cell hangs).
+came back), `watch.py` (the rules by which no cell hangs).
 """

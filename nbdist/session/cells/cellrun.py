@@ -20,6 +20,7 @@ from nbdist.session.cells.execution import Cell, Execution
 from nbdist.session.cells.facts import ProcessFacts, computes
 from nbdist.session.cells.failure import failure, outcome_text
 from nbdist.session.cells.late import LateOutput, late_name
+from nbdist.session.cells.leaving import Terms
 from nbdist.session.cells.outcome import ProcessOutcome
 from nbdist.session.cells.prompts import Prompts
 from nbdist.session.cells.submission import Message
@@ -141,14 +142,17 @@ class CellRun:
             execution=self.execution,
             interrupt=context.interrupt,
             refresh=self._refresh,
-            grace_s=context.grace_s,
-            give_up_s=context.give_up_s,
-            timeout_s=timeout_s,
-            out_of_step=context.facts.out_of_step and not context.facts.workers.isdisjoint(targets),
+            terms=Terms(
+                grace_s=context.grace_s,
+                give_up_s=context.give_up_s,
+                timeout_s=timeout_s,
+                out_of_step=context.facts.out_of_step
+                and not context.facts.workers.isdisjoint(targets),
+                attended=self.AWAITED,
+            ),
             progress=context.progress,
             remedies=context.remedies,
             answer=self._answer_awaited,
-            attended=self.AWAITED,
             leaves=context.leaves,
         )
         self._reply = context.remedies.reply
@@ -237,7 +241,7 @@ class CellRun:
                 number=self.execution.number,
                 clean=self.execution.clean,
                 steps=dict(self.execution.steps),
-                looked=self._supervisor.out_of_step,
+                looked=self._supervisor.terms.out_of_step,
                 say=self._say,
             )
         )
@@ -246,7 +250,7 @@ class CellRun:
         self._draw()
         self._late.open()
         self._listen(self._late.take)
-        if self._supervisor.timed_out and self._timeout_s is not None:
+        if self._supervisor.watch.timed_out and self._timeout_s is not None:
             return timeout_error(outcomes, self._timeout_s, facts)
         return self._failure(outcomes, ends, facts)
 
@@ -264,7 +268,7 @@ class CellRun:
             advice=facts.why_and_advice if facts.out_of_step else None,
             diverged=facts.diverged,
             mixed=facts.mixed,
-            in_vain=self._supervisor.in_vain,
+            in_vain=self._supervisor.watch.in_vain,
         )
 
     def _prompts_at(self, renderer: Renderer) -> Prompts:

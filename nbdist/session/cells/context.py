@@ -15,15 +15,8 @@ from nbdist.session.cells.execution import Cell, Execution, KnownReports, Link
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.late import EarlierCells
 from nbdist.session.cells.outcome import ProcessOutcome
+from nbdist.session.cells.watch import InVain
 from nbdist.view.widgets import Widgets
-
-
-@dataclass(frozen=True, slots=True)
-class InVain:
-    """A sentence: processes wait for something that does not come. If it is not `certain`, the person decides."""
-
-    text: str
-    certain: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +83,7 @@ class CellContext:
       remedies: The means for processes that do not leave the cell.
       folder: Holds all of an output that is too large to keep in memory.
       grace_s: How long others may stay when one has failed, in seconds.
-      give_up_s: As `CellSupervisor.give_up_s`.
+      give_up_s: As in `Terms`.
       next_number: Returns a number for this sending.
       in_step: The program after which all processes are known to be in step, as a cell's label has it.
       widgets: The processes' widgets; None where they are shown as text.

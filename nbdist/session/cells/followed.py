@@ -87,7 +87,7 @@ class FollowedRun(CellRun):
 
         A cell sent meanwhile would be aborted on some processes, or run beside a repair.
         """
-        if self._supervisor.interrupted_at is not None:
+        if self._supervisor.watch.stopping:
             return True
         return any(
             s.outcome not in ("running", "finished") for s in self.execution.outcomes().values()
@@ -141,7 +141,7 @@ class FollowedRun(CellRun):
         """Do nothing: `wait` and `watch` ask the person instead."""
 
     def _answer(self, prompts: Prompts) -> None:
-        if self._supervisor.interrupted_at is None:
+        if not self._supervisor.watch.stopping:
             prompts.answer()
 
     def _refresh(self) -> None:

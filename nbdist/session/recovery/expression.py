@@ -25,7 +25,7 @@ from nbdist.contract.questions import Aside
 from nbdist.errors import NbdistError, SessionError
 from nbdist.launch.start.request import Request
 from nbdist.notation import processes_text, seconds_text
-from nbdist.session.cells.supervisor import CUT_AGAIN_SECONDS, CUT_SECONDS
+from nbdist.session.cells.leaving import CUT_AGAIN_SECONDS, CUT_SECONDS
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.after import make_sure
 from nbdist.spelling import command, option

@@ -17,13 +17,13 @@ from nbdist.notation import processes_text
 from nbdist.session.cells.context import (
     CellContext,
     EndOfCell,
-    InVain,
     Remedies,
     nothing,
 )
 from nbdist.session.cells.execution import Execution
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.outcome import place
+from nbdist.session.cells.watch import InVain
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.after import join_proof
 from nbdist.session.recovery.compared import since

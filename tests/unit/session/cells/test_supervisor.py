@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from nbdist.errors import CellTimeout
+from nbdist.session.cells import leaving
 from nbdist.session.cells import supervisor as conduct
-from nbdist.session.cells.context import InVain, Remedies
+from nbdist.session.cells.context import Remedies
 from nbdist.session.cells.facts import ProcessFacts
+from nbdist.session.cells.leaving import Terms
 from nbdist.session.cells.outcome import ProcessOutcome
 from nbdist.session.cells.prompts import Prompt
 from nbdist.session.cells.supervisor import CellSupervisor, timeout_error
+from nbdist.session.cells.watch import InVain
 from tests.builders.clock import Clock
 from tests.builders.reports import running
 
@@ -85,7 +88,9 @@ class Scene:
         script: dict[float, Any],
         *,
         remedies: dict[str, Any] | None = None,
-        **options: Any,
+        answer: Any = lambda: None,
+        leaves: Any = lambda: False,
+        **terms: Any,
     ) -> None:
         self.execution = FakeExecution(clock, script)
         self.asked: list[tuple[str, Any, float]] = []
@@ -102,7 +107,9 @@ class Scene:
                 ),
                 **(remedies or {}),
             ),
-            **{"grace_s": 3.0, "give_up_s": 10.0, **options},
+            terms=Terms(**{"grace_s": 3.0, "give_up_s": 10.0, **terms}),
+            answer=answer,
+            leaves=leaves,
         )
 
     def ask(self, what: str, ids: Any) -> None:
@@ -147,12 +154,6 @@ def test_proofs_in_which_all_wait_are_joined_once_and_waited_for(clock: Clock) -
     assert [what for what, *_ in scene.asked] == ["join"]
 
 
-def test_one_that_waits_in_a_proof_while_another_computes_is_left_alone(clock: Clock) -> None:
-    scene = Scene(clock, {1.0: proving(0), 60.0: both("finished")})
-    assert scene.ends() == {0: "finished", 1: "finished"}
-    assert scene.asked == []
-
-
 def test_a_failed_process_is_asked_to_take_part_at_once(clock: Clock) -> None:
     failed = {1: stands(1, "raised", error="ValueError: x", time=1.0)}
     scene = Scene(clock, {1.0: {**proving(0), **failed}, 1.5: {0: stands(0, "finished")}})
@@ -170,17 +171,6 @@ def test_a_proof_that_cannot_pass_is_abandoned_without_a_signal(clock: Clock) ->
     scene.ends()
     assert [(what, ids) for what, ids, _ in scene.asked] == [("abandon", [0])]
     assert scene.execution.marks == [([0], "interrupted")]
-
-
-def test_a_proof_with_a_failed_process_that_does_not_come_is_abandoned_after_its_time(
-    clock: Clock,
-) -> None:
-    failed = {1: stands(1, "raised", error="ValueError: x", time=1.0)}
-    scene = Scene(clock, {1.0: {**proving(0), **failed}, 6.3: {0: stands(0, "finished")}})
-    scene.ends()
-    (_, _, joined), (what, ids, when) = scene.asked
-    assert (what, ids) == ("abandon", [0])
-    assert conduct.PROOF_SECONDS <= when - joined < conduct.PROOF_SECONDS + 0.5
 
 
 def test_those_that_compute_get_a_signal_and_those_that_wait_in_a_proof_none(clock: Clock) -> None:
@@ -202,10 +192,10 @@ def test_collectives_are_cut_after_an_interrupt_that_is_not_heard_until_it_is(cl
     assert (first, ids, second, cut) == ("interrupt", [0], "free", [0])
     assert 3.0 <= interrupted < 3.2
     # Sooner than after an interrupt of a cell in which nobody has failed.
-    assert conduct.FAILED_CUT_SECONDS <= round(when - interrupted, 3) < conduct.CUT_SECONDS
+    assert leaving.FAILED_CUT_SECONDS <= round(when - interrupted, 3) < leaving.CUT_SECONDS
     # While it is on its way out, it does nothing when asked.
     assert (third, again) == ("free", [0])
-    assert conduct.CUT_AGAIN_SECONDS <= round(later - when, 3) < conduct.CUT_AGAIN_SECONDS + 0.2
+    assert leaving.CUT_AGAIN_SECONDS <= round(later - when, 3) < leaving.CUT_AGAIN_SECONDS + 0.2
     assert scene.execution.cuts == [[0], [0]]
 
 
@@ -232,26 +222,13 @@ def test_one_that_had_not_begun_when_it_was_interrupted_is_interrupted_when_it_b
     assert 5.0 <= last[2] < 5.2
 
 
-def test_one_that_begins_after_it_was_cut_in_vain_is_cut_again(clock: Clock) -> None:
-    scene = Scene(
-        clock,
-        {1.0: KeyboardInterrupt(), 2.0: both("running"), 4.0: both("interrupted")},
-    )
-    scene.execution.now = {p: stands(p, begun=False) for p in (0, 1)}
-    with pytest.raises(KeyboardInterrupt):
-        scene.ends()
-    asked = [what for what, ids, _ in scene.asked if ids == [0, 1]]
-    assert asked[:3] == ["free", "interrupt", "free"]
-    assert scene.asked[2][2] - scene.asked[1][2] < conduct.CUT_AGAIN_SECONDS
-
-
 def test_one_that_cannot_say_whether_it_has_begun_gets_a_signal(clock: Clock) -> None:
     scene = Scene(clock, {1.0: KeyboardInterrupt(), 1.2: both("interrupted")})
     scene.execution.now[1] = stands(1, begun=False)
     scene.execution.answers = False
     with pytest.raises(KeyboardInterrupt):
         scene.ends()
-    assert scene.asked[0][:2] == ("interrupt", [0, 1])
+    assert [entry[:2] for entry in scene.asked] == [("interrupt", [1]), ("interrupt", [0])]
 
 
 def test_one_that_is_taken_back_in_time_ends_the_cell_at_once(clock: Clock) -> None:
@@ -260,20 +237,6 @@ def test_one_that_is_taken_back_in_time_ends_the_cell_at_once(clock: Clock) -> N
     with pytest.raises(KeyboardInterrupt):
         scene.ends()
     assert scene.asked == []
-
-
-def test_an_interrupt_that_is_heard_cuts_nothing(clock: Clock) -> None:
-    scene = Scene(clock, {1.0: KeyboardInterrupt(), 1.3: both("interrupted")})
-    with pytest.raises(KeyboardInterrupt):
-        scene.ends()
-    assert [what for what, *_ in scene.asked] == ["interrupt"]
-
-
-def test_where_nothing_can_be_cut_nothing_is(clock: Clock) -> None:
-    failed = {1: stands(1, "raised", error="ValueError: x", time=1.0)}
-    scene = Scene(clock, {0.0: failed}, remedies={"free": None})
-    assert scene.ends() == {0: "stuck", 1: "raised"}
-    assert [what for what, *_ in scene.asked] == ["interrupt"]
 
 
 def test_one_that_does_not_come_back_is_said_to_and_given_up_after_the_time_given(
@@ -306,17 +269,10 @@ def test_a_process_that_is_cut_gets_time_to_come_back_however_short_the_limit(cl
     assert scene.ends() == {0: "interrupted", 1: "raised"}
 
 
-def test_a_death_shortens_the_wait(clock: Clock) -> None:
-    gone = {1: stands(1, "gone", error="killed by signal 9", time=1.0)}
-    scene = Scene(clock, {0.0: gone, 2.0: {0: stands(0, "interrupted")}}, grace_s=60.0)
-    scene.ends()
-    assert 1.5 <= scene.asked[0][2] < 1.7
-
-
 def test_the_limit_of_a_cell_interrupts_it(clock: Clock) -> None:
     scene = Scene(clock, {7.0: both("interrupted")}, timeout_s=5.0)
     outcomes = scene.supervisor.until_end()
-    assert scene.supervisor.timed_out
+    assert scene.supervisor.watch.timed_out
     assert scene.asked[0][0] == "interrupt"
     assert 5.0 <= scene.asked[0][2] < 5.2
     error = timeout_error(outcomes, 5.0, ProcessFacts(workers=frozenset({0, 1}), advice=""))
@@ -332,15 +288,8 @@ def test_a_limit_at_which_all_finish_after_all_is_still_of_those_it_interrupted(
     error = timeout_error(
         scene.supervisor.until_end(), 5.0, ProcessFacts(workers=frozenset({0, 1}), advice="")
     )
-    assert scene.supervisor.timed_out
+    assert scene.supervisor.watch.timed_out
     assert "processes 0, 1 did not finish the cell within 5.0 s (--timeout)" in str(error)
-
-
-def test_an_interrupt_of_the_users_interrupts_all_and_is_raised(clock: Clock) -> None:
-    scene = Scene(clock, {1.0: KeyboardInterrupt(), 1.3: both("interrupted")})
-    with pytest.raises(KeyboardInterrupt):
-        scene.supervisor.until_end()
-    assert [(what, ids) for what, ids, _ in scene.asked] == [("interrupt", [0, 1])]
 
 
 def test_a_second_interrupt_ends_the_wait(clock: Clock) -> None:
@@ -380,7 +329,7 @@ def test_one_that_waits_in_vain_is_interrupted_and_those_in_the_proof_are_let_go
     scene.ends()
     assert asked == [[1]]
     assert [(what, ids) for what, ids, _ in scene.asked] == [("abandon", [0]), ("interrupt", [1])]
-    assert scene.supervisor.in_vain == "y needs all 2 processes"  # said in the error
+    assert scene.supervisor.watch.in_vain == "y needs all 2 processes"  # said in the error
     assert scene.execution.notes == []
 
 
@@ -420,39 +369,6 @@ def test_what_is_said_of_a_failure_counts_down_and_goes(clock: Clock) -> None:
     assert scene.execution.notes == []
 
 
-def test_one_that_may_still_get_it_is_asked_about_now_and_then(clock: Clock) -> None:
-    asked: list[float] = []
-
-    def in_vain(execution: Any, ids: Any) -> None:
-        asked.append(clock.now)
-
-    script = {0.5: {**proving(0), **waiting(1)}, 4.0: both("finished")}
-    scene = Scene(clock, script, remedies={"in_vain": in_vain})
-    assert scene.ends() == {0: "finished", 1: "finished"}
-    assert 3 <= len(asked) <= 4
-    assert scene.asked == []
-
-
-@pytest.mark.parametrize(
-    "outcomes",
-    [
-        {**proving(0), **waiting(1, seconds=1.0)},
-        {**proving(0), 1: stands(1)},
-        {**waiting(0), 1: stands(1)},
-    ],
-    ids=["not for long", "it computes", "another computes"],
-)
-def test_who_waits_is_not_asked_about_while_it_may_get_what_it_waits_for(
-    clock: Clock, outcomes: dict[int, ProcessOutcome]
-) -> None:
-    scene = Scene(
-        clock,
-        {0.5: outcomes, 4.0: both("finished")},
-        remedies={"in_vain": lambda *_: InVain("never", certain=True)},
-    )
-    assert scene.ends() == {0: "finished", 1: "finished"}
-
-
 def test_a_wait_with_a_limit_gives_the_cell_back(clock: Clock) -> None:
     scene = Scene(clock, {9.0: both("finished")})
     assert scene.supervisor.step_until(clock.now + 1.0) is None
@@ -474,7 +390,7 @@ def test_nobody_is_late_while_a_process_is_at_a_prompt(clock: Clock) -> None:
     assert scene.execution.notes[0] == (
         "process 1   at a breakpoint in line 2, step(); the others wait"
     )
-    assert not scene.supervisor.timed_out
+    assert not scene.supervisor.watch.timed_out
 
 
 def test_when_it_has_gone_on_all_are_as_late_as_they_were_before(clock: Clock) -> None:
@@ -484,7 +400,7 @@ def test_when_it_has_gone_on_all_are_as_late_as_they_were_before(clock: Clock) -
     (what, ids, when), *_ = scene.asked
     assert (what, ids) == ("interrupt", [0, 1])
     assert 104.0 <= when < 104.5
-    assert scene.supervisor.timed_out
+    assert scene.supervisor.watch.timed_out
 
 
 def test_who_is_at_a_prompt_is_said_once(clock: Clock) -> None:
@@ -515,4 +431,4 @@ def test_the_time_of_a_cell_that_is_followed_in_parts_is_counted_from_its_beginn
     scene = Scene(clock, {20.0: both("interrupted")}, timeout_s=5.0)
     while scene.supervisor.step_until(clock.now + 0.5) is None:
         pass
-    assert scene.supervisor.timed_out
+    assert scene.supervisor.watch.timed_out

@@ -1,0 +1,304 @@
+"""Who is asked to leave a cell, when, and what is said meanwhile: two tables of states and events.
+
+`RULES` is about the cell: the first rule that holds says what a look does. The other table, of a process that was
+asked to leave, is in `nbdist.session.cells.leaving`: it is interrupted, its collectives are cut, it is given up.
+Pure functions work all of it out: `look` returns what to remember (`Watch`) and what to do (`Order`), `told` takes
+the answer to a question. `nbdist.session.cells.supervisor` looks again and again, and does what they say.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from nbdist.contract.iopub import Prompt
+from nbdist.notation import processes_text, seconds_text
+from nbdist.session.cells.leaving import Act, Asked, Order, Terms, ask_to_leave, see_out
+from nbdist.session.cells.outcome import (
+    ProcessOutcome,
+    divergence,
+    first_cause,
+    nobody_can_join,
+    running,
+    say_failure,
+    say_where_all,
+    silence,
+)
+from nbdist.session.cells.prompts import say_prompts
+from nbdist.spelling import option
+
+SAY_SECONDS = 1.0
+"""How long after a failure it is said that others are still in the cell; if all fail, nothing is said."""
+
+DEATH_GRACE_SECONDS = 1.5
+"""The grace period after a death: no process can successfully wait for that one."""
+
+ASK_SECONDS = 1.0
+"""How often to ask waiting processes what they have sent."""
+
+PROOF_SECONDS = 5.0
+"""How long a proof may take when another process did not finish the cell."""
+
+
+@dataclass(frozen=True, slots=True)
+class InVain:
+    """A sentence: processes wait for something that does not come. If it is not `certain`, the person decides."""
+
+    text: str
+    certain: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """What is remembered from one look at a cell to the next; times are those of the monotonic clock.
+
+    Attributes:
+      started: When the watch began, put off by the time that processes spent at prompts.
+      failed: When a process was first seen to have failed, put off likewise.
+      paused: Since when a process is at a prompt; None: none is.
+      resumed: When the last one went on.
+      prompted: The processes that were said to be at prompts together.
+      joined: When the others were asked to take part in the proof.
+      questioned: When processes were last asked what they wait for.
+      waiting: What all wait for, as long as it is so.
+      asked: The processes that were asked to leave; empty as long as the cell goes on.
+      stopping: Whether the cell was ended by anyone.
+      timed_out: Whether it was ended by its `timeout_s`.
+      in_vain: What it waited for, where it was ended for that.
+    """
+
+    started: float
+    failed: float | None = None
+    paused: float | None = None
+    resumed: float = -math.inf
+    prompted: frozenset[frozenset[int]] = frozenset()
+    joined: float | None = None
+    questioned: float = -math.inf
+    waiting: str | None = None
+    asked: Mapping[int, Asked] = field(default_factory=dict)
+    stopping: bool = False
+    timed_out: bool = False
+    in_vain: str | None = None
+
+
+class Look(NamedTuple):
+    """One look: what is remembered, where each process stands, when this is, and the cell's terms.
+
+    `same_place` says whether all that have ended the cell's code say they sent equally many programs.
+    """
+
+    watch: Watch
+    outcomes: Mapping[int, ProcessOutcome]
+    now: float
+    terms: Terms
+    same_place: bool = True
+
+    @property
+    def still(self) -> list[ProcessOutcome]:
+        """Return the processes that are still in the cell."""
+        return running(self.outcomes.values())
+
+    @property
+    def waiting(self) -> list[int]:
+        """Return the processes in the cell's code, if all of them have waited for longer than the grace period."""
+        in_code = {s.process_id: s for s in self.still if not s.proving}
+        return nobody_can_join(in_code, longer_than_s=self.terms.grace_s)
+
+
+class Done(NamedTuple):
+    """What a look leads to: what to remember, and what to do in this order."""
+
+    watch: Watch
+    orders: tuple[Order, ...] = ()
+
+
+def look(at: Look) -> Done:
+    """Return what follows from how a cell stands now."""
+    watch = at.watch
+    if watch.paused is not None and (watch.stopping or not _prompts(at)):
+        at = at._replace(watch=_resumed(watch, at.now))
+    return next(rule.then(at) for rule in RULES if rule.when(at))
+
+
+def stop(at: Look, why: str | None = None) -> Done:
+    """Ask all processes still in the cell to leave; `why` is said. How each is asked is in `LEAVE`."""
+    still, watch = at.still, at.watch
+    lines = [] if why is None else [f"{processes_text([s.process_id for s in still])}   {why}"]
+    if watch.waiting is not None:
+        lines.append(watch.waiting)  # else nobody knows any more what they waited for
+    elif why is not None:
+        lines += say_where_all(still)
+    asked, orders = ask_to_leave(still, at.now)
+    said = [Order(Act.SHOW)] + ([Order(Act.NOTE, text="\n".join(lines))] if lines else [])
+    return Done(replace(watch, asked=asked, stopping=True), (*said, *orders))
+
+
+def told(at: Look, order: Order, answer: bool | InVain | None) -> Done:
+    """Take the answer to a question that an order asked; a cell that was ended meanwhile needs none."""
+    if at.watch.stopping:
+        return Done(at.watch)
+    if order.act is Act.JOIN:
+        return Done(at.watch) if answer else stop(at)
+    if not isinstance(answer, InVain):
+        return _say(at)
+    if answer.certain:
+        return stop(at._replace(watch=replace(at.watch, in_vain=answer.text)))
+    text = "\n".join([answer.text, *say_where_all(at.outcomes.values())])
+    return _say(at._replace(watch=replace(at.watch, waiting=text)))
+
+
+def _is_stopping(at: Look) -> bool:
+    return at.watch.stopping
+
+
+def _one_is_at_a_prompt(at: Look) -> bool:
+    return bool(_prompts(at))
+
+
+def _all_wait_for_a_proof(at: Look) -> bool:
+    return at.terms.proves and all(process.proving for process in at.still)
+
+
+def _time_is_over(at: Look) -> bool:
+    return at.terms.timeout_s is not None and at.now - at.watch.started >= at.terms.timeout_s
+
+
+def _one_has_failed(at: Look) -> bool:
+    return first_cause(at.outcomes.values()) is not None
+
+
+def _a_prompt_was_left(at: Look) -> bool:
+    return at.now - at.watch.resumed < at.terms.grace_s
+
+
+def _is_out_of_step(at: Look) -> bool:
+    return at.terms.out_of_step
+
+
+def _all_wait(at: Look) -> bool:
+    return at.terms.counts and bool(at.waiting)
+
+
+def _always(at: Look) -> bool:
+    return True
+
+
+def _stand_still(at: Look) -> Done:
+    """Say who is at a prompt, once; the time that it spends there does not count."""
+    prompts = _prompts(at)
+    watch = replace(at.watch, paused=at.now if at.watch.paused is None else at.watch.paused)
+    if frozenset(prompts) in watch.prompted:
+        return Done(watch)
+    said = say_prompts(prompts, others=len(at.still) > len(prompts), attended=at.terms.attended)
+    orders = () if said is None else (Order(Act.NOTE, text=said),)
+    return Done(replace(watch, prompted=watch.prompted | {frozenset(prompts)}), orders)
+
+
+def _prove(at: Look) -> Done:
+    """Have the others take part in the proof; end the wait if it takes long and one has not finished the cell."""
+    joined = at.watch.joined
+    if joined is None:
+        return Done(replace(at.watch, joined=at.now), (Order(Act.JOIN),))
+    # Where all have ended the code with equally many programs, these compute now.
+    finished = all(s.proving or s.outcome == "finished" for s in at.outcomes.values())
+    if at.now - joined >= PROOF_SECONDS and not (finished and at.same_place):
+        return stop(at)
+    return Done(at.watch, (Order(Act.SHOW, text=silence(at.outcomes)),))
+
+
+def _stop_late(at: Look) -> Done:
+    seconds = seconds_text(at.terms.timeout_s or 0.0)
+    late = at._replace(watch=replace(at.watch, timed_out=True))
+    return stop(late, f"not finished after {seconds} ({option('timeout_s')})")
+
+
+def _let_them_come(at: Look) -> Done:
+    """Say who has failed and who is still in the cell; stop these after the grace period."""
+    cause = first_cause(at.outcomes.values())
+    assert cause is not None
+    failed = at.now if at.watch.failed is None else at.watch.failed
+    at = at._replace(watch=replace(at.watch, failed=failed))
+    since, grace_s = at.now - failed, at.terms.grace_s
+    if cause.outcome == "gone":
+        grace_s = min(grace_s, DEATH_GRACE_SECONDS)
+    if since >= grace_s:
+        return stop(at)
+    if since < SAY_SECONDS:
+        return Done(at.watch)
+    ending = f" - will be interrupted in {math.ceil(grace_s - since)} s"
+    lines = [*say_failure(cause), *say_where_all(at.outcomes.values(), ending=ending)]
+    return Done(at.watch, (Order(Act.SHOW, text="\n".join(lines)),))
+
+
+def _let_them_go_on(at: Look) -> Done:
+    """Do nothing: the others have stood in their lines for as long as one was at a prompt."""
+    return Done(at.watch)
+
+
+def _end_what_cannot_end(at: Look) -> Done:
+    if nobody_can_join(at.outcomes, longer_than_s=at.terms.grace_s):
+        return stop(at, "waiting for something that cannot arrive; the session is out of step")
+    return Done(at.watch)
+
+
+def _ask(at: Look) -> Done:
+    """Ask, now and then, what all those in the cell's code wait for."""
+    if at.now - at.watch.questioned < ASK_SECONDS:
+        return _say(at)
+    watch = replace(at.watch, questioned=at.now, waiting=None)
+    return Done(watch, (Order(Act.ASK, tuple(at.waiting)),))
+
+
+def _say_how_things_stand(at: Look) -> Done:
+    return _say(at._replace(watch=replace(at.watch, waiting=None)))
+
+
+def _say(at: Look) -> Done:
+    text = at.watch.waiting or silence(at.outcomes) or divergence(at.outcomes)
+    return Done(at.watch, (Order(Act.SHOW, text=text),))
+
+
+def _see_out(at: Look) -> Done:
+    watch = at.watch
+    failed = watch.failed is not None
+    asked, orders = see_out(watch.asked, at.still, at.now, at.terms, failed=failed)
+    return Done(replace(watch, asked=asked), tuple(orders))
+
+
+class Rule(NamedTuple):
+    """A rule of the cell: when it holds, and what a look then does."""
+
+    when: Callable[[Look], bool]
+    then: Callable[[Look], Done]
+
+
+RULES = (
+    Rule(_is_stopping, _see_out),
+    Rule(_one_is_at_a_prompt, _stand_still),
+    Rule(_all_wait_for_a_proof, _prove),
+    Rule(_time_is_over, _stop_late),
+    Rule(_one_has_failed, _let_them_come),
+    Rule(_a_prompt_was_left, _let_them_go_on),
+    Rule(_is_out_of_step, _end_what_cannot_end),
+    Rule(_all_wait, _ask),
+    Rule(_always, _say_how_things_stand),
+)
+"""The rules of a cell, in order: the first that holds counts."""
+
+
+def _resumed(watch: Watch, now: float) -> Watch:
+    """Return a watch that counts no time since a process came to a prompt."""
+    paused_s = now - (now if watch.paused is None else watch.paused)
+    return replace(
+        watch,
+        started=watch.started + paused_s,
+        failed=None if watch.failed is None else watch.failed + paused_s,
+        paused=None,
+        resumed=now,
+    )
+
+
+def _prompts(at: Look) -> dict[int, Prompt]:
+    return {s.process_id: s.prompt for s in at.still if s.prompt is not None}

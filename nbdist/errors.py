@@ -38,6 +38,10 @@ class GoneError(SessionError):
     """A process ended before it answered."""
 
 
+class NotRunError(SessionError):
+    """A cell or call that a process did not run, since an earlier cell had failed there."""
+
+
 class TurnError(SessionError):
     """Another kernel or thread computed longer than this one was to wait; nothing was sent."""
 
@@ -123,6 +127,10 @@ class InputError(NbdistError, ValueError):
 
 class AgreementError(NbdistError, RuntimeError):
     """Processes were about to do different things where all must do the same; none has begun."""
+
+
+class UnknownCallError(NbdistError):
+    """A call that the nbdist of an engine does not have: it is of another version."""
 
 
 class WireError(NbdistError, ValueError):

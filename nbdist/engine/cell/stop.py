@@ -29,6 +29,10 @@ LOOK_SECONDS = 0.002
 """Time between two reads of the store."""
 
 
+class StoppedBeforeStep(Interrupt):
+    """An interrupt that all processes raise before the same step; the kernel knows it by its name."""
+
+
 class AgreedStop:
     """One process's part in an agreed stop; all but `ask` is for the main thread.
 
@@ -69,7 +73,7 @@ class AgreedStop:
         """Count a step that is about to begin; `group` are the processes that take part in it.
 
         Raises:
-          Interrupt: A stop was asked for, and all processes leave before this step.
+          StoppedBeforeStep: A stop was asked for, and all processes leave before this step.
         """
         running = self._cell.running
         run = None if running is None else running.run
@@ -78,7 +82,7 @@ class AgreedStop:
         self.begun += 1
         self._group = group
         if run is not None and self._asked == run and self.leave():
-            raise Interrupt(f"stopped before step {self.begun}")
+            raise StoppedBeforeStep(f"stopped before step {self.begun}")
 
     def leave(self) -> bool:
         """Return whether to leave before the step that was counted last; called where an interrupt waits.

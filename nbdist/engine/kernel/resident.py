@@ -60,7 +60,7 @@ from nbdist.engine.namespace.process import ProcessState
 from nbdist.engine.probe.probe import Probe
 from nbdist.engine.values.arrays import small_values
 from nbdist.engine.values.incoming import Moving
-from nbdist.errors import SessionError
+from nbdist.errors import NotRunError, SessionError
 from nbdist.machine.folder import of_this_process
 from nbdist.machine.ports import ReservedPorts
 
@@ -296,8 +296,9 @@ class Resident:
           computes: Whether the request may use a device.
 
         Raises:
-          SessionError: A later request was here first; or an earlier cell has failed here, and its kernel has not
-            yet made sure that the processes are in step.
+          SessionError: A later request was here first.
+          NotRunError: An earlier cell has failed here, and its kernel has not yet made sure that the processes are
+            in step.
         """
         if number < self._lowest:
             raise SessionError(
@@ -306,7 +307,7 @@ class Resident:
             )
         self._lowest = number
         if computes and self.step is not None and self.step.unsettled:
-            raise SessionError(
+            raise NotRunError(
                 f"not run: an earlier cell has failed on {self.where}, and the "
                 "processes were not yet in step again. Run this cell again."
             )

@@ -20,7 +20,7 @@ import ipyparallel
 from nbdist.contract.calls.engine import Described, Hello, OtherNbdist, Prepare, Who
 from nbdist.contract.cells import Rules
 from nbdist.engine.kernel.engine_calls import NUMBERS
-from nbdist.errors import LaunchError, NbdistError, SessionError, VersionError
+from nbdist.errors import LaunchError, NbdistError, SessionError, UnknownCallError, VersionError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import StartProgress
 from nbdist.launch.model.hosts import install_nbdist, lacks_nbdist
@@ -101,10 +101,10 @@ def who(cluster: ForeignCluster, client: Any, framework: str) -> Descriptions:
 def _checked(client: Any, engine: int, request: Request[Described | OtherNbdist]) -> Described:
     try:
         facts, _ = request.get()
+    except UnknownCallError as error:
+        version = _on(client, engine, "__import__('nbdist').__version__")
+        raise _other_version(engine, _on(client, engine, HOST), version) from error
     except NbdistError as error:
-        if "does not know the call" in str(error):
-            version = _on(client, engine, "__import__('nbdist').__version__")
-            raise _other_version(engine, _on(client, engine, HOST), version) from error
         if lacks_nbdist([str(error)]):
             host, python = _on(client, engine, HOST), _on(client, engine, PYTHON)
             who = f"Engine {engine} (host {host})"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
-from ipyparallel.error import IPythonError, NoEnginesRegistered, RemoteError
+from ipyparallel.error import IPythonError, NoEnginesRegistered, RemoteError, TaskAborted
 
 import nbdist.errors as errors
 from nbdist.contract.calls import call as contract
@@ -80,6 +80,7 @@ class Request(Generic[A]):
         Raises:
           NbdistError: The engine's side raised it; the same class if it is one of ours.
           GoneError: The process has ended.
+          NotRunError: An earlier cell had failed on the process, which ran nothing that came after it.
           WireError: The answer is no data (see `nbdist.launch.start.client`), or not of the shape of
             `nbdist.contract.calls`; or the engine's side declares another shape for the call.
           TimeoutError: The answer has not arrived after `timeout_s` seconds.
@@ -88,12 +89,19 @@ class Request(Generic[A]):
             self._until_ready(timeout_s)
             with put_off():
                 text, *buffers = self._result.get(0)
-        except RemoteError as error:
-            if error.ename == "WireError":
-                raise errors.WireError(f"{self._where}: {error.evalue}") from None
-            if error.ename == "EngineError":
-                raise GoneError(f"{self._where} has ended.") from None
-            raise errors.SessionError(f"{self._where}: {error.ename}: {error.evalue}") from None
+        except (TaskAborted, RemoteError) as error:
+            match getattr(error, "ename", "TaskAborted"):
+                case "TaskAborted":
+                    raise errors.NotRunError(
+                        f"{self._where}: not run, since an earlier cell has failed there."
+                    ) from None
+                case "EngineError":
+                    raise GoneError(f"{self._where} has ended.") from None
+                case "WireError":
+                    raise errors.WireError(f"{self._where}: {error.evalue}") from None
+                case other:
+                    text = f"{self._where}: {other}: {error.evalue}"
+                    raise errors.SessionError(text) from None
         name = self._call.NAME
         try:
             reply = contract.reply_from_text(text)

@@ -15,12 +15,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import zmq
-from ipyparallel.error import TaskAborted
 
 from nbdist.contract.calls import engine as contract
 from nbdist.contract.cells import OpenCell
 from nbdist.contract.iopub import Echo, Kept, KeptMessage, message_of
-from nbdist.errors import GoneError, NbdistError
+from nbdist.errors import GoneError, NbdistError, NotRunError
 from nbdist.launch.start.client import subscriber, wire
 from nbdist.launch.start.request import Request
 from nbdist.message_guard import MessageGuard
@@ -217,13 +216,10 @@ class RecalledEnd(Submission):
     def _settle(self, asked: Request[contract.Recalled]) -> None:
         try:
             answer, _ = asked.get()
-        except TaskAborted:
+        except NotRunError:
             self._ask_now()
             return
         except NbdistError as error:
-            if "TaskAborted" in str(error):
-                self._ask_now()
-                return
             self._end(error, time.time())
             return
         self._take(answer)

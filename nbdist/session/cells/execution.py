@@ -19,7 +19,7 @@ from ipyparallel.error import TaskAborted
 from nbdist.contract.calls.stepping import Sent
 from nbdist.contract.iopub import CellStep, Prompt, Prompting, Rescued, message_of
 from nbdist.contract.snapshot import Activity
-from nbdist.errors import WireError
+from nbdist.errors import NotRunError, WireError
 from nbdist.launch.model.happenings import ProcessExit
 from nbdist.message_guard import MessageGuard
 from nbdist.monitor import Held
@@ -40,8 +40,9 @@ LATE_SECONDS = 60.0
 """The same limit when nothing else comes from the process either. A cable that was out for 15 s holds back
 what was sent for as long again, until TCP tries once more."""
 
-INTERRUPTS = ("KeyboardInterrupt", "CancelledError")
-"""Errors that an interrupt raises; the second where the cell awaits something."""
+INTERRUPTS = ("KeyboardInterrupt", "CancelledError", "StoppedBeforeStep")
+"""Errors that an interrupt raises: the second where the cell awaits something, the third (see
+`nbdist.engine.cell.stop`) where all processes were asked to leave before the same step."""
 
 CUT_ERRORS = ("JaxRuntimeError", "XlaRuntimeError", "ValueError")
 """Errors of a collective whose connections are cut; ValueError in jax 0.10 where NumPy asks for the values."""
@@ -336,10 +337,11 @@ class Execution:
         error = submission.error()
         if error is None:
             return self._process_outcome(process_id, "finished")
-        if isinstance(error, TaskAborted) or _refused(error):
+        code = getattr(error, "ename", "EngineError")
+        if isinstance(error, TaskAborted) or code == NotRunError.__name__:
             error = None if process_id in self._marked else "an earlier cell had failed there"
             return self._process_outcome(process_id, "not run", error=error)
-        if getattr(error, "ename", "EngineError") == "EngineError":
+        if code == "EngineError":
             # The engine is gone, and its exit not reported yet.
             return None if now - since < OUTPUT_SECONDS else self._lost(process_id, str(error))
         return self._raised(process_id, error)
@@ -485,11 +487,3 @@ def _completed(submission: Submission) -> float:
     if isinstance(completed, str):
         completed = datetime.fromisoformat(completed)
     return completed.timestamp() if completed is not None else time.time()
-
-
-def _refused(error: Any) -> bool:
-    """Return whether a process refused the cell because an earlier one had failed; see `Resident.admit`."""
-    evalue = str(getattr(error, "evalue", ""))
-    return getattr(error, "ename", "") == "SessionError" and evalue.startswith(
-        "not run: an earlier"
-    )

@@ -24,8 +24,8 @@ from nbdist.spelling import command
 
 UNTRUE = "Numbers that this cell printed after that may be wrong: do not use them."
 
-STOPPED = "stopped before step"
-"""The mark in the error of a process that has left before a step; see `nbdist.engine.cell.stop`."""
+STOPPED = "StoppedBeforeStep"
+"""The class of the error of a process that has left before a step; see `nbdist.engine.cell.stop`."""
 
 
 def failure(
@@ -123,7 +123,7 @@ def _headline(
         return f"{processes_text(alike)} raised {error.partition(':')[0]}"
     if cause.outcome == "gone":
         return f"{_named(outcomes, same)} {first_line(error)}"
-    if cause.outcome == "interrupted" and STOPPED in error:
+    if cause.outcome == "interrupted" and error.startswith(STOPPED):
         return f"{processes_text(same)} {error.partition(': ')[2]}"
     if cause.outcome == "not run":
         return f"not run on {processes_text(same)}{f': {error}' if error else ', stopped before it began'}"
@@ -155,7 +155,7 @@ def _ending(process: ProcessOutcome) -> str:
     match process.outcome:
         case "finished":
             return "finished the cell"
-        case "interrupted" if STOPPED in (process.error or ""):
+        case "interrupted" if (process.error or "").startswith(STOPPED):
             return (process.error or "").partition(": ")[2]
         case "interrupted":
             waited = process.activity is None or process.activity.waiting

@@ -64,7 +64,7 @@ def test_one_that_has_stopped_before_its_answer_is_here_was_stopped_and_has_not_
     def stop(process_id: int, question: object) -> StepsBegun:
         if process_id == 0:
             for cell in live.sent:
-                cell.fail("KeyboardInterrupt", "stopped before step 7")
+                cell.fail("StoppedBeforeStep", "stopped before step 7")
             wait_for(lambda: session.history)
         return StepsBegun(steps=7)
 

@@ -18,7 +18,7 @@ from nbdist.engine.cell.output import KeptOutput
 from nbdist.engine.frameworks import framework_named as engine_framework
 from nbdist.engine.frameworks.jax import start
 from nbdist.engine.kernel import engine_calls as stranger
-from nbdist.errors import GoneError, LaunchError
+from nbdist.errors import GoneError, LaunchError, NotRunError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.sessions.foreign import _plan, _refuse, address_of
 from nbdist.launch.start.request import Request
@@ -177,10 +177,8 @@ def ended(error: str | None, *messages: KeptMessage) -> contract.Recalled:
 
 
 def test_how_a_cell_ended_is_asked_again_when_a_failure_has_swept_the_question_away() -> None:
-    from ipyparallel.error import TaskAborted
-
     end = ended(None)
-    answers = Answers(TaskAborted("aborted"), end)
+    answers = Answers(NotRunError("process 1: not run"), end)
     received: list[Any] = []
     recalled = RecalledEnd(answers.ask, received.append)
     assert not recalled.replied
@@ -189,15 +187,13 @@ def test_how_a_cell_ended_is_asked_again_when_a_failure_has_swept_the_question_a
 
 
 def test_a_process_that_has_ended_is_asked_for_nothing_and_has_left_the_cell() -> None:
-    from ipyparallel.error import TaskAborted
-
     def nobody() -> Request[contract.Recalled]:
         raise GoneError("process 1 has ended.")
 
     recalled = RecalledEnd(nobody, lambda answer: None)
     assert recalled.replied
     assert str(recalled.error()) == "process 1 has ended."
-    answers = iter([lambda: Answers(TaskAborted("aborted"), ended(None)).ask(), nobody])
+    answers = iter([lambda: Answers(NotRunError("process 1: not run"), ended(None)).ask(), nobody])
     recalled = RecalledEnd(lambda: next(answers)(), lambda answer: None)
     assert recalled.replied, "it has ended before it was asked again"
 

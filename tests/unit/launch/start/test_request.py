@@ -10,7 +10,15 @@ import pytest
 from ipyparallel.error import NoEnginesRegistered, RemoteError, TaskAborted
 
 from nbdist.contract.calls.engine import Look, Looked
-from nbdist.errors import ArrayError, GoneError, SessionError, WireError
+from nbdist.engine.kernel.calls import SentCall
+from nbdist.errors import (
+    ArrayError,
+    GoneError,
+    NotRunError,
+    SessionError,
+    UnknownCallError,
+    WireError,
+)
 from nbdist.launch.start.request import Repeated, Request, ask
 
 LOOK = Look(timeout_s=0.5)
@@ -174,6 +182,30 @@ ANSWER = [json.dumps({"ok": {"sequence": 1}})]
 )
 def test_one_that_has_ended_has_not_answered(stands: Any, answered: bool) -> None:
     assert Request(LOOK, Asked(stands), "process 1").answered() is answered
+
+
+@pytest.mark.parametrize(
+    ("stands", "raised"),
+    [
+        (TaskAborted("before it began"), NotRunError),
+        (RemoteError("TaskAborted", "m", "", {}), NotRunError),
+        (RemoteError("EngineError", "it died", "", {}), GoneError),
+        (RemoteError("WireError", "no data", "", {}), WireError),
+        (RemoteError("KeyError", "'x'", "", {}), SessionError),
+    ],
+)
+def test_each_way_not_to_answer_is_an_error_of_its_own_class(
+    stands: Exception, raised: type[Exception]
+) -> None:
+    with pytest.raises(raised, match="process 1") as found:
+        Request(LOOK, Asked(stands), "process 1").get()
+    assert type(found.value) is raised
+
+
+def test_a_call_that_an_engine_does_not_have_is_an_error_of_its_own_class() -> None:
+    (text,) = SentCall("nonsense", "{}")().buffers
+    with pytest.raises(UnknownCallError, match="nonsense"):
+        Request(LOOK, Asked([text.decode()]), "process 1").get()
 
 
 class Lossy:

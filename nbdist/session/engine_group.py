@@ -36,11 +36,11 @@ from nbdist.monitor import ExpectedProcess
 from nbdist.monitor.monitor import Monitor
 from nbdist.monitor.remembered import After
 from nbdist.notation import where_text
-from nbdist.session.cells.facts import ProcessFacts
+from nbdist.session.cells.facts import LifeState, ProcessFacts
 from nbdist.session.cells.history import Read
 from nbdist.session.cells.late import EarlierCells
 from nbdist.session.cells.targets import TargetSelector
-from nbdist.session.health import EngineState, Health
+from nbdist.session.health import Health
 from nbdist.session.reports import DEVICES_SECONDS, Asides, Reports
 from nbdist.session.turn import Turn
 from nbdist.session.values.copies import Copies
@@ -167,10 +167,14 @@ class EngineGroup:
           LaunchError: Their framework could not be initialized; they go on.
         """
         engines = cls(regained.link, session=session, publish=publish)
-        engines.health.regain(since=known.since, stuck=known.stuck, unsure=known.unsure)
+        engines.health.note(
+            ProcessFacts.regained, since=known.since, stuck=known.stuck, unsure=known.unsure
+        )
         try:
             engines.answers = regained.answers or join.join(engines.link, progress=progress)
-            engines.health.can_prove(a.ports is not None for a in engines.answers.values())
+            engines.health.note(
+                ProcessFacts.able_to_prove, [a.ports is not None for a in engines.answers.values()]
+            )
             engines.reports.again(
                 [p for p in engines.plan.hosts if p not in engines.link.exits],
                 partial(engines.link.agents.ask, Aside.REPEAT),
@@ -180,7 +184,7 @@ class EngineGroup:
             engines.leave()
             raise
         engines._watch(regained.began)
-        engines.health.lost(engines.link.exits)  # while no kernel was there
+        engines.health.note(ProcessFacts.ended, engines.link.exits)  # while no kernel was there
         return engines
 
     @property
@@ -191,12 +195,12 @@ class EngineGroup:
     @property
     def proves(self) -> bool:
         """Return whether they can prove that they are in step."""
-        return self.health.facts.proves
+        return self.facts.proves
 
     @property
     def alive(self) -> bool:
         """Return whether they were neither stopped nor left."""
-        return self.health.state is not EngineState.ENDED
+        return self.facts.state is not LifeState.ENDED
 
     def living(self) -> Self:
         """Return this group, if its processes live.
@@ -222,7 +226,7 @@ class EngineGroup:
 
     def meet(self, ports: Mapping[int, Sequence[int]]) -> None:
         """Tell each process on which ports the others take the connections of collectives."""
-        self.health.can_prove(p in ports for p in self.facts.workers)
+        self.health.note(ProcessFacts.able_to_prove, [p in ports for p in self.facts.workers])
         if not self.proves:
             return
         asked = [
@@ -243,15 +247,17 @@ class EngineGroup:
     def found_started(self, answers: Mapping[int, Initialized], known: Read) -> None:
         """Note that another kernel started these in the place of others; `known` is what it has noted of all."""
         self.answers = {**self.answers, **answers}
-        self.health.found(self.link.exits)
-        self.health.regain(since=known.since, stuck=known.stuck, unsure=known.unsure)
+        self.health.note(ProcessFacts.reachable, self.link.exits)
+        self.health.note(
+            ProcessFacts.regained, since=known.since, stuck=known.stuck, unsure=known.unsure
+        )
 
     def next_number(self) -> int:
         """Return a number for a proof or a sending that is higher than all before, in whichever kernel."""
         return self.turn.next_number()
 
     def _watch(self, began: float) -> None:
-        self.health.running()
+        self.health.note(ProcessFacts.to, LifeState.RUNNING)
         self.link.agents.events.subscribe(self._host_event)
         for text in self.link.agents.faults:
             self.monitor.fault(text)
@@ -290,15 +296,15 @@ class EngineGroup:
             case Fault(text=text):
                 self.monitor.fault(text)
             case HostsSilent(since=since):
-                self.health.silent(since)
+                self.health.note(ProcessFacts.silent_since, since)
             case Exited() | ProcessLost() | HostEnded():
-                self.health.lost(self.link.exits)
+                self.health.note(ProcessFacts.ended, self.link.exits)
                 agents = self.link.agents
                 if agents.controller_end is not None and agents.all and not self.lost_controller:
                     self.cut_off()
                 if (service := self.lost_service) is not None:
                     why = f"JAX's coordination service {service}"
-                    self.health.out_of_step(self.health.last_cell, why)
+                    self.health.note(ProcessFacts.unlike, self.facts.last_cell, why)
 
     @property
     def lost_controller(self) -> ProcessExit | None:
@@ -321,13 +327,13 @@ class EngineGroup:
     def reconnected(self) -> None:
         """Note that this kernel is connected to the controller that replaced another."""
         self._lost_controller = None
-        self.health.found(self.link.exits)
+        self.health.note(ProcessFacts.reachable, self.link.exits)
 
     def cut_off(self) -> None:
         """Have processes save what they hold: every other request needs the controller, and there is none."""
         if self.facts.cut_off:
             return
-        self.health.cut_off()
+        self.health.note(ProcessFacts.without_controller)
         agents = self.link.agents
         agents.ask(Aside.RESCUE, [p for p in self.plan.hosts if agents.of(p).poll() is None])
 
@@ -340,7 +346,7 @@ class EngineGroup:
         self._end(self.link.stop)
 
     def _end(self, end: Callable[[], None]) -> None:
-        self.health.ended()
+        self.health.note(ProcessFacts.to, LifeState.ENDED)
         self.link.agents.events.unsubscribe(self._host_event)
         end()
         self.turn.close()

@@ -176,7 +176,7 @@ def _end_unfinished(engines: EngineGroup) -> None:
         end(link, unfinished)
         # Their own reports say nothing: these agree with whatever the processes were brought.
         engines.reported |= {p: {} for p in unfinished}
-        engines.health.lost(link.exits)
+        engines.health.note(ProcessFacts.ended, link.exits)
 
 
 def say_running(runs: Iterable[RegainedRun]) -> list[str]:

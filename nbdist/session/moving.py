@@ -16,7 +16,7 @@ from nbdist.contract.calls.values import LetGo, Offer, Receive, ValueOffer
 from nbdist.contract.cells import Rules
 from nbdist.errors import GoneError, OptionError, StaleError
 from nbdist.notation import bytes_text, count_text, names_text
-from nbdist.session.cells.facts import refuse_computing
+from nbdist.session.cells.doubt import refuse_computing
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.after import exclusive
 from nbdist.session.recovery.expression import (

@@ -96,7 +96,7 @@ class Reports:
         return (
             activity is not None
             and activity.state != "idle"
-            and not self._health.has_left(process_id, activity.run)
+            and not self._health.facts.has_left(process_id, activity.run)
         )
 
     def doing(self, process_id: int) -> str:

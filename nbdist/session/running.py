@@ -21,15 +21,15 @@ from nbdist.session.cells.attached_cell import RegainedRun
 from nbdist.session.cells.cellrun import CellHandle, CellRun
 from nbdist.session.cells.check import refuse_disagreement
 from nbdist.session.cells.context import EndOfCell
-from nbdist.session.cells.execution import Cell, without_leading_blank_lines
-from nbdist.session.cells.facts import (
-    ProcessFacts,
+from nbdist.session.cells.doubt import (
     UnsureError,
     computes,
     refuse_computing,
     refuse_unsure,
     unsure_text,
 )
+from nbdist.session.cells.execution import Cell, without_leading_blank_lines
+from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.failure import refuse_busy, refuse_sound
 from nbdist.session.cells.followed import Background, FollowedRun, queued_text
 from nbdist.session.cells.history import History, ListedCell, listed

@@ -27,7 +27,7 @@ from nbdist.contract.snapshot import Activity
 from nbdist.errors import GoneError, SessionError
 from nbdist.monitor import Known
 from nbdist.notation import where_text
-from nbdist.session.cells.facts import ProcessFacts
+from nbdist.session.cells.facts import LifeState, ProcessFacts
 from nbdist.session.health import Health
 from nbdist.session.reports import Reports
 from nbdist.session.values.copies import Copies
@@ -125,7 +125,7 @@ class FakeEngines:
         self.facts = ProcessFacts(
             workers=frozenset({0, 1}), advice="%dist_recover tries again.", proves=True
         )
-        self.health.running()
+        self.health.note(ProcessFacts.to, LifeState.RUNNING)
         self.reports = Reports(self.monitor, self.health, self.plan.hosts, self.send)  # type: ignore[arg-type]
         self.asides: list[tuple[Aside, list[int]]] = []
         self.interrupted: list[list[int]] = []
@@ -139,7 +139,7 @@ class FakeEngines:
         self.settling = threading.RLock()
         self.hurry = threading.Event()
         self.turn = SimpleNamespace(taken=lambda **_: contextlib.nullcontext())
-        self.health.last_cell = 4
+        self.facts = replace(self.facts, last_cell=4)
         self.in_step_at: tuple[int, int] | None = None
         self.copies = Copies()
         self.lost_controller: Any = None

@@ -54,7 +54,7 @@ def looked_at(session: Session) -> None:
 
     def is_older(process_id: int) -> bool:
         newest = max(engines.monitor.samples(process_id), default=0)
-        return engines.health.has_left(process_id, newest + 1)
+        return engines.facts.has_left(process_id, newest + 1)
 
     wait_for(lambda: not any(map(is_older, engines.facts.workers)))
 

@@ -16,8 +16,9 @@ from nbdist.errors import ProcessError
 from nbdist.interrupts import put_off
 from nbdist.notation import processes_text
 from nbdist.session.cells.context import CellContext, EndOfCell
+from nbdist.session.cells.doubt import computes
 from nbdist.session.cells.execution import Cell, Execution
-from nbdist.session.cells.facts import ProcessFacts, computes
+from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.failure import failure, outcome_text
 from nbdist.session.cells.late import LateOutput, late_name
 from nbdist.session.cells.leaving import Terms

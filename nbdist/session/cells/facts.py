@@ -1,21 +1,21 @@
-"""Facts about the processes that the kernel has learned beyond their reports, and the cells that they let run.
+"""What is known of the processes beyond their reports: one value, which every event replaces by another.
 
-`ProcessFacts` is kept from cell to cell. While values could be wrong, some cells may still run: those that compute
-nothing (`refuse_computing`), and those that set a name in doubt again, or do not use it (`refuse_unsure`).
+`ProcessFacts` is kept from cell to cell. Its methods are pure: each takes an event, or what was found, and returns
+other facts. `nbdist.session.health.Health` holds the newest.
 """
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from types import MappingProxyType
 
 from nbdist.contract.cells import Doubt
 from nbdist.errors import SessionError
+from nbdist.launch.model.happenings import ProcessExit
 from nbdist.monitor import Failure, Known
-from nbdist.notation import names_text
-from nbdist.session.cells.outcome import ProcessOutcome, first_line
+from nbdist.session.cells.outcome import Outcome, ProcessOutcome, first_line
 from nbdist.spelling import sentence
 
 RECOVER = (
@@ -58,11 +58,52 @@ WITHOUT_PROCESSES = (
 """The advice after the end of all processes: none is left to take names and values from."""
 
 
+class LifeState(Enum):
+    """The states in the life of a session's processes; `to` says which may follow which."""
+
+    STARTING = "starting"
+    """The processes are being connected, or joined; cells cannot be sent yet."""
+
+    RUNNING = "running"
+    """Cells can be sent."""
+
+    REPAIRING = "repairing"
+    """The processes are being brought in step again."""
+
+    ENDED = "ended"
+    """The processes were stopped, or this kernel has left them."""
+
+    def to(self, other: LifeState) -> LifeState:
+        """Return the other state, if it may follow this one or is the same.
+
+        Raises:
+          SessionError: It may not.
+        """
+        if other is not self and other not in _WAYS[self]:
+            raise SessionError(f"The session is {self.value}, and cannot be {other.value} now.")
+        return other
+
+
+_WAYS = {
+    LifeState.STARTING: {LifeState.RUNNING, LifeState.ENDED},
+    LifeState.RUNNING: {LifeState.REPAIRING, LifeState.ENDED},
+    LifeState.REPAIRING: {LifeState.RUNNING, LifeState.ENDED},
+    LifeState.ENDED: set(),
+}
+"""The states that may follow each state."""
+
+NO_DOUBT: Mapping[str, Doubt] = MappingProxyType({})
+
+REPLIED: tuple[Outcome, ...] = ("finished", "raised", "interrupted")
+"""Outcomes of a process that has replied to a cell."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessFacts:
     """Facts about the processes, kept between cells and replaced as a whole.
 
     Attributes:
+      state: Where the processes are in their life.
       workers: The processes that compute in step; one alone has nobody to be out of step with.
       advice: How to go on when they are out of step: a sentence with commands in braces, see `remedy`.
       lost: How processes ended, by process id.
@@ -81,10 +122,16 @@ class ProcessFacts:
         arrays that went back to their copies when nobody had read of it yet.
       leaves_out: Whether the session can go on without one of its hosts.
       cut_off: Whether the processes cannot be asked for anything any more.
+      last_cell: The number of the last cell that has ended.
+      left: By process id, the last sending of a cell that it has replied to.
+      stuck_in: By process id, the sending of the cell that it did not come back from.
+      running: Where the processes are in a running cell.
+      resizing: What is started in their place, such as `3 processes in place of 4`.
     """
 
     workers: frozenset[int]
     advice: str
+    state: LifeState = LifeState.STARTING
     lost: Mapping[int, str] = field(default_factory=dict)
     unreachable: frozenset[int] = frozenset()
     stuck: frozenset[int] = frozenset()
@@ -99,6 +146,11 @@ class ProcessFacts:
     unsure: Mapping[str, Doubt] = field(default_factory=dict)
     leaves_out: bool = False
     cut_off: bool = False
+    last_cell: int = 0
+    left: Mapping[int, int] = field(default_factory=dict)
+    stuck_in: Mapping[int, int] = field(default_factory=dict)
+    running: Mapping[int, ProcessOutcome] = field(default_factory=dict)
+    resizing: str | None = None
 
     @property
     def out_of_step(self) -> bool:
@@ -121,30 +173,119 @@ class ProcessFacts:
         """Return the end of a sentence that says the session is out of step."""
         return f"{f': {self.why}' if self.why else ''}. {self.remedy}"
 
-    def after(self, outcomes: Mapping[int, ProcessOutcome], cell: int) -> ProcessFacts:
-        """Return these facts with what a cell has taught."""
-        lost = {p: s.error or "gone" for p, s in outcomes.items() if s.outcome == "gone"}
-        stuck = {p for p, s in outcomes.items() if s.outcome == "stuck"}
+    def has_left(self, process_id: int, run: int | None) -> bool:
+        """Return whether a process has replied to the cell of this sending, or to a later one."""
+        return run is not None and run <= self.left.get(process_id, -1)
+
+    def to(self, state: LifeState) -> ProcessFacts:
+        """Return these facts in another state; what has ended stays so, as a stop may have come in between.
+
+        Raises:
+          SessionError: That state may not follow.
+        """
+        ended = self.state is LifeState.ENDED
+        return self if ended else replace(self, state=self.state.to(state))
+
+    def regained(
+        self, *, since: int | None, stuck: frozenset[int], unsure: Mapping[str, Doubt]
+    ) -> ProcessFacts:
+        """Return these facts with the notes of another kernel."""
+        return replace(self, since=since, stuck=stuck, unsure=unsure)
+
+    def able_to_prove(self, ready: Iterable[bool]) -> ProcessFacts:
+        """Return these facts with whether the processes can prove that they are in step.
+
+        Args:
+          ready: For each process, whether it can take part in a proof.
+        """
+        proves = len(self.workers) > 1 and all(ready)
+        advice = RECOVER if proves and self.advice != ELSEWHERE else self.advice
+        return replace(self, proves=proves, advice=advice)
+
+    def in_cell(self, running: Mapping[int, ProcessOutcome]) -> ProcessFacts:
+        """Return these facts while a cell runs."""
+        return replace(self, running=running)
+
+    def after(
+        self, outcomes: Mapping[int, ProcessOutcome], cell: int, *, run: int | None = None
+    ) -> ProcessFacts:
+        """Return these facts with what a cell has taught, or what happened to processes between cells.
+
+        Args:
+          outcomes: How it went on each of its processes.
+          cell: The number of the cell; between cells, of the last one.
+          run: The number of the cell's sending; None between cells.
+        """
+        ends = {p: s.outcome for p, s in outcomes.items()}
         broken = ("stuck", "gone") if self.proves else ("interrupted", "stuck", "gone")
-        interrupted = any(s.outcome in broken for p, s in outcomes.items() if p in self.workers)
-        back = {p for p, s in outcomes.items() if s.outcome in ("finished", "raised")}
-        since = cell if interrupted and len(self.workers) > 1 and self.since is None else self.since
+        harmed = any(end in broken for p, end in ends.items() if p in self.workers)
+        found = {} if run is None else dict.fromkeys(ends, run)
         return replace(
             self,
-            lost={**self.lost, **lost},
-            stuck=(self.stuck | stuck) - back,
+            lost={**self.lost, **{p: outcomes[p].error or "gone" for p in _with(ends, "gone")}},
+            stuck=(self.stuck | _with(ends, "stuck")) - _with(ends, "finished", "raised"),
             repaired=None,
-            since=since,
+            since=cell if harmed and len(self.workers) > 1 and self.since is None else self.since,
+            last_cell=cell,
+            left={**self.left, **{p: n for p, n in found.items() if ends[p] in REPLIED}},
+            stuck_in={**self.stuck_in, **{p: n for p, n in found.items() if ends[p] == "stuck"}},
+            running={},
         )
 
+    def resized(self, what: str | None) -> ProcessFacts:
+        """Return these facts while other processes are started in the place of these; None: no more."""
+        return replace(self, resizing=what)
+
+    def unlike(self, cell: int, why: str) -> ProcessFacts:
+        """Return these facts with the processes out of step, which could not be brought in step."""
+        return replace(self, since=cell if self.since is None else self.since, why=why)
+
     def silent_since(self, silent: Mapping[str, float]) -> ProcessFacts:
-        """Return these facts with these hosts silent."""
+        """Return these facts with the hosts that do not answer, each with the Unix time since when."""
         return replace(self, silent=silent)
 
+    def ended(self, exits: Mapping[int, ProcessExit]) -> ProcessFacts:
+        """Return these facts with ends of processes; a known end replaces one that was out of reach."""
+        new = {
+            p: end
+            for p, end in exits.items()
+            if p not in self.lost or (end.because_of is None and self.lost[p] != str(end))
+        }
+        gone = {p: _outcome(p, "gone", str(end)) for p, end in new.items()}
+        facts = self.after(gone, self.last_cell) if gone else self
+        beyond = {
+            p
+            for p, end in exits.items()
+            if end.because_of is not None and not end.of_the_controller
+        }
+        return replace(facts, unreachable=self.unreachable | beyond)
+
+    def reachable(self, exits: Mapping[int, ProcessExit]) -> ProcessFacts:
+        """Return these facts with all processes in reach again, except `exits`, those that have ended."""
+        return replace(self, lost={p: end for p, end in self.lost.items() if p in exits})
+
+    def given_up(self, process_ids: Collection[int]) -> ProcessFacts:
+        """Return these facts with processes that did not come back from an interrupt between cells."""
+        stuck = {p: _outcome(p, "stuck", "did not come back") for p in process_ids}
+        return self.after(stuck, self.last_cell)
+
+    def back(self, process_ids: Collection[int]) -> ProcessFacts:
+        """Return these facts with stuck processes that have left their cell by now as normal again."""
+        return replace(self, stuck=self.stuck - set(process_ids))
+
+    def without_controller(self) -> ProcessFacts:
+        """Return these facts with processes that cannot be asked for anything any more, from here or elsewhere."""
+        return replace(self, cut_off=True)
+
     def recovered(
-        self, done: str | None = None, *, unsure: Mapping[str, Doubt] = MappingProxyType({})
+        self, done: str | None = None, *, unsure: Mapping[str, Doubt] = NO_DOUBT
     ) -> ProcessFacts:
-        """Return these facts with all processes back and in step; `done` says what it took."""
+        """Return these facts with all processes back and in step.
+
+        Args:
+          done: What it took, if anything.
+          unsure: The names that may not hold what ended processes had, each with the reason.
+        """
         return replace(
             self,
             lost={},
@@ -156,230 +297,40 @@ class ProcessFacts:
             unsure={**self.unsure, **unsure},
         )
 
-    def known(
-        self,
-        outcomes: Mapping[int, ProcessOutcome] | None = None,
-        *,
-        repairing: bool = False,
-        resizing: str | None = None,
-    ) -> Known:
-        """Return the facts for the live view; `outcomes` are a running cell's, the others as in `Known`."""
-        still = any(s.outcome == "running" for s in (outcomes or {}).values())
+    def sure_of(self, names: Collection[str]) -> ProcessFacts:
+        """Return these facts without doubts about names: each was set again, or is to be used as it is."""
+        left = {name: why for name, why in self.unsure.items() if name not in names}
+        return replace(self, unsure=left)
+
+    def known(self) -> Known:
+        """Return the facts for the live view."""
+        if self.state is LifeState.ENDED:
+            return Known(stopped=True)
+        still = any(s.outcome == "running" for s in self.running.values())
         failed = {
             p: Failure(error=first_line(s.error or ""), line=s.line, source=s.source)
-            for p, s in (outcomes or {}).items()
+            for p, s in self.running.items()
             if still and s.outcome == "raised"
         }
-        gone = {p: s.error or "gone" for p, s in (outcomes or {}).items() if s.outcome == "gone"}
+        gone = {p: s.error or "gone" for p, s in self.running.items() if s.outcome == "gone"}
         return Known(
             failed=failed,
             stuck=self.stuck,
+            stuck_in={p: run for p, run in self.stuck_in.items() if p in self.stuck},
             lost={**self.lost, **gone},
             silent=self.silent,
             out_of_step=self.out_of_step,
             why=self.why,
-            repairing=repairing,
-            resizing=resizing,
+            repairing=self.state is LifeState.REPAIRING,
+            resizing=self.resizing,
             repaired=self.repaired,
             advice=self.remedy,
         )
 
 
-HARMLESS = frozenset({"print", "len", "type", "repr", "str", "dir", "vars", "id"})
-"""Functions that may be called. What walks over an array, such as `list`, computes each of its elements."""
+def _outcome(process_id: int, outcome: Outcome, error: str) -> ProcessOutcome:
+    return ProcessOutcome(process_id=process_id, host="", outcome=outcome, error=error)
 
 
-def refuse_computing(code: str, facts: ProcessFacts) -> None:
-    """Refuse a cell unless it only looks at values that are there.
-
-    Raises:
-      SessionError: The cell could compute, and its collectives could mix up values.
-    """
-    if not computes(code):
-        return
-    why = f": {facts.why}" if facts.why else ""
-    raise SessionError(
-        f"The processes have not been in step since cell {facts.since}{why}. A cell that computes could give "
-        "wrong numbers, so it was not run; a cell that only reads (print(x), x.shape) still runs. "
-        f"{facts.remedy}"
-    )
-
-
-def computes(code: str) -> bool:
-    """Return whether a cell could use a device.
-
-    Names, constants, printing, `del NAME` and some attributes could not; all else could. An attribute of an array
-    such as `x.T` computes; `x.shape`, `x.dtype`, `x.sharding` and their like do not.
-    """
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return True  # magics and shell commands among it: nobody knows what they do
-    return not all(map(_is_harmless, ast.walk(tree)))
-
-
-METADATA = frozenset({"shape", "dtype", "sharding", "spec", "mesh", "ndim", "size", "nbytes"})
-"""Attributes of an array that compute nothing."""
-
-_PLAIN = (
-    *(ast.Module, ast.Expr, ast.Name, ast.Constant, ast.Load, ast.JoinedStr),
-    *(ast.Tuple, ast.List, ast.Pass, ast.Del),
-)
-
-
-def _is_harmless(node: ast.AST) -> bool:
-    if isinstance(node, ast.Attribute):
-        return node.attr in METADATA
-    if isinstance(node, ast.FormattedValue):  # `f"{x:{width}}"` asks x for a text of its own
-        return node.format_spec is None or not _values_in(node.format_spec)
-    if isinstance(node, ast.Call):
-        return isinstance(node.func, ast.Name) and node.func.id in HARMLESS
-    if isinstance(node, ast.Delete):  # makes room for the copies of a repair
-        return all(isinstance(target, ast.Name) for target in node.targets)
-    # `**x` walks over whatever x is.
-    if isinstance(node, ast.keyword):
-        return node.arg is not None
-    if isinstance(node, ast.Dict):
-        return None not in node.keys
-    return isinstance(node, _PLAIN)
-
-
-def _values_in(text: ast.expr) -> bool:
-    return any(isinstance(node, ast.FormattedValue) for node in ast.walk(text))
-
-
-class UnsureError(SessionError):
-    """A cell was refused since it may use these names, which may not be what they were; see `refuse_unsure`."""
-
-    def __init__(self, text: str, names: Collection[str]) -> None:
-        super().__init__(text)
-        self.names = frozenset(names)
-
-
-def refuse_unsure(
-    code: str, facts: ProcessFacts, used: Collection[str] | None, *, said: Collection[str] = ()
-) -> frozenset[str]:
-    """Refuse a cell that may compute with names in doubt, unless it sets these names again.
-
-    A cell that uses none of them, or only looks at values, may run.
-
-    Args:
-      code: The cell's code.
-      facts: Facts whose `unsure` names the names in doubt.
-      used: Names that the cell may read; None where that is not known.
-      said: Names for which a person has just read why they are in doubt.
-
-    Returns:
-      Names that the cell sets, and does not read before.
-
-    Raises:
-      UnsureError: The cell may use what is not what it was.
-    """
-    safe = _set_again(code)
-    left = _unsure_in(code, facts, used)
-    if not left or not computes(code):
-        return safe
-    known = [name for name in left if name in said]
-    since = f", since it may use {names_text(known)}" if known else ""
-    sentences = (
-        f"This cell was not run{since}.",
-        not_as_before({name: why for name, why in left.items() if name not in said}),
-        "To go on as it is, run the cell once more.",
-    )
-    raise UnsureError(" ".join(filter(None, sentences)), left)
-
-
-def unsure_text(
-    code: str, facts: ProcessFacts, used: Collection[str] | None, *, said: Collection[str] = ()
-) -> str | None:
-    """Return a line about names in doubt that a cell looks at; None where there is nothing more to say.
-
-    Arguments as for `refuse_unsure`, which lets such a cell pass.
-    """
-    found = _unsure_in(code, facts, used)
-    return not_as_before({n: why for n, why in found.items() if n not in said}) or None
-
-
-def _unsure_in(code: str, facts: ProcessFacts, used: Collection[str] | None) -> dict[str, Doubt]:
-    safe = _set_again(code)
-    return {
-        name: why
-        for name, why in facts.unsure.items()
-        if name not in safe and (used is None or name in used or not name.isidentifier())
-    }
-
-
-def not_as_before(unsure: Mapping[str, Doubt]) -> str:
-    """Return where names in doubt are from, and what a person may have to set: two sentences for each reason."""
-    reasons: dict[Doubt, list[str]] = {}
-    for name, why in unsure.items():
-        reasons.setdefault(why, []).append(name)
-    return " ".join(_because(names, why) for why, names in reasons.items())
-
-
-def _because(names: Sequence[str], why: Doubt) -> str:
-    said = names_text(names)
-    be, was, it = ("is", "was", "it") if len(names) == 1 else ("are", "were", "them")
-    if why.kind == "copied":
-        own = f"If each process should have its own, set {it} again."
-        return f"{said} {was} copied from process {why.of}. {own}"
-    if why.kind == "unlike":
-        return f"{said} {be} not as on process {why.of} everywhere. Set {it} again on all."
-    if why.kind == "newer":
-        has = "has" if len(names) == 1 else "have"
-        return (
-            f"{said} {has} changed since cell {why.of}, and did not go back to it. Set {it} again."
-        )
-    then = f"as {'it' if len(names) == 1 else 'they'} {was} after cell {why.of}"
-    return f"{said} {be} {then}. Set what counts steps to match."
-
-
-def _set_again(code: str) -> frozenset[str]:
-    """Return the names that a cell sets and has not read before, unlike `x` in `x = x + 1`."""
-    return _bound(code) - _read_first(code)
-
-
-def _bound(code: str) -> frozenset[str]:
-    """Return the names that a cell sets for sure; none for code that is not Python alone."""
-    return frozenset(
-        target.id
-        for statement in _statements(code)
-        for target in _targets(statement)
-        if isinstance(target, ast.Name)
-    )
-
-
-def _targets(statement: ast.stmt) -> list[ast.expr]:
-    if isinstance(statement, ast.Assign):
-        return [one for target in statement.targets for one in _parts(target)]
-    if isinstance(statement, ast.Delete):
-        return statement.targets
-    return [statement.target] if isinstance(statement, ast.AnnAssign) and statement.value else []
-
-
-def _parts(target: ast.expr) -> list[ast.expr]:
-    if isinstance(target, ast.Tuple | ast.List):
-        return [one for part in target.elts for one in _parts(part)]
-    return [target]
-
-
-def _read_first(code: str) -> frozenset[str]:
-    """Return the names that a cell reads before the statement that sets them has ended."""
-    found: set[str] = set()
-    bound: set[str] = set()
-    for statement in _statements(code):
-        read = {
-            node.id
-            for node in ast.walk(statement)
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-        }
-        found |= read - bound
-        bound |= {t.id for t in _targets(statement) if isinstance(t, ast.Name)}
-    return frozenset(found)
-
-
-def _statements(code: str) -> list[ast.stmt]:
-    try:
-        return ast.parse(code).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
+def _with(ends: Mapping[int, Outcome], *outcomes: Outcome) -> frozenset[int]:
+    return frozenset(p for p, end in ends.items() if end in outcomes)

@@ -57,7 +57,7 @@ def _learn(
     engines: EngineGroup, settled: Settled, cell: int, say: Callable[[str], None]
 ) -> ProcessFacts:
     if settled.why is not None:
-        engines.health.out_of_step(cell, settled.why)
+        engines.health.note(ProcessFacts.unlike, cell, settled.why)
     else:
         engines.health.recovered(settled.done, unsure=settled.unsure)
         if settled.done is not None:
@@ -96,7 +96,7 @@ def make_sure(engines: EngineGroup, *, automatic: bool) -> str | None:
     )
     # Nobody has read yet what has become of these when the next cell comes; it may count on them.
     settled = replace(settled, unsure={**settled.older, **settled.unsure})
-    _learn(engines, settled, engines.health.last_cell, said.append)
+    _learn(engines, settled, engines.facts.last_cell, said.append)
     if settled.why is not None:
         said.append(f"the session is out of step: {settled.why}. {engines.facts.remedy}")
     return "\n".join(said) or None
@@ -182,7 +182,7 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
         if exclusive(engines, lambda: disproven(engines, say=say)) is None:
             return "\n".join(said) or IN_STEP
     settled = exclusive(engines, lambda: mend(engines, say=said.append, stuck=stuck))
-    _learn(engines, settled, engines.health.last_cell, said.append)
+    _learn(engines, settled, engines.facts.last_cell, said.append)
     if settled.why is not None:
         raise RecoveryError(f"{settled.why}. {engines.facts.remedy}")
     return "\n".join(said)
@@ -201,7 +201,7 @@ def _proven_alone(engines: EngineGroup, *, progress: StartProgress) -> str:
         strategy.refuse_busy(engines, set())
         say = _as_progress(engines, progress)
         settled = exclusive(engines, lambda: settle(engines, automatic=False, say=say))
-        _learn(engines, settled, engines.health.last_cell, say)
+        _learn(engines, settled, engines.facts.last_cell, say)
         if settled.why is None:
             return settled.done or IN_STEP
         why = settled.why

@@ -64,7 +64,7 @@ def make_again(engines: EngineGroup, returned: Returned) -> str | None:
         return None
     if before is not None and returned.paths:
         return _make(engines, before.cell, before.at)  # these copies are as old as what came back
-    return _make(engines, engines.health.last_cell, time.monotonic())
+    return _make(engines, engines.facts.last_cell, time.monotonic())
 
 
 def _make(engines: EngineGroup, cell: int, at: float) -> str | None:

@@ -184,7 +184,7 @@ def cell_context(
         in_step=engines.in_step_at if engines.facts.workers.issubset(targets) else None,
         widgets=engines.widgets,
         earlier=engines.earlier,
-        progress=engines.health.take_outcomes,
+        progress=partial(engines.health.note, ProcessFacts.in_cell),
         began=began,
         requested=requested,
         ended=ended,

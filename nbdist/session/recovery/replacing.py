@@ -24,7 +24,7 @@ from nbdist.notation import (
     processes_text,
 )
 from nbdist.session.asking import ask_all
-from nbdist.session.cells.facts import not_as_before
+from nbdist.session.cells.doubt import not_as_before
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.copying import Living
 from nbdist.session.values.namespace import AskedThings, Bringing, Brought

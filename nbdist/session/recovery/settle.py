@@ -24,6 +24,7 @@ from nbdist.launch.model.happenings import ProcessExit
 from nbdist.launch.start.agents import LOST_SECONDS
 from nbdist.notation import names_text, processes_text, seconds_text, where_text
 from nbdist.session.asking import LOOK_SECONDS, ask_all
+from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.compared import (
     Mixed,
@@ -190,7 +191,7 @@ def mend(
             if not tries_left or not _another_has_ended(engines, ended, error):
                 return Settled(why=f"the repair failed: {why}")
             say(f"the repair begins again: {why}")
-            engines.health.lost(engines.link.exits)
+            engines.health.note(ProcessFacts.ended, engines.link.exits)
             states = None
         else:
             return Settled(done=done.text(), lost=done.lost, unsure=done.unsure, older=done.older)
@@ -253,7 +254,7 @@ def disproven(engines: EngineGroup, *, say: Callable[[str], None]) -> str | None
         if not _another_has_ended(engines, before, error):
             raise
         # The process has ended just now, and is replaced like any other.
-        engines.health.lost(engines.link.exits)
+        engines.health.note(ProcessFacts.ended, engines.link.exits)
         return str(error)
 
 

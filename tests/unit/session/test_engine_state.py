@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nbdist.errors import SessionError
-from nbdist.session.health import EngineState
+from nbdist.session.cells.facts import LifeState
 
 ALLOWED = {
     ("STARTING", "RUNNING"),
@@ -17,10 +17,10 @@ ALLOWED = {
 }
 
 
-@pytest.mark.parametrize("before", EngineState, ids=lambda state: state.name)
-@pytest.mark.parametrize("after", EngineState, ids=lambda state: state.name)
+@pytest.mark.parametrize("before", LifeState, ids=lambda state: state.name)
+@pytest.mark.parametrize("after", LifeState, ids=lambda state: state.name)
 def test_only_the_ways_of_a_life_lead_from_one_to_another(
-    before: EngineState, after: EngineState
+    before: LifeState, after: LifeState
 ) -> None:
     if before is after or (before.name, after.name) in ALLOWED:
         assert before.to(after) is after

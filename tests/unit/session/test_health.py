@@ -8,7 +8,7 @@ import pytest
 
 from nbdist.contract.cells import Doubt
 from nbdist.launch.model.happenings import ProcessExit
-from nbdist.session.cells.facts import RECOVER
+from nbdist.session.cells.facts import RECOVER, ProcessFacts
 from nbdist.session.cells.outcome import ProcessOutcome
 from nbdist.spelling import Door, through
 from tests.builders.engines import FakeEngines
@@ -83,7 +83,7 @@ def test_the_view_speaks_to_who_has_started_the_session() -> None:
     with through(Door.PYTHON):
         engines = FakeEngines()
     engines.facts = replace(engines.facts, advice=RECOVER)
-    engines.health.out_of_step(3, "stuck")
+    engines.health.note(ProcessFacts.unlike, 3, "stuck")
     assert engines.monitor.shown[-1].advice.startswith("session.recover() brings")
 
 
@@ -102,7 +102,7 @@ def test_how_a_process_ended_replaces_that_it_was_out_of_reach() -> None:
     unreachable = replace(end, code=-9, because_of="the engines' parent process")
     said = []
     for known in (unreachable, end, unreachable):
-        health.lost({1: known})
+        health.note(ProcessFacts.ended, {1: known})
         said.append(health.facts.lost[1])
     assert said[0].startswith("out of reach")
     assert said[1:] == ["ended with exit code 1"] * 2

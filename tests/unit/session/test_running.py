@@ -13,6 +13,7 @@ import pytest
 from nbdist.contract.cells import Doubt, Rules
 from nbdist.errors import ProcessError, SessionError
 from nbdist.session import running
+from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.followed import FollowedRun
 from nbdist.session.cells.history import History, read
 from nbdist.session.cells.outcome import ProcessOutcome
@@ -38,7 +39,7 @@ def test_an_end_that_is_reported_while_it_is_looked_for_is_seen_to_before_the_ce
 
     def reported_now(of: Any) -> frozenset[int]:
         engines.lost_service = "its end"
-        engines.health.out_of_step(4, "JAX's coordination service has ended")
+        engines.health.note(ProcessFacts.unlike, 4, "JAX's coordination service has ended")
         return frozenset()
 
     def repaired(of: Any, *, automatic: bool) -> str:
@@ -52,7 +53,7 @@ def test_an_end_that_is_reported_while_it_is_looked_for_is_seen_to_before_the_ce
         assert cells.brought_in_step("step()") == "in step again"
         assert not engines.facts.out_of_step
     else:
-        engines.health.out_of_step(4, "JAX's coordination service has ended")
+        engines.health.note(ProcessFacts.unlike, 4, "JAX's coordination service has ended")
         with pytest.raises(SessionError, match="coordination service has ended"):
             cells.brought_in_step("step()")
 
@@ -66,7 +67,9 @@ def test_doubt_outlives_the_kernel(tmp_path: Path) -> None:
     known = read(tmp_path)
     assert known.unsure == {"x": COPIED, "z": older}
     again: Any = FakeEngines()
-    again.health.regain(since=known.since, stuck=known.stuck, unsure=known.unsure)
+    again.health.note(
+        ProcessFacts.regained, since=known.since, stuck=known.stuck, unsure=known.unsure
+    )
     assert again.facts.unsure == known.unsure
 
 

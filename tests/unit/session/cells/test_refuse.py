@@ -8,8 +8,7 @@ import pytest
 
 from nbdist.contract.cells import Doubt
 from nbdist.errors import SessionError
-from nbdist.session.cells.facts import (
-    ProcessFacts,
+from nbdist.session.cells.doubt import (
     UnsureError,
     computes,
     not_as_before,
@@ -17,6 +16,7 @@ from nbdist.session.cells.facts import (
     refuse_unsure,
     unsure_text,
 )
+from nbdist.session.cells.facts import ProcessFacts
 
 LOOKS = [
     "",

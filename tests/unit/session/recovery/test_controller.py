@@ -11,6 +11,7 @@ import pytest
 from nbdist.contract.questions import Aside
 from nbdist.errors import LaunchError, RecoveryError
 from nbdist.launch.model.happenings import CONTROLLER, ProcessExit
+from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.recovery import after, controller, settle
 from nbdist.session.recovery.settle import Settled
 from tests.builders.engines import FakeEngines
@@ -41,11 +42,11 @@ class Engines(FakeEngines):
 
     def reconnected(self) -> None:
         self.lost_controller = None
-        self.health.found({})
+        self.health.note(ProcessFacts.reachable, {})
 
     def cut_off(self) -> None:
         self.saved = True
-        self.health.cut_off()
+        self.health.note(ProcessFacts.without_controller)
 
     def interrupt(self, process_ids: Any) -> None:
         super().interrupt(process_ids)

@@ -16,7 +16,7 @@ from nbdist.contract.calls.stepping import (
     Versions,
 )
 from nbdist.errors import ProcessError, RecoveryError
-from nbdist.session.health import EngineState
+from nbdist.session.cells.facts import LifeState
 from nbdist.session.session import Session
 from tests.builders.engines import sent, trail
 from tests.builders.live import LiveHosts, SentCell
@@ -114,7 +114,7 @@ def test_one_that_fails_in_the_middle_leaves_them_out_of_step_and_may_be_tried_a
     assert session.out_of_step
     facts = session._life.engines.facts
     assert "the repair failed: process 1 (host h2): no memory is left" in str(facts.why)
-    assert session._life.engines.health.state is EngineState.RUNNING
+    assert session._life.engines.health.facts.state is LifeState.RUNNING
     live.answers[call] = well
     assert "in step again after" in session.recover()
     assert not session.out_of_step

@@ -26,6 +26,7 @@ from nbdist.contract.iopub import CellStep
 from nbdist.errors import GoneError, LaunchError, NbdistError, RecoveryError
 from nbdist.launch.model.happenings import ProcessExit
 from nbdist.session import asking
+from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.recovery import after, settle
 from nbdist.session.recovery.after import exclusive, join_proof, make_sure
 from nbdist.session.recovery.compared import differing_labels, which_differ
@@ -224,7 +225,7 @@ def mended(
     engines.hosts_there = True
     if lost:
         engines.link.exits = {1: ended(7)}
-        engines.health.lost(engines.link.exits)
+        engines.health.note(ProcessFacts.ended, engines.link.exits)
     begun: list[frozenset[int]] = []
 
     def fails(engines: Any, *, gone: Any = (), **options: Any) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.recovery import settle
 from tests.builders.clock import Clock
 from tests.builders.engines import FakeEngines
@@ -46,13 +47,13 @@ def waited(
 def test_one_that_answers_again_soon_is_not_even_named(
     engines: FakeEngines, waited: Callable
 ) -> None:
-    said, seconds = waited(0.9, lambda: engines.health.silent({}))
+    said, seconds = waited(0.9, lambda: engines.health.note(ProcessFacts.silent_since, {}))
     assert said == []
     assert 0.9 <= seconds < 1.0
 
 
 def test_one_that_takes_longer_is_named_once(engines: FakeEngines, waited: Callable) -> None:
-    said, seconds = waited(20.0, lambda: engines.health.silent({}))
+    said, seconds = waited(20.0, lambda: engines.health.note(ProcessFacts.silent_since, {}))
     assert len(said) == 1
     assert said[0].startswith("host h2 does not answer: waited for until it does, or is given up")
     assert 20.0 <= seconds < 20.1

@@ -1,0 +1,214 @@
+"""Cells that still run while values could be wrong.
+
+Those that compute nothing do (`refuse_computing`), and those that set a name in doubt again, or do not use it
+(`refuse_unsure`).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Mapping, Sequence
+
+from nbdist.contract.cells import Doubt
+from nbdist.errors import SessionError
+from nbdist.notation import names_text
+from nbdist.session.cells.facts import ProcessFacts
+
+HARMLESS = frozenset({"print", "len", "type", "repr", "str", "dir", "vars", "id"})
+"""Functions that may be called. What walks over an array, such as `list`, computes each of its elements."""
+
+
+def refuse_computing(code: str, facts: ProcessFacts) -> None:
+    """Refuse a cell unless it only looks at values that are there.
+
+    Raises:
+      SessionError: The cell could compute, and its collectives could mix up values.
+    """
+    if not computes(code):
+        return
+    why = f": {facts.why}" if facts.why else ""
+    raise SessionError(
+        f"The processes have not been in step since cell {facts.since}{why}. A cell that computes could give "
+        "wrong numbers, so it was not run; a cell that only reads (print(x), x.shape) still runs. "
+        f"{facts.remedy}"
+    )
+
+
+def computes(code: str) -> bool:
+    """Return whether a cell could use a device.
+
+    Names, constants, printing, `del NAME` and some attributes could not; all else could. An attribute of an array
+    such as `x.T` computes; `x.shape`, `x.dtype`, `x.sharding` and their like do not.
+    """
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True  # magics and shell commands among it: nobody knows what they do
+    return not all(map(_is_harmless, ast.walk(tree)))
+
+
+METADATA = frozenset({"shape", "dtype", "sharding", "spec", "mesh", "ndim", "size", "nbytes"})
+"""Attributes of an array that compute nothing."""
+
+_PLAIN = (
+    *(ast.Module, ast.Expr, ast.Name, ast.Constant, ast.Load, ast.JoinedStr),
+    *(ast.Tuple, ast.List, ast.Pass, ast.Del),
+)
+
+
+def _is_harmless(node: ast.AST) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr in METADATA
+    if isinstance(node, ast.FormattedValue):  # `f"{x:{width}}"` asks x for a text of its own
+        return node.format_spec is None or not _values_in(node.format_spec)
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id in HARMLESS
+    if isinstance(node, ast.Delete):  # makes room for the copies of a repair
+        return all(isinstance(target, ast.Name) for target in node.targets)
+    # `**x` walks over whatever x is.
+    if isinstance(node, ast.keyword):
+        return node.arg is not None
+    if isinstance(node, ast.Dict):
+        return None not in node.keys
+    return isinstance(node, _PLAIN)
+
+
+def _values_in(text: ast.expr) -> bool:
+    return any(isinstance(node, ast.FormattedValue) for node in ast.walk(text))
+
+
+class UnsureError(SessionError):
+    """A cell was refused since it may use these names, which may not be what they were; see `refuse_unsure`."""
+
+    def __init__(self, text: str, names: Collection[str]) -> None:
+        super().__init__(text)
+        self.names = frozenset(names)
+
+
+def refuse_unsure(
+    code: str, facts: ProcessFacts, used: Collection[str] | None, *, said: Collection[str] = ()
+) -> frozenset[str]:
+    """Refuse a cell that may compute with names in doubt, unless it sets these names again.
+
+    A cell that uses none of them, or only looks at values, may run.
+
+    Args:
+      code: The cell's code.
+      facts: Facts whose `unsure` names the names in doubt.
+      used: Names that the cell may read; None where that is not known.
+      said: Names for which a person has just read why they are in doubt.
+
+    Returns:
+      Names that the cell sets, and does not read before.
+
+    Raises:
+      UnsureError: The cell may use what is not what it was.
+    """
+    safe = _set_again(code)
+    left = _unsure_in(code, facts, used)
+    if not left or not computes(code):
+        return safe
+    known = [name for name in left if name in said]
+    since = f", since it may use {names_text(known)}" if known else ""
+    sentences = (
+        f"This cell was not run{since}.",
+        not_as_before({name: why for name, why in left.items() if name not in said}),
+        "To go on as it is, run the cell once more.",
+    )
+    raise UnsureError(" ".join(filter(None, sentences)), left)
+
+
+def unsure_text(
+    code: str, facts: ProcessFacts, used: Collection[str] | None, *, said: Collection[str] = ()
+) -> str | None:
+    """Return a line about names in doubt that a cell looks at; None where there is nothing more to say.
+
+    Arguments as for `refuse_unsure`, which lets such a cell pass.
+    """
+    found = _unsure_in(code, facts, used)
+    return not_as_before({n: why for n, why in found.items() if n not in said}) or None
+
+
+def _unsure_in(code: str, facts: ProcessFacts, used: Collection[str] | None) -> dict[str, Doubt]:
+    safe = _set_again(code)
+    return {
+        name: why
+        for name, why in facts.unsure.items()
+        if name not in safe and (used is None or name in used or not name.isidentifier())
+    }
+
+
+def not_as_before(unsure: Mapping[str, Doubt]) -> str:
+    """Return where names in doubt are from, and what a person may have to set: two sentences for each reason."""
+    reasons: dict[Doubt, list[str]] = {}
+    for name, why in unsure.items():
+        reasons.setdefault(why, []).append(name)
+    return " ".join(_because(names, why) for why, names in reasons.items())
+
+
+def _because(names: Sequence[str], why: Doubt) -> str:
+    said = names_text(names)
+    be, was, it = ("is", "was", "it") if len(names) == 1 else ("are", "were", "them")
+    if why.kind == "copied":
+        own = f"If each process should have its own, set {it} again."
+        return f"{said} {was} copied from process {why.of}. {own}"
+    if why.kind == "unlike":
+        return f"{said} {be} not as on process {why.of} everywhere. Set {it} again on all."
+    if why.kind == "newer":
+        has = "has" if len(names) == 1 else "have"
+        return (
+            f"{said} {has} changed since cell {why.of}, and did not go back to it. Set {it} again."
+        )
+    then = f"as {'it' if len(names) == 1 else 'they'} {was} after cell {why.of}"
+    return f"{said} {be} {then}. Set what counts steps to match."
+
+
+def _set_again(code: str) -> frozenset[str]:
+    """Return the names that a cell sets and has not read before, unlike `x` in `x = x + 1`."""
+    return _bound(code) - _read_first(code)
+
+
+def _bound(code: str) -> frozenset[str]:
+    """Return the names that a cell sets for sure; none for code that is not Python alone."""
+    return frozenset(
+        target.id
+        for statement in _statements(code)
+        for target in _targets(statement)
+        if isinstance(target, ast.Name)
+    )
+
+
+def _targets(statement: ast.stmt) -> list[ast.expr]:
+    if isinstance(statement, ast.Assign):
+        return [one for target in statement.targets for one in _parts(target)]
+    if isinstance(statement, ast.Delete):
+        return statement.targets
+    return [statement.target] if isinstance(statement, ast.AnnAssign) and statement.value else []
+
+
+def _parts(target: ast.expr) -> list[ast.expr]:
+    if isinstance(target, ast.Tuple | ast.List):
+        return [one for part in target.elts for one in _parts(part)]
+    return [target]
+
+
+def _read_first(code: str) -> frozenset[str]:
+    """Return the names that a cell reads before the statement that sets them has ended."""
+    found: set[str] = set()
+    bound: set[str] = set()
+    for statement in _statements(code):
+        read = {
+            node.id
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        }
+        found |= read - bound
+        bound |= {t.id for t in _targets(statement) if isinstance(t, ast.Name)}
+    return frozenset(found)
+
+
+def _statements(code: str) -> list[ast.stmt]:
+    try:
+        return ast.parse(code).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []

@@ -109,7 +109,7 @@ class CellContext:
     in_step: tuple[int, int] | None = None
     widgets: Widgets | None = None
     earlier: EarlierCells = field(default_factory=EarlierCells)
-    progress: Callable[[dict[int, ProcessOutcome]], None] = field(default=nothing)
+    progress: Callable[[dict[int, ProcessOutcome]], object] = field(default=nothing)
     began: Callable[[int, Sequence[int]], None] = field(default=nothing)
     requested: Callable[[OpenCell], None] = field(default=nothing)
     leaves: Callable[[], bool] = lambda: False

@@ -46,7 +46,7 @@ class CellSupervisor:
     interrupt: Callable[[Sequence[int]], None]
     refresh: Callable[[], None]
     terms: Terms
-    progress: Callable[[dict[int, ProcessOutcome]], None] = lambda outcomes: None
+    progress: Callable[[dict[int, ProcessOutcome]], object] = lambda outcomes: None
     remedies: Remedies = field(default_factory=Remedies)
     answer: Callable[[], None] = lambda: None
     leaves: Callable[[], bool] = lambda: False

@@ -184,7 +184,7 @@ def cell_context(
         in_step=engines.in_step_at if engines.facts.workers.issubset(targets) else None,
         widgets=engines.widgets,
         earlier=engines.earlier,
-        progress=partial(engines.health.note, ProcessFacts.in_cell),
+        progress=lambda running: engines.health.note(ProcessFacts.in_cell, running),
         began=began,
         requested=requested,
         ended=ended,

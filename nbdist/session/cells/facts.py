@@ -1,4 +1,4 @@
-"""What is known of the processes beyond their reports: one value, which every event replaces by another.
+"""Facts about the processes beyond their reports: one value, which every event replaces by another.
 
 `ProcessFacts` is kept from cell to cell. Its methods are pure: each takes an event, or what was found, and returns
 other facts. `nbdist.session.health.Health` holds the newest.

@@ -29,7 +29,7 @@ on a busy machine more than 1.4 s. One that is not back by then computes by itse
 
 
 class Act(Enum):
-    """What a supervisor does to processes, in the order in which it does it, or asks, or says."""
+    """Acts of a supervisor: those on processes, in the order in which it does them, questions, and words."""
 
     TAKE_BACK = "take the cell back before it begins; interrupt where that cannot be asked"
     ABANDON = "end the wait for a proof, without a signal: the code of the cell has ended"
@@ -78,7 +78,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class AskedToLeave:
     """A process that was asked to leave: when, and whether it had not begun the cell then.
 
     `prompts` are the prompts at which it was interrupted, `freed` is when its collectives were last cut, `said`
@@ -115,11 +115,11 @@ LEAVE = {
 """What is done to a process when it is asked to leave, by where it stands."""
 
 
-class Late(NamedTuple):
+class Leaver(NamedTuple):
     """A process that was asked to leave and is still in the cell; `failed` says whether another one has failed."""
 
     process: ProcessOutcome
-    asked: Asked
+    asked: AskedToLeave
     now: float
     terms: Terms
     failed: bool
@@ -135,34 +135,34 @@ class Late(NamedTuple):
         return self.asked.prompts | _numbers(self.process)
 
 
-def _begins(one: Late) -> bool:
+def _begins(one: Leaver) -> bool:
     """Return whether it had not begun when it was asked, and has now: no signal is kept for it."""
     return one.asked.queued and phase(one.process) is Phase.RUNNING
 
 
-def _comes_to_a_prompt(one: Late) -> bool:
+def _comes_to_a_prompt(one: Leaver) -> bool:
     return one.prompts != one.asked.prompts
 
 
-def _does_not_hear(one: Late) -> bool:
+def _does_not_hear(one: Leaver) -> bool:
     """Return whether its collectives are to be cut, for the first time or again."""
     since = one.since >= (FAILED_CUT_SECONDS if one.failed else CUT_SECONDS)
     again = one.asked.freed is None or one.now - one.asked.freed >= CUT_AGAIN_SECONDS
     return one.terms.frees and since and again
 
 
-def _does_not_come(one: Late) -> bool:
+def _does_not_come(one: Leaver) -> bool:
     late = one.since >= CUT_SECONDS + BACK_SECONDS
     return late and not one.asked.said and not _is_given_up(one)
 
 
-def _is_given_up(one: Late) -> bool:
+def _is_given_up(one: Leaver) -> bool:
     return one.since >= max(one.terms.give_up_s, CUT_SECONDS + BACK_SECONDS)
 
 
-LEAVING: tuple[tuple[Callable[[Late], bool], Act, Callable[[Late], Asked]], ...] = (
+LEAVING: tuple[tuple[Callable[[Leaver], bool], Act, Callable[[Leaver], AskedToLeave]], ...] = (
     # when, what is done, and what is remembered
-    (_begins, Act.INTERRUPT, lambda one: Asked(at=one.now, prompts=one.prompts)),
+    (_begins, Act.INTERRUPT, lambda one: AskedToLeave(at=one.now, prompts=one.prompts)),
     (_comes_to_a_prompt, Act.INTERRUPT, lambda one: replace(one.asked, prompts=one.prompts)),
     (_does_not_hear, Act.FREE, lambda one: replace(one.asked, freed=one.now)),
     (_does_not_come, Act.RESCUE, lambda one: replace(one.asked, said=True)),
@@ -173,11 +173,11 @@ LEAVING: tuple[tuple[Callable[[Late], bool], Act, Callable[[Late], Asked]], ...]
 
 def ask_to_leave(
     still: Iterable[ProcessOutcome], now: float
-) -> tuple[dict[int, Asked], list[Order]]:
+) -> tuple[dict[int, AskedToLeave], list[Order]]:
     """Return what to remember of processes that are asked to leave, and how each is asked; see `LEAVE`."""
     asked, doing = {}, defaultdict[Act, list[int]](list)
     for process in still:
-        asked[process.process_id] = Asked(
+        asked[process.process_id] = AskedToLeave(
             at=now, queued=not process.begun, prompts=_numbers(process)
         )
         doing[LEAVE[phase(process)]].append(process.process_id)
@@ -185,17 +185,17 @@ def ask_to_leave(
 
 
 def see_out(
-    asked: Mapping[int, Asked],
+    asked: Mapping[int, AskedToLeave],
     still: Iterable[ProcessOutcome],
     now: float,
     terms: Terms,
     *,
     failed: bool,
-) -> tuple[dict[int, Asked], list[Order]]:
+) -> tuple[dict[int, AskedToLeave], list[Order]]:
     """Return what to remember of processes that were asked to leave, and what is done now; see `LEAVING`."""
-    asked, late = dict(asked), defaultdict[Act, list[Late]](list)
+    asked, late = dict(asked), defaultdict[Act, list[Leaver]](list)
     for process in still:
-        one = Late(process, asked[process.process_id], now, terms, failed)
+        one = Leaver(process, asked[process.process_id], now, terms, failed)
         for due, act, remember in LEAVING:
             if due(one):
                 late[act].append(one)
@@ -216,7 +216,7 @@ def _numbers(process: ProcessOutcome) -> frozenset[int]:
     return frozenset() if process.prompt is None else frozenset({process.prompt.number})
 
 
-def _not_back(late: Sequence[Late]) -> str:
+def _not_back(late: Sequence[Leaver]) -> str:
     """Return which processes run on although they were interrupted, and for how long they may."""
     left = seconds_text(max(0.0, late[0].terms.give_up_s - max(one.since for one in late)))
     what = f"{_processes(late)}   not stopped by the interrupt yet; given up in {left}"
@@ -224,7 +224,7 @@ def _not_back(late: Sequence[Late]) -> str:
     return "\n".join([f"{what} ({option('give_up_s')})", *places])
 
 
-def _given_up(late: Sequence[Late]) -> str:
+def _given_up(late: Sequence[Leaver]) -> str:
     """Return which processes the cell ends without."""
     since = seconds_text(max(one.since for one in late))
     lines = [f"   {line}" for line in say_where_all(one.process for one in late)]
@@ -236,5 +236,5 @@ def _given_up(late: Sequence[Late]) -> str:
     return "\n".join([text, *lines])
 
 
-def _processes(late: Iterable[Late]) -> str:
+def _processes(late: Iterable[Leaver]) -> str:
     return processes_text([one.process.process_id for one in late])

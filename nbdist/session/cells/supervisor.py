@@ -19,7 +19,7 @@ from nbdist.session.cells.execution import Execution
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.leaving import Act, Order, Terms
 from nbdist.session.cells.outcome import ProcessOutcome, running
-from nbdist.session.cells.watch import Done, InVain, Look, Watch, look, stop, told
+from nbdist.session.cells.watch import Decision, InVain, Moment, Watched, look, stop, told
 from nbdist.spelling import option
 
 TICK_SECONDS = 0.05
@@ -51,7 +51,7 @@ class CellSupervisor:
     answer: Callable[[], None] = lambda: None
     leaves: Callable[[], bool] = lambda: False
     left: bool = False
-    _watch: Watch | None = None
+    _watch: Watched | None = None
     _left: frozenset[int] = frozenset()
     # One thread steps; any may interrupt.
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -65,10 +65,10 @@ class CellSupervisor:
         )
 
     @property
-    def watch(self) -> Watch:
+    def watch(self) -> Watched:
         """Return what is remembered of the cell; its times begin with the first look."""
         if self._watch is None:
-            self._watch = Watch(started=time.monotonic())
+            self._watch = Watched(started=time.monotonic())
         return self._watch
 
     def until_end(self) -> dict[int, ProcessOutcome]:
@@ -126,11 +126,11 @@ class CellSupervisor:
             self.answer()
         return None
 
-    def _look(self, outcomes: dict[int, ProcessOutcome]) -> Look:
+    def _look(self, outcomes: dict[int, ProcessOutcome]) -> Moment:
         places = {step.sent.place for step in self.execution.steps.values()}
-        return Look(self.watch, outcomes, time.monotonic(), self.terms, len(places) < 2)
+        return Moment(self.watch, outcomes, time.monotonic(), self.terms, len(places) < 2)
 
-    def _do(self, done: Done) -> Order | None:
+    def _do(self, done: Decision) -> Order | None:
         """Remember and do what a look leads to; return a question that is to be asked, and not in here."""
         if done.watch.stopping and not self.watch.stopping:
             self.execution.mark(done.watch.asked, "interrupted")

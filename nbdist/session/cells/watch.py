@@ -2,8 +2,8 @@
 
 `RULES` is about the cell: the first rule that holds says what a look does. The other table, of a process that was
 asked to leave, is in `nbdist.session.cells.leaving`: it is interrupted, its collectives are cut, it is given up.
-Pure functions work all of it out: `look` returns what to remember (`Watch`) and what to do (`Order`), `told` takes
-the answer to a question. `nbdist.session.cells.supervisor` looks again and again, and does what they say.
+Pure functions work all of it out: `look` returns what to remember (`Watched`) and what to do (`Order`), `told`
+takes the answer to a question. `nbdist.session.cells.supervisor` looks again and again, and does what they say.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from nbdist.contract.iopub import Prompt
 from nbdist.notation import processes_text, seconds_text
-from nbdist.session.cells.leaving import Act, Asked, Order, Terms, ask_to_leave, see_out
+from nbdist.session.cells.leaving import Act, AskedToLeave, Order, Terms, ask_to_leave, see_out
 from nbdist.session.cells.outcome import (
     ProcessOutcome,
     divergence,
@@ -51,8 +51,8 @@ class InVain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
-    """What is remembered from one look at a cell to the next; times are those of the monotonic clock.
+class Watched:
+    """The memory of a cell from one look to the next; times are those of the monotonic clock.
 
     Attributes:
       started: When the watch began, put off by the time that processes spent at prompts.
@@ -77,19 +77,19 @@ class Watch:
     joined: float | None = None
     questioned: float = -math.inf
     waiting: str | None = None
-    asked: Mapping[int, Asked] = field(default_factory=dict)
+    asked: Mapping[int, AskedToLeave] = field(default_factory=dict)
     stopping: bool = False
     timed_out: bool = False
     in_vain: str | None = None
 
 
-class Look(NamedTuple):
+class Moment(NamedTuple):
     """One look: what is remembered, where each process stands, when this is, and the cell's terms.
 
     `same_place` says whether all that have ended the cell's code say they sent equally many programs.
     """
 
-    watch: Watch
+    watch: Watched
     outcomes: Mapping[int, ProcessOutcome]
     now: float
     terms: Terms
@@ -107,14 +107,14 @@ class Look(NamedTuple):
         return nobody_can_join(in_code, longer_than_s=self.terms.grace_s)
 
 
-class Done(NamedTuple):
-    """What a look leads to: what to remember, and what to do in this order."""
+class Decision(NamedTuple):
+    """The result of a look: what to remember, and what to do, in this order."""
 
-    watch: Watch
+    watch: Watched
     orders: tuple[Order, ...] = ()
 
 
-def look(at: Look) -> Done:
+def look(at: Moment) -> Decision:
     """Return what follows from how a cell stands now."""
     watch = at.watch
     if watch.paused is not None and (watch.stopping or not _prompts(at)):
@@ -122,7 +122,7 @@ def look(at: Look) -> Done:
     return next(rule.then(at) for rule in RULES if rule.when(at))
 
 
-def stop(at: Look, why: str | None = None) -> Done:
+def stop(at: Moment, why: str | None = None) -> Decision:
     """Ask all processes still in the cell to leave; `why` is said. How each is asked is in `LEAVE`."""
     still, watch = at.still, at.watch
     lines = [] if why is None else [f"{processes_text([s.process_id for s in still])}   {why}"]
@@ -132,15 +132,15 @@ def stop(at: Look, why: str | None = None) -> Done:
         lines += say_where_all(still)
     asked, orders = ask_to_leave(still, at.now)
     said = [Order(Act.SHOW)] + ([Order(Act.NOTE, text="\n".join(lines))] if lines else [])
-    return Done(replace(watch, asked=asked, stopping=True), (*said, *orders))
+    return Decision(replace(watch, asked=asked, stopping=True), (*said, *orders))
 
 
-def told(at: Look, order: Order, answer: bool | InVain | None) -> Done:
+def told(at: Moment, order: Order, answer: bool | InVain | None) -> Decision:
     """Take the answer to a question that an order asked; a cell that was ended meanwhile needs none."""
     if at.watch.stopping:
-        return Done(at.watch)
+        return Decision(at.watch)
     if order.act is Act.JOIN:
-        return Done(at.watch) if answer else stop(at)
+        return Decision(at.watch) if answer else stop(at)
     if not isinstance(answer, InVain):
         return _say(at)
     if answer.certain:
@@ -149,72 +149,72 @@ def told(at: Look, order: Order, answer: bool | InVain | None) -> Done:
     return _say(at._replace(watch=replace(at.watch, waiting=text)))
 
 
-def _is_stopping(at: Look) -> bool:
+def _is_stopping(at: Moment) -> bool:
     return at.watch.stopping
 
 
-def _one_is_at_a_prompt(at: Look) -> bool:
+def _one_is_at_a_prompt(at: Moment) -> bool:
     return bool(_prompts(at))
 
 
-def _all_wait_for_a_proof(at: Look) -> bool:
+def _all_wait_for_a_proof(at: Moment) -> bool:
     return at.terms.proves and all(process.proving for process in at.still)
 
 
-def _time_is_over(at: Look) -> bool:
+def _time_is_over(at: Moment) -> bool:
     return at.terms.timeout_s is not None and at.now - at.watch.started >= at.terms.timeout_s
 
 
-def _one_has_failed(at: Look) -> bool:
+def _one_has_failed(at: Moment) -> bool:
     return first_cause(at.outcomes.values()) is not None
 
 
-def _a_prompt_was_left(at: Look) -> bool:
+def _a_prompt_was_left(at: Moment) -> bool:
     return at.now - at.watch.resumed < at.terms.grace_s
 
 
-def _is_out_of_step(at: Look) -> bool:
+def _is_out_of_step(at: Moment) -> bool:
     return at.terms.out_of_step
 
 
-def _all_wait(at: Look) -> bool:
+def _all_wait(at: Moment) -> bool:
     return at.terms.counts and bool(at.waiting)
 
 
-def _always(at: Look) -> bool:
+def _always(at: Moment) -> bool:
     return True
 
 
-def _stand_still(at: Look) -> Done:
+def _stand_still(at: Moment) -> Decision:
     """Say who is at a prompt, once; the time that it spends there does not count."""
     prompts = _prompts(at)
     watch = replace(at.watch, paused=at.now if at.watch.paused is None else at.watch.paused)
     if frozenset(prompts) in watch.prompted:
-        return Done(watch)
+        return Decision(watch)
     said = say_prompts(prompts, others=len(at.still) > len(prompts), attended=at.terms.attended)
     orders = () if said is None else (Order(Act.NOTE, text=said),)
-    return Done(replace(watch, prompted=watch.prompted | {frozenset(prompts)}), orders)
+    return Decision(replace(watch, prompted=watch.prompted | {frozenset(prompts)}), orders)
 
 
-def _prove(at: Look) -> Done:
+def _prove(at: Moment) -> Decision:
     """Have the others take part in the proof; end the wait if it takes long and one has not finished the cell."""
     joined = at.watch.joined
     if joined is None:
-        return Done(replace(at.watch, joined=at.now), (Order(Act.JOIN),))
+        return Decision(replace(at.watch, joined=at.now), (Order(Act.JOIN),))
     # Where all have ended the code with equally many programs, these compute now.
     finished = all(s.proving or s.outcome == "finished" for s in at.outcomes.values())
     if at.now - joined >= PROOF_SECONDS and not (finished and at.same_place):
         return stop(at)
-    return Done(at.watch, (Order(Act.SHOW, text=silence(at.outcomes)),))
+    return Decision(at.watch, (Order(Act.SHOW, text=silence(at.outcomes)),))
 
 
-def _stop_late(at: Look) -> Done:
+def _stop_late(at: Moment) -> Decision:
     seconds = seconds_text(at.terms.timeout_s or 0.0)
     late = at._replace(watch=replace(at.watch, timed_out=True))
     return stop(late, f"not finished after {seconds} ({option('timeout_s')})")
 
 
-def _let_them_come(at: Look) -> Done:
+def _let_them_come(at: Moment) -> Decision:
     """Say who has failed and who is still in the cell; stop these after the grace period."""
     cause = first_cause(at.outcomes.values())
     assert cause is not None
@@ -226,52 +226,52 @@ def _let_them_come(at: Look) -> Done:
     if since >= grace_s:
         return stop(at)
     if since < SAY_SECONDS:
-        return Done(at.watch)
+        return Decision(at.watch)
     ending = f" - will be interrupted in {math.ceil(grace_s - since)} s"
     lines = [*say_failure(cause), *say_where_all(at.outcomes.values(), ending=ending)]
-    return Done(at.watch, (Order(Act.SHOW, text="\n".join(lines)),))
+    return Decision(at.watch, (Order(Act.SHOW, text="\n".join(lines)),))
 
 
-def _let_them_go_on(at: Look) -> Done:
+def _let_them_go_on(at: Moment) -> Decision:
     """Do nothing: the others have stood in their lines for as long as one was at a prompt."""
-    return Done(at.watch)
+    return Decision(at.watch)
 
 
-def _end_what_cannot_end(at: Look) -> Done:
+def _end_what_cannot_end(at: Moment) -> Decision:
     if nobody_can_join(at.outcomes, longer_than_s=at.terms.grace_s):
         return stop(at, "waiting for something that cannot arrive; the session is out of step")
-    return Done(at.watch)
+    return Decision(at.watch)
 
 
-def _ask(at: Look) -> Done:
+def _ask(at: Moment) -> Decision:
     """Ask, now and then, what all those in the cell's code wait for."""
     if at.now - at.watch.questioned < ASK_SECONDS:
         return _say(at)
     watch = replace(at.watch, questioned=at.now, waiting=None)
-    return Done(watch, (Order(Act.ASK, tuple(at.waiting)),))
+    return Decision(watch, (Order(Act.ASK, tuple(at.waiting)),))
 
 
-def _say_how_things_stand(at: Look) -> Done:
+def _say_how_things_stand(at: Moment) -> Decision:
     return _say(at._replace(watch=replace(at.watch, waiting=None)))
 
 
-def _say(at: Look) -> Done:
+def _say(at: Moment) -> Decision:
     text = at.watch.waiting or silence(at.outcomes) or divergence(at.outcomes)
-    return Done(at.watch, (Order(Act.SHOW, text=text),))
+    return Decision(at.watch, (Order(Act.SHOW, text=text),))
 
 
-def _see_out(at: Look) -> Done:
+def _see_out(at: Moment) -> Decision:
     watch = at.watch
     failed = watch.failed is not None
     asked, orders = see_out(watch.asked, at.still, at.now, at.terms, failed=failed)
-    return Done(replace(watch, asked=asked), tuple(orders))
+    return Decision(replace(watch, asked=asked), tuple(orders))
 
 
 class Rule(NamedTuple):
     """A rule of the cell: when it holds, and what a look then does."""
 
-    when: Callable[[Look], bool]
-    then: Callable[[Look], Done]
+    when: Callable[[Moment], bool]
+    then: Callable[[Moment], Decision]
 
 
 RULES = (
@@ -288,7 +288,7 @@ RULES = (
 """The rules of a cell, in order: the first that holds counts."""
 
 
-def _resumed(watch: Watch, now: float) -> Watch:
+def _resumed(watch: Watched, now: float) -> Watched:
     """Return a watch that counts no time since a process came to a prompt."""
     paused_s = now - (now if watch.paused is None else watch.paused)
     return replace(
@@ -300,5 +300,5 @@ def _resumed(watch: Watch, now: float) -> Watch:
     )
 
 
-def _prompts(at: Look) -> dict[int, Prompt]:
+def _prompts(at: Moment) -> dict[int, Prompt]:
     return {s.process_id: s.prompt for s in at.still if s.prompt is not None}

@@ -23,10 +23,10 @@ from nbdist.session.cells.watch import (
     ASK_SECONDS,
     DEATH_GRACE_SECONDS,
     PROOF_SECONDS,
-    Done,
+    Decision,
     InVain,
-    Look,
-    Watch,
+    Moment,
+    Watched,
     look,
     stop,
     told,
@@ -47,13 +47,13 @@ def at_prompt(process_id: int, number: int = 1) -> ProcessOutcome:
     return one(process_id, prompt=asked)
 
 
-def at(*processes: ProcessOutcome, now: float = NOW, terms: Terms = TERMS, **watch: Any) -> Look:
+def at(*processes: ProcessOutcome, now: float = NOW, terms: Terms = TERMS, **watch: Any) -> Moment:
     """Return a look at a cell that began at `NOW`."""
-    remembered = Watch(**{"started": NOW, **watch})
-    return Look(remembered, {s.process_id: s for s in processes}, now, terms)
+    remembered = Watched(**{"started": NOW, **watch})
+    return Moment(remembered, {s.process_id: s for s in processes}, now, terms)
 
 
-def acts(done: Done) -> dict[Act, tuple[int, ...]]:
+def acts(done: Decision) -> dict[Act, tuple[int, ...]]:
     """Return what is done to which processes, without what is said."""
     said = (Act.NOTE, Act.SHOW)
     return {order.act: order.ids for order in done.orders if order.act not in said}
@@ -143,7 +143,7 @@ def test_a_process_that_was_asked_to_leave_is_seen_out(
     was: ProcessOutcome, now: ProcessOutcome, after: float, wanted: set[Act]
 ) -> None:
     asked = stop(at(was)).watch
-    seen = Look(asked, {0: now}, NOW + after, TERMS)
+    seen = Moment(asked, {0: now}, NOW + after, TERMS)
     done = look(seen)
     assert acts(done).keys() == wanted
     # What was done is not done again at once.
@@ -153,7 +153,7 @@ def test_a_process_that_was_asked_to_leave_is_seen_out(
 
 def test_collectives_are_cut_sooner_where_one_has_failed_and_again_after_a_while() -> None:
     asked = stop(at(one(0), RAISED, failed=NOW)).watch
-    seen = Look(asked, {0: one(0), 1: RAISED}, NOW + FAILED_CUT_SECONDS, TERMS)
+    seen = Moment(asked, {0: one(0), 1: RAISED}, NOW + FAILED_CUT_SECONDS, TERMS)
     freed = look(seen)
     assert acts(freed) == {Act.FREE: (0,)}
     later = seen._replace(watch=freed.watch, now=seen.now + CUT_AGAIN_SECONDS)
@@ -175,7 +175,7 @@ def test_an_answer_ends_a_cell_only_where_it_is_certain(act: Act, answer: Any, s
     seen = at(one(0))
     assert told(seen, Order(act), answer).watch.stopping is stops
     stopped = seen._replace(watch=stop(seen).watch)
-    assert told(stopped, Order(act), answer) == Done(stopped.watch)
+    assert told(stopped, Order(act), answer) == Decision(stopped.watch)
 
 
 class World:
@@ -197,7 +197,7 @@ class World:
         self.deaf = {p for p in range(count) if chance() < 0.3}
         self.now = NOW
         self.outcomes = {p: one(p, begun=chance() < 0.7) for p in range(count)}
-        self.watch = Watch(started=NOW)
+        self.watch = Watched(started=NOW)
         self.asked: list[tuple[float, Act, int, ProcessOutcome]] = []
         self.due: dict[int, float] = {}
         self.stopped_at: float | None = None
@@ -234,10 +234,10 @@ class World:
         self.outcomes[process_id] = replace(process, **change)
 
     def looks(self) -> None:
-        seen = Look(self.watch, dict(self.outcomes), self.now, self.terms)
+        seen = Moment(self.watch, dict(self.outcomes), self.now, self.terms)
         self.do(look(seen))
 
-    def do(self, done: Done) -> None:
+    def do(self, done: Decision) -> None:
         if done.watch.stopping and not self.watch.stopping:
             self.stopped_at = self.now
         self.watch = done.watch
@@ -252,7 +252,7 @@ class World:
             elif order.act in (Act.JOIN, Act.ASK):
                 answer = self.random.choice([True, False])
                 found = InVain("nobody comes", certain=answer) if answer else None
-                seen = Look(self.watch, dict(self.outcomes), self.now, self.terms)
+                seen = Moment(self.watch, dict(self.outcomes), self.now, self.terms)
                 self.do(told(seen, order, answer if order.act is Act.JOIN else found))
 
 

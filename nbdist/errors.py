@@ -129,10 +129,6 @@ class AgreementError(NbdistError, RuntimeError):
     """Processes were about to do different things where all must do the same; none has begun."""
 
 
-class UnknownCallError(NbdistError):
-    """A call that the nbdist of an engine does not have: it is of another version."""
-
-
 class WireError(NbdistError, ValueError):
     """Data from another process or version that cannot be read."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import warnings
 from collections.abc import Sequence
@@ -11,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from nbdist.contract.cells import Rules
 from nbdist.errors import HostError, OptionError, SessionError, VersionError
-from nbdist.launch.files.listing import sources
+from nbdist.launch.files import sources
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import StartProgress, silent
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.model.start_options import FLAGS, StartOptions
-from nbdist.launch.planning.choose import make_plan, proxy_warning
-from nbdist.launch.planning.placement import JobOptions, choose_placement
+from nbdist.launch.model.start_options import StartOptions
+from nbdist.launch.planning import choose_placement, make_plan, proxy_warning
 from nbdist.launch.sessions import registry
 from nbdist.launch.start.spawn import spawn
 from nbdist.spelling import option
@@ -26,21 +24,8 @@ if TYPE_CHECKING:
     from nbdist.session.session import Session
     from nbdist.view.feed import Feed
 
-PLACEMENT = tuple(
-    name
-    for name in (
-        *inspect.signature(choose_placement).parameters,
-        *(field.name for field in fields(JobOptions)),
-    )
-    if name in FLAGS
-)
-"""The options that say where processes run."""
-
 RULES = tuple(field.name for field in fields(Rules))
 """The options that say what a session does with its cells."""
-
-PLANNED = tuple(name for name in FLAGS if name not in {*PLACEMENT, *RULES, "sync"})
-"""The options that say what runs there."""
 
 
 def start_session(
@@ -61,8 +46,7 @@ def start_session(
     _refuse_copies(options)
     sync = [options.sync] if isinstance(options.sync, str) else options.sync or ()
     named = tuple(str(source.path) for source in sources(sync))
-    placement = replace(choose_placement(**options.chosen(PLACEMENT)), sync=named)
-    plan = make_plan(processes=options.processes, placement=placement, **options.chosen(PLANNED))
+    plan = make_plan(options, replace(choose_placement(options), sync=named))
     proxies = proxy_warning({**os.environ, **plan.environment}, plan.processes[0].host)
     if proxies is not None and plan.placement.on_this_machine:  # hosts are asked themselves
         warnings.warn(proxies, stacklevel=2)
@@ -107,7 +91,7 @@ def attach_session(
     """Takes part in a session that runs, or makes one of engines that somebody else has started.
 
     Args:
-      word: As for `nbdist.launch.sessions.attached.resolve`: an id, `last`, a file, a profile of ipyparallel's.
+      word: As for `nbdist.launch.sessions.foreign.resolve`: an id, `last`, a file, a profile of ipyparallel's.
       grace_s: As for `start_session`; default: as the session has it.
       give_up_s: The same.
       check: The same.
@@ -115,21 +99,19 @@ def attach_session(
       copies_s: The same.
       progress: Called with (stage, done, total).
       feed: Gets the snapshots; default: one of the session's own.
-      **options: Of `nbdist.launch.planning.choose.make_plan`, for engines that somebody else has started.
+      **options: Of `StartOptions`, for engines that somebody else has started.
 
     Raises:
       SessionError: There is no such session or cluster, or its processes are gone; the text says what there is.
       OptionError: An option that a session which runs cannot take.
       LaunchError: Engines cannot be made a session of.
     """
-    from nbdist.launch.sessions.attached import ForeignCluster, resolve
+    from nbdist.launch.sessions.foreign import ForeignCluster, resolve, take_part
     from nbdist.launch.sessions.recorded import regain
     from nbdist.session.session import Session
 
     found = resolve(word)
     if isinstance(found, ForeignCluster):
-        from nbdist.launch.sessions.foreign import take_part
-
         regained = take_part(found, progress=progress or silent, **options)
     else:
         if options:

@@ -13,12 +13,13 @@ silence of the kernel longer than the assignment allows; the operating system en
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any, assert_never
@@ -261,16 +262,14 @@ class Agent:
         self.assignment = assignment
         os.environ.update(assignment.environment)
         self.own_folder = assignment.folder is None
-        try:
+        with self._refusing():
             self.folder = assignment.folder or make()
             keep_ipython_in(self.folder)
             if self.own_folder:
                 self.sweeper = sweep.sweep_after(self.folder)
-            if assignment.cwd is not None:
+        if assignment.cwd is not None:
+            with self._refusing(working=True):
                 enter(assignment.cwd, assignment.cwd_copy, self.folder)
-        except OSError as error:
-            self._refuse(error.filename, error)
-            raise SystemExit(1) from None
         if assignment.silence_s is not None:
             self.pulse = Pulse(self.events, self.orders.descriptor, silence_s=assignment.silence_s)
         self.introduction.say(assignment, self.folder)
@@ -288,9 +287,15 @@ class Agent:
             relaying = Relaying(number=order.number, port=None, error=str(error))
         self.events.send(relaying)
 
-    def _refuse(self, folder: str | None, error: OSError) -> None:
-        host = socket.gethostname()
-        self.events.send(Refused(host=host, folder=folder, error=str(error)))
+    @contextlib.contextmanager
+    def _refusing(self, folder: str | None = None, *, working: bool = False) -> Iterator[None]:
+        """Report an `OSError` of the block, with its own folder or this one, and end the agent."""
+        try:
+            yield
+        except OSError as error:
+            where, host = folder or error.filename, socket.gethostname()
+            self.events.send(Refused(host=host, folder=where, error=str(error), working=working))
+            raise SystemExit(1) from None
 
     def _collect(self) -> None:
         """Ask for the connection file, and take it when it is here."""
@@ -308,11 +313,8 @@ class Agent:
     def _connection(self, connection: Mapping[str, Any]) -> None:
         assert self.assignment is not None
         path = engine_connection(self.folder, self.assignment.cluster_id)
-        try:
+        with self._refusing(self.folder):
             write_private(path, dict(connection))
-        except OSError as error:
-            self._refuse(self.folder, error)
-            raise SystemExit(1) from None
 
     def _controller_is_ready(self, assignment: Assignment) -> bool:
         """Return whether the connection file for engines is here completely."""

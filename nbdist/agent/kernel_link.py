@@ -119,7 +119,7 @@ class Collecting:
     `srun` and `mpirun` encrypt nothing, and the file holds the session's key. So a task is sent only the address
     where the kernel has the file, and the kernel's public key (CURVE). The task makes a pair of keys of its own,
     sends its public key back through the stream, and asks for the file; the kernel answers only keys that its
-    tasks have sent. Whoever reads the stream learns only public keys. See `nbdist.launch.start.sequence` for the
+    tasks have sent. Whoever reads the stream learns only public keys. See `nbdist.launch.start.connect` for the
     kernel's end.
 
     Args:

@@ -50,11 +50,12 @@ class OtherVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The agent cannot work here, for example not in this folder."""
+    """The agent cannot use a folder: the working folder of its processes, or that for the session's files."""
 
     host: str
     folder: str | None
     error: str
+    working: bool = False
     event: Literal["refused"] = "refused"
 
 

@@ -1,6 +1,6 @@
-"""Folders of nbdist on one host: a session's private folder, with connection files and logs, and the user's cache.
+"""A session's private folder on one host, with connection files and logs.
 
-The private folder is removed even if the process that should remove it was killed (`sweep_after`).
+It is removed even if the process that should remove it was killed (`sweep_after`).
 
 Source: imports nothing outside the standard library.
 """
@@ -83,14 +83,6 @@ def write_private(path: Path, content: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):
             Path(name).unlink()
         raise
-
-
-def user_cache() -> Path:
-    """Return the folder where nbdist keeps for a person what it can make again; it may not exist yet.
-
-    Source: the XDG base directory specification.
-    """
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nbdist"
 
 
 AGAIN_SECONDS = 0.5

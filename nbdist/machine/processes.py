@@ -1,4 +1,4 @@
-"""Ends of processes: with their parent, and what their logs and the out-of-memory killer say about them."""
+"""Processes of this machine: one known for ever, ends with a parent, and what logs and memory say about an end."""
 
 from __future__ import annotations
 
@@ -6,10 +6,106 @@ import contextlib
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+
+PROC = Path("/proc")
+
+WAIT_SECONDS = 0.01
+"""Seconds between two looks at a process that is waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessHandle:
+    """One process of this machine, whoever has started it; it may have ended.
+
+    A process id alone may belong to another process a day later; process id and start time name one process for
+    ever. `began` is the start time, as `beginning` returns it.
+    """
+
+    pid: int
+    began: str
+
+    @property
+    def running(self) -> bool:
+        """Whether the process still runs; a zombie does not count."""
+        return beginning(self.pid) == self.began
+
+    @property
+    def status(self) -> None:
+        """None: only the process that has started it could know its exit status."""
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process, and never to a later process with the same id."""
+        with _descriptor(self.pid) as descriptor:
+            if not self.running:
+                return
+            with contextlib.suppress(ProcessLookupError):
+                if descriptor is None:
+                    os.kill(self.pid, number)
+                else:
+                    signal.pidfd_send_signal(descriptor, number)
+
+    def terminate(self) -> None:
+        """Send SIGTERM to the process."""
+        self.signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL to the process."""
+        self.signal(signal.SIGKILL)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the end of the process; return whether it has ended."""
+        deadline = time.monotonic() + timeout_s
+        while self.running:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(WAIT_SECONDS)
+        return True
+
+
+def found(pid: int) -> ProcessHandle | None:
+    """Return the process that has this id now; None if there is none."""
+    began = beginning(pid)
+    return None if began is None else ProcessHandle(pid, began)
+
+
+def beginning(pid: int) -> str | None:
+    """Return when a process began, as this machine counts; None if it does not run.
+
+    Source: proc(5), field 22 of `/proc/PID/stat`, in ticks since boot, and the boot's own id; elsewhere `ps`.
+    """
+    if sys.platform == "linux":
+        try:
+            # The process's name, in parentheses, may contain any character.
+            state, *fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+            boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
+        except (OSError, ValueError):
+            return None
+        return None if state in "ZX" else f"{boot} {fields[18]}"
+    asked = subprocess.run(
+        ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    state, _, began = asked.stdout.strip().partition(" ")
+    return began.strip() if began and not state.startswith("Z") else None
+
+
+@contextlib.contextmanager
+def _descriptor(pid: int) -> Iterator[int | None]:
+    """Hold a process's pidfd, so that its id is not reused; None if the system has no pidfds."""
+    opened = None
+    with contextlib.suppress(OSError, AttributeError):
+        opened = os.pidfd_open(pid)
+    try:
+        yield opened
+    finally:
+        if opened is not None:
+            os.close(opened)
+
 
 LOG_LINES = 20
 """Lines of a log that explain an end."""
@@ -26,13 +122,9 @@ CHATTER = re.compile(
 """Lines that are not the user's output: ipyparallel's own log, the coordinator's notice that processes may outlive
 another's death, which nbdist has asked for, and what gloo says about its connections."""
 
-NOISE = re.compile(
-    r"debugpy_stream undefined|Not using CurveZMQ security|^\*\*\* Check failure stack trace: \*\*\*$"
-    r"|^\s+@\s+0x[0-9a-f]+ "
-    r"|^\[Gloo\] Rank \d+ is connected to \d+ peer ranks\. Expected number of connected peer ranks is : \d+$"
-)
-"""Lines that ipyparallel and gloo write when an engine starts, and the C++ stack below a failed check: the check
-itself says why the process ended, and the stack would leave no room for it."""
+STACK = re.compile(r"^\*\*\* Check failure stack trace: \*\*\*$|^\s+@\s+0x[0-9a-f]+ ")
+"""Lines of the C++ stack below a failed check: the check itself says why the process ended, and the stack would
+leave no room for it."""
 
 FATAL = "Fatal Python error:"
 CURRENT = "Current thread"
@@ -54,7 +146,7 @@ def tail(path: Path, *, lines: int = LOG_LINES, start: int = 0) -> tuple[str, ..
     except OSError:
         return ()
     text = CHATTER.sub(b"", data).decode(errors="replace")
-    kept = [line for line in text.splitlines() if not NOISE.search(line)]
+    kept = [line for line in text.splitlines() if not STACK.search(line)]
     fatal = next((i for i, line in enumerate(kept) if line.startswith(FATAL)), None)
     if fatal is None:
         return tuple(kept[-lines:])

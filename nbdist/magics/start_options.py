@@ -13,7 +13,7 @@ from typing import Any
 from nbdist.errors import OptionError
 from nbdist.launch.doctor.finding import Needs
 from nbdist.launch.model.start_options import FLAGS, PROCESSES, StartOptions
-from nbdist.launch.planning.placement import choose_placement
+from nbdist.launch.planning import choose_placement
 from nbdist.magics.parser import Parser
 from nbdist.spelling import option
 
@@ -149,7 +149,7 @@ def doctor_arguments(asked: argparse.Namespace) -> dict[str, Any]:
     Raises:
       OptionError: The hosts, or a file, cannot be read.
     """
-    placement = choose_placement(**{name: getattr(asked, name) for name in WHERE})
+    placement = choose_placement(StartOptions(**{name: getattr(asked, name) for name in WHERE}))
     return {
         "placement": placement,
         "needs": Needs(framework=asked.framework, backend=asked.backend),

@@ -27,8 +27,8 @@ from nbdist.launch.model.happenings import (
     StartProgress,
 )
 from nbdist.launch.sessions.attached import AttachedCluster
+from nbdist.launch.start import connect as start
 from nbdist.launch.start import initialize as join
-from nbdist.launch.start import sequence as start
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.request import Request, ask
 from nbdist.launch.start.spawn import Spawned

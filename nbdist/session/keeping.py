@@ -20,7 +20,7 @@ from nbdist.errors import GoneError, SessionError
 from nbdist.launch.files.sync import Copied, Files
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.sessions import recorded
-from nbdist.launch.start.agents import Agents
+from nbdist.launch.start.cluster import Agents
 from nbdist.launch.start.replace import end
 from nbdist.notation import processes_text
 from nbdist.session.cells.attached_cell import RegainedRun

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.contract.events import in_lines
-from nbdist.launch.agents.channel import Channel
+from nbdist.launch.agents import Channel
 
 Order = dict[str, Any]
 
 PIDS = count(1_000_000)
 
 
-class FakeChannel:
-    """An `nbdist.launch.agents.channel.Channel` to an agent that only answers.
+class FakeChannel(Channel):
+    """An `nbdist.launch.agents.Channel` to an agent that only answers.
 
     Args:
       name: Of the agent's host.
@@ -28,8 +28,6 @@ class FakeChannel:
       obey: Called with this channel and each order, on the thread that gives it.
       sleep: Called where somebody waits for its end.
     """
-
-    left = False
 
     def __init__(
         self,
@@ -39,6 +37,8 @@ class FakeChannel:
         sleep: Callable[[float], None],
     ) -> None:
         self.name = name
+        # It is its own process.
+        self.process: Any = self
         self.pid = next(PIDS)
         self.status: int | None = None
         self.orders: list[Order] = []
@@ -47,6 +47,7 @@ class FakeChannel:
         # It says no more that it is there.
         self.silent = False
         self.closed = False
+        self.left = False
         self._log = log
         self._obey = obey
         self._sleep = sleep
@@ -129,8 +130,3 @@ class FakeChannel:
 
     def close(self) -> None:
         self.closed = True
-
-
-def _is_a_channel(channel: FakeChannel) -> Channel:
-    """For type checkers."""
-    return channel

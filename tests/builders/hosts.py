@@ -19,13 +19,12 @@ from nbdist.contract.wire import encode
 from nbdist.engine.kernel.calls import SentCall
 from nbdist.launch.agents import agent_handle
 from nbdist.launch.model.plan import Plan, plan_for
-from nbdist.launch.planning.placement import choose_placement
+from nbdist.launch.model.start_options import StartOptions
+from nbdist.launch.planning import choose_placement
 from nbdist.launch.start import (
     connect,
     hosts,
     initialize,
-    preflight,
-    sequence,
     spawn,
 )
 from nbdist.launch.start import replace as replacing
@@ -63,7 +62,9 @@ def plan_of(*hosts: str, processes: int = 1, **changes: Any) -> Plan:
     placement = {}
     if hosts:
         placement["placement"] = choose_placement(
-            hosts=",".join(hosts), remote_python="python3", controller_address=KERNEL_ADDRESS
+            StartOptions(
+                hosts=",".join(hosts), remote_python="python3", controller_address=KERNEL_ADDRESS
+            )
         )
     return plan_for(
         hosts=[(name, processes) for name in hosts or (THIS_MACHINE,)],
@@ -165,19 +166,16 @@ class FakeHosts:
         self._threads = set(threading.enumerate())
         self._folders: list[Path] = []
         monkeypatch.setattr(agent_handle, "Pipes", self._channel)
-        monkeypatch.setattr(preflight, "kernel_facts", lambda asked: kernel())
-        monkeypatch.setattr(sequence, "Client", lambda path, **options: self.client)
+        monkeypatch.setattr(spawn, "kernel_facts", lambda asked: kernel())
+        monkeypatch.setattr(connect, "Client", lambda path, **options: self.client)
         for module in (
             agent_handle,
             connect,
             initialize,
-            initialize,
             kernel_link,
             hosts,
             replacing,
-            sequence,
             spawn,
-            hosts,
         ):
             monkeypatch.setattr(module, "time", self.clock)
         monkeypatch.setattr(initialize, "until_it_listens", lambda rendezvous: None)
@@ -198,7 +196,7 @@ class FakeHosts:
 
     def start(self, plan: Plan) -> Any:
         """A start as far as its engines are connected."""
-        return sequence.start(self.spawn(plan), progress=self.receive)
+        return connect.start(self.spawn(plan), progress=self.receive)
 
     def join(self, plan: Plan) -> tuple[Any, dict[int, dict[str, Any]]]:
         """A start to its end; the engines, and what they answered."""

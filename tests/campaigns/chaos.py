@@ -24,7 +24,7 @@ import nbdist
 from nbdist import Session
 from nbdist.contract.orders import CONTROLLER
 from nbdist.errors import CellTimeout, NbdistError, ProcessError, SessionError
-from nbdist.launch.start.agents import AgentPool
+from nbdist.launch.start.cluster import AgentPool
 from nbdist.notation import where_text
 from tests.waiting import wait_for
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from nbdist.launch.start.agents import LOST_SECONDS
+from nbdist.launch.start.cluster import LOST_SECONDS
 from tests.hosts.left import Left
 from tests.integration.notebook import Notebook
 from tests.integration.test_faults import COLLECTIVE

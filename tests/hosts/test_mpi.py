@@ -71,7 +71,7 @@ def test_last_words_of_many_ranks_at_once_stay_apart_and_the_ranks_are_replaced(
 ) -> None:
     with pytest.raises(ProcessError, match="ended with exit code 3") as caught:
         session.run(LAST_WORDS)
-    assert "processes 1–3 (hosts h2, h1) ended with exit code 3" in str(caught.value)
+    assert "processes 1–3 (hosts h2, h1) ended" in str(caught.value)
     (first,) = re.findall(r"process (\d) \(host h\d\)   ended", caught.value.shown)
     assert set(re.findall(r"\} by (\d+)", caught.value.shown)) == {first}
     assert "processes 1–3 started again" in capsys.readouterr().out
@@ -142,5 +142,5 @@ def test_the_sessions_key_does_not_go_through_what_mpirun_leaves_unencrypted(
     ):
         session.run("x = 1")
         key = key_of_engines(mpi_hosts, 1)
-    assert received.has('"server_key":'), "the orders are readable"
+    assert received.has('"server_key":')  # the orders are readable
     assert not received.has(key)

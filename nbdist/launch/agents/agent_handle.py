@@ -20,17 +20,14 @@ from nbdist.contract.orders import (
     Alive,
     Assignment,
     Keep,
-    NewProcess,
     Order,
-    Signal,
-    Start,
     to_line,
 )
-from nbdist.launch.agents.channel import AgentSpec, Channel, Pipes
-from nbdist.launch.agents.fifo_channel import FoundAgain, LastingChild, ProcessHandle, Spot, found
+from nbdist.launch.agents import AgentSpec, Channel, Pipes
+from nbdist.launch.agents.fifo_channel import FoundAgain, LastingChild, Spot
 from nbdist.launch.model.happenings import Happening, HostEnded, ProcessExit
 from nbdist.launch.model.hosts import SILENT_SECONDS, HostInfo
-from nbdist.machine.processes import LOG_LINES, tail
+from nbdist.machine.processes import LOG_LINES, ProcessHandle, found, tail
 from nbdist.message_guard import MessageGuard
 
 logger = logging.getLogger(__name__)
@@ -128,22 +125,14 @@ class AgentHandle:
                 received = agent._lines.take(line)
                 if received is not None:
                     agent._take(received)
-        if not channel.running:
+        if not channel.process.running:
             agent.ended_at = time.time()  # known at once, not when its thread gets to it
         agent._reader.start()
         return agent
 
-    def start(self, processes: Sequence[NewProcess]) -> None:
-        """Order the agent to start engines."""
-        self.order(Start(processes=tuple(processes)))
-
-    def signal(self, number: int, process_ids: Sequence[int]) -> None:
-        """Order the agent to send a signal to engines."""
-        self.order(Signal(number=int(number), process_ids=tuple(process_ids)))
-
     def poll(self) -> int | None:
         """Return the exit status of the command, or None while it runs; 0 if only another kernel could know it."""
-        return None if self._channel.running else self._channel.status or 0
+        return None if self._channel.process.running else self._channel.process.status or 0
 
     @property
     def spot(self) -> Spot | None:
@@ -158,7 +147,7 @@ class AgentHandle:
     @property
     def pid(self) -> int:
         """The id of the agent's process on this machine; of `ssh`, if that leads to the agent."""
-        return self._channel.pid
+        return self._channel.process.pid
 
     def keep(self) -> None:
         """Order a kept agent to go on without a kernel from now on."""
@@ -191,7 +180,7 @@ class AgentHandle:
     def begin_to_stop(self) -> None:
         """Order the agent to stop everything it started; do not wait."""
         if not self._lock.acquire(timeout=TAKES_SECONDS):
-            self._channel.kill()  # another thread is stuck in an order that the agent does not read
+            self._channel.process.kill()  # another thread is stuck in an order that the agent does not read
             return
         try:
             with contextlib.suppress(OSError, ValueError):
@@ -202,9 +191,9 @@ class AgentHandle:
     def stop(self) -> None:
         """Stop everything this agent started, and the agent; return when all are gone or out of reach."""
         self.begin_to_stop()
-        if not self._channel.wait(0.1):
+        if not self._channel.process.wait(0.1):
             if self._needs_a_signal():
-                self._channel.terminate()
+                self._channel.process.terminate()
             self._wait_or_kill()
         self._reader.join(1.0)
         self._channel.close()
@@ -212,7 +201,7 @@ class AgentHandle:
     def give_up(self) -> None:
         """Cut the connection to a host that no longer answers."""
         self.given_up = True
-        self._channel.kill()
+        self._channel.process.kill()
 
     def _needs_a_signal(self) -> bool:
         """Return whether the agent may not see the end of its orders: during a long import it does not read.
@@ -225,12 +214,12 @@ class AgentHandle:
         """Wait for the agent's end; return whether it had to be killed."""
         deadline = time.monotonic() + (0.0 if self.given_up else self.stop_seconds)
         while time.monotonic() < deadline:
-            if self._channel.wait(0.05):
+            if self._channel.process.wait(0.05):
                 return False
             if self._is_out_of_reach():
                 break  # nobody there will answer; what runs there ends by itself
-        self._channel.kill()  # its children are signalled by the operating system
-        self._channel.wait(STOP_SECONDS)
+        self._channel.process.kill()  # its children are signalled by the operating system
+        self._channel.process.wait(STOP_SECONDS)
         return True
 
     def _is_out_of_reach(self) -> bool:
@@ -257,8 +246,8 @@ class AgentHandle:
         if self.given_up:
             return f"host {self.reach.name} does not answer", None
         if self.reach.remote:
-            return f"the connection to host {self.reach.name}", self._channel.status
-        return "the engines' parent process", self._channel.status
+            return f"the connection to host {self.reach.name}", self._channel.process.status
+        return "the engines' parent process", self._channel.process.status
 
     def _end(self, because: str, code: int | None) -> ProcessExit:
         return ProcessExit(
@@ -297,11 +286,13 @@ class AgentHandle:
             self._lock.release()
 
     def _read(self) -> None:
-        while not self._read_all() and self._channel.running and not self._channel.left:
+        while not self._read_all() and self._channel.process.running and not self._channel.left:
             time.sleep(AGAIN_SECONDS)
         if not self._channel.left:
             with self._guard:
-                self._channel.wait(STOP_SECONDS)  # its output has ended, so it ends in a moment
+                self._channel.process.wait(
+                    STOP_SECONDS
+                )  # its output has ended, so it ends in a moment
             self.ended_at = time.time()
             with self._guard:
                 self._on_event(HostEnded())
@@ -325,18 +316,8 @@ class AgentHandle:
     def _take(self, received: Received) -> None:
         match received.event:
             case events.Host() as host:
-                self.facts[received.task] = HostInfo(
-                    host=host.host,
-                    pid=host.pid,
-                    nbdist=host.nbdist,
-                    folder=host.folder,
-                    cwd=host.cwd,
-                    address=host.address,
-                    listening=host.listening,
-                    ports=host.ports,
-                    checks=host.checks,
-                    asked_s=self.asked_s,
-                    received_s=time.time(),
+                self.facts[received.task] = HostInfo.reported(
+                    host, asked_s=self.asked_s, received_s=time.time()
                 )
             case events.Started(process_id=process_id, pid=pid):
                 self.pids[process_id] = pid

@@ -1,4 +1,4 @@
-"""Channels to an agent that outlive the kernel, so that another kernel finds the agent and its process again.
+"""Channels to an agent that outlive the kernel, so that another kernel finds the agent again.
 
 A kept agent reads its orders from a named pipe that it holds open itself, and writes its events to a file. Both
 are in the session's private folder, so that another kernel finds there all it needs. The command may be `ssh` or
@@ -10,9 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,87 +18,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nbdist.contract.orders import Stop, to_line
-from nbdist.launch.agents.channel import Child, has_room, keep_own
-
-PROC = Path("/proc")
-POLL_SECONDS = 0.01
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessHandle:
-    """One process of this machine, whoever has started it; it may have ended.
-
-    A process id alone may belong to another process a day later; process id and start time name one process for
-    ever. `began` is the start time, as `beginning` returns it.
-    """
-
-    pid: int
-    began: str
-
-    @property
-    def running(self) -> bool:
-        """Whether the process still runs; a zombie does not count."""
-        return beginning(self.pid) == self.began
-
-    def signal(self, number: int) -> None:
-        """Send a signal to the process, and never to a later process with the same id."""
-        with _descriptor(self.pid) as descriptor:
-            if not self.running:
-                return
-            with contextlib.suppress(ProcessLookupError):
-                if descriptor is None:
-                    os.kill(self.pid, number)
-                else:
-                    signal.pidfd_send_signal(descriptor, number)
-
-    def wait(self, timeout_s: float) -> bool:
-        """Wait for the end of the process; return whether it has ended."""
-        deadline = time.monotonic() + timeout_s
-        while self.running:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(POLL_SECONDS)
-        return True
-
-
-def found(pid: int) -> ProcessHandle | None:
-    """Return the process that has this id now; None if there is none."""
-    began = beginning(pid)
-    return None if began is None else ProcessHandle(pid, began)
-
-
-def beginning(pid: int) -> str | None:
-    """Return when a process began, as this machine counts; None if it does not run.
-
-    Source: proc(5), field 22 of `/proc/PID/stat`, in ticks since boot, and the boot's own id; elsewhere `ps`.
-    """
-    if sys.platform == "linux":
-        try:
-            # The process's name, in parentheses, may contain any character.
-            state, *fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-            boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
-        except (OSError, ValueError):
-            return None
-        return None if state in "ZX" else f"{boot} {fields[18]}"
-    asked = subprocess.run(
-        ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
-    )
-    state, _, began = asked.stdout.strip().partition(" ")
-    return began.strip() if began and not state.startswith("Z") else None
-
-
-@contextlib.contextmanager
-def _descriptor(pid: int) -> Iterator[int | None]:
-    """Hold a process's pidfd, so that its id is not reused; None if the system has no pidfds."""
-    opened = None
-    with contextlib.suppress(OSError, AttributeError):
-        opened = os.pidfd_open(pid)
-    try:
-        yield opened
-    finally:
-        if opened is not None:
-            os.close(opened)
-
+from nbdist.launch.agents import Channel, ChildProcess, has_room
+from nbdist.machine.processes import ProcessHandle, found
 
 PIPE_BYTES = 1 << 14
 """Bytes that a pipe holds at least before anybody reads (macOS: 16384; Linux: 65536)."""
@@ -126,45 +45,15 @@ class Spot:
     events: str
 
 
-class Another:
-    """The process part of channels whose process another kernel has started."""
-
-    status = None
-
-    def __init__(self, process: ProcessHandle) -> None:
-        self.process = process
-        self.pid = process.pid
-
-    @property
-    def running(self) -> bool:
-        """Whether the process runs."""
-        return self.process.running
-
-    def wait(self, timeout_s: float) -> bool:
-        """Wait for the end of the process; return whether it has ended."""
-        return self.process.wait(timeout_s)
-
-    def terminate(self) -> None:
-        """Send SIGTERM to the process."""
-        self.process.signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """Send SIGKILL to the process."""
-        self.process.signal(signal.SIGKILL)
-
-
-class _Files:
+class _Files(Channel):
     """Orders into a named pipe, events out of a file; used from two threads, one per direction."""
 
-    left = False
-    running: bool
-
-    def __init__(self, orders: Path, events: Path) -> None:
+    def __init__(self, process: ChildProcess | ProcessHandle, orders: Path, events: Path) -> None:
         # Also open for reading, so that opening waits for nobody, and an agent that has ended raises nothing.
         self._orders = os.open(orders, os.O_RDWR | os.O_CLOEXEC)
         self._events: BinaryIO = events.open("rb")
         self._part = b""
-        keep_own(self)
+        super().__init__(process)
 
     def ends(self) -> Iterator[int]:
         """Yield the descriptor of the pipe, if open. A child that inherited it would also hold its lock."""
@@ -204,7 +93,9 @@ class _Files:
         """Yield the lines of the file of events, and wait for more until the agent ends or `leave` is called."""
         received_at = time.monotonic()
         while not self.left:
-            running = self.running  # asked first: if it has ended, all its lines are in the file
+            running = (
+                self.process.running
+            )  # asked first: if it has ended, all its lines are in the file
             line = self._line()
             if line is not None:
                 received_at = time.monotonic()
@@ -240,7 +131,7 @@ _LEFT: list[subprocess.Popen[bytes]] = []
 """Running children that this kernel has left; dropping one while it runs would raise a `ResourceWarning`."""
 
 
-class LastingChild(_Files, Child):
+class LastingChild(_Files):
     """A child that outlives this kernel.
 
     Args:
@@ -275,27 +166,25 @@ class LastingChild(_Files, Child):
             held = first[:PIPE_BYTES]
             os.write(stdin, held)
             with log.open("wb") as errors:
-                Child.__init__(
-                    self,
-                    subprocess.Popen(
-                        command,
-                        stdin=stdin,
-                        stdout=stdout,
-                        stderr=errors,
-                        env={**inherited, **own},
-                        start_new_session=True,
-                    ),
+                child = subprocess.Popen(
+                    command,
+                    stdin=stdin,
+                    stdout=stdout,
+                    stderr=errors,
+                    env={**inherited, **own},
+                    start_new_session=True,
                 )
         finally:
             os.close(stdin)
             os.close(stdout)
-        _Files.__init__(self, orders, events)
+        super().__init__(ChildProcess(child), orders, events)
+        self._child = child
         self._write(first[len(held) :])
 
     def leave(self) -> None:
         """Make `lines` end, and keep the child's handle as long as it runs."""
         super().leave()
-        _LEFT[:] = [one for one in (*_LEFT, self.process) if one.poll() is None]
+        _LEFT[:] = [one for one in (*_LEFT, self._child) if one.poll() is None]
 
     def keep(self) -> None:
         """Note that others can find the child: a command that waits for a job goes on without this kernel."""
@@ -304,14 +193,14 @@ class LastingChild(_Files, Child):
     @property
     def spot(self) -> Spot | None:
         """Where another kernel finds the child; None when it has ended."""
-        process = found(self.pid)
+        process = found(self.process.pid)
         if process is None:
             return None
         orders, events = map(str, self._paths)
         return Spot(pid=process.pid, began=process.began, orders=orders, events=events)
 
 
-class FoundAgain(_Files, Another):
+class FoundAgain(_Files):
     """A kept agent that another kernel started; that kernel may be gone or still alive.
 
     Raises:
@@ -319,6 +208,6 @@ class FoundAgain(_Files, Another):
     """
 
     def __init__(self, spot: Spot) -> None:
-        Another.__init__(self, ProcessHandle(spot.pid, spot.began))
-        _Files.__init__(self, Path(spot.orders), Path(spot.events))
+        process = ProcessHandle(spot.pid, spot.began)
+        super().__init__(process, Path(spot.orders), Path(spot.events))
         self.spot = spot

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nbdist.contract.events import Collects, Exited, Received, Terminated
+from nbdist.launch.agents import AgentSpec, Channel, Watch
 from nbdist.launch.agents.agent_handle import AgentHandle
-from nbdist.launch.agents.channel import AgentSpec, Channel, Watch
 from nbdist.launch.model.happenings import Happening, ProcessLost
 from nbdist.launch.model.hosts import SILENT_SECONDS
 from nbdist.machine.processes import tail
@@ -109,10 +109,10 @@ class JobAgent(AgentHandle):
     def _because(self) -> tuple[str, int | None]:
         ending = self.watch.ending(self.job_words())
         if ending is not None:
-            return ending, self._channel.status
+            return ending, self._channel.process.status
         if self.stopped or self.given_up:
             return super()._because()
-        return self.watch.command, self._channel.status
+        return self.watch.command, self._channel.process.status
 
     def _take(self, received: Received) -> None:
         task = received.task

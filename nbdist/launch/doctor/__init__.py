@@ -8,9 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.launch.doctor.examine import examine_all, kernel_facts
-from nbdist.launch.doctor.finding import Clock, Examination, Examined, Finding, Needs, findings_text
+from nbdist.launch.doctor.finding import (
+    Clock,
+    Examination,
+    Examined,
+    Finding,
+    Needs,
+    findings_text,
+    refused,
+)
 from nbdist.launch.doctor.judge import judge
-from nbdist.launch.doctor.refused import refused
 from nbdist.launch.model.hosts import AskedHost, SshOptions
 from nbdist.launch.model.plan import Placement, Plan
 

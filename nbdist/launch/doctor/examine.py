@@ -32,9 +32,9 @@ from nbdist.contract.checkup import (
 from nbdist.contract.wire import Plain, decode
 from nbdist.engine.frameworks import imported
 from nbdist.errors import WireError
-from nbdist.launch.doctor.finding import THIS_MACHINE, Clock, Examined, Finding
-from nbdist.launch.doctor.refused import refused, shell
-from nbdist.launch.model.hosts import AskedHost, SshOptions, ssh_command
+from nbdist.launch.doctor.finding import THIS_MACHINE, Clock, Examined, Finding, refused
+from nbdist.launch.launchers.ssh import shell, ssh_command
+from nbdist.launch.model.hosts import AskedHost, SshOptions
 from nbdist.machine import checkup
 from nbdist.machine.ports import own_address
 from nbdist.spelling import option

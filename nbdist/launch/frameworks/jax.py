@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from nbdist.agent.coordinator import HEARTBEAT_SECONDS
 from nbdist.contract.calls.engine import Described, Initialized
 from nbdist.contract.stages import JaxStage
 from nbdist.errors import LaunchError
-from nbdist.launch.model import framework as platforms
 from nbdist.launch.model.framework import Answers, Asked, Chosen, Framework
 from nbdist.launch.model.plan import Plan, PlannedProcess, Platform
 from nbdist.launch.model.rendezvous import Rendezvous
+from nbdist.machine import checkup
 from nbdist.notation import count_text
 from nbdist.spelling import option
 
@@ -43,7 +45,7 @@ class JaxLaunch(Framework):
 
     def platform(self, environment: Mapping[str, str]) -> Platform:
         """Return the platform that JAX chooses: a TPU, else a GPU, else CPU."""
-        return platforms.choose(environment=environment)
+        return platform_of(environment)
 
     def choose(self, asked: Asked) -> Chosen:
         """Return the platform variable, also if the kernel's environment names another platform."""
@@ -52,12 +54,6 @@ class JaxLaunch(Framework):
     def preload(self, plan: Plan) -> list[str]:
         """Return JAX itself, and modules that each process would import by itself while all wait for it."""
         return ["jax", *(f"nbdist.engine.frameworks.jax.{name}" for name in NEEDED)]
-
-    def environment(
-        self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous
-    ) -> dict[str, str]:
-        """Return no variables beyond those of all processes."""
-        return {}
 
     def stages(self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> Sequence[Any]:
         """Return one stage: join the cluster."""
@@ -95,10 +91,6 @@ class JaxLaunch(Framework):
             return None
         return count_text(first.everywhere, f"{plan.platform} device")
 
-    def remarks(self, plan: Plan, answers: Answers) -> list[str]:
-        """Return no remarks."""
-        return []
-
     def known(self, answers: Mapping[int, Described]) -> dict[int, Initialized]:
         """Return the devices of engines that are already in one cluster of JAX, or of a single engine."""
         devices = {p: facts.devices for p, facts in answers.items() if facts.devices is not None}
@@ -120,7 +112,7 @@ class JaxLaunch(Framework):
 def platform_variable(asked: Asked) -> dict[str, str]:
     """Return `JAX_PLATFORMS` for all hosts: the value already set, if JAX would choose the platform by it."""
     value = asked.environment.get("JAX_PLATFORMS")
-    if not value or platforms.choose(environment=asked.environment) != asked.platform:
+    if not value or platform_of(asked.environment) != asked.platform:
         value = PLATFORMS[asked.platform]
     return {"JAX_PLATFORMS": value}
 
@@ -160,6 +152,29 @@ def arguments(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> di
         # JAX makes process 0 start a service in any case; nobody connects to it at this address.
         found["coordinator_bind_address"] = UNUSED
     return found
+
+
+GPU_PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm7_plugin", "jax_rocm60_plugin")
+
+
+def platform_of(environment: Mapping[str, str], *, root: Path = Path("/")) -> Platform:
+    """Return the platform JAX would choose: a TPU, else a GPU, else CPU.
+
+    An accelerator counts only if JAX's plug-in for it is installed as well. `JAX_PLATFORMS` in
+    `environment` decides if it is set.
+
+    JAX itself is not asked: importing it here would start a back end in the kernel, and a TPU belongs to the first
+    process that does so.
+    """
+    asked = environment.get("JAX_PLATFORMS", "").split(",")[0]
+    if asked:
+        return {"cpu": "cpu", "tpu": "tpu"}.get(asked, "gpu")  # type: ignore[return-value]
+    found = checkup.accelerators(root)
+    if find_spec("libtpu") and found["tpus"]:
+        return "tpu"
+    if any(map(find_spec, GPU_PLUGINS)) and found["gpus"]:
+        return "gpu"
+    return "cpu"
 
 
 FRAMEWORK = JaxLaunch()

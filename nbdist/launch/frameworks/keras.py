@@ -48,12 +48,12 @@ class KerasLaunch(jax.JaxLaunch):
 
     def choose(self, asked: Asked) -> Chosen:
         """Return the back end, and the addresses that `keras.distribution.initialize` gets."""
-        backend = chosen_backend(asked.backend, asked.environment)
+        backend = chosen_backend(asked.options.backend, asked.environment)
         of_jax = jax.platform_variable(asked) if backend == "jax" else {}
         return Chosen(
             backend=backend,
             addresses=chosen_addresses(
-                asked.job_addresses,
+                asked.options.job_addresses,
                 asked.environment,
                 processes=max(asked.processes, 1),
                 here=asked.here,
@@ -116,10 +116,6 @@ class KerasLaunch(jax.JaxLaunch):
 
     def check(self, plan: Plan, answers: Answers) -> None:
         """Do nothing: the back end has compared the processes itself."""
-
-    def summary(self, plan: Plan, answers: Answers) -> str | None:
-        """Return the number of global devices."""
-        return super().summary(plan, answers)
 
     def remarks(self, plan: Plan, answers: Answers) -> list[str]:
         """Return sentences about cases where the back end does not do what `keras.distribution` promises."""

@@ -12,10 +12,10 @@ from typing import Any
 
 from nbdist.contract.stages import DevicesStage, StrategyStage
 from nbdist.errors import LaunchError, OptionError
-from nbdist.launch.model import framework
 from nbdist.launch.model.framework import Answers, Asked, Chosen, Framework
 from nbdist.launch.model.plan import Plan, PlannedProcess, Platform, Role
 from nbdist.launch.model.rendezvous import Rendezvous
+from nbdist.machine import checkup
 from nbdist.notation import count_text
 from nbdist.spelling import option
 
@@ -48,7 +48,7 @@ class TensorFlowLaunch(Framework):
 
     def platform(self, environment: Mapping[str, str]) -> Platform:
         """Return the platform that TensorFlow chooses: GPUs if there are any, else CPU."""
-        return framework.choose_for_tensorflow()
+        return "gpu" if checkup.accelerators()["gpus"] else "cpu"
 
     def role(self, role: Role, number: int) -> str | None:
         """Return the role of a process, such as `worker 0, chief`."""
@@ -63,14 +63,11 @@ class TensorFlowLaunch(Framework):
                 f"{option('framework', 'keras')} {option('backend', existing)}."
             )
         addresses = chosen_addresses(
-            asked.environment, workers=max(asked.processes, 1), evaluators=asked.evaluators
+            asked.environment,
+            workers=max(asked.processes, 1),
+            evaluators=asked.options.evaluators,
         )
-        refuse(
-            platform=asked.platform,
-            processes=asked.processes,
-            devices_per_process=asked.devices_per_process,
-            local_device_ids=asked.local_device_ids,
-        )
+        refuse(asked)
         return Chosen(addresses=addresses, environment={"KERAS_BACKEND": "tensorflow"})
 
     def preload(self, plan: Plan) -> list[str]:
@@ -153,30 +150,25 @@ def tf_config(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> st
     return json.dumps({"cluster": cluster, "task": task})
 
 
-def refuse(
-    *,
-    platform: str,
-    processes: int,
-    devices_per_process: int | None,
-    local_device_ids: Any,
-) -> None:
+def refuse(asked: Asked) -> None:
     """Refuse what TensorFlow's strategies cannot do.
 
     Raises:
       OptionError: TPUs, several CPU devices per worker, or unequal device counts.
     """
-    if platform == "tpu":
+    each = asked.options.devices_per_process
+    if asked.platform == "tpu":
         raise OptionError(
             f"{option('framework', 'tensorflow')} on TPUs is not supported here: use "
             f"{option('framework', 'keras')} or jax."
         )
-    if platform == "cpu" and processes > 1 and (devices_per_process or 1) > 1:
+    if asked.platform == "cpu" and asked.processes > 1 and (each or 1) > 1:
         raise OptionError(
-            f"{option('devices_per_process', devices_per_process)} with {processes} workers: on cpu "
+            f"{option('devices_per_process', each)} with {asked.processes} workers: on cpu "
             "MultiWorkerMirroredStrategy uses one device of each worker. Use more processes, or "
             f"{option('processes', 1)} for a MirroredStrategy over the devices of one."
         )
-    counts = [len(ids) for ids in local_device_ids or ()]
+    counts = [len(ids) for ids in asked.options.local_device_ids or ()]
     if len(set(counts)) > 1:
         raise OptionError(
             f"{option('local_device_ids')} gives the workers {', '.join(map(str, counts))} devices; "

@@ -1,31 +1,29 @@
 """Framework as a launch sees it: facts and choices that a start, and the session after it, need.
 
-The functions here name the processes of a plan, say whether their number can change, and find the platform of this
-machine. None of them imports a framework.
+The functions here find frameworks by name, name the processes of a plan, and say whether their number can change.
+None of them imports a framework.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
 import pkgutil
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from nbdist.contract.calls.engine import Described, Initialized
 from nbdist.contract.stages import EmptyStage
 from nbdist.errors import OptionError
 from nbdist.launch.model.plan import Plan, PlannedProcess, Platform
-from nbdist.machine import checkup
 from nbdist.spelling import option
 
 if TYPE_CHECKING:
     from nbdist.launch.model.plan import Role
     from nbdist.launch.model.rendezvous import Rendezvous
+    from nbdist.launch.model.start_options import StartOptions
 
 Answers = Mapping[int, Initialized]
 """The answers of processes to `initialize`, by process id."""
@@ -35,18 +33,15 @@ FOLDER = "nbdist.launch.frameworks"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The options of a start that a framework may respond to.
+    """The options of a start to which a framework responds, and what has been found out about it.
 
-    `environment` is what the processes would get; `here` says whether process 0 is on this machine.
+    `processes` is how many there will be, evaluators not counted. `environment` is what the processes would get;
+    `here` says whether process 0 is on this machine.
     """
 
+    options: StartOptions
     platform: Platform
     processes: int
-    evaluators: int
-    devices_per_process: int | None
-    local_device_ids: Sequence[Sequence[int]] | None
-    backend: str | None
-    job_addresses: str | None
     environment: Mapping[str, str]
     here: bool
 
@@ -268,45 +263,3 @@ def can_leave_out_hosts(plan: Plan) -> bool:
     return (
         len(set(plan.hosts.values())) > 1 and why_fixed(plan) is None and plan.placement.job is None
     )
-
-
-def accelerators(platform: Platform, *, root: Path = Path("/")) -> int:
-    """Return the number of GPUs or TPU chips of this machine; 0 for CPU.
-
-    Args:
-      platform: Which kind to count.
-      root: The file system's root; tests give another.
-    """
-    found = checkup.accelerators(root)
-    return int({"gpu": found["gpus"], "tpu": found["tpus"]}.get(platform, 0))
-
-
-def choose(*, environment: Mapping[str, str], root: Path = Path("/")) -> Platform:
-    """Return the platform JAX would choose: a TPU, else a GPU, else CPU.
-
-    An accelerator counts only if JAX's plug-in for it is installed as well. `JAX_PLATFORMS` in
-    `environment` decides if it is set.
-
-    JAX itself is not asked: importing it here would start a back end in the kernel, and a TPU belongs to the first
-    process that does so.
-    """
-    asked = environment.get("JAX_PLATFORMS", "").split(",")[0]
-    if asked:
-        return {"cpu": "cpu", "tpu": "tpu"}.get(asked, "gpu")  # type: ignore[return-value]
-    if _installed("libtpu") and accelerators("tpu", root=root):
-        return "tpu"
-    if any(map(_installed, GPU_PLUGINS)) and accelerators("gpu", root=root):
-        return "gpu"
-    return "cpu"
-
-
-def choose_for_tensorflow(*, root: Path = Path("/")) -> Platform:
-    """Return the platform TensorFlow would choose: GPUs if there are any, else CPU."""
-    return "gpu" if accelerators("gpu", root=root) else "cpu"
-
-
-GPU_PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm7_plugin", "jax_rocm60_plugin")
-
-
-def _installed(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from nbdist.contract.events import Event
@@ -91,6 +91,11 @@ POLL_SECONDS = 0.01
 
 def silent(stage: str, done: int, total: int) -> None:
     """Ignore the progress: a `StartProgress` for a start that nobody watches."""
+
+
+def with_words(text: str, lines: Iterable[str]) -> str:
+    """Return a text, and below it the last words of a program, indented."""
+    return "\n".join([text, *(f"  {line}" for line in lines)]).rstrip()
 
 
 Listener = Callable[[Happening], None]

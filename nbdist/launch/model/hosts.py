@@ -1,27 +1,24 @@
-"""Hosts of a start: named by a person, reached with ssh, and described by what their agents report.
+"""Hosts of a start: named by a person, and described by what their agents report.
 
 A person writes `h1:2,user@node[01-64]:2`, or the hosts line by line in a file. Brackets hold ranges as Slurm
-writes them: `node[01-64,70]`, `rack[1-2]n[1-4]`. ssh is used as the person has configured it.
+writes them: `node[01-64,70]`, `rack[1-2]n[1-4]`.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
-import subprocess
+import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import groupby, product
 from math import prod
 from pathlib import Path
 
-from nbdist.contract.checkup import Checkup
+from nbdist.contract.events import Host
 from nbdist.errors import OptionError
-from nbdist.machine.ports import LOOPBACK
 from nbdist.ranges import NumberRange, count, read_ranges, refuse_too_many
 from nbdist.spelling import option
-from nbdist.version import __version__
 
 RANGES_FORM = "numbers and ranges between [ and ], such as node[01-64,70]"
 
@@ -217,30 +214,51 @@ def _each_once(
     return tuple(hosts)
 
 
+def host_counts(hosts: Sequence[AskedHost], processes: int | None) -> list[tuple[str, int]]:
+    """Return how many processes each host gets: its own number, else `processes` divided evenly, else one.
+
+    Raises:
+      OptionError: The numbers do not agree, or cannot be divided.
+    """
+    names = [socket.gethostname() if host.local else host.name for host in hosts]
+    said = [host.processes for host in hosts]
+    known = [number for number in said if number is not None]
+    silent = len(said) - len(known)
+    listed = ", ".join(
+        name if n is None else f"{name}:{n}" for name, n in zip(names, said, strict=True)
+    )
+    each = 1
+    if processes is not None:
+        left = processes - sum(known)
+        if left < silent or (silent == 0 and left) or (silent and left % silent):
+            raise OptionError(
+                f"{option('processes', processes)} with hosts {listed}: these numbers do not agree. Leave "
+                f"{option('processes')} out, or give hosts without numbers that {processes} can be divided "
+                "among."
+            )
+        each = left // silent if silent else 1
+    return [(name, each if n is None else n) for name, n in zip(names, said, strict=True)]
+
+
 SILENT_SECONDS = 3.0
 """Time without a message after which a host is shown as silent; each sends a sign of life once a second."""
 
 
-@dataclass
-class HostInfo:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostInfo(Host):
     """Facts that an agent has reported about its host.
 
-    `ports` are reserved there for its processes; at `listening` it can be reached until it learns that all have
-    tried. `cwd` is the working folder its processes begin in. `asked_s` and `received_s` are this kernel's clock
-    (Unix seconds) when it was asked and when it answered.
+    `asked_s` and `received_s` are this kernel's clock (Unix seconds) when it was asked and when it answered.
     """
 
-    host: str
-    pid: int
-    nbdist: str
-    folder: str
-    cwd: str
-    address: str | None
-    listening: int | None = None
-    ports: tuple[int, ...] = ()
-    checks: Checkup | None = None
     asked_s: float = 0.0
     received_s: float = 0.0
+
+    @classmethod
+    def reported(cls, host: Host, *, asked_s: float, received_s: float) -> HostInfo:
+        """Return the facts of an event, with the times."""
+        facts = {field.name: getattr(host, field.name) for field in fields(host)}
+        return cls(**facts, asked_s=asked_s, received_s=received_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,77 +274,3 @@ class SshOptions:
     config: str | None = None
     extra: tuple[str, ...] = ()
     forwarded: tuple[int, ...] = ()
-
-
-def ssh_command(host: AskedHost, options: SshOptions, remote: Sequence[str]) -> list[str]:
-    """Return the command line that runs `remote` on a host, without a terminal and without asking anything.
-
-    Args:
-      host: The host.
-      options: How it is reached.
-      remote: The command's words; they are quoted here for the host's shell.
-    """
-    command = ["ssh", *_forwardings(options.forwarded), *ssh_options(options)]
-    command += [*options.extra, *host.ssh]
-    if host.port is not None:
-        command += ["-p", str(host.port)]
-    if host.user is not None:
-        command += ["-l", host.user]
-    return [*command, "--", host.name, shlex.join(remote)]
-
-
-def _forwardings(ports: Sequence[int]) -> list[str]:
-    if not ports:
-        return ["-oClearAllForwardings=yes"]
-    # A shared connection would go on forwarding when this session has ended.
-    return ["-oControlPath=none", *(f"-R{LOOPBACK}:{port}:{LOOPBACK}:{port}" for port in ports)]
-
-
-def ssh_options(options: SshOptions) -> list[str]:
-    """Return options of ssh for any host: ssh asks nothing, and lends nothing of this machine to the host.
-
-    An open connection that the person shares (`ControlPath`) is used, since nobody is there to log in with a
-    second factor. It is never opened or closed here (`ControlMaster=no`); if it is gone, ssh connects without it.
-    """
-    config = ["-F", options.config] if options.config is not None else []
-    own = ["-oControlMaster=no", "-oForwardAgent=no", "-oForwardX11=no"]
-    # ssh refuses some settings for logging in by hand together with a command (ssh_config(5), OpenSSH 7.6).
-    own += ["-oRemoteCommand=none", "-oRequestTTY=no"]
-    return ["-oBatchMode=yes", *config, *own]
-
-
-def ssh_target(host: AskedHost, options: SshOptions) -> tuple[str, int]:
-    """Return where ssh would connect to: the host's name or address in the person's configuration, and the port.
-
-    Raises:
-      OSError: There is no ssh on this machine.
-    """
-    command = ssh_command(host, options, [])
-    found = subprocess.run(
-        [command[0], "-G", *command[1:-1]], capture_output=True, text=True, check=False
-    )
-    values = dict(line.split(" ", 1) for line in found.stdout.splitlines() if " " in line)
-    return values.get("hostname", host.name), int(values.get("port", "22"))
-
-
-def other_python() -> str:
-    """Return the words for the alternative to installing nbdist."""
-    return f"or name another interpreter with {option('remote_python')}"
-
-
-def lacks_nbdist(lines: Iterable[str]) -> bool:
-    """Return whether a Python that was to run nbdist reports that it has none."""
-    return any("No module named" in line and "nbdist" in line for line in lines)
-
-
-def install_nbdist(who: str, python: str, *, host: str | None, otherwise: str) -> str:
-    """Return a sentence that says who lacks nbdist, and the command that installs it.
-
-    Args:
-      who: Who lacks nbdist, such as `Engine 3 (host h2)`.
-      python: The interpreter.
-      host: The interpreter's host; None: each host.
-      otherwise: An alternative, or what must be done afterwards.
-    """
-    where = "On the hosts" if host is None else f"On {host}"
-    return f"{who} has no nbdist. {where} run: {python} -m pip install nbdist=={__version__}; {otherwise}."

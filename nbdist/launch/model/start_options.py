@@ -26,6 +26,8 @@ SLURM = "a job of Slurm, or a step of the allocation this kernel is in"
 MPI = "mpirun of Open MPI, on --hosts"
 MANY_HOSTS = "many hosts"
 
+DEFAULT_PROCESSES = 2
+
 
 def _as_it_is(value: Any) -> Any:
     return value

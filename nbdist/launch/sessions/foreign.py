@@ -1,17 +1,19 @@
-"""Sessions of engines that somebody else has started: identified, numbered, and joined to one cluster.
+"""Sessions of engines that somebody else has started: found, identified, numbered, and joined to one cluster.
 
-`take_part` goes through these steps. Engines are asked who they are first; if they cannot answer, or have another
-nbdist, the error says what to type.
+`resolve` finds what a person means by `--attach`, which may be a session of nbdist's as well. `take_part` goes
+through the other steps. Engines are asked who they are first; if they cannot answer, or have another nbdist, the
+error says what to type.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,15 +22,17 @@ import ipyparallel
 from nbdist.contract.calls.engine import Described, Hello, OtherNbdist, Prepare, Who
 from nbdist.contract.cells import Rules
 from nbdist.engine.kernel.engine_calls import NUMBERS
-from nbdist.errors import LaunchError, NbdistError, SessionError, UnknownCallError, VersionError
+from nbdist.errors import LaunchError, NbdistError, SessionError, VersionError
+from nbdist.launch.launchers import install_nbdist, lacks_nbdist, other_version
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import StartProgress
-from nbdist.launch.model.hosts import install_nbdist, lacks_nbdist
 from nbdist.launch.model.plan import Plan, Platform
 from nbdist.launch.model.rendezvous import Place, Rendezvous, meet
-from nbdist.launch.planning.choose import make_plan
+from nbdist.launch.model.start_options import StartOptions
+from nbdist.launch.planning import make_plan
 from nbdist.launch.sessions import registry
-from nbdist.launch.sessions.attached import AttachedCluster, ForeignCluster, ForeignEngines
+from nbdist.launch.sessions.attached import AttachedCluster, ForeignEngines
+from nbdist.launch.sessions.registry import Record
 from nbdist.launch.start.client import Client
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.connect import install_text
@@ -37,8 +41,99 @@ from nbdist.launch.start.request import Request, ask
 from nbdist.machine import folder as folders
 from nbdist.machine.ports import LOOPBACK
 from nbdist.notation import count_text
-from nbdist.spelling import command, option
+from nbdist.spelling import Placeholder, command, option
 from nbdist.version import __version__
+
+NEEDED = ("interface", "key", "iopub", "signature_scheme", "registration")
+"""Fields that must be in ipyparallel's connection info for clients."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignCluster:
+    """A cluster that somebody else has started; `name` is the person's word for it."""
+
+    name: str
+    connection: Mapping[str, Any]
+
+
+def resolve(word: str) -> Record | ForeignCluster:
+    """Return the session or cluster that a person means by `--attach`.
+
+    Args:
+      word: `last`, an id of a session or its beginning, a connection file (`ipcontroller-client.json`), a cluster
+        file (`cluster-….json`), or a profile of ipyparallel's.
+
+    Raises:
+      SessionError: There is no such thing; the text says what there is.
+    """
+    path = Path(word).expanduser()
+    if path.is_file():
+        return _of_file(word, path)
+    if "/" in word or word.endswith(".json"):
+        raise SessionError(
+            f"{command('attach', word)}: there is no such file. ipyparallel writes ipcontroller-client.json into "
+            "the folder `security` of the profile that was started."
+        )
+    if word != "last" and (profile := _profile_file(word)) is not None:
+        return _of_file(word, profile)
+    try:
+        return registry.find(word)
+    except SessionError as error:
+        if word == "last":
+            raise
+        raise SessionError(
+            f"{error} A profile of ipyparallel's of this name has no connection file either; a file can be named "
+            f"as well: {command('attach', Placeholder('FILE'))}."
+        ) from None
+
+
+def _of_file(word: str, path: Path) -> Record | ForeignCluster:
+    for record in registry.sessions():
+        if Path(record.connection).resolve() == path.resolve():
+            return record
+    return ForeignCluster(word, read_connection(path))
+
+
+def read_connection(path: Path) -> dict[str, Any]:
+    """Return ipyparallel's connection info for clients, from its connection file or from a cluster file.
+
+    Raises:
+      SessionError: The file is neither, or cannot be read.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SessionError(f"{path} cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise SessionError(f"{path} is no connection file of ipyparallel's: {error}.") from error
+    if isinstance(content, dict) and isinstance(content.get("cluster"), dict):
+        return read_connection(_beside(path, content["cluster"]))
+    if not isinstance(content, dict) or any(name not in content for name in NEEDED):
+        engines = " It is that of the engines." if "-engine" in path.name else ""
+        raise SessionError(
+            f"{path} is no connection file of ipyparallel's for clients.{engines} Such a file is called "
+            "ipcontroller-client.json, or cluster-….json."
+        )
+    return content
+
+
+def _beside(path: Path, cluster: Mapping[str, Any]) -> Path:
+    """Return the connection file of the cluster that a cluster file describes."""
+    name = (
+        f"ipcontroller-{cluster['cluster_id']}-" if cluster.get("cluster_id") else "ipcontroller-"
+    )
+    security = Path(cluster.get("profile_dir") or path.parent.parent) / "security"
+    return security / f"{name}client.json"
+
+
+def _profile_file(name: str) -> Path | None:
+    """Return the connection file of a profile; None if it has none."""
+    from IPython.paths import get_ipython_dir
+
+    security = Path(get_ipython_dir()) / f"profile_{name}" / "security"
+    path = security / "ipcontroller-client.json"
+    return path if path.is_file() else None
+
 
 CONNECT_SECONDS = 10
 ANSWER_SECONDS = 10.0
@@ -101,21 +196,23 @@ def who(cluster: ForeignCluster, client: Any, framework: str) -> Descriptions:
 def _checked(client: Any, engine: int, request: Request[Described | OtherNbdist]) -> Described:
     try:
         facts, _ = request.get()
-    except UnknownCallError as error:
-        version = _on(client, engine, "__import__('nbdist').__version__")
-        raise _other_version(engine, _on(client, engine, HOST), version) from error
     except NbdistError as error:
         if lacks_nbdist([str(error)]):
             host, python = _on(client, engine, HOST), _on(client, engine, PYTHON)
             who = f"Engine {engine} (host {host})"
             text = install_nbdist(who, python, host=host, otherwise="then start the engines again")
             raise VersionError(text) from error
+        # Another version may not know the call, and have other words for that.
+        version = _on(client, engine, "__import__('nbdist').__version__")
+        if version not in (__version__, UNKNOWN):
+            raise _other_version(engine, _on(client, engine, HOST), version) from error
         raise
     if isinstance(facts, OtherNbdist) or facts.nbdist != __version__:
         raise _other_version(engine, facts.host, facts.nbdist)
     return facts
 
 
+UNKNOWN = "unknown"
 HOST = "__import__('socket').gethostname()"
 PYTHON = "__import__('sys').executable"
 
@@ -125,14 +222,12 @@ def _on(client: Any, engine: int, expression: str) -> str:
     try:
         return str(client[engine].apply_async(str, ipyparallel.Reference(expression)).get(5))
     except Exception:  # noqa: BLE001 - only the words of an error are at stake
-        return "unknown"
+        return UNKNOWN
 
 
 def _other_version(engine: int, host: str, version: str) -> VersionError:
-    return VersionError(
-        f"Engine {engine} (host {host}) has nbdist {version}, this kernel has {__version__}. On {host} run: pip "
-        f"install nbdist=={__version__}; then start the engines again."
-    )
+    found = other_version(f"Engine {engine} (host {host})", version, on=host)
+    return VersionError(f"{found}; then start the engines again.")
 
 
 def address_of(connection: Mapping[str, Any]) -> str:
@@ -213,7 +308,7 @@ def take_part(
       progress: Called with how many engines have joined.
       platform: What the engines are to compute on; default: as they find it themselves.
       devices_per_process: Virtual CPU devices of each engine; default: as it is set up.
-      **options: Of `nbdist.launch.planning.choose.make_plan`: the framework, and how it is initialized.
+      **options: Of `StartOptions`: the framework, and how it is initialized.
 
     Raises:
       SessionError: There are no engines, or they do not answer.
@@ -278,7 +373,8 @@ def _plan(
     by_id: Descriptions, platform: str | None, devices: int | None, options: Mapping[str, Any]
 ) -> Plan:
     """Return a plan that describes these engines; accelerators are as their starter has divided them."""
-    plan = make_plan(processes=len(by_id), platform=platform or "cpu", **options)
+    asked = StartOptions(processes=len(by_id), platform=platform or "cpu", **options)
+    plan = make_plan(asked)
     if platform is None:
         environment = {k: v for k, v in plan.environment.items() if k != "JAX_PLATFORMS"}
         plan = replace(plan, environment=environment)
@@ -341,7 +437,6 @@ def _running(
         plan=plan,
         folder=folder,
         agents=ForeignEngines(client, engines, folder=folder),
-        cluster=None,
         rendezvous=rendezvous,
         client=client,
         engines=engines,

@@ -15,10 +15,11 @@ from typing import Any
 
 from nbdist.contract.calls.engine import Initialized
 from nbdist.contract.cells import Rules
-from nbdist.errors import LaunchError, SessionError, VersionError
+from nbdist.contract.wire import decode, encode
+from nbdist.errors import LaunchError, SessionError, VersionError, WireError
+from nbdist.launch.agents import AgentSpec
 from nbdist.launch.agents.agent_handle import AgentHandle
-from nbdist.launch.agents.channel import AgentSpec
-from nbdist.launch.agents.fifo_channel import FoundAgain, ProcessHandle
+from nbdist.launch.agents.fifo_channel import FoundAgain
 from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.files.sync import files_again
 from nbdist.launch.model.happenings import AgentEvents
@@ -26,10 +27,9 @@ from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.sessions import registry
 from nbdist.launch.sessions.attached import AttachedCluster, ForeignEngines
-from nbdist.launch.sessions.registry import ParentMark, Record, from_plain, to_plain
-from nbdist.launch.start.agents import AgentPool, Agents
+from nbdist.launch.sessions.registry import ParentMark, Record
 from nbdist.launch.start.client import Client
-from nbdist.launch.start.cluster import Cluster
+from nbdist.launch.start.cluster import AgentPool, Agents, Cluster
 from nbdist.launch.start.replace import restart_controller, unanswered
 from nbdist.launch.start.spawn import reaches
 from nbdist.notation import names_text, seconds_text
@@ -141,7 +141,7 @@ def write_down(
             processes=len(plan.processes),
             parents=tuple(marks),
             kernels=before.kernels if before else (registry.this_kernel(),),
-            state=to_plain(state),
+            state=encode(state),
         )
     )
 
@@ -169,8 +169,8 @@ def regain(record: Record) -> AttachedCluster:
     began = time.monotonic()
     _refuse(record)
     try:
-        state = from_plain(State, record.state)
-    except ValueError as error:
+        state = decode(State, record.state)
+    except WireError as error:
         raise SessionError(
             f"The record of session {record.id} cannot be read ({error}). nbdist stop {record.id} ends it."
         ) from error
@@ -182,7 +182,6 @@ def regain(record: Record) -> AttachedCluster:
         plan=state.plan,
         folder=record.folder,
         agents=agents,
-        cluster=None,
         rendezvous=state.rendezvous,
         client=client,
         engines=engines,
@@ -225,9 +224,9 @@ def started_elsewhere(running: Cluster, session: str) -> dict[int, Initialized]:
             f"Another kernel has started all processes again; there are {record.processes} now. "
             f"{command('attach', session)} takes part."
         )
-    if record.state.get("engines") == to_plain(running.engines):
+    if record.state.get("engines") == encode(running.engines):
         return {}
-    state = from_plain(State, record.state)
+    state = decode(State, record.state)
     new = [p for p, engine in state.engines.items() if running.engines.get(p) != engine]
     ended = running.exits
     for p in new:
@@ -311,7 +310,7 @@ def _connect(record: Record, running: Cluster) -> tuple[str, ...]:
 def _agents(record: Record, state: State, client: Any, engines: Mapping[int, int]) -> Agents:
     if not record.kept:
         home = record.parents[0]
-        return ForeignEngines(client, engines, home=ProcessHandle(home.pid, home.began))
+        return ForeignEngines(client, engines, home=home.process)
     events = AgentEvents()
     ways = {reach.name: reach for reach in reaches(state.plan)}
     found: dict[str, AgentHandle] = {}

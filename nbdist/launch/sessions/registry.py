@@ -13,90 +13,22 @@ import shutil
 import socket
 import sys
 import time
-import types
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
-from nbdist.errors import SessionError
-from nbdist.launch.agents.fifo_channel import FoundAgain, ProcessHandle, Spot, found
+from nbdist.contract.wire import decode, encode
+from nbdist.errors import SessionError, WireError
+from nbdist.launch.agents.fifo_channel import FoundAgain, Spot
 from nbdist.machine.folder import write_private
+from nbdist.machine.processes import ProcessHandle, found
 from nbdist.spelling import start_with
-
-T = TypeVar("T")
-
-
-def to_plain(value: Any) -> Any:
-    """Return data for JSON: dataclasses and mappings as dicts, tuples and sets as lists, paths as text."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): to_plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [to_plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
-
-
-def from_plain(kind: type[T], data: Any) -> T:
-    """Read a value of this dataclass back from the result of `to_plain`.
-
-    The type hints of the dataclass describe the format, as in `nbdist.contract.wire`; here, keys of mappings may
-    also be numbers. Missing fields get their defaults; fields that the class does not have are ignored. Nothing
-    that is read here comes from another machine.
-
-    Raises:
-      ValueError: The data are not of this form.
-    """
-    try:
-        return _read(kind, data)  # type: ignore[no-any-return]
-    except (TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"This is no {kind.__name__}: {error}") from error
-
-
-def _read(hint: Any, data: Any) -> Any:
-    origin, arguments = get_origin(hint), get_args(hint)
-    if is_dataclass(hint) and isinstance(hint, type):
-        return _read_record(hint, data)
-    if origin in (Union, types.UnionType):
-        kinds = [kind for kind in arguments if kind is not type(None)]
-        return None if data is None else _read(kinds[0], data)
-    if origin is tuple:
-        if arguments[1:] == (...,):
-            return tuple(_read(arguments[0], item) for item in data)
-        return tuple(_read(kind, item) for kind, item in zip(arguments, data, strict=True))
-    if origin is not None and issubclass_of(origin, Mapping):
-        return {_read(arguments[0], key): _read(arguments[1], item) for key, item in data.items()}
-    if origin is not None and origin is not Literal and issubclass_of(origin, Sequence):
-        return [_read(arguments[0], item) for item in data]
-    if hint in (int, float) and data is not None:
-        return hint(data)
-    return data
-
-
-def issubclass_of(kind: Any, base: type) -> bool:
-    """Return the result of `issubclass`, and False for a `kind` that is no class."""
-    return isinstance(kind, type) and issubclass(kind, base)
-
-
-def _read_record(kind: type, data: Mapping[str, Any]) -> Any:
-    hints = get_type_hints(kind)
-    names = {field.name for field in fields(kind)}
-    return kind(**{name: _read(hints[name], data[name]) for name in data if name in names})
-
 
 STOP_SECONDS = 4.0
 """Seconds an agent may take to stop everything it has started, before it is killed."""
 
 FIRST_PID_NAMESPACE = f"pid:[{0xEFFFFFFC}]"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kernel:
-    """One kernel that is attached to a session."""
-
-    pid: int
-    began: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +43,11 @@ class ParentMark:
     began: str
     log: str
     spot: Spot | None = None
+
+    @property
+    def process(self) -> ProcessHandle:
+        """The process of the agent or command; it may have ended."""
+        return ProcessHandle(self.pid, self.began)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,8 +73,8 @@ class Record:
     hosts: tuple[str, ...]
     processes: int
     parents: tuple[ParentMark, ...]
-    kernels: tuple[Kernel, ...] = ()
-    state: dict[str, Any] = field(default_factory=dict)
+    kernels: tuple[ProcessHandle, ...] = ()
+    state: Mapping[str, Any] = field(default_factory=dict)
     installation: str = ""
 
     @property
@@ -163,14 +100,12 @@ class Record:
     @property
     def running(self) -> bool:
         """Whether the session's agent on this machine still runs."""
-        return (
-            bool(self.parents) and ProcessHandle(self.parents[0].pid, self.parents[0].began).running
-        )
+        return bool(self.parents) and self.parents[0].process.running
 
     @property
-    def attached(self) -> tuple[Kernel, ...]:
+    def attached(self) -> tuple[ProcessHandle, ...]:
         """The kernels that are attached and alive."""
-        return tuple(one for one in self.kernels if ProcessHandle(one.pid, one.began).running)
+        return tuple(one for one in self.kernels if one.running)
 
 
 def folder() -> Path:
@@ -217,10 +152,9 @@ def python() -> str:
     return ".".join(map(str, sys.version_info[:3]))
 
 
-def this_kernel() -> Kernel:
+def this_kernel() -> ProcessHandle:
     """Return this process, as an attached kernel."""
-    me = found(os.getpid())
-    return Kernel(pid=os.getpid(), began=me.began if me else "")
+    return found(os.getpid()) or ProcessHandle(os.getpid(), "")
 
 
 def write(record: Record) -> None:
@@ -229,7 +163,7 @@ def write(record: Record) -> None:
     Raises:
       OSError: It cannot be written; such a session is not listed, and cannot be found again.
     """
-    write_private(folder() / f"{record.id}.json", to_plain(record))
+    write_private(folder() / f"{record.id}.json", encode(record))
 
 
 def remove(session: str) -> None:
@@ -266,9 +200,14 @@ def others(session: str) -> frozenset[int]:
 
 def read(path: Path) -> Record | None:
     """Return the record in one file; None if it cannot be read."""
-    with contextlib.suppress(OSError, ValueError):
-        return from_plain(Record, json.loads(path.read_text()))
+    with contextlib.suppress(OSError, ValueError, WireError):
+        data = json.loads(path.read_text())
+        # A later version may have more fields.
+        return decode(Record, {name: data[name] for name in data if name in _FIELDS})
     return None
+
+
+_FIELDS = frozenset(field.name for field in fields(Record))
 
 
 def sessions() -> list[Record]:
@@ -383,14 +322,14 @@ def _stop_all(marks: Iterable[ParentMark]) -> None:
         _tell_to_stop(mark)
     deadline = time.monotonic() + STOP_SECONDS
     for mark in marks:
-        process = ProcessHandle(mark.pid, mark.began)
+        process = mark.process
         if not process.wait(max(0.0, deadline - time.monotonic())):
             process.signal(9)  # what it has started is signalled by the operating system
             process.wait(1.0)
 
 
 def _tell_to_stop(mark: ParentMark) -> None:
-    process = ProcessHandle(mark.pid, mark.began)
+    process = mark.process
     if not process.running:
         return
     if mark.spot is not None:

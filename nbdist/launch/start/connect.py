@@ -1,25 +1,145 @@
-"""First contact with started engines: each registers, says its process id, and proves to have our version."""
+"""From agents to connected engines: each has registered, said its process id, and proven to have our version.
+
+`start` calls the steps in order. The agents fork controller and engines, so ipyparallel's own launchers have no
+part in it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import logging
+import math
 import re
+import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Set
+from typing import Any
+
+import zmq
+from zmq.auth import CURVE_ALLOW_ANY
+from zmq.auth.thread import ThreadAuthenticator
 
 from nbdist.contract.calls.engine import Hello, OtherNbdist
 from nbdist.contract.events import ImportFailed
-from nbdist.contract.orders import CONTROLLER
-from nbdist.errors import LaunchError, VersionError
+from nbdist.contract.orders import CONTROLLER, Collect
+from nbdist.errors import LaunchError
 from nbdist.launch.agents.agent_handle import AgentHandle
+from nbdist.launch.agents.job_agent import JobAgent
+from nbdist.launch.launchers import other_version
 from nbdist.launch.model.framework import framework_named, framework_names
-from nbdist.launch.model.happenings import POLL_SECONDS, ProcessExit, StartProgress
+from nbdist.launch.model.happenings import POLL_SECONDS, ProcessExit, StartProgress, with_words
+from nbdist.launch.start import initialize
+from nbdist.launch.start.client import Client
 from nbdist.launch.start.cluster import Cluster
-from nbdist.launch.start.hosts import check_home, check_host
-from nbdist.launch.start.preflight import unreached
+from nbdist.launch.start.hosts import check_home, check_hosts, gather, info_by_host
 from nbdist.launch.start.request import Repeated
+from nbdist.launch.start.spawn import CLUSTER_ID, Spawned
+from nbdist.machine.folder import connections, read_whole
+from nbdist.message_guard import MessageGuard
 from nbdist.notation import processes_text
 from nbdist.spelling import command, option
 from nbdist.version import __version__
+
+logger = logging.getLogger(__name__)
+
+CONTROLLER_SECONDS = 5
+"""Seconds that each request to the controller waits; between two, it is checked that the start can succeed."""
+
+
+def start(spawned: Spawned, *, progress: StartProgress) -> Cluster:
+    """Start the processes of the plan and wait until every engine has answered.
+
+    Args:
+      spawned: The agents, which may still be importing.
+      progress: Called with the progress of the start.
+
+    Raises:
+      LaunchError: An engine ended, could not import its framework, or did not come up in time; everything
+        that had been started is stopped again.
+      HostError: As `LaunchError`, for a whole host.
+      VersionError: An engine's nbdist is another version.
+      KeyboardInterrupt: As raised by the user; also then everything is stopped.
+    """
+    try:
+        gather(spawned, progress=progress)
+        running = _engines(spawned)
+        with contextlib.ExitStack() as handovers:
+            _open_client(running, progress, handovers)
+            connect(running, spawned.plan.hosts, progress=progress)
+    except BaseException:
+        spawned.stop()
+        raise
+    return running
+
+
+def _engines(spawned: Spawned) -> Cluster:
+    """Order the agents to start all engines; the agent of this machine starts the controller by itself."""
+    plan, agents = spawned.plan, spawned.agents
+    assert spawned.rendezvous is not None
+    _, client_file = connections(spawned.folder, CLUSTER_ID)
+    running = Cluster(
+        plan=plan,
+        folder=spawned.folder,
+        agents=agents,
+        rendezvous=spawned.rendezvous,
+        info=info_by_host(spawned),
+        warnings=spawned.warnings,
+        client_file=str(client_file),
+    )
+    if initialize.wanted(running):
+        initialize.ask_for_service(running)
+    agents.start(running.planned(plan.processes))
+    return running
+
+
+def _open_client(
+    running: Cluster, progress: StartProgress, handovers: contextlib.ExitStack
+) -> None:
+    """Wait for the controller, connect to it, and send the other hosts its address.
+
+    `handovers` gets the servers that must be open until all processes are connected.
+    """
+    deadline = time.monotonic() + running.plan.start_timeout_s
+    progress("starting", 0, len(running.plan.processes))
+    engine, client = connections(running.folder, CLUSTER_ID)
+    while (connection := read_whole(engine)) is None or read_whole(client) is None:
+        check(running, running.plan.hosts, deadline=math.inf)
+        if time.monotonic() > deadline:
+            raise LaunchError(_no_controller(running, "was not ready"))
+        time.sleep(POLL_SECONDS)
+    running.own_agents.connect(connection)
+    for agent in running.agents.others.values():
+        if isinstance(agent, JobAgent):
+            handover = handovers.enter_context(Handover(connection, agent.public_keys))
+            agent.order(handover.order)
+    running.client = _connected(running, deadline)
+
+
+def _connected(running: Cluster, deadline: float) -> Client:
+    """Return ipyparallel's client; on a busy machine the controller may take longer to answer.
+
+    Raises:
+      LaunchError: The controller ended, or did not answer in time.
+    """
+    while True:
+        check(running, running.plan.hosts, deadline=math.inf)
+        try:
+            return Client(running.client_file, timeout=CONTROLLER_SECONDS)
+        except TimeoutError as error:
+            if time.monotonic() > deadline:
+                raise LaunchError(_no_controller(running, "did not answer")) from error
+
+
+def _no_controller(running: Cluster, what: str) -> str:
+    """Return the text about a controller that runs but does not work; it is on this machine."""
+    home = running.own_agents.home
+    text = (
+        f"The controller (host {home.reach.name}) {what} within {running.plan.start_timeout_s:g} s. Give it "
+        f"longer with {option('start_timeout_s')}."
+    )
+    return with_words(text, home.controller_words())
+
 
 GREET_SECONDS = 3.0
 """An engine that has not answered the first message for this time is asked once more.
@@ -96,28 +216,6 @@ def check(running: Cluster, process_ids: Collection[int], deadline: float) -> No
         )
 
 
-def check_hosts(running: Cluster) -> None:
-    """Raise an error if a host can no longer take part, or does not reach another.
-
-    Raises:
-      HostError: Says which host, and why.
-      LaunchError: Says which does not reach which.
-    """
-    for name, agent in running.agents.others.items():
-        check_host(name, agent)
-        _check_ways(running, name, agent)
-
-
-def _check_ways(running: Cluster, name: str, agent: AgentHandle) -> None:
-    """Raise an error if hosts cannot reach each other: they would wait in the first collective."""
-    for task, (moment, answers) in agent.reached.items():
-        host = name if task is None else running.plan.hosts[task]
-        found = unreached(running.info, host, answers)
-        # A host that has just died is not reached, either; its own silence is reported in that case.
-        if found is not None and running.own_agents.received_since(found[0], moment):
-            raise LaunchError(found[1])
-
-
 def _unreached(running: Cluster) -> str:
     """Return a further possible cause, if other machines must reach the controller."""
     if not running.agents.others or running.plan.placement.tunnel:
@@ -156,9 +254,8 @@ def install_text(module: str, error: str = "", *, where: str = " of this noteboo
 def _ended(running: Cluster, end: ProcessExit) -> str:
     who = "The controller" if end.process_id == CONTROLLER else f"Process {end.process_id}"
     host = running.plan.hosts.get(end.process_id, running.own_agents.home.reach.name)
-    lines = "\n".join(f"  {line}" for line in end.last_lines)
     pid = f", pid {end.pid}" if end.because_of is None else ""
-    return f"{who} (host {host}{pid}) {end} while it started.\n{lines}".rstrip()
+    return with_words(f"{who} (host {host}{pid}) {end} while it started.", end.last_lines)
 
 
 def _greet(
@@ -174,10 +271,67 @@ def _greet(
             check(running, process_ids, deadline)
         facts, _ = answer.get()
         if isinstance(facts, OtherNbdist) or facts.nbdist != __version__:
-            raise VersionError(
-                f"Process {facts.process_id} (host {facts.host}) has nbdist {facts.nbdist}, this kernel has "
-                f"{__version__}. On {facts.host} run: pip install nbdist=={__version__}"
-            )
+            who = f"Process {facts.process_id} (host {facts.host})"
+            raise other_version(who, facts.nbdist, on=facts.host)
         running.engines[facts.process_id] = engine
         running.idents[facts.process_id] = facts.ident.encode()
         running.pids[facts.process_id] = facts.pid
+
+
+POLL_MS = int(POLL_SECONDS * 1000)
+
+
+class Handover:
+    """Transfer of the connection file for engines to the tasks of a job, outside of the stream that leads to them.
+
+    The file is encrypted with CURVE, and goes only to clients with a key that a task has sent through the job's
+    stream. It is served on a thread of its own, from entering until leaving; the other end is
+    `nbdist.agent.kernel_link.Collecting`.
+
+    Args:
+      connection: ipyparallel's connection file for engines; the server listens at the address that it names.
+      admitted: The public keys of the tasks, in Z85, as far as they are known; more may be added meanwhile.
+    """
+
+    def __init__(self, connection: Mapping[str, Any], admitted: Set[str]) -> None:
+        self._content = json.dumps(dict(connection)).encode()
+        self._interface = str(connection["interface"])
+        self._admitted = admitted
+        self._stopped = threading.Event()
+        self._guard = MessageGuard("A task that asks for the connection file", logger)
+        self._thread = threading.Thread(target=self._serve, name="nbdist-handover", daemon=True)
+
+    def __enter__(self) -> Handover:
+        public, secret = zmq.curve_keypair()
+        # A context of its own, since an authenticator serves a whole context.
+        self._context = zmq.Context()
+        self._keys = ThreadAuthenticator(self._context)
+        self._keys.start()
+        # Any client may connect; what it gets depends on its key, which may become known here a moment later.
+        self._keys.configure_curve(domain="*", location=CURVE_ALLOW_ANY)
+        self._socket = self._context.socket(zmq.ROUTER)
+        self._socket.linger = 0
+        self._socket.curve_server = True
+        self._socket.curve_publickey, self._socket.curve_secretkey = public, secret
+        port = self._socket.bind_to_random_port(self._interface)
+        self.order = Collect(address=f"{self._interface}:{port}", server_key=public.decode())
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+        self._keys.stop()
+        self._context.destroy(linger=0)
+
+    def _serve(self) -> None:
+        waiting: dict[bytes, str] = {}
+        while not self._stopped.is_set():
+            with self._guard:
+                if self._socket.poll(POLL_MS):
+                    peer, asked = self._socket.recv_multipart(copy=False)
+                    # The key that the client has proven to own; see `Authenticator.curve_user_id`.
+                    waiting[peer.bytes] = str(asked.get("User-Id"))
+                for known in [peer for peer, key in waiting.items() if key in self._admitted]:
+                    del waiting[known]
+                    self._socket.send_multipart([known, self._content])

@@ -7,29 +7,32 @@ an error that says what to type.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 
 from nbdist.contract.events import ImportFailed, OtherVersion, Refused
 from nbdist.contract.orders import Reach, ReservePorts
-from nbdist.errors import HostError, LaunchError, VersionError
+from nbdist.errors import HostError, LaunchError
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.job_agent import JobAgent
-from nbdist.launch.doctor.finding import do_text
-from nbdist.launch.doctor.refused import refused
+from nbdist.launch.doctor.finding import do_text, refused
 from nbdist.launch.files.sync import first_failure
-from nbdist.launch.model.happenings import POLL_SECONDS, StartProgress
-from nbdist.launch.model.hosts import HostInfo, install_nbdist, lacks_nbdist, other_python
+from nbdist.launch.launchers import (
+    install_nbdist,
+    job_ended,
+    lacks_nbdist,
+    other_python,
+    other_version,
+)
+from nbdist.launch.model.happenings import POLL_SECONDS, StartProgress, with_words
+from nbdist.launch.model.hosts import HostInfo
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.rendezvous import Place, meet
-from nbdist.launch.start.agents import Agents
-from nbdist.launch.start.preflight import targets
-from nbdist.launch.start.spawn import Spawned
+from nbdist.launch.start.cluster import Agents, Cluster
+from nbdist.launch.start.spawn import Spawned, targets, unreached
 from nbdist.machine.ports import LOOPBACK
 from nbdist.notation import count_text
 from nbdist.spelling import command, option
-from nbdist.version import __version__
 
 QUEUE_POLL_SECONDS = 0.03
 SHOW_SECONDS = 1.0
@@ -74,53 +77,11 @@ def wait_for_tasks(
 def _missing(agent: AgentHandle, total: int, limit_s: float) -> str:
     missing = sorted(set(range(total)) - {task for task in agent.facts if task is not None})
     listed = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
-    words = "\n".join(f"  {line}" for line in agent.last_words())
-    return (
+    text = (
         f"{len(missing)} of {count_text(total, 'process')} ({listed}) did not begin within {limit_s:g} s after "
-        f"{agent.reach.name} had started them. Give them longer with {option('start_timeout_s')}.\n{words}"
-    ).rstrip()
-
-
-def job_ended(agent: JobAgent) -> str:
-    """Return why a start failed whose job has ended, and what to type if that is known."""
-    watch = agent.watch
-    lines = watch.reasons(agent.job_words())
-    words = "\n".join(f"  {line}" for line in lines)
-    python = watch.python
-    if lacks_nbdist(lines):
-        text = install_nbdist(
-            f"{watch.title}: {python} on the hosts", python, host=None, otherwise=other_python()
-        )
-        return f"{text}\n{words}"
-    if python in words and _NO_FILE.search(words):
-        return (
-            f"{watch.title}: the hosts have no Python at {python}. Name their interpreter with "
-            f"{option('remote_python')}.\n{words}"
-        )
-    code = agent.poll()
-    ending = f" (exit code {code})" if code is not None else ""
-    hint = next((text for sign, text in _hints() if sign in words), "")
-    what = watch.ending(agent.job_words()) or watch.command
-    return f"{what} ended before all processes had started{ending}.{hint}\n{words}".rstrip()
-
-
-_NO_FILE = re.compile(
-    r"execve.*(No such file|Permission denied)|could not access\s+or execute an executable"
-)
-
-
-def _hints() -> tuple[tuple[str, str], ...]:
-    """Return words of srun and mpirun, with what to type."""
-    return (
-        (
-            "Unable to confirm allocation",
-            " The kernel's SLURM_JOB_ID is of an allocation that has ended: start the kernel outside of it.",
-        ),
-        (
-            "ssh: ",
-            f" Try the same with ssh by hand, or name your configuration with {option('ssh_config')}.",
-        ),
+        f"{agent.reach.name} had started them. Give them longer with {option('start_timeout_s')}."
     )
+    return with_words(text, agent.last_words())
 
 
 Host = tuple[AgentHandle, int | None]
@@ -187,14 +148,14 @@ def _places(plan: Plan, agents: Agents, ports: Mapping[Host, Sequence[int]]) -> 
     }
 
 
-ANSWER_SECONDS = 30.0
+HOST_SECONDS = 30.0
 """Seconds a host may take to answer, if the person's `ConnectTimeout` is not shorter."""
 
 STARTING_SECONDS = 25.0
 """Seconds a host may be silent after its first answer.
 
 While it loads one large library from a cold disk or a slow network it can send nothing (see
-`nbdist.agent.kernel_link`). `nbdist.launch.start.agents.LOST_SECONDS` is a little longer, so that the error of a
+`nbdist.agent.kernel_link`). `nbdist.launch.start.cluster.LOST_SECONDS` is a little longer, so that the error of a
 start comes first: it names what took too long."""
 
 
@@ -226,7 +187,7 @@ def gather(spawned: Spawned, *, progress: StartProgress) -> None:
 
 def _wait_for_hosts(spawned: Spawned, progress: StartProgress) -> None:
     others = spawned.agents.others
-    deadline = time.monotonic() + min(ANSWER_SECONDS, spawned.plan.start_timeout_s)
+    deadline = time.monotonic() + min(HOST_SECONDS, spawned.plan.start_timeout_s)
     reached = -1
     while True:
         for name, agent in others.items():
@@ -242,7 +203,7 @@ def _wait_for_hosts(spawned: Spawned, progress: StartProgress) -> None:
         if time.monotonic() > deadline:
             name = next(name for name in others if name not in answered)
             raise HostError(
-                f"Host {name} did not answer within {ANSWER_SECONDS:g} s: it is cut off, overloaded, or stopped, "
+                f"Host {name} did not answer within {HOST_SECONDS:g} s: it is cut off, overloaded, or stopped, "
                 f"or a command of its shell's start-up files waits. Look with {command('doctor')}.",
                 host=name,
             )
@@ -282,13 +243,12 @@ def check_home(home: AgentHandle) -> None:
 
 def info_by_host(spawned: Spawned) -> dict[str, HostInfo]:
     """Return the reports of agents on other machines, by the plan's name of their host."""
-    agents, found = spawned.agents, {}
+    agents = spawned.agents
+    found: dict[str, HostInfo] = {}
     for process in spawned.plan.processes:
-        agent = agents.of(process.process_id)
-        if agent.reach.remote and process.host not in found:
-            facts = agent.facts.get(process.process_id) or agent.facts.get(None)
-            if facts is not None:
-                found[process.host] = facts
+        facts = agents.place(process.process_id)
+        if facts is not None:
+            found.setdefault(process.host, facts)
     return found
 
 
@@ -315,12 +275,8 @@ def check_host(name: str, agent: AgentHandle) -> None:
     if isinstance(failure, Refused):
         raise HostError(_refused(name, agent, failure), host=name)
     if isinstance(failure, OtherVersion):
-        there, version = failure.host, failure.nbdist
-        raise VersionError(
-            f"Host {there} has nbdist {version}, this kernel has {__version__}. On {there} run: pip install "
-            f"nbdist=={__version__}",
-            host=name,
-        )
+        there = failure.host
+        raise other_version(f"Host {there}", failure.nbdist, on=there, host=name)
     not_copied = first_failure(agent)
     if not_copied is not None:
         host, why = not_copied
@@ -331,14 +287,35 @@ def check_host(name: str, agent: AgentHandle) -> None:
         raise HostError(_ended(name, agent), host=name)
     for task, end in agent.exits.items():
         if end.because_of is not None:
-            words = "\n".join(f"  {line}" for line in end.last_lines)
-            raise HostError(f"Process {task} is {end}.\n{words}".rstrip(), host=name)
+            raise HostError(with_words(f"Process {task} is {end}.", end.last_lines), host=name)
     if agent.facts and agent.silence_s > STARTING_SECONDS:
         raise HostError(
             f"Host {name} has not answered for {agent.silence_s:.0f} s while the processes started: it is "
             "cut off, overloaded, or stopped.",
             host=name,
         )
+
+
+def check_hosts(running: Cluster) -> None:
+    """Raise an error if a host can no longer take part, or does not reach another.
+
+    Raises:
+      HostError: Says which host, and why.
+      LaunchError: Says which does not reach which.
+    """
+    for name, agent in running.agents.others.items():
+        check_host(name, agent)
+        _check_ways(running, name, agent)
+
+
+def _check_ways(running: Cluster, name: str, agent: AgentHandle) -> None:
+    """Raise an error if hosts cannot reach each other: they would wait in the first collective."""
+    for task, (moment, answers) in agent.reached.items():
+        host = name if task is None else running.plan.hosts[task]
+        found = unreached(running.info, host, answers)
+        # A host that has just died is not reached, either; its own silence is reported in that case.
+        if found is not None and running.own_agents.received_since(found[0], moment):
+            raise LaunchError(found[1])
 
 
 def _check_with_advice(name: str, agent: AgentHandle, advice: str | None, *, several: bool) -> None:
@@ -378,7 +355,7 @@ def _refused(name: str, agent: AgentHandle, failure: Refused) -> str:
     host = next((facts.host for facts in agent.facts.values()), name)
     if isinstance(agent, JobAgent):
         host = failure.host
-    if "No such file" in error or "Permission" in error:
+    if failure.working:
         return (
             f"Host {host} cannot use the working folder {folder}: {error}. Name another with {option('cwd')}, "
             f"or bring your files there with {option('sync')}."
@@ -390,15 +367,14 @@ def _ended(name: str, agent: AgentHandle) -> str:
     if isinstance(agent, JobAgent):
         return job_ended(agent)
     code, lines = agent.poll(), agent.last_words()
-    words = "\n".join(f"  {line}" for line in lines)
     if agent.facts:
-        return f"Host {name} was lost while the processes started.\n{words}".rstrip()
+        return with_words(f"Host {name} was lost while the processes started.", lines)
     python = agent.reach.command[-1].split()[0]
     if lacks_nbdist(lines):
         text = install_nbdist(
             f"Host {name}: {python} there", python, host=name, otherwise=other_python()
         )
-        return f"{text}\n{words}"
+        return with_words(text, lines)
     assert agent.reach.host is not None and agent.reach.options is not None
     finding = refused(agent.reach.host, agent.reach.options, code, "\n".join(lines))
     return f"Host {name}: {finding.what}\n  where: {finding.where}\n{do_text(finding.do)}"

@@ -19,8 +19,8 @@ from nbdist.launch.model.happenings import POLL_SECONDS, StartProgress, silent
 from nbdist.launch.model.rendezvous import meet
 from nbdist.launch.start.client import Client
 from nbdist.launch.start.cluster import Cluster
-from nbdist.launch.start.connect import check_hosts, connect
-from nbdist.launch.start.hosts import check_home, new_places
+from nbdist.launch.start.connect import connect
+from nbdist.launch.start.hosts import check_home, check_hosts, new_places
 from nbdist.launch.start.initialize import broadcast
 from nbdist.launch.start.request import Repeated
 from nbdist.notation import processes_text
@@ -150,7 +150,7 @@ def _connected(running: Cluster, deadline: float) -> Client:
             said = "".join(f": {line}" for line in end.last_lines[-1:])
             raise LaunchError(f"started again, it {end}{said}")
         try:
-            return Client(running.client_file, cluster=running.cluster, timeout=ANSWER_SECONDS)
+            return Client(running.client_file, timeout=ANSWER_SECONDS)
         except TimeoutError as error:
             if time.monotonic() > deadline:
                 raise LaunchError(

@@ -21,27 +21,12 @@ LOOK_SECONDS = 0.05
 """Seconds that an interrupt may take to end a wait."""
 
 
-class Left:
-    """A stand-in for ipyparallel's AsyncResult, for an engine that left before it could be asked."""
-
-    def ready(self) -> bool:
-        """Return True: no answer will come."""
-        return True
-
-    def wait(self, timeout_s: float) -> None:
-        """Return at once."""
-
-    def get(self, timeout_s: float | None) -> Any:
-        """Raise the error that ipyparallel raises for an engine that dies before it answers."""
-        raise RemoteError("EngineError", "The engine has left.", "", {})
-
-
 class Request(Generic[A]):
     """One request to one engine.
 
     Args:
       call: The call.
-      result: ipyparallel's AsyncResult of it.
+      result: ipyparallel's AsyncResult of it; None if the engine left before it could be asked.
       where: The name of the process in error texts.
 
     Attributes:
@@ -57,11 +42,11 @@ class Request(Generic[A]):
     def ready(self) -> bool:
         """Return whether the answer has arrived, or none will come."""
         with put_off():
-            return bool(self._result.ready())
+            return self._result is None or bool(self._result.ready())
 
     def answered(self) -> bool:
         """Return whether the process has answered; a process that has ended never does."""
-        if not self.ready():
+        if self._result is None or not self.ready():
             return False
         try:
             with put_off():
@@ -85,6 +70,8 @@ class Request(Generic[A]):
             `nbdist.contract.calls`; or the engine's side declares another shape for the call.
           TimeoutError: The answer has not arrived after `timeout_s` seconds.
         """
+        if self._result is None:
+            raise GoneError(f"{self._where} has ended.")
         try:
             self._until_ready(timeout_s)
             with put_off():
@@ -146,7 +133,7 @@ def ask(
             result = client[engine].set_flags(label=sent.label).apply_async(sent, *buffers)
     except (IndexError, KeyError, NoEnginesRegistered):
         # Another thread of ipyparallel removes an engine that leaves from the list, even during this line.
-        result = Left()
+        result = None
     return Request(call, result, where or f"engine {engine}")
 
 

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nbdist.errors import RehearsalError
-from nbdist.machine.folder import user_cache
 
 VARIABLE = "TPU_LIBRARY_PATH"
 """Variable that names the library that JAX loads in place of an installed one."""
@@ -62,6 +61,14 @@ def wanted() -> str:
     )
 
 
+def user_cache() -> Path:
+    """Return the folder where nbdist keeps for a person what it can make again; it may not exist yet.
+
+    Source: the XDG base directory specification.
+    """
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nbdist"
+
+
 def folder(version: str) -> Path:
     """Return the folder into which `nbdist rehearse --install` puts the library.
 
@@ -92,20 +99,24 @@ def find() -> Libtpu:
       RehearsalError: There is none, or not the version that JAX was made for; says what to type.
     """
     version = wanted()
-    found = _named() or _installed() or _beside(folder(version) / "libtpu" / "libtpu.so")
+    named = _named()
+    # A wrong one that is installed must not hide the one that `--install` has put into its folder.
+    others = [] if named else [_installed(), _beside(folder(version) / "libtpu" / "libtpu.so")]
+    there: list[Libtpu] = [one for one in (named, *others) if one is not None]
+    for one in there:
+        if one.version is None or _matches(one.version, version):
+            return one
     jax = importlib.metadata.version("jax")
-    if found is None:
+    if not there:
         raise RehearsalError(
             f"A rehearsal compiles with libtpu, which is not installed. Type nbdist rehearse --install, which "
             f"puts libtpu {version}, which JAX {jax} needs, into a folder of its own ({folder(version)}, 700 MB): "
             "no session's environment has it, as JAX would look for TPUs there. No TPU is needed."
         )
-    if found.version is not None and not _matches(found.version, version):
-        raise RehearsalError(
-            f"libtpu {found.version} ({found.path}) does not belong to JAX {jax}, which needs libtpu {version}. "
-            f"Type nbdist rehearse --install{_without()}."
-        )
-    return found
+    raise RehearsalError(
+        f"libtpu {there[0].version} ({there[0].path}) does not belong to JAX {jax}, which needs libtpu {version}. "
+        f"Type nbdist rehearse --install{_without()}."
+    )
 
 
 def variables(found: Libtpu) -> dict[str, str]:

@@ -34,7 +34,7 @@ import nbdist.rehearsal.pod.shown
 from nbdist.contract.program import Program
 from nbdist.contract.wire import decode, encode
 from nbdist.errors import WireError
-from nbdist.machine.folder import user_cache
+from nbdist.rehearsal.plan.libtpu import user_cache
 from nbdist.rehearsal.pod.devices import Devices, compiled_for
 from nbdist.rehearsal.pod.shown import Laid
 from nbdist.version import __version__

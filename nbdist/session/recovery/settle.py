@@ -21,7 +21,7 @@ from nbdist.contract.calls.stepping import (
 from nbdist.contract.cells import Doubt
 from nbdist.errors import GoneError, NbdistError, RecoveryError
 from nbdist.launch.model.happenings import ProcessExit
-from nbdist.launch.start.agents import LOST_SECONDS
+from nbdist.launch.start.cluster import LOST_SECONDS
 from nbdist.notation import names_text, processes_text, seconds_text, where_text
 from nbdist.session.asking import LOOK_SECONDS, ask_all
 from nbdist.session.cells.facts import ProcessFacts

@@ -10,8 +10,10 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -62,7 +64,7 @@ def test_an_order_of_a_wrong_shape_is_reported_and_the_next_is_obeyed(order: byt
     assert parent.kept
     assert parent.orders.unread == b""
     (fault,) = parent.said("fault")
-    assert fault["text"].startswith(f"An order to the agent on {socket.gethostname()} ")
+    assert socket.gethostname() in fault["text"]
 
 
 def test_half_an_order_of_a_kernel_that_was_killed_takes_no_other_along() -> None:
@@ -75,9 +77,9 @@ def test_half_an_order_of_a_kernel_that_was_killed_takes_no_other_along() -> Non
         assert parent.kept
         *_, fault = faults = parent.said("fault")
         assert len(faults) == number, "each is said"
-        assert "cut off after 7 bytes: the kernel that wrote it has ended" in fault["text"]
+        assert "after 7 bytes" in fault["text"]
         parent.orders.take(b"\n")
-        assert parent.said("fault") == faults, "nothing was left to be ended"
+        assert parent.said("fault") == faults  # nothing was left to be ended
 
 
 WITHOUT_ORDERS = """
@@ -121,6 +123,23 @@ def test_an_agent_of_another_version_says_so_and_reads_no_further() -> None:
         parent.orders.take(b'{"order": "assign", "nbdist": "0.0.1", "what": "nobody knows"}\n')
     (said,) = parent.said("other_version")
     assert (said["host"], said["nbdist"]) == (socket.gethostname(), __version__)
+
+
+@pytest.mark.parametrize("working", [True, False])
+def test_an_agent_says_which_folder_it_cannot_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, working: bool
+) -> None:
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    gone = str(tmp_path / "gone")
+    if not working:
+        monkeypatch.setattr(tempfile, "tempdir", gone)
+    folder = str(tmp_path) if working else None
+    parent = Parent()
+    with pytest.raises(SystemExit):
+        parent.orders.take(to_line(replace(ASSIGNMENT, folder=folder, cwd=gone)))
+    (said,) = parent.said("refused")
+    assert said["folder"].startswith(gone)
+    assert (said["host"], said["working"]) == (socket.gethostname(), working)
 
 
 def test_ports_of_processes_are_reserved_until_others_are_or_the_agent_ends() -> None:

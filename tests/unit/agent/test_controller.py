@@ -34,7 +34,7 @@ def test_its_ports_are_kept_for_it_as_long_as_it_runs(
 
     def launch_instance(arguments: list[str]) -> None:
         given.extend(map(int, arguments[-1].removeprefix("--IPController.ports=").split(",")))
-        assert not any(map(ports._is_free, given)), "another program could be given it"
+        assert not any(map(ports._is_free, given))  # another program could be given it
 
     monkeypatch.setattr(IPController, "launch_instance", launch_instance)
     monkeypatch.setattr(HeartMonitor, "handle_pong", HeartMonitor.handle_pong)

@@ -101,7 +101,7 @@ def read(one: socket.socket, count: int) -> bytes:
     found = b""
     while len(found) < count:
         came = one.recv(count - len(found))
-        assert came, "the connection has ended"
+        assert came  # the connection has ended
         found += came
     return found
 

@@ -14,7 +14,8 @@ from nbdist.engine.frameworks import framework_named as on_an_engine
 from nbdist.errors import WireError
 from nbdist.launch.model.framework import framework_named, framework_names
 from nbdist.launch.model.rendezvous import meet
-from nbdist.launch.planning.choose import make_plan
+from nbdist.launch.model.start_options import StartOptions
+from nbdist.launch.planning import make_plan
 from tests.builders.places import places_of
 
 
@@ -25,7 +26,7 @@ def test_an_engine_reads_each_stage_as_it_was_sent(
 ) -> None:
     for variable in ("KERAS_BACKEND", "TF_CONFIG"):
         monkeypatch.delenv(variable, raising=False)
-    planned = make_plan(processes=2, platform="cpu", framework=name)
+    planned = make_plan(StartOptions(processes=2, platform="cpu", framework=name))
     found = replace(planned, initialize=initialize)
     for process in found.processes:
         for stage in framework_named(name).stages(found, process, meet(found, places_of(found))):

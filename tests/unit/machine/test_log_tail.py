@@ -29,10 +29,16 @@ def test_what_libraries_say_of_themselves_is_no_word_of_the_user(tmp_path: Path)
     text = (
         "2026-11-26 01:45:23.174 [Nanny.1] Starting kernel nanny for engine 1, pid=22547\n"
         "[Gloo] Rank 1 is connected to 2 peer ranks. Expected number of connected peer ranks is : 2\n"
-        "no room on the disk\n"
+        "no room\n"
         "2026-11-26 01:45:24.922 [Nanny.1] Pipe closed, parent 22547 has status: None\n"
     )
-    assert tail(write(tmp_path, text)) == ("no room on the disk",)
+    assert tail(write(tmp_path, text)) == ("no room",)
+
+
+def test_the_stack_below_a_failed_check_leaves_room_for_the_check(tmp_path: Path) -> None:
+    stack = "".join(f"    @     0x7f{i:04x}  f()\n" for i in range(60))
+    text = f"F0101 check failed\n*** Check failure stack trace: ***\n{stack}"
+    assert tail(write(tmp_path, text)) == ("F0101 check failed",)
 
 
 def test_a_fatal_signal_keeps_what_was_written_before_it(tmp_path: Path) -> None:
@@ -51,7 +57,7 @@ def test_the_end_of_a_process_before_in_the_same_log_is_not_that_of_this_one(
 ) -> None:
     before = "Fatal Python error: Segmentation fault\n\nCurrent thread 0x2:\n  File x\n"
     path = write(tmp_path, before + "what this one wrote\n")
-    assert tail(path)[0].startswith("Fatal Python error"), "where it is not known"
+    assert tail(path)[0].startswith("Fatal Python error")  # where it is not known
     assert tail(path, start=len(before)) == ("what this one wrote",)
 
 
@@ -65,4 +71,4 @@ def test_an_exit_says_signal_and_out_of_memory() -> None:
 
     assert end(-9, oom=True) == "killed by signal 9 (SIGKILL), out of memory"
     assert end(-11, oom=False) == "killed by signal 11 (SIGSEGV)"
-    assert end(3, oom=False) == "ended with exit code 3"
+    assert end(3, oom=False).endswith("exit code 3")

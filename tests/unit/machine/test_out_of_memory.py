@@ -75,7 +75,7 @@ def test_a_kill_that_no_end_follows_does_not_explain_one_much_later(
     machine.host(1)
     kills.look()
     now[0] += processes.FRESH_SECONDS + 1
-    assert explained(kills, 1) == [False], "of something that the user had started, perhaps"
+    assert explained(kills, 1) == [False]  # of something that the user had started, perhaps
 
 
 def test_where_nobody_counts_nothing_is_explained(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.waiting import wait_for
 KERNEL = """
 import os, sys, time, warnings
 from pathlib import Path
-from nbdist.launch.agents.channel import Pipes
+from nbdist.launch.agents import Pipes
 warnings.simplefilter("ignore")
 agent = "import sys; print('there', flush=True); sys.stdin.read(); open('ended', 'w')"
 channel = Pipes([sys.executable, "-c", agent], None, Path("log"))
@@ -39,6 +39,6 @@ def test_the_orders_of_a_killed_kernel_end_though_a_child_that_it_has_forked_liv
             kernel.kill()
             kernel.wait()
             wait_for((tmp_path / "ended").exists)
-            assert child.is_running(), "it was there until now"
+            assert child.is_running()  # it was there until now
         finally:
             child.kill()

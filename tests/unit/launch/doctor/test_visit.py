@@ -55,7 +55,7 @@ def test_facts_of_another_shape_are_one_finding_about_that_host(
     assert visit.facts is None
     assert visit.trouble is not None
     assert (visit.trouble.severity, visit.trouble.host) == ("error", "h1")
-    assert visit.trouble.what.startswith("its facts cannot be read: What host h1 has reported: ")
+    assert "facts cannot be read" in visit.trouble.what
     assert visit.connect([]) == ()
     visit.end()
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from nbdist.errors import OptionError
-from nbdist.launch.files import listing
-from nbdist.launch.files.listing import Hashes, left_out_text, sources, walk
+from nbdist.launch import files as listing
+from nbdist.launch.files import Hashes, left_out_text, sources, walk
 from nbdist.launch.files.sync import Files
 
 

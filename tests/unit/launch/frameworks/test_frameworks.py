@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,10 +18,11 @@ from nbdist.launch.model import framework
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.rendezvous import Rendezvous, meet
-from nbdist.launch.planning.choose import make_plan
+from nbdist.launch.model.start_options import StartOptions
+from nbdist.launch.planning import make_plan
 from nbdist.launch.sessions.recorded import without_values
 from nbdist.launch.start import initialize as join
-from nbdist.machine import ports
+from nbdist.machine import checkup, ports
 from nbdist.machine.ports import free_ports
 from nbdist.magics import options
 from tests.builders.places import places_of
@@ -35,7 +35,9 @@ def clean(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plan(framework: str, processes: int = 2, **options: Any) -> Plan:
-    return make_plan(processes=processes, platform="cpu", framework=framework, **options)
+    return make_plan(
+        StartOptions(processes=processes, platform="cpu", framework=framework, **options)
+    )
 
 
 def environments(found: Plan) -> list[dict[str, str]]:
@@ -76,7 +78,7 @@ def test_flags_that_count_devices_do_so_for_a_kernel_that_does_not_know_their_va
     first, *_ = framework_named(framework).stages(
         found, found.processes[0], meet(found, places_of(found))
     )
-    assert first.devices is None, "JAX would go by its configuration, and the others have 4"
+    assert first.devices is None  # JAX would go by its configuration, and the others have 4
 
 
 def test_each_tensorflow_process_gets_the_cluster_and_its_own_task() -> None:
@@ -143,7 +145,7 @@ def test_what_cannot_be_is_refused_with_what_was_allowed(
     options: dict[str, Any], text: str
 ) -> None:
     with pytest.raises(OptionError, match=text):
-        make_plan(**{"processes": 2, "platform": "cpu", **options})
+        make_plan(StartOptions(**{"processes": 2, "platform": "cpu", **options}))
 
 
 def test_an_address_in_use_is_refused() -> None:
@@ -237,13 +239,15 @@ def test_t3_workers_with_different_numbers_of_devices_are_refused_with_the_count
 
 def test_a_tpu_is_refused_with_tensorflow() -> None:
     with pytest.raises(OptionError, match="use --framework keras or jax"):
-        make_plan(processes=1, platform="tpu", framework="tensorflow")
+        make_plan(StartOptions(processes=1, platform="tpu", framework="tensorflow"))
 
 
-def test_tensorflow_takes_gpus_where_there_are_any(tmp_path: Path) -> None:
-    assert framework.choose_for_tensorflow(root=tmp_path) == "cpu"
-    (tmp_path / "proc/driver/nvidia/gpus/0000:01:00.0").mkdir(parents=True)
-    assert framework.choose_for_tensorflow(root=tmp_path) == "gpu"
+@pytest.mark.parametrize(("gpus", "platform"), [(0, "cpu"), (1, "gpu")])
+def test_tensorflow_takes_gpus_where_there_are_any(
+    monkeypatch: pytest.MonkeyPatch, gpus: int, platform: str
+) -> None:
+    monkeypatch.setattr(checkup, "accelerators", lambda: {"gpus": gpus, "tpus": 0})
+    assert tensorflow_plan.FRAMEWORK.platform({}) == platform
 
 
 def test_ports_are_free_and_none_that_the_system_gives_to_whoever_asks() -> None:

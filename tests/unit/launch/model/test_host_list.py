@@ -9,14 +9,8 @@ from pathlib import Path
 import pytest
 
 from nbdist.errors import OptionError
-from nbdist.launch.model.hosts import (
-    AskedHost,
-    SshOptions,
-    parse_hosts,
-    read_hosts,
-    ssh_command,
-    ssh_target,
-)
+from nbdist.launch.launchers.ssh import ssh_command, ssh_target
+from nbdist.launch.model.hosts import AskedHost, SshOptions, parse_hosts, read_hosts
 
 
 def test_a_host_can_have_a_user_a_port_and_a_number_of_processes() -> None:
@@ -193,7 +187,7 @@ def test_ssh_uses_the_persons_shared_connection_and_runs_no_command_of_their_con
     values = dict(line.split(" ", 1) for line in said if " " in line)
     assert values["controlpath"] == "/c/me@h1" and values["controlmaster"] == "false"
     assert values["requesttty"] == "false"
-    assert "remotecommand" not in values, "ssh refuses one beside a command"
+    assert "remotecommand" not in values  # ssh refuses one beside a command
 
 
 def test_where_a_name_leads_is_what_the_ssh_configuration_says(tmp_path: Path) -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Sequence
 from dataclasses import fields
+from typing import Any
 
 import pytest
 
 import nbdist
 from nbdist.errors import OptionError
 from nbdist.launch.model.start_options import FLAGS, StartOptions, environment_of
+from nbdist.launch.planning import choose_placement, make_plan
 from nbdist.magics import options
 from nbdist.magics.start_options import ATTACH_ARGUMENTS
-from nbdist.starting import PLACEMENT, PLANNED, RULES
+from nbdist.starting import RULES
 
 FIELDS = {field.name: field for field in fields(StartOptions)}
 
@@ -45,12 +48,29 @@ def test_a_line_without_options_stands_for_the_defaults() -> None:
 
 
 @pytest.mark.parametrize("name", FIELDS)
-def test_each_option_has_a_flag_and_goes_one_way(name: str) -> None:
+def test_each_option_has_a_flag(name: str) -> None:
     assert FLAGS[name].name in options.dist_init().flags
     assert FLAGS[name].name in options.dist_init().format_help()
-    assert [name in names for names in (PLACEMENT, RULES, PLANNED, ("sync",))].count(True) in (
-        (1, 2) if name == "processes" else (1,)
-    )
+
+
+class Recording:
+    """Options with their defaults, and the names of those that were read."""
+
+    def __init__(self) -> None:
+        self.read: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        self.read.add(name)
+        return FIELDS[name].default
+
+    def chosen(self, names: Sequence[str]) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in names}
+
+
+def test_no_option_is_left_unread() -> None:
+    recording: Any = Recording()
+    make_plan(recording, choose_placement(recording))
+    assert recording.read | {*RULES, "sync"} == FIELDS.keys()
 
 
 def test_what_is_no_option_is_refused_with_its_name() -> None:

@@ -18,11 +18,13 @@ from nbdist.engine.cell.output import KeptOutput
 from nbdist.engine.frameworks import framework_named as engine_framework
 from nbdist.engine.frameworks.jax import start
 from nbdist.engine.kernel import engine_calls as stranger
-from nbdist.errors import GoneError, LaunchError, NotRunError
+from nbdist.errors import GoneError, LaunchError, NbdistError, NotRunError, VersionError
 from nbdist.launch.model.framework import framework_named
+from nbdist.launch.sessions import foreign
 from nbdist.launch.sessions.foreign import _plan, _refuse, address_of
 from nbdist.launch.start.request import Request
 from nbdist.session.cells.attached_cell import RecalledEnd, raised
+from nbdist.version import __version__
 from tests.builders.described import reported
 
 
@@ -42,6 +44,23 @@ def test_engines_that_cannot_become_one_cluster_are_named_with_their_host() -> N
     elsewhere = Membership(process_id=1, count=4)
     with pytest.raises(LaunchError, match=r"is process 1 of 4 in a JAX cluster already, but only"):
         refused({0: reported(), 1: reported(joined=elsewhere)})
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [("0.0.1", VersionError), (__version__, NbdistError), (foreign.UNKNOWN, NbdistError)],
+)
+def test_an_engine_that_cannot_answer_is_asked_whether_its_version_is_another(
+    monkeypatch: pytest.MonkeyPatch, version: str, kind: type[NbdistError]
+) -> None:
+    monkeypatch.setattr(foreign, "_on", lambda client, engine, expression: version)
+    failed = json.dumps({"error": {"type": "NbdistError", "text": "What is that?"}})
+    result = SimpleNamespace(ready=lambda: True, get=lambda timeout: [failed])
+    request: Any = Request(contract.Who(framework="jax", controller=""), result, "engine 3")
+    with pytest.raises(NbdistError) as raised:
+        foreign._checked(None, 3, request)
+    assert type(raised.value) is kind
+    assert (version in str(raised.value)) is (kind is VersionError)
 
 
 def test_engines_that_are_a_cluster_already_are_not_initialized_again() -> None:
@@ -129,7 +148,7 @@ def test_an_echo_keeps_the_newest_output_of_each_request_and_counts_what_it_drop
     publisher.send_multipart(frames(5, request="other"))
     publisher.send_multipart(frames(6, topic=b"nbdist.0"))
     publisher.send_multipart(frames(7, topic=b"engine.0.status"))
-    assert len(sent) == 8, "all goes out as before"
+    assert len(sent) == 8  # all goes out as before
     kept = echo.of("r")
     assert [m.content["text"] for m in kept.messages] == ["3\n", "4\n"]
     assert kept.messages[0].id == "m3"
@@ -195,7 +214,7 @@ def test_a_process_that_has_ended_is_asked_for_nothing_and_has_left_the_cell() -
     assert str(recalled.error()) == "process 1 has ended."
     answers = iter([lambda: Answers(NotRunError("process 1: not run"), ended(None)).ask(), nobody])
     recalled = RecalledEnd(lambda: next(answers)(), lambda answer: None)
-    assert recalled.replied, "it has ended before it was asked again"
+    assert recalled.replied  # it has ended before it was asked again
 
 
 def test_a_cell_that_raised_has_its_own_traceback_and_one_nobody_knows_is_lost() -> None:
@@ -211,4 +230,4 @@ def test_a_cell_that_raised_has_its_own_traceback_and_one_nobody_knows_is_lost()
         Answers(contract.Recalled(end=None, kept=NOTHING_KEPT)).ask, lambda answer: None
     )
     assert unknown.replied
-    assert "has no record of it" in str(unknown.error())
+    assert "no record" in str(unknown.error())

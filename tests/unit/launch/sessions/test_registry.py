@@ -17,27 +17,23 @@ import pytest
 from nbdist import cli, listing
 from nbdist.contract.calls.engine import Initialized, Membership
 from nbdist.contract.cells import OpenCell, PastCell, Rules
-from nbdist.errors import LaunchError, SessionError
-from nbdist.launch.agents.fifo_channel import (
-    STOP,
-    FoundAgain,
-    LastingChild,
-    ProcessHandle,
-    beginning,
-    found,
-)
+from nbdist.contract.wire import decode, encode
+from nbdist.errors import LaunchError, SessionError, WireError
+from nbdist.launch.agents.fifo_channel import STOP, FoundAgain, LastingChild
 from nbdist.launch.model.hosts import SshOptions, parse_hosts
 from nbdist.launch.model.plan import Placement
 from nbdist.launch.model.rendezvous import Rendezvous
-from nbdist.launch.planning.choose import make_plan
+from nbdist.launch.model.start_options import StartOptions
+from nbdist.launch.planning import make_plan
 from nbdist.launch.sessions import recorded, registry
-from nbdist.launch.sessions.attached import read_connection, resolve
-from nbdist.launch.sessions.foreign import number
+from nbdist.launch.sessions.foreign import number, read_connection, resolve
 from nbdist.launch.sessions.recorded import State
-from nbdist.launch.sessions.registry import Kernel, ParentMark, Record, from_plain, to_plain
+from nbdist.launch.sessions.registry import ParentMark, Record
+from nbdist.machine.processes import ProcessHandle, beginning, found
 from nbdist.session.cells.history import History, read
 from tests.builders.described import reported
 
+BY_HOST = "by host and engine id"
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
 
@@ -79,7 +75,7 @@ def record(process: subprocess.Popen[bytes], folder: Path, **changes: object) ->
 def test_a_file_of_a_session_is_private_and_says_what_was_written(
     process: subprocess.Popen[bytes], tmp_path: Path, state: Path
 ) -> None:
-    made = record(process, tmp_path / "nbdist-a", kernels=(Kernel(pid=1, began="x"),))
+    made = record(process, tmp_path / "nbdist-a", kernels=(ProcessHandle(1, "x"),))
     registry.write(made)
     (path,) = state.glob("*.json")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -127,7 +123,7 @@ def test_a_session_from_before_a_reboot_is_taken_off_the_list(
     assert {one.id for one in registry.sessions()} == {"1badcafe", "2badcafe"}
     assert not (tmp_path / "nbdist-a").exists()
     assert (tmp_path / "nbdist-b").exists() and (tmp_path / "nbdist-c").exists()
-    assert process.poll() is None, "its number is another process's by now"
+    assert process.poll() is None  # its number is another process's by now
 
 
 def test_a_session_whose_machine_is_gone_for_good_can_be_forgotten(
@@ -141,7 +137,7 @@ def test_a_session_whose_machine_is_gone_for_good_can_be_forgotten(
     assert registry.sessions() == []
     registry.write(record(process, tmp_path / "nbdist-a"))
     assert cli.main(["stop", "--forget", "0badcafe"]) == 1
-    assert "is one of this machine" in capsys.readouterr().err
+    assert "of this machine" in capsys.readouterr().err
     assert [one.id for one in registry.sessions()] == ["0badcafe"]
 
 
@@ -208,7 +204,7 @@ def test_words_for_sessions_and_what_is_listed_when_there_is_none(
         registry.find("last")
     for name, kept, created in (("aa1", True, 1.0), ("aa2", False, 2.0), ("b", True, 0.5)):
         registry.write(record(process, folder, id=name, kept=kept, created=created))
-    assert registry.find("last").id == "aa1", "the newest that is kept"
+    assert registry.find("last").id == "aa1"  # the newest that is kept
     assert registry.find("b").id == "b"
     with pytest.raises(SessionError, match=r"'aa' is the beginning of several. Running: b \("):
         registry.find("aa")
@@ -217,7 +213,7 @@ def test_words_for_sessions_and_what_is_listed_when_there_is_none(
 
 
 def test_kernels_come_and_go(process: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    gone = Kernel(pid=process.pid, began="long ago")
+    gone = ProcessHandle(process.pid, "long ago")
     registry.write(record(process, tmp_path / "nbdist-a", kernels=(gone,)))
     registry.come(registry.find("last"))
     assert [kernel.pid for kernel in registry.find("last").kernels] == [os.getpid()]
@@ -248,7 +244,7 @@ def test_stop_stops_by_handle_and_says_so(
 ) -> None:
     assert cli.main(["stop"]) == 2
     assert cli.main(["stop", "nobody"]) == 1
-    assert "'nobody' is no session that runs" in capsys.readouterr().err
+    assert "'nobody' is no session" in capsys.readouterr().err
     folder = tmp_path / "nbdist-a"
     registry.write(record(process, folder))
     assert cli.main(["stop", "--all"]) == 0
@@ -265,11 +261,8 @@ def test_a_plan_is_the_same_after_json() -> None:
         cwd="/tmp",
     )
     plan = make_plan(
-        platform="cpu",
-        placement=placement,
-        environment={"A": "b"},
-        initialization_timeout_s=5,
-        keep=True,
+        StartOptions(platform="cpu", environment={"A": "b"}, initialization_timeout_s=5, keep=True),
+        placement,
     )
     rendezvous = Rendezvous(coordinator="h1:1", tasks={1: "h2:2"}, own={0: "10.0.0.1"})
     state = State(
@@ -283,9 +276,9 @@ def test_a_plan_is_the_same_after_json() -> None:
         of={0: "h1"},
         rules=Rules(grace_s=2.0),
     )
-    assert from_plain(State, json.loads(json.dumps(to_plain(state)))) == state
-    with pytest.raises(ValueError, match="This is no State"):
-        from_plain(State, {"plan": 3})
+    assert decode(State, json.loads(json.dumps(encode(state)))) == state
+    with pytest.raises(WireError, match="State"):
+        decode(State, {"plan": 3})
 
 
 def test_orders_and_events_of_a_kept_parent_are_found_again(tmp_path: Path) -> None:
@@ -302,13 +295,13 @@ for line in filter(str.strip, sys.stdin):
     spot = kept.spot
     assert spot is not None
     kept.close()
-    assert kept.running, "a kernel that goes takes nothing along"
+    assert kept.process.running  # a kernel that goes takes nothing along
     again = FoundAgain(spot)
-    assert list(again.backlog()) == [b"got one\n"], "what was said before"
+    assert list(again.backlog()) == [b"got one\n"]  # what was said before
     again.end()
     assert list(again.lines()) == [b"got " + STOP]
     again.close()
-    assert kept.wait(5)
+    assert kept.process.wait(5)
     with pytest.raises(OSError, match="left the session"):
         again.send(b"two\n")
 
@@ -354,7 +347,7 @@ def test_process_ids_come_from_what_the_engines_know() -> None:
     stray = {e: reported(numbers={"SLURM_PROCID": 0, "OMPI_COMM_WORLD_RANK": e}) for e in (0, 1)}
     assert number(stray) == ({0: 0, 1: 1}, "by OMPI_COMM_WORLD_RANK")
     nothing = {0: reported("h2"), 4: reported("h1"), 2: reported("h1")}
-    assert number(nothing) == ({2: 0, 4: 1, 0: 2}, "by host and engine id")
+    assert number(nothing) == ({2: 0, 4: 1, 0: 2}, BY_HOST)
     joined = {
         e: replace(f, joined=Membership(process_id=1 - e, count=2)) for e, f in by_slurm.items()
     }

@@ -189,7 +189,7 @@ def test_an_answer_that_would_run_something_is_refused_and_runs_nothing(
     assert status == "WireError" and "in this notebook's kernel; it was refused" in text
     assert not path.exists()
     deserialize_object(buffers)
-    assert path.exists(), "where ipyparallel reads it, it runs"
+    assert path.exists()  # where ipyparallel reads it, it runs
 
 
 @pytest.mark.parametrize("buffers", [[], [b""], [b"\x80\x05"], [b"{\xff"], [b"junk"]])
@@ -257,7 +257,7 @@ def test_a_client_whose_thread_waits_for_ever_is_closed_all_the_same(
     client.close()  # as when it is collected
     for_ever.set()
     assert closing == [3]
-    assert "was not closed within 0.01 s" in caplog.text
+    assert "within 0.01 s" in caplog.text
 
 
 @pytest.mark.parametrize("aware", ["2026-03-01T10:20:30.123456+00:00", "2026-03-01T10:20:30Z"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +12,6 @@ from nbdist.contract.orders import CONTROLLER
 from nbdist.errors import LaunchError
 from nbdist.launch.model.happenings import ProcessExit
 from nbdist.launch.start import connect
-from nbdist.launch.start import sequence as start
 
 
 def running(*, ended: dict[int, ProcessExit] | None = None) -> Any:
@@ -29,7 +27,9 @@ def running(*, ended: dict[int, ProcessExit] | None = None) -> Any:
     agents = SimpleNamespace(all=[], exits={}, home=home, others={})
     processes = [SimpleNamespace(host="here")]
     plan = SimpleNamespace(hosts={0: "here"}, processes=processes, start_timeout_s=60)
-    return SimpleNamespace(plan=plan, agents=agents, own_agents=agents, cluster=None, connected=0)
+    return SimpleNamespace(
+        plan=plan, agents=agents, own_agents=agents, client_file="client.json", connected=0
+    )
 
 
 @pytest.fixture
@@ -43,19 +43,19 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise TimeoutError("Hub connection request timed out")
         return "connected"
 
-    monkeypatch.setattr(start, "Client", client)
+    monkeypatch.setattr(connect, "Client", client)
     return asked
 
 
 def test_a_controller_that_does_not_answer_yet_is_asked_again(asked: list[str]) -> None:
-    found = start._connected(running(), Path("client.json"), time.monotonic() + 60)
+    found = connect._connected(running(), time.monotonic() + 60)
     assert found == "connected" and asked == ["client.json"] * 3
 
 
 def test_one_that_does_not_answer_in_time_is_an_error_with_what_to_type(asked: list[str]) -> None:
     text = r"The controller \(host here\) did not answer within 60 s\. .* --start-timeout\.\n  no socket$"
     with pytest.raises(LaunchError, match=text):
-        start._connected(running(), Path("client.json"), time.monotonic() - 1)
+        connect._connected(running(), time.monotonic() - 1)
     assert asked == ["client.json"]
 
 
@@ -66,9 +66,7 @@ def test_one_that_has_ended_is_not_asked(asked: list[str]) -> None:
     with pytest.raises(
         LaunchError, match=r"The controller .* ended with exit code 3 .*\n  no room"
     ):
-        start._connected(
-            running(ended={CONTROLLER: end}), Path("client.json"), time.monotonic() + 60
-        )
+        connect._connected(running(ended={CONTROLLER: end}), time.monotonic() + 60)
     assert asked == []
 
 

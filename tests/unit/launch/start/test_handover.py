@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nbdist.agent.kernel_link import Collecting
-from nbdist.launch.start.sequence import Handover
+from nbdist.launch.start.connect import Handover
 from tests.waiting import wait_for
 
 SECONDS = 30.0

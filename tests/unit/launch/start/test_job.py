@@ -130,4 +130,4 @@ def test_a_job_that_ended_too_early_is_explained_where_its_words_are_known(
 
 def test_what_the_scheduler_says_of_its_end_comes_first() -> None:
     text = ended(ending="Slurm's job 12 (TIMEOUT, TimeLimit)", code=None)
-    assert text == "Slurm's job 12 (TIMEOUT, TimeLimit) ended before all processes had started."
+    assert text.startswith("Slurm's job 12 (TIMEOUT, TimeLimit) ended")

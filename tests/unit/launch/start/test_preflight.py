@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,8 @@ from nbdist.contract.checkup import Checkup, Connection
 from nbdist.contract.wire import encode
 from nbdist.errors import HostError, LaunchError
 from nbdist.launch.model.hosts import HostInfo
-from nbdist.launch.start import preflight
-from nbdist.launch.start.preflight import MOST_TARGETS, Preflight, targets, unreached
+from nbdist.launch.start import spawn
+from nbdist.launch.start.spawn import MOST_TARGETS, Preflight, targets, unreached
 from nbdist.version import __version__
 from tests.builders.examined import facts, kernel
 from tests.builders.hosts import KERNEL_ADDRESS, FakeHosts, plan_of
@@ -29,6 +30,7 @@ def reported(name: str, *, listening: int | None = 5000, **changed: Any) -> Host
         cwd="/",
         address="192.0.2.11",
         listening=listening,
+        ports=(),
         checks=facts(name, packages=PACKAGES, **changed),
         asked_s=999.0,
         received_s=1001.0,
@@ -39,7 +41,7 @@ def judge(
     monkeypatch: pytest.MonkeyPatch, *names: str, here: Checkup | None = None, **hosts: Any
 ) -> Any:
     found = here if here is not None else kernel(packages=PACKAGES)
-    monkeypatch.setattr(preflight, "kernel_facts", lambda asked: found)
+    monkeypatch.setattr(spawn, "kernel_facts", lambda asked: found)
     return Preflight(plan_of(*names), KERNEL_ADDRESS).judge(hosts)
 
 
@@ -48,16 +50,14 @@ def test_where_all_is_well_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_host_that_has_told_nothing_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    silent = reported("h1")
-    silent.checks = None
-    assert judge(monkeypatch, "h1", h1=silent) == []
+    assert judge(monkeypatch, "h1", h1=replace(reported("h1"), checks=None)) == []
 
 
 def test_what_a_host_lacks_is_an_error_with_its_name_before_it_is_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lacking = reported("h2")
-    lacking.checks = facts("h2", packages={**PACKAGES, "jax": None})
+    checks = facts("h2", packages={**PACKAGES, "jax": None})
+    lacking = replace(reported("h2"), checks=checks)
     with pytest.raises(HostError, match=r"^Host h2 cannot take part\.\n") as error:
         judge(monkeypatch, "h1", "h2", h1=reported("h1"), h2=lacking)
     assert error.value.host == "h2"
@@ -71,16 +71,14 @@ def test_what_this_machine_lacks_is_no_error_of_a_host(monkeypatch: pytest.Monke
 
 
 def test_what_is_no_hindrance_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    late = reported("h1")
-    late.checks = facts("h1", packages=PACKAGES, time=1000.0 + 3600)
-    (warning,) = judge(monkeypatch, "h1", h1=late)
+    (warning,) = judge(monkeypatch, "h1", h1=reported("h1", time=1000.0 + 3600))
     assert (warning.severity, warning.host) == ("warning", "h1")
 
 
 def test_the_start_itself_says_what_was_found(
     hosts: FakeHosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preflight, "kernel_facts", lambda asked: kernel(packages=PACKAGES))
+    monkeypatch.setattr(spawn, "kernel_facts", lambda asked: kernel(packages=PACKAGES))
     lacking = facts("h2", packages={**PACKAGES, "jax": None})
     hosts.does["h2", "assign"] = lambda agent, order: hosts.introduce(
         agent, order, checks=encode(lacking)
@@ -93,7 +91,7 @@ def test_the_start_itself_says_what_was_found(
 
 def test_only_the_first_hosts_are_to_be_reached_by_all() -> None:
     many = {f"h{n}": reported(f"h{n}", listening=5000 + n) for n in range(2 * MOST_TARGETS)}
-    many["h0"].listening = None
+    many["h0"] = reported("h0", listening=None)
     assert [port for _, port in targets(many)] == list(range(5001, 5001 + MOST_TARGETS))
 
 

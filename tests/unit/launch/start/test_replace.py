@@ -61,7 +61,7 @@ def test_an_engine_that_the_hub_still_lists_is_not_taken_for_the_new_one(
     hosts.does["h2", "start"] = lambda agent, processes: None
     with pytest.raises(LaunchError, match=r"^1 of 1 processes did not connect within 60 s"):
         replace(running, [1], progress=hosts.receive)
-    assert len(hosts.client.processes) == 2, "the dead one is still among them"
+    assert len(hosts.client.processes) == 2  # the dead one is still among them
 
 
 def test_one_that_ends_again_leaves_the_others_as_they_were(hosts: FakeHosts, running: Any) -> None:

@@ -87,9 +87,9 @@ def on(name: str, kind: str, does: Callable[[FakeHosts, FakeChannel, Any], None]
     return setup
 
 
-def refuses(error: str) -> Setup:
+def refuses(error: str, *, working: bool = True) -> Setup:
     def does(hosts: FakeHosts, agent: FakeChannel, order: Any) -> None:
-        agent.say("refused", host="h2", folder="/there", error=error)
+        agent.say("refused", host="h2", folder="/there", error=error, working=working)
         agent.exit(1)
 
     return on("h2", "assign", does)
@@ -163,7 +163,7 @@ def says_nothing(hosts: FakeHosts) -> None:
 
 FAILURES: dict[str, tuple[Setup, type[Exception], str]] = {
     "a host cannot keep files": (
-        refuses("[Errno 28] No space left on device"),
+        refuses("[Errno 28] No space left on device", working=False),
         HostError,
         r"^Host h2 cannot keep the session's files in /there: \[Errno 28\] No space left on device\.",
     ),

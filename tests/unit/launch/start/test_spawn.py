@@ -12,7 +12,7 @@ from nbdist.launch.agents import agent_handle
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.start import spawn
-from nbdist.launch.start.agents import KERNEL_LOST_SECONDS
+from nbdist.launch.start.cluster import KERNEL_LOST_SECONDS
 from tests.builders.hosts import KERNEL_ADDRESS, FakeHosts, plan_of
 
 
@@ -94,19 +94,19 @@ def test_an_agent_elsewhere_has_a_folder_of_its_own_and_waits_for_this_kernel_fo
     assert asked["controller_address"] == KERNEL_ADDRESS
     assert asked["silence_s"] == KERNEL_LOST_SECONDS
     assert asked["ports"] == 2
-    assert assignment(hosts, "home")["preload"] == [], "no process is here"
+    assert assignment(hosts, "home")["preload"] == []  # no process is here
 
 
 def test_what_a_host_checks_is_a_listener_of_this_kernels_where_there_is_one(
     hosts: FakeHosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        monkeypatch.setattr("nbdist.launch.start.preflight.checkup.listen", lambda _: listener)
+        monkeypatch.setattr("nbdist.launch.start.spawn.checkup.listen", lambda _: listener)
         hosts.spawn(plan_of("h1"))
         address = listener.getsockname()
         assert assignment(hosts, "h1")["checks"] == {"connect": [list(address)]}
         hosts.stop()
-        assert listener.fileno() == -1, "closed with the start"
+        assert listener.fileno() == -1  # closed with the start
 
 
 def test_variables_reach_hosts_in_the_order_in_which_they_were_named(

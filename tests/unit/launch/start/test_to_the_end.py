@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from nbdist.launch.start.spawn import to_the_end
+from nbdist.launch.start.cluster import to_the_end
 
 
 def test_an_interrupt_ends_the_waiting_and_the_call_goes_on() -> None:
@@ -40,7 +40,7 @@ def test_it_returns_when_the_call_has_ended_and_raises_what_it_raised() -> None:
 
 def test_a_program_that_ends_can_still_call_it() -> None:
     code = (
-        "import atexit; from nbdist.launch.start.spawn import to_the_end\n"
+        "import atexit; from nbdist.launch.start.cluster import to_the_end\n"
         "atexit.register(lambda: to_the_end(lambda: print('called')))"
     )
     ended = subprocess.run(

@@ -66,6 +66,15 @@ def test_it_is_found_where_the_install_command_puts_it():
     assert libtpu.find() == libtpu.Libtpu(path=library, version="0.0.50.1")
 
 
+def test_a_wrong_one_that_is_installed_does_not_hide_the_one_in_the_folder(monkeypatch, tmp_path):
+    wrong = libtpu.Libtpu(path=put(tmp_path / "site", "0.0.41"), version="0.0.41")
+    monkeypatch.setattr(libtpu, "_installed", lambda: wrong)
+    with pytest.raises(RehearsalError, match=r"libtpu 0\.0\.41 "):
+        libtpu.find()
+    library = put(libtpu.folder("0.0.50.*"), "0.0.50.1")
+    assert libtpu.find().path == library
+
+
 def test_the_variable_comes_first(monkeypatch, tmp_path):
     put(libtpu.folder("0.0.50.*"), "0.0.50.1")
     named = put(tmp_path / "other", "0.0.50.2")

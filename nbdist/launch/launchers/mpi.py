@@ -14,9 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nbdist.errors import OptionError
-from nbdist.launch.model.hosts import AskedHost, SshOptions, ssh_options
-from nbdist.launch.model.plan import Job
-from nbdist.launch.schedulers import further_options
+from nbdist.launch.agents import Watch
+from nbdist.launch.launchers import further_options
+from nbdist.launch.launchers.ssh import ssh_options
+from nbdist.launch.model.hosts import AskedHost, SshOptions, host_counts
+from nbdist.launch.model.plan import Job, Placement
+from nbdist.launch.model.start_options import StartOptions
 from nbdist.machine import checkup
 from nbdist.machine.processes import LOG_LINES
 from nbdist.spelling import Placeholder, option
@@ -34,10 +37,26 @@ OURS = {
 """Options of mpirun that nbdist sets itself, with nbdist's option to use instead, or why there is none."""
 
 
+def placement(asked: StartOptions, hosts: Sequence[AskedHost], ssh: SshOptions) -> Placement:
+    """Return the placement of processes that `mpirun` starts on the named hosts, as ranks in their order.
+
+    Raises:
+      OptionError: There is no such command, an option is impossible, or mpirun cannot use a host.
+    """
+    check_hosts(hosts)
+    job = mpi_job(
+        host_counts(hosts, asked.processes),
+        ssh,
+        mpirun=asked.mpirun,
+        extra=asked.mpi_options,
+    )
+    return Placement(launcher="mpi", hosts=tuple(hosts), ssh=ssh, job=job)
+
+
 def mpi_job(
-    *,
     hosts: Sequence[tuple[str, int]],
     ssh: SshOptions,
+    *,
     mpirun: str | None = None,
     extra: Sequence[str] = (),
 ) -> Job:
@@ -136,25 +155,15 @@ _TAG = re.compile(r"^(\[\d+,\d+\]<stderr>:)+")
 NOTICE_LINES = 8
 
 
-class MpiWatch:
-    """Watch of a job of mpirun, which has no queue.
+class MpiWatch(Watch):
+    """Watch of a job of mpirun, which has no queue, and reports neither the cause of its end nor that of a task.
 
-    Args:
-      command: Its name or path.
-      python: The interpreter on the hosts.
+    The processes on other hosts end with the connection, so that nothing need be cancelled.
     """
 
-    def __init__(self, command: str, *, python: str) -> None:
-        self.title = self.command = Path(command).name
-        self.python = python
-
-    def waiting(self, lines: Sequence[str]) -> str | None:
-        """Return None: a job of mpirun never waits in a queue."""
-        return None
-
-    def ending(self, lines: Sequence[str]) -> str | None:
-        """Return None: mpirun names no single cause; `reasons` has its last lines."""
-        return None
+    def __init__(self, job: Job) -> None:
+        name = Path(job.command[0]).name
+        super().__init__(name, name, python=job.python)
 
     def reasons(self, lines: Sequence[str]) -> tuple[str, ...]:
         """Return the lines outside of mpirun's framed notices, such as ssh's, and the first of those notices."""
@@ -168,10 +177,3 @@ class MpiWatch:
             elif line.strip() and notices == 1:
                 first.append(line)
         return (*outside[-LOG_LINES:], *first[:NOTICE_LINES])
-
-    def ended_tasks(self, lines: Sequence[str]) -> dict[int, str]:
-        """Return none: mpirun reports no end of a task before its own."""
-        return {}
-
-    def cancel(self) -> None:
-        """Do nothing: the processes on other hosts end with the connection."""

@@ -1,7 +1,6 @@
-"""Discovery of the pod that `--tpu` means, and of its workers.
+"""This machine as a worker of a TPU pod, as Google's metadata server or the container's variables describe it.
 
-A TPU that is named is looked up with `gcloud`. Without a name, the pod is the one that this machine is a worker
-of: Google's metadata server describes it on Compute Engine, and the container's variables on Kubernetes (GKE).
+A worker knows its own slice only. The metadata server answers on Compute Engine; Kubernetes (GKE) sets variables.
 """
 
 from __future__ import annotations
@@ -9,21 +8,94 @@ from __future__ import annotations
 import http.client
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
-from nbdist.errors import LaunchError, OptionError
-from nbdist.launch.tpu.gcloud import from_gcloud
-from nbdist.launch.tpu.pod import (
-    NoWorker,
-    PodWorker,
-    TpuPod,
-    Worker,
-    check_index,
-    slices,
-    whole_number,
-)
-from nbdist.spelling import Placeholder, option
+from nbdist.errors import LaunchError
+from nbdist.spelling import option
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """This machine as a worker: facts about its own slice, and how many slices there are, as JAX reads them.
+
+    `form` is JAX's name for the source. `addresses` and `hosts` are those of the workers of its slice, in their
+    order; a worker does not know those of other slices. `variables` are those of its environment that libtpu reads
+    and that all workers of the slice share.
+    """
+
+    form: Literal["gcetpu", "gketpu"]
+    index: int
+    addresses: tuple[str, ...]
+    hosts: tuple[str, ...]
+    slices: int
+    slice_index: int
+    name: str | None = None
+    zone: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoWorker:
+    """Reason why this machine is not seen as a worker of a pod."""
+
+    reason: str
+
+
+def slices(given: Mapping[str, str]) -> tuple[int, int]:
+    """Return the number of slices and the index of this one, from `MEGASCALE_*`; one slice if they are not set.
+
+    Raises:
+      LaunchError: One of them is no number, or the index is none of the slices.
+    """
+    count = _number(given, "MEGASCALE_NUM_SLICES", 1)
+    index = _number(given, "MEGASCALE_SLICE_ID", 0)
+    if not 0 <= index < count:
+        raise LaunchError(
+            f"MEGASCALE_SLICE_ID is {index}, but MEGASCALE_NUM_SLICES is {count}: this pod's own numbering "
+            "cannot be used. Both come from the pod's set-up, or from the environment of this kernel."
+        )
+    return count, index
+
+
+def _number(given: Mapping[str, str], name: str, default: int) -> int:
+    return whole_number(given[name], name) if given.get(name) else default
+
+
+def whole_number(text: str, name: str) -> int:
+    """Return the number that `name` holds.
+
+    Raises:
+      LaunchError: It holds none.
+    """
+    try:
+        return int(text)
+    except ValueError:
+        raise LaunchError(
+            f"{name} is {text!r}, which is no number: this pod's own numbering cannot be used."
+        ) from None
+
+
+def check_index(index: int, addresses: Sequence[str], *, index_name: str, list_name: str) -> None:
+    """Refuse a worker's number that its slice does not have, and a list that names one machine twice.
+
+    Raises:
+      LaunchError: The number or the list is refused.
+    """
+    if not 0 <= index < len(addresses):
+        raise LaunchError(
+            f"{index_name} is {index}, but {list_name} names {len(addresses)} workers "
+            f"({', '.join(addresses)}): this pod's own numbering cannot be used."
+        )
+    doubled = sorted({address for address in addresses if addresses.count(address) > 1})
+    if doubled:
+        raise LaunchError(
+            f"{list_name} names {doubled[0]} more than once ({', '.join(addresses)}): "
+            "its workers cannot be told apart."
+        )
+
 
 HOST = "metadata.google.internal"
 TIMEOUT_SECONDS = 2.0
@@ -130,7 +202,6 @@ def read_compute_engine_worker(environment: Mapping[str, str]) -> Worker | NoWor
             )
         listed = attribute("worker-network-endpoints", environment)
         given = tpu_environment(attribute("tpu-env", environment) or "")
-        kind = attribute("accelerator-type", environment) or given.get("ACCELERATOR_TYPE")
     except Silent as error:
         return NoWorker(reason=str(error))
     if not listed:
@@ -144,18 +215,16 @@ def read_compute_engine_worker(environment: Mapping[str, str]) -> Worker | NoWor
     check_index(
         index, addresses, index_name="agent-worker-number", list_name="worker-network-endpoints"
     )
-    of_slices = slices(megascale(environment, given))
+    count, slice_index = slices(megascale(environment, given))
     return Worker(
         form="gcetpu",
         index=index,
         addresses=addresses,
         hosts=tuple(name for name, _ in found),
-        slices=of_slices.count,
-        slice_index=of_slices.index,
-        megascale_coordinator=of_slices.coordinator,
+        slices=count,
+        slice_index=slice_index,
         name=given.get("NODE_ID"),
         zone=given.get("ZONE"),
-        accelerator_type=kind,
     )
 
 
@@ -189,17 +258,15 @@ def read_kubernetes_worker(environment: Mapping[str, str]) -> Worker | NoWorker:
         inside = f"names the file {environment[name]}, which holds" if name == LIST_FILE else "is"
         raise LaunchError(f"{name} {inside} {text!r}: an address is missing. Expected HOST,HOST,…")
     check_index(index, addresses, index_name="TPU_WORKER_ID", list_name=name)
-    of_slices = slices(megascale(environment, _tpu_environment(environment)))
+    count, slice_index = slices(megascale(environment, _tpu_environment(environment)))
     return Worker(
         form="gketpu",
         index=index,
         addresses=addresses,
         hosts=addresses,
-        slices=of_slices.count,
-        slice_index=of_slices.index,
-        megascale_coordinator=of_slices.coordinator,
+        slices=count,
+        slice_index=slice_index,
         name=environment.get("HOSTNAME"),
-        accelerator_type=environment.get("TPU_ACCELERATOR_TYPE"),
         variables={
             name: value
             for name, value in environment.items()
@@ -235,50 +302,6 @@ def _tpu_environment(environment: Mapping[str, str]) -> dict[str, str]:
         return {}
 
 
-SOURCES = {"gcetpu": "the metadata server", "gketpu": "Kubernetes (GKE)"}
-
-
-def find_pod(
-    name: str | None, zone: str | None, project: str | None, environment: Mapping[str, str]
-) -> TpuPod:
-    """Return the pod that `--tpu [NAME] [--zone ZONE] [--project PROJECT]` means.
-
-    Args:
-      name: The TPU's name, or those of all its slices with commas between; None if this machine is one of
-        its workers.
-      zone: The zone of the name.
-      project: The project of the name, None for the one `gcloud` is set to.
-      environment: The kernel's, where a worker's variables and `gcloud` are looked for.
-
-    Raises:
-      OptionError: The options do not go together, or this machine is no worker and no name is given.
-      LaunchError: The source of information about the pod fails, or its answer cannot be used.
-    """
-    if name is not None:
-        if not zone:
-            raise OptionError(
-                f"{option('tpu', name)} without {option('zone')}: a TPU is found by name and zone. Write "
-                f"{option('tpu', name)} {option('zone', Placeholder('ZONE'))}, such as us-central2-b; gcloud "
-                f"compute tpus tpu-vm list --zone=- lists them all."
-            )
-        return from_gcloud(name, zone, project, environment)
-    for what, value in (("zone", zone), ("project", project)):
-        if value is not None:
-            raise OptionError(
-                f"{option(what, value)} without a name: write {option('tpu', Placeholder('NAME'))} "
-                f"{option('zone', Placeholder('ZONE'))}. {option('tpu', 'here')} alone takes the pod that this "
-                "machine is a worker of, and needs neither."
-            )
-    found = read_worker(environment)
-    if isinstance(found, NoWorker):
-        raise OptionError(
-            f"{option('tpu')} without a name: this machine is no worker of a TPU pod: {found.reason}. From "
-            f"another machine, name the TPU: {option('tpu', Placeholder('NAME'))} "
-            f"{option('zone', Placeholder('ZONE'))}."
-        )
-    return pod_of(found)
-
-
 def read_worker(environment: Mapping[str, str]) -> Worker | NoWorker:
     """Return this machine as a worker: from the metadata server, else from Kubernetes, which is JAX's order.
 
@@ -292,60 +315,3 @@ def read_worker(environment: Mapping[str, str]) -> Worker | NoWorker:
     if isinstance(on_kubernetes, Worker):
         return on_kubernetes
     return NoWorker(reason=f"{compute_engine.reason}, and {on_kubernetes.reason}")
-
-
-def pod_of(worker: Worker) -> TpuPod:
-    """Return the pod of a worker, if its own slice is the whole pod.
-
-    Raises:
-      OptionError: There are more slices.
-    """
-    if worker.slices > 1:
-        raise OptionError(_several_slices(worker))
-    name = worker.name or "this pod"
-    return TpuPod(
-        name=name,
-        accelerator_type=worker.accelerator_type,
-        slices=1,
-        workers=tuple(
-            PodWorker(
-                index=index,
-                slice_index=0,
-                address=address,
-                host=worker.hosts[index] or f"{name}-w-{index}".replace(" ", "-"),
-                ssh_address=address,
-                local=index == worker.index,
-                environment=_environment(worker, index),
-            )
-            for index, address in enumerate(worker.addresses)
-        ),
-        source=SOURCES[worker.form],
-        ssh_advice="ssh between the workers of a pod is not set up by itself: make a key on this worker, and "
-        "let the others accept it."
-        if len(worker.addresses) > 1
-        else None,
-    )
-
-
-def _environment(worker: Worker, index: int) -> dict[str, str]:
-    """Return variables that sshd drops on Kubernetes; elsewhere libtpu asks the metadata server for them."""
-    return {**worker.variables, "TPU_WORKER_ID": str(index)} if worker.form == "gketpu" else {}
-
-
-def _several_slices(worker: Worker) -> str:
-    own = (
-        f"This machine is worker {worker.index} of slice {worker.slice_index} of {worker.slices}. "
-        f"{SOURCES[worker.form][0].upper()}{SOURCES[worker.form][1:]} names the workers of this slice only "
-        f"({', '.join(worker.addresses)}). "
-    )
-    if worker.form == "gcetpu":
-        called = f"; this one is {worker.name}" if worker.name else ""
-        return (
-            f"{option('tpu')}: {own}Name all slices, in the order of their MEGASCALE_SLICE_ID: "
-            f"{option('tpu', Placeholder('SLICE0,SLICE1'))} "
-            f"{option('zone', worker.zone or Placeholder('ZONE'))}{called}."
-        )
-    return (
-        f"{option('tpu')}: {own}Name all workers, slice by slice and each slice in the order of its "
-        f"TPU_WORKER_ID: {option('hosts', Placeholder('HOST0:1,HOST1:1,…'))}."
-    )

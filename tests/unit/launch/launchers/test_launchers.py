@@ -1,11 +1,11 @@
-"""Further options of a scheduler's program: what is no option, and those that nbdist gives itself."""
+"""What several launchers need: further options of a program, and the variables that agents elsewhere get."""
 
 from __future__ import annotations
 
 import pytest
 
 from nbdist.errors import OptionError
-from nbdist.launch.schedulers import further_options
+from nbdist.launch.launchers import forwarded, further_options
 
 
 def further(*lines: str) -> tuple[str, ...]:
@@ -42,3 +42,18 @@ def test_what_cannot_be_passed_on_is_refused(line: str, said: str) -> None:
     with pytest.raises(OptionError, match=said) as raised:
         further(line)
     assert str(raised.value).startswith("--slurm-option ")
+
+
+def test_variables_of_frameworks_are_forwarded_and_secrets_are_not() -> None:
+    kept = {"JAX_ENABLE_X64": "1", "XLA_FLAGS": "--x", "JAX_LEGACY_PRNG_KEY": "allow", "TF_X": ""}
+    left = {
+        "PATH": "/bin",
+        "AWS_SECRET_ACCESS_KEY": "s",
+        "TF_API_TOKEN": "s",
+        "KERAS_HUB_PASSWORD": "s",
+        "TPU_API_KEY": "s",
+        "TF_CONFIG": "{}",
+        "JAX_LOCAL_DEVICE_IDS": "0",
+        "TPU_VISIBLE_DEVICES": "0",
+    }
+    assert forwarded({**kept, **left}) == kept

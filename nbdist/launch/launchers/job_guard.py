@@ -1,4 +1,4 @@
-"""Runs a command for as long as the kernel lives: `python -m nbdist.launch.schedulers.job_guard srun …`.
+"""Runs a command for as long as the kernel lives: `python -m nbdist.launch.launchers.job_guard srun …`.
 
 The command's input comes from the kernel, and the end of that input reaches the tasks, which then end by
 themselves. But `srun` does not read while its job waits, nor `mpirun` while it connects: they would wait on for a

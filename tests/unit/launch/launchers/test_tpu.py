@@ -17,11 +17,10 @@ import psutil
 import pytest
 
 from nbdist.errors import LaunchError, OptionError
-from nbdist.launch.model.hosts import AskedHost, SshOptions, ssh_command, ssh_target
-from nbdist.launch.tpu import gcloud
-from nbdist.launch.tpu.discover import find_pod
-from nbdist.launch.tpu.gcloud import ssh_options
-from nbdist.launch.tpu.pod import TpuPod, pod_hosts
+from nbdist.launch.launchers import tpu
+from nbdist.launch.launchers.ssh import ssh_command, ssh_target
+from nbdist.launch.launchers.tpu import TpuPod, find_pod, pod_hosts, ssh_options
+from nbdist.launch.model.hosts import AskedHost, SshOptions
 from nbdist.machine import checkup
 from tests.places import ROOT
 
@@ -107,7 +106,7 @@ def stand_in(tmp_path: Path) -> StandIn:
 def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """An address where something answers at the port of ssh."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        monkeypatch.setattr(gcloud, "SSH_PORT", server.getsockname()[1])
+        monkeypatch.setattr(tpu, "SSH_PORT", server.getsockname()[1])
         yield "127.0.0.1"
 
 
@@ -116,8 +115,7 @@ def test_a_pod_is_found_by_name_and_zone(stand_in: StandIn) -> None:
     pod = stand_in.find()
     asked = ["compute", "tpus", "tpu-vm", "describe", "t1", "--zone", ZONE]
     assert stand_in.calls == [[*asked, "--format", "json", "--quiet"]]
-    assert (pod.name, pod.accelerator_type, pod.slices) == ("t1", "v4-16", 1)
-    assert (pod.source, pod.notes) == ("gcloud", ())
+    assert (pod.name, pod.notes) == ("t1", ())
     assert [(w.index, w.slice_index, w.address, w.host) for w in pod.workers] == [
         (0, 0, "192.0.2.31", "t1-w-0"),
         (1, 0, "192.0.2.29", "t1-w-1"),
@@ -152,12 +150,12 @@ def outside_and(inside: str) -> list[dict[str, Any]]:
 def test_external_addresses_are_for_machines_outside_the_pods_network(
     stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gcloud, "PROBE_SECONDS", 0.1)
+    monkeypatch.setattr(tpu, "PROBE_SECONDS", 0.1)
     stand_in.knows(networkEndpoints=outside_and("192.0.2.31"))
     pod = stand_in.find()
     assert [worker.ssh_address for worker in pod.workers] == ["198.51.100.3", "198.51.100.4"]
-    assert pod.coordinator_host == "192.0.2.31"
-    assert "They must reach this machine as well." in pod.notes[0]
+    assert pod.workers[0].address == "192.0.2.31"
+    assert "192.0.2.31, port 22" in pod.notes[0]
 
 
 def test_internal_addresses_are_used_where_ssh_answers_there(
@@ -176,7 +174,7 @@ def test_slices_are_named_in_order_and_processes_count_through_them(stand_in: St
     other = [{"ipAddress": "192.0.2.41"}, {"ipAddress": "192.0.2.42"}]
     stand_in.knows("s-1", **of_both, multisliceNode=True, networkEndpoints=other)
     pod = stand_in.find("s-0,s-1")
-    assert (pod.slices, pod.coordinator_host, pod.notes) == (2, "192.0.2.31", ())
+    assert pod.notes == ()
     assert [(w.slice_index, w.index, w.host) for w in pod.workers] == [
         (0, 0, "s-0-w-0"),
         (0, 1, "s-0-w-1"),
@@ -226,7 +224,7 @@ def test_what_gcloud_says_is_in_the_error(stand_in: StandIn, said: str, words: s
 def test_gcloud_that_does_not_answer_is_given_up(
     stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gcloud, "GCLOUD_SECONDS", 0.2)
+    monkeypatch.setattr(tpu, "GCLOUD_SECONDS", 0.2)
     (stand_in.folder / "t1.hang").touch()
     with pytest.raises(LaunchError, match=r"did not answer within.*tpu-vm describe t1"):
         stand_in.find()

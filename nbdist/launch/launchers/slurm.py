@@ -8,18 +8,21 @@ through its commands, each of them run once.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import secrets
 import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nbdist.errors import LaunchError, OptionError
-from nbdist.launch.model.plan import Job
-from nbdist.launch.schedulers import further_options
-from nbdist.machine.processes import LOG_LINES
+from nbdist.launch.agents import Watch
+from nbdist.launch.launchers import further_options
+from nbdist.launch.model.hosts import AskedHost, SshOptions, compress
+from nbdist.launch.model.plan import Job, Placement
+from nbdist.launch.model.start_options import DEFAULT_PROCESSES, StartOptions
 from nbdist.ranges import numbers
 from nbdist.spelling import option
 
@@ -127,8 +130,6 @@ def node_addresses(*, nodes: str | None, partition: str | None) -> tuple[str, ..
     )
 
 
-DEFAULT_PROCESSES = 2
-
 OURS = {
     ("-n", "--ntasks"): "processes",
     ("-N", "--nodes"): "nodes",
@@ -151,29 +152,54 @@ OURS = {
 """Options of srun that nbdist sets itself, with nbdist's option to use instead, or why there is none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmOptions:
-    """The options of `nbdist.start` that concern Slurm, under its names.
+def placement(asked: StartOptions, hosts: Sequence[AskedHost], ssh: SshOptions) -> Placement:
+    """Return the placement of processes that Slurm starts on nodes of its own choice.
 
-    `time` is a limit as Slurm reads it (minutes, `1:30:00`, `2-12`); `srun` gets `slurm_options` unchanged.
+    Args:
+      asked: The options.
+      hosts: The hosts that a person has named, which Slurm does not take.
+      ssh: The interpreter on the nodes; nothing else of it is used.
+
+    Raises:
+      OptionError: Options that do not go together, or more nodes than there are.
+      LaunchError: Slurm does not answer.
     """
+    slurm = option("slurm", True)
+    if hosts:
+        names = compress(host.name for host in hosts)
+        raise OptionError(
+            f"{option('hosts')} with {slurm}: Slurm chooses the hosts. To have these, use "
+            f"{option('slurm_options', [f'--nodelist={names}'])}"
+        )
+    if ssh.config is not None:
+        raise OptionError(
+            f"{option('ssh_config', ssh.config)}: with {slurm} nothing goes through ssh."
+        )
+    have_commands()
+    inside = allocation(os.environ)
+    job = slurm_job(asked, python=ssh.python, inside=inside)
+    # This also shows, before anything is started, whether Slurm answers at all.
+    near = node_addresses(
+        nodes=inside.node_list if inside is not None else None, partition=asked.partition
+    )
+    if inside is None and asked.nodes is not None and asked.nodes > len(near):
+        where = f"partition {asked.partition}" if asked.partition else "this cluster"
+        raise OptionError(
+            f"{option('nodes', asked.nodes)}: {where} has {len(near)} nodes; such a job would wait for ever. Ask "
+            f"for {len(near)} or fewer."
+        )
+    return Placement(launcher="slurm", job=replace(job, near=near[:NEAR]))
 
-    nodes: int | None = None
-    ntasks_per_node: int | None = None
-    partition: str | None = None
-    account: str | None = None
-    time: str | None = None
-    slurm_options: Sequence[str] = ()
+
+NEAR = 8
+"""Nodes whose addresses show from which address of its own this machine reaches them."""
 
 
-def slurm_job(
-    asked: SlurmOptions, *, processes: int | None, python: str, inside: Allocation | None
-) -> Job:
+def slurm_job(asked: StartOptions, *, python: str, inside: Allocation | None) -> Job:
     """Return the job, or the step of an existing allocation.
 
     Args:
       asked: The options.
-      processes: `-n`, if it was given.
       python: The interpreter on the nodes.
       inside: The allocation this kernel runs in.
 
@@ -187,7 +213,7 @@ def slurm_job(
         ours=OURS,
         is_one=_is,
     )
-    count = agree(asked, processes, inside)
+    count = agree(asked, inside)
     name = f"nbdist-{secrets.token_hex(4)}"
     command = ["srun", f"--job-name={name}", "--chdir=/", "--export=ALL"]
     command += ["--input=all", "--output=all", "--error=all"]
@@ -197,15 +223,10 @@ def slurm_job(
         _refuse_inside(asked, inside)
         # This kernel may run in a step itself, which then holds the processors of its node.
         command += [f"--jobid={inside.job}", "--overlap"]
-    for srun_option, value in (
-        ("--nodes", asked.nodes),
-        ("--ntasks-per-node", asked.ntasks_per_node),
-        ("--partition", asked.partition),
-        ("--account", asked.account),
-        ("--time", asked.time),
-    ):
+    for name in ("nodes", "ntasks_per_node", "partition", "account", "time"):
+        value = getattr(asked, name)
         if value is not None:
-            command.append(f"{srun_option}={value}")
+            command.append(f"--{name.replace('_', '-')}={value}")
     return Job(
         command=(*command, *extra),
         task_variable="SLURM_PROCID",
@@ -222,13 +243,13 @@ _GPUS = re.compile(r"--gpus|-G|--gres=.*gpu|--tres-per-\w+=.*gpu")
 _GPUS_OF_TASK = re.compile(r"--gpus-per-task|--gpu-bind|--tres-per-task")
 
 
-def agree(asked: SlurmOptions, processes: int | None, inside: Allocation | None) -> int:
+def agree(asked: StartOptions, inside: Allocation | None) -> int:
     """Return the number of processes, which must be known before they start.
 
     Raises:
       OptionError: The numbers do not agree, or are more than the allocation has.
     """
-    nodes, each = asked.nodes, asked.ntasks_per_node
+    nodes, each, processes = asked.nodes, asked.ntasks_per_node, asked.processes
     for name, number in (("nodes", nodes), ("ntasks_per_node", each), ("processes", processes)):
         if number is not None and number < 1:
             raise OptionError(f"{option(name, number)}: must be 1 or more.")
@@ -265,7 +286,7 @@ def _of_allocation(nodes: int | None, each: int | None, inside: Allocation) -> i
     return (nodes or inside.nodes) * (each or inside.tasks_per_node or 1)
 
 
-def _refuse_inside(asked: SlurmOptions, inside: Allocation) -> None:
+def _refuse_inside(asked: StartOptions, inside: Allocation) -> None:
     for name, value in (("partition", asked.partition), ("account", asked.account)):
         if value is not None:
             raise OptionError(
@@ -281,7 +302,7 @@ def _is(word: str, names: Sequence[str]) -> bool:
     return word.startswith("-") and word[:2] in names
 
 
-LOOK_SECONDS = 1.0
+QUEUE_SECONDS = 1.0
 """Seconds between two queries of the queue while a job waits."""
 
 SETTLE_SECONDS = 1.0
@@ -309,30 +330,18 @@ class JobState:
         return f"job {self.job} {self.state}" + (f" ({self.reason})" if self.reason else "")
 
 
-class SlurmWatch:
+class SlurmWatch(Watch):
     """Watch of a job of Slurm: its state, from the words of `srun` and from the queue.
 
     Args:
-      name: The name of the job, which no other has.
-      allocation: The number of the allocation of which it is a step, None for a job of its own.
-      python: The interpreter on the nodes.
+      job: The job, whose name no other has.
       asks: The function that asks Slurm; tests give another.
     """
 
-    title = "Slurm"
-    command = "srun"
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        allocation: str | None,
-        python: str,
-        asks: Callable[..., str] = ask,
-    ) -> None:
-        self.python = python
-        self._name = name
-        self._allocation = allocation
+    def __init__(self, job: Job, *, asks: Callable[..., str] = ask) -> None:
+        super().__init__("Slurm", "srun", python=job.python)
+        self._name = job.name
+        self._allocation = job.allocation
         self._ask = asks
         self._looked = float("-inf")
         self._state: JobState | None = None
@@ -349,7 +358,7 @@ class SlurmWatch:
         if queued is None or ALLOCATED.search(text):
             return None
         now = time.monotonic()
-        if now - self._looked >= LOOK_SECONDS:
+        if now - self._looked >= QUEUE_SECONDS:
             self._state = self.look() or self._state
             self._looked = time.monotonic()
         return str(self._state or JobState(queued[1], "PENDING", ""))
@@ -382,10 +391,6 @@ class SlurmWatch:
             return None
         state = ", ".join(filter(None, (found.state, found.reason)))
         return f"Slurm's job {found.job} ({state})"
-
-    def reasons(self, lines: Sequence[str]) -> tuple[str, ...]:
-        """Return the last lines of the command's standard error."""
-        return tuple(lines[-LOG_LINES:])
 
     def ended_tasks(self, lines: Sequence[str]) -> dict[int, str]:
         """Return the tasks whose end srun has reported."""

@@ -1,4 +1,7 @@
-"""A pod as `gcloud` describes it, from any machine that has `gcloud` and reaches the workers with ssh.
+"""TPU pods: the pod that `--tpu` means, whose workers ssh reaches, in the order of JAX's process ids.
+
+A TPU that is named is looked up with `gcloud`, from any machine that has it and reaches the workers with ssh.
+Without a name, the pod is the one that this machine is a worker of (`nbdist.launch.launchers.tpu_worker`).
 
 Sources: the resource `Node` of https://cloud.google.com/tpu/docs/reference/rest/v2/projects.locations.nodes, and
 `gcloud compute tpus tpu-vm ssh --dry-run` for the addresses and keys with which its workers are reached.
@@ -6,6 +9,7 @@ Sources: the resource `Node` of https://cloud.google.com/tpu/docs/reference/rest
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 import shutil
@@ -13,14 +17,179 @@ import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from nbdist.errors import LaunchError, OptionError
-from nbdist.launch.tpu.pod import PodWorker, TpuPod
+from nbdist.launch.launchers.tpu_worker import NoWorker, Worker, read_worker
+from nbdist.launch.model.hosts import AskedHost
 from nbdist.machine import checkup
 from nbdist.spelling import Placeholder, option
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodWorker:
+    """One machine of a pod.
+
+    `index` counts from 0 in its slice, as the pod itself numbers it. `address` is where the other workers reach
+    it, `ssh_address` where ssh from this machine does; `host` is its name as far as it is known. `local` says that
+    it is this machine. `ssh` holds options of ssh for this worker alone, and `environment` variables that libtpu
+    needs there and that a command over ssh does not find by itself.
+    """
+
+    index: int
+    slice_index: int
+    address: str
+    host: str
+    ssh_address: str
+    local: bool = False
+    ssh: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TpuPod:
+    """The workers of one slice or of several, slice by slice; a worker's index here is its process id.
+
+    `notes` are sentences to read before the start; `ssh_advice` is what to type when ssh is refused.
+    """
+
+    name: str
+    workers: tuple[PodWorker, ...]
+    notes: tuple[str, ...] = ()
+    ssh_advice: str | None = None
+
+
+def pod_hosts(pod: TpuPod) -> tuple[AskedHost, ...]:
+    """Return one host with one process for each worker, in the order of process ids.
+
+    libtpu gives all chips of a machine to one process, and numbers the processes as the pod numbers its
+    workers, so neither the count nor the order is free.
+    """
+    return tuple(
+        AskedHost(name="localhost", processes=1) if worker.local else _asked(worker)
+        for worker in pod.workers
+    )
+
+
+def _asked(worker: PodWorker) -> AskedHost:
+    """Return the host of a worker. If ssh knows only a number, a readable name is used, and ssh gets both."""
+    known_by_number = _is_number(worker.ssh_address)
+    number = (f"-oHostName={worker.ssh_address}",) if known_by_number else ()
+    return AskedHost(
+        name=worker.host if known_by_number else worker.ssh_address,
+        processes=1,
+        ssh=(*number, *worker.ssh),
+        environment=worker.environment,
+    )
+
+
+def _is_number(address: str) -> bool:
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return True
+
+
+def find_pod(
+    name: str | None, zone: str | None, project: str | None, environment: Mapping[str, str]
+) -> TpuPod:
+    """Return the pod that `--tpu [NAME] [--zone ZONE] [--project PROJECT]` means.
+
+    Args:
+      name: The TPU's name, or those of all its slices with commas between; None if this machine is one of
+        its workers.
+      zone: The zone of the name.
+      project: The project of the name, None for the one `gcloud` is set to.
+      environment: The kernel's, where a worker's variables and `gcloud` are looked for.
+
+    Raises:
+      OptionError: The options do not go together, or this machine is no worker and no name is given.
+      LaunchError: The source of information about the pod fails, or its answer cannot be used.
+    """
+    if name is not None:
+        if not zone:
+            raise OptionError(
+                f"{option('tpu', name)} without {option('zone')}: a TPU is found by name and zone. Write "
+                f"{option('tpu', name)} {option('zone', Placeholder('ZONE'))}, such as us-central2-b; gcloud "
+                f"compute tpus tpu-vm list --zone=- lists them all."
+            )
+        return from_gcloud(name, zone, project, environment)
+    for what, value in (("zone", zone), ("project", project)):
+        if value is not None:
+            raise OptionError(
+                f"{option(what, value)} without a name: write {option('tpu', Placeholder('NAME'))} "
+                f"{option('zone', Placeholder('ZONE'))}. {option('tpu', 'here')} alone takes the pod that this "
+                "machine is a worker of, and needs neither."
+            )
+    found = read_worker(environment)
+    if isinstance(found, NoWorker):
+        raise OptionError(
+            f"{option('tpu')} without a name: this machine is no worker of a TPU pod: {found.reason}. From "
+            f"another machine, name the TPU: {option('tpu', Placeholder('NAME'))} "
+            f"{option('zone', Placeholder('ZONE'))}."
+        )
+    return pod_of(found)
+
+
+SOURCES = {"gcetpu": "the metadata server", "gketpu": "Kubernetes (GKE)"}
+
+
+def pod_of(worker: Worker) -> TpuPod:
+    """Return the pod of a worker, if its own slice is the whole pod.
+
+    Raises:
+      OptionError: There are more slices.
+    """
+    if worker.slices > 1:
+        raise OptionError(_several_slices(worker))
+    name = worker.name or "this pod"
+    return TpuPod(
+        name=name,
+        workers=tuple(
+            PodWorker(
+                index=index,
+                slice_index=0,
+                address=address,
+                host=worker.hosts[index] or f"{name}-w-{index}".replace(" ", "-"),
+                ssh_address=address,
+                local=index == worker.index,
+                environment=_environment(worker, index),
+            )
+            for index, address in enumerate(worker.addresses)
+        ),
+        ssh_advice="ssh between the workers of a pod is not set up by itself: make a key on this worker, and "
+        "let the others accept it."
+        if len(worker.addresses) > 1
+        else None,
+    )
+
+
+def _environment(worker: Worker, index: int) -> dict[str, str]:
+    """Return variables that sshd drops on Kubernetes; elsewhere libtpu asks the metadata server for them."""
+    return {**worker.variables, "TPU_WORKER_ID": str(index)} if worker.form == "gketpu" else {}
+
+
+def _several_slices(worker: Worker) -> str:
+    own = (
+        f"This machine is worker {worker.index} of slice {worker.slice_index} of {worker.slices}. "
+        f"{SOURCES[worker.form][0].upper()}{SOURCES[worker.form][1:]} names the workers of this slice only "
+        f"({', '.join(worker.addresses)}). "
+    )
+    if worker.form == "gcetpu":
+        called = f"; this one is {worker.name}" if worker.name else ""
+        return (
+            f"{option('tpu')}: {own}Name all slices, in the order of their MEGASCALE_SLICE_ID: "
+            f"{option('tpu', Placeholder('SLICE0,SLICE1'))} "
+            f"{option('zone', worker.zone or Placeholder('ZONE'))}{called}."
+        )
+    return (
+        f"{option('tpu')}: {own}Name all workers, slice by slice and each slice in the order of its "
+        f"TPU_WORKER_ID: {option('hosts', Placeholder('HOST0:1,HOST1:1,…'))}."
+    )
+
 
 SSH_PORT = 22
 PROBE_SECONDS = 2.0
@@ -152,10 +321,7 @@ def from_gcloud(
     ids = [str(node.get("id", "")) for node in nodes]
     return TpuPod(
         name=name,
-        accelerator_type=nodes[0].get("acceleratorType"),
-        slices=len(nodes),
         workers=tuple(_with_keys(worker, ids[worker.slice_index], home) for worker in chosen),
-        source="gcloud",
         notes=(*_notes(places, nodes), *note),
         ssh_advice=f"{places[0].command('ssh', '--worker=all', '--command=true')} makes the key and learns "
         "the workers' host keys, once for each TPU.",

@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 
 from nbdist.errors import HostError, LaunchError, OptionError
+from nbdist.launch.launchers import ssh as reach
 from nbdist.launch.model.hosts import SshOptions, parse_hosts
 from nbdist.launch.model.plan import Placement, plan_for
-from nbdist.launch.planning.placement import choose_placement
-from nbdist.launch.start import agent_commands as reach
+from nbdist.launch.model.start_options import StartOptions
+from nbdist.launch.planning import choose_placement
 from nbdist.starting import _without
 
 
 def test_without_hosts_all_is_on_this_machine_and_nothing_else_can_be_said() -> None:
-    assert choose_placement() == Placement()
+    assert choose_placement(StartOptions()) == Placement()
     assert Placement().on_this_machine
 
 
@@ -27,6 +28,7 @@ def test_without_hosts_all_is_on_this_machine_and_nothing_else_can_be_said() -> 
         {"ssh_config": "config"},
         {"remote_python": "python"},
         {"min_hosts": 1},
+        {"min_hosts": 0},
         {"cwd": "/"},
         {"controller_address": "10.0.0.1"},
     ],
@@ -35,7 +37,7 @@ def test_options_for_hosts_are_refused_where_none_are_named(option: dict[str, An
     ((name, value),) = option.items()
     said = f"--{name.replace('_', '-')} {value}: for hosts only; name them with --hosts"
     with pytest.raises(OptionError, match=said):
-        choose_placement(**option)
+        choose_placement(StartOptions(**option))
 
 
 @pytest.mark.parametrize(
@@ -49,13 +51,22 @@ def test_options_for_hosts_are_refused_where_none_are_named(option: dict[str, An
         ({"hosts": "h1,localhost", "tunnel": True}, r"--tunnel: .*this machine \(localhost\)"),
         ({"slurm": True, "nodes": 1, "tunnel": True}, "--tunnel goes through ssh to each host"),
         ({"hosts": "h1,h2", "min_hosts": 0}, "--min-hosts 0 with 2 hosts: expected 1 to 2"),
+        ({"nodes": 2}, "--nodes: for --slurm only"),
+        ({"mpi": True, "slurm_options": ["--mem=1G"]}, "--slurm-option: for --slurm only"),
+        ({"mpirun": "/opt/mpirun"}, "--mpirun: for --mpi only"),
+        ({"mpi_options": ["-x"], "slurm": True}, "--mpi-option: for --mpi only"),
+        ({"slurm": True, "mpi": True}, "--slurm and --mpi both start the processes"),
+        ({"mpi": True, "hosts": "h1", "min_hosts": 1}, "--min-hosts 1: with --mpi all"),
+        ({"slurm": True, "hosts": "node[01-64]:2,m"}, r"--nodelist=node\[01-64\],m$"),
+        ({"zone": "z"}, "--zone z: for TPUs only"),
+        ({"tpu": "here", "hosts": "h1"}, "--tpu finds the hosts by itself"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_started(
     options: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(OptionError, match=said):
-        choose_placement(**options)
+        choose_placement(StartOptions(**options))
 
 
 def test_hosts_are_reached_with_ssh_and_run_this_kernels_python_unless_another_is_named(
@@ -63,7 +74,9 @@ def test_hosts_are_reached_with_ssh_and_run_this_kernels_python_unless_another_i
 ) -> None:
     config = tmp_path / "config"
     config.touch()
-    placed = choose_placement(hosts="h1:2,h2", ssh_config=str(config), min_hosts=1, cwd="/w")
+    placed = choose_placement(
+        StartOptions(hosts="h1:2,h2", ssh_config=str(config), min_hosts=1, cwd="/w")
+    )
     assert placed == Placement(
         launcher="ssh",
         hosts=parse_hosts("h1:2,h2"),
@@ -72,9 +85,9 @@ def test_hosts_are_reached_with_ssh_and_run_this_kernels_python_unless_another_i
         cwd="/w",
     )
     assert not placed.on_this_machine
-    other = choose_placement(hosts="h1", remote_python="/opt/python")
+    other = choose_placement(StartOptions(hosts="h1", remote_python="/opt/python"))
     assert other.ssh == SshOptions(python="/opt/python")
-    assert choose_placement(hosts="localhost:2").on_this_machine
+    assert choose_placement(StartOptions(hosts="localhost:2")).on_this_machine
 
 
 def test_a_plan_without_a_host_has_dense_ids_and_no_longer_asks_for_it() -> None:

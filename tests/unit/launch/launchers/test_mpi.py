@@ -11,9 +11,11 @@ import pytest
 
 from nbdist.contract.events import Events, Fault, Lines
 from nbdist.errors import OptionError
+from nbdist.launch.launchers.mpi import MpiWatch, mpi_job
 from nbdist.launch.model.hosts import SshOptions
-from nbdist.launch.planning.placement import choose_placement
-from nbdist.launch.schedulers.mpi import MpiWatch, mpi_job
+from nbdist.launch.model.plan import Job
+from nbdist.launch.model.start_options import StartOptions
+from nbdist.launch.planning import choose_placement
 
 
 @pytest.fixture
@@ -25,7 +27,7 @@ def mpirun(tmp_path: Path) -> str:
 
 
 def test_hosts_and_their_processes_are_named_in_order(mpirun: str) -> None:
-    placement = choose_placement(mpi=True, hosts="h2,h1", processes=4, mpirun=mpirun)
+    placement = choose_placement(StartOptions(mpi=True, hosts="h2,h1", processes=4, mpirun=mpirun))
     assert placement.job is not None
     command = placement.job.command
     assert command[command.index("--host") + 1] == "h2:2,h1:2"
@@ -37,49 +39,58 @@ def test_mpirun_reaches_hosts_with_the_persons_ssh_configuration(
 ) -> None:
     config = tmp_path / "config"
     config.touch()
-    placement = choose_placement(mpi=True, hosts="h1", mpirun=mpirun, ssh_config=str(config))
+    placement = choose_placement(
+        StartOptions(mpi=True, hosts="h1", mpirun=mpirun, ssh_config=str(config))
+    )
     assert placement.job is not None
     command = placement.job.command
     agent = command[command.index("plm_rsh_agent") + 1].split()
     assert agent[0] == "ssh" and agent[agent.index("-F") + 1] == str(config)
     assert "-oBatchMode=yes" in agent
     with pytest.raises(OptionError, match="without spaces, colons and quotes"):
-        mpi_job(hosts=[("h1", 1)], ssh=SshOptions(python="python", config="/a b"), mpirun=mpirun)
+        mpi_job([("h1", 1)], SshOptions(python="python", config="/a b"), mpirun=mpirun)
 
 
 def test_this_machine_and_no_host_are_refused(mpirun: str) -> None:
     with pytest.raises(OptionError, match="--mpi: name the hosts"):
-        choose_placement(mpi=True, mpirun=mpirun)
+        choose_placement(StartOptions(mpi=True, mpirun=mpirun))
     for name in ("localhost", "127.0.0.1", socket.gethostname()):
         with pytest.raises(OptionError, match=f"{name} is this machine.* leave --mpi out"):
-            choose_placement(mpi=True, hosts=f"h1,{name}", mpirun=mpirun)
+            choose_placement(StartOptions(mpi=True, hosts=f"h1,{name}", mpirun=mpirun))
 
 
 def test_what_mpirun_cannot_be_told_of_a_host_is_refused(mpirun: str) -> None:
     with pytest.raises(OptionError, match=r"h1 has the user me.* ssh configuration"):
-        choose_placement(mpi=True, hosts="me@h1:2", mpirun=mpirun)
+        choose_placement(StartOptions(mpi=True, hosts="me@h1:2", mpirun=mpirun))
     with pytest.raises(OptionError, match="h1 has the port 2222"):
-        choose_placement(mpi=True, hosts="h1:2222:2", mpirun=mpirun)
+        choose_placement(StartOptions(mpi=True, hosts="h1:2222:2", mpirun=mpirun))
 
 
 def test_further_options_are_passed_on_and_nbdists_own_refused(mpirun: str) -> None:
     placement = choose_placement(
-        mpi=True, hosts="h1", mpirun=mpirun, mpi_options=["--oversubscribe", "--mca btl tcp,self"]
+        StartOptions(
+            mpi=True,
+            hosts="h1",
+            mpirun=mpirun,
+            mpi_options=["--oversubscribe", "--mca btl tcp,self"],
+        )
     )
     assert placement.job is not None
     assert placement.job.command[-4:] == ("--oversubscribe", "--mca", "btl", "tcp,self")
     with pytest.raises(OptionError, match="nbdist gives it itself; use --hosts"):
-        choose_placement(mpi=True, hosts="h1", mpirun=mpirun, mpi_options=["--host h3"])
+        choose_placement(
+            StartOptions(mpi=True, hosts="h1", mpirun=mpirun, mpi_options=["--host h3"])
+        )
     with pytest.raises(OptionError, match="expected an option of mpirun"):
-        choose_placement(mpi=True, hosts="h1", mpirun=mpirun, mpi_options=["h3"])
+        choose_placement(StartOptions(mpi=True, hosts="h1", mpirun=mpirun, mpi_options=["h3"]))
 
 
 def test_a_missing_mpirun_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OptionError, match="--mpirun /nowhere/mpirun: there is no such command"):
-        choose_placement(mpi=True, hosts="h1", mpirun="/nowhere/mpirun")
+        choose_placement(StartOptions(mpi=True, hosts="h1", mpirun="/nowhere/mpirun"))
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(OptionError, match="mpirun is not on this kernel's PATH"):
-        choose_placement(mpi=True, hosts="h1")
+        choose_placement(StartOptions(mpi=True, hosts="h1"))
 
 
 FRAME = "-" * 74
@@ -97,7 +108,10 @@ def test_of_mpiruns_words_those_that_say_why_are_kept() -> None:
         "ORTE does not know how to route a message",
         FRAME,
     ]
-    reasons = MpiWatch("/opt/bin/mpirun", python="python").reasons(lines)
+    job = Job(command=("/opt/bin/mpirun",), task_variable="", python="python", processes=1)
+    watch = MpiWatch(job)
+    assert (watch.title, watch.waiting([]), watch.ended_tasks(lines)) == ("mpirun", None, {})
+    reasons = watch.reasons(lines)
     assert reasons[:3] == (
         "ssh: Could not resolve hostname h9",
         "last words",

@@ -1,1 +1,0 @@
-"""TPU pods: their workers, as `gcloud`, Google's metadata server or Kubernetes names them."""

@@ -26,7 +26,7 @@ from nbdist.engine.cell.code_owners import error_text, showable
 from nbdist.engine.kernel.answering import answer_questions
 from nbdist.engine.kernel.kernel_gaps import LOOKS, PREFIX
 from nbdist.engine.kernel.together import evaluate, widget_event
-from nbdist.errors import SessionError, UnknownCallError
+from nbdist.errors import NbdistError, SessionError
 from nbdist.spelling import Door, door, through
 from nbdist.version import __version__
 
@@ -81,9 +81,7 @@ class SentCall:
         try:
             found = by_name().get(self.name)
             if found is None:
-                raise UnknownCallError(
-                    f"This engine's nbdist does not know the call {self.name!r}."
-                )
+                raise NbdistError(f"This engine's nbdist does not know the call {self.name!r}.")
             kind, handler = found
             call = contract.from_text(kind, self.arguments)
             resident = Resident.of()

@@ -10,13 +10,11 @@ import pytest
 from ipyparallel.error import NoEnginesRegistered, RemoteError, TaskAborted
 
 from nbdist.contract.calls.engine import Look, Looked
-from nbdist.engine.kernel.calls import SentCall
 from nbdist.errors import (
     ArrayError,
     GoneError,
     NotRunError,
     SessionError,
-    UnknownCallError,
     WireError,
 )
 from nbdist.launch.start.request import Repeated, Request, ask
@@ -200,12 +198,6 @@ def test_each_way_not_to_answer_is_an_error_of_its_own_class(
     with pytest.raises(raised, match="process 1") as found:
         Request(LOOK, Asked(stands), "process 1").get()
     assert type(found.value) is raised
-
-
-def test_a_call_that_an_engine_does_not_have_is_an_error_of_its_own_class() -> None:
-    (text,) = SentCall("nonsense", "{}")().buffers
-    with pytest.raises(UnknownCallError, match="nonsense"):
-        Request(LOOK, Asked([text.decode()]), "process 1").get()
 
 
 class Lossy:

@@ -161,7 +161,7 @@ test-oldest: $(READY_OLDEST)
 test-rehearse: $(READY_REHEARSE)
 	$(BIN_REHEARSE)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder tests/rehearsal
 	$(BIN)/python -m tests.browser.install
-	TPU_LIBRARY_PATH=$$($(BIN_REHEARSE)/python -c 'from nbdist.rehearsal.plan import libtpu; print(libtpu.find().path)') \
+	TPU_LIBRARY_PATH=$$($(BIN_REHEARSE)/python -c 'from nbdist.rehearsal import libtpu; print(libtpu.find().path)') \
 		$(BIN)/python -m pytest tests/browser/test_rehearse_in_lab.py
 
 # What the tests run with, and whether the README names it.

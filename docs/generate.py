@@ -17,8 +17,7 @@ from nbdist.magics import options
 from nbdist.magics.commands import DistMagics
 from nbdist.magics.parser import Parser
 from nbdist.notation import bytes_text
-from nbdist.rehearsal.plan.chips import CHIPS, Chip
-from nbdist.rehearsal.plan.mesh import counted_name, read_topology
+from nbdist.rehearsal.topology import CHIPS, Chip, read_topology
 
 MARK = re.compile(r"^<!-- generated: ([\w-]+) -->$", re.M)
 SPECIAL = re.compile(r"([\\*_<>|\[\]`])")
@@ -243,9 +242,7 @@ def chips() -> str:
 
 def chip_row(chip: Chip) -> list[str]:
     """One generation of TPU."""
-    largest = read_topology(
-        f"{chip.name}-{chip.pod * (chip.cores if chip.counts == 'cores' else 1)}"
-    )
+    largest = read_topology(f"{chip.name}-{chip.pod * chip.cores}")
     links = "" if chip.ici_bytes_per_s is None else f", {chip.ici_bytes_per_s / 1e9:,.0f} GB/s"
     return [
         f"`{chip.name}`",
@@ -255,7 +252,7 @@ def chip_row(chip: Chip) -> list[str]:
         f"{chip.bf16_flops / 1e12:,.0f} TFLOP/s",
         f"{chip.hbm_bytes_per_s / 1e9:,.0f} GB/s",
         f"{chip.ici_links}{links}",
-        f"`{largest.name}` (`{counted_name(largest)}`)",
+        f"`{largest.name}` (`{largest.counted_name}`)",
         f"[page]({chip.source})",
     ]
 

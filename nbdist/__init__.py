@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
     from nbdist.launch.model.happenings import StartProgress
     from nbdist.launch.model.hosts import AskedHost
-    from nbdist.rehearsal.plan.mesh import Topology
-    from nbdist.rehearsal.plan.plan import ArrayPlan
-    from nbdist.rehearsal.pod.pod import Pod
+    from nbdist.rehearsal import ArrayPlan, Pod, Topology
     from nbdist.session.session import Session
 
 
@@ -292,7 +290,7 @@ def plan(
       OptionError: An unknown topology, a mesh that does not fit, or specs that are none; says what would do.
       ArrayError: The value has no arrays.
     """
-    from nbdist.rehearsal.plan.plan import make_plan
+    from nbdist.rehearsal import make_plan
     from nbdist.spelling import Door, through
 
     with through(Door.PYTHON):
@@ -329,7 +327,7 @@ def rehearse(topology: str, *, slices: int = 1) -> Pod:
     from nbdist.spelling import Door, through
 
     with through(Door.PYTHON):
-        from nbdist.rehearsal.pod.backend import pod_here
+        from nbdist.rehearsal import pod_here
 
         return pod_here(topology, slices=slices)
 

@@ -20,23 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nbdist import listing
+from nbdist import listing, rehearsal
 from nbdist.contract.wire import encode
 from nbdist.errors import NbdistError, OptionError
 from nbdist.launch.doctor import doctor
 from nbdist.magics.options import doctor_arguments, doctor_options, rehearse_options
-from nbdist.magics.progress import SideBySide
-from nbdist.rehearsal.plan.libtpu import install
-from nbdist.rehearsal.run.asked import AskedPod, read_each
-from nbdist.rehearsal.run.script import (
-    DOES_NOT_FIT,
-    FITS,
-    NOT_RUN,
-    OneScript,
-    check_script,
-    run_script,
-)
-from nbdist.rehearsal.run.side_by_side import side_by_side
 from nbdist.spelling import Door, through
 
 TOUR = "01_tour.ipynb"
@@ -123,23 +111,22 @@ def rehearse(options: argparse.Namespace, arguments: Sequence[str]) -> int:
       arguments: Of the script.
 
     Returns:
-      0 when all its programs fit, 1 when one does not, 2 when it could not be run; 130 when interrupted.
+      0 when all its programs fit, 1 when one does not, 2 when it could not be run to its end; with several meshes
+      the highest of these; 130 when interrupted.
     """
     try:
         if options.install:
-            return install()
+            return rehearsal.install()
         if options.script is None or options.topology is None:
             raise OptionError(
                 "a script and --topology are needed, such as train.py --topology v5e:4x4."
             )
-        pods = read_each(options.topology, options.mesh, slices=options.slices)
-        check_script(options.script)
-        if len(pods) > 1:
-            return compare(options, arguments, pods)
-        outcome = run_script(
+        comparison = rehearsal.rehearse_script(
             options.script,
             arguments,
-            pod=pods[0],
+            topology=options.topology,
+            meshes=options.mesh,
+            slices=options.slices,
             value=options.value,
             timeout_s=options.timeout,
             # What the script prints is not part of the JSON.
@@ -147,41 +134,19 @@ def rehearse(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         )
     except NbdistError as error:
         print(f"nbdist rehearse: {error}", file=sys.stderr)
-        return NOT_RUN
+        return 2
     except KeyboardInterrupt as error:
         if str(error):
             print(f"nbdist rehearse: {error}", file=sys.stderr)
         return 130
-    if outcome.reason:
-        print(f"nbdist rehearse: {outcome.reason}", file=sys.stderr)
+    (first, *others), code = comparison.rehearsed, comparison.exit_code
+    if not others and first.failure:
+        print(f"nbdist rehearse: {first.failure}", file=sys.stderr)
     if options.json:
-        programs = [encode(program) for program in outcome.programs]
-        print(json.dumps({"exit_code": outcome.exit_code, "programs": programs}, indent=2))
-    return outcome.exit_code
-
-
-def compare(options: argparse.Namespace, arguments: Sequence[str], pods: Sequence[AskedPod]) -> int:
-    """`nbdist rehearse` with several meshes.
-
-    Args:
-      options: Of the command.
-      arguments: Of the script.
-      pods: One a mesh.
-
-    Returns:
-      2 when the script could not be run to its end with one of them; else 1 when a program does not fit; else 0.
-    """
-    comparison = side_by_side(
-        [OneScript(options.script, arguments, pod=pod, value=options.value) for pod in pods],
-        timeout_s=options.timeout,
-        progress=SideBySide(in_notebook=False, file=sys.stderr),
-    )
-    rehearsed = comparison.rehearsed
-    code = DOES_NOT_FIT if not all(one.fits for one in rehearsed) else FITS
-    code = NOT_RUN if any(one.failure for one in rehearsed) else code
-    if options.json:
-        print(json.dumps({"exit_code": code, **comparison.plain()}, indent=2))
-    else:
+        programs = {"programs": [encode(program) for program in first.programs]}
+        plain = comparison.plain() if others else programs
+        print(json.dumps({"exit_code": code, **plain}, indent=2))
+    elif others:
         details = f"{comparison.details()}\n\n" if options.programs else ""
         print(f"{details}{comparison.text()}")
     return code

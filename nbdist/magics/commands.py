@@ -29,8 +29,7 @@ from nbdist.view.channel import Broadcast
 from nbdist.view.feed import Feed
 
 if TYPE_CHECKING:
-    from nbdist.rehearsal.run.comparison import Comparison
-    from nbdist.rehearsal.run.rehearsing import Rehearsing
+    from nbdist.rehearsal import Comparison, Rehearsing
     from nbdist.session.cells.cellrun import CellHandle
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -426,11 +425,9 @@ class DistMagics(Magics):
     def dist_rehearse(self, line: str, cell: str) -> Comparison | None:
         """Run this cell on a pod that is not there: what it compiles, whether that fits, what it sends."""
         # Most notebooks rehearse nothing: what that needs is imported by those that do.
-        from nbdist.magics.progress import SideBySide
-        from nbdist.rehearsal.run.rehearsing import Rehearsing
+        from nbdist.rehearsal import Rehearsing
 
         asked = options.dist_rehearse().parse(line)
-        progress = SideBySide(in_notebook=self._in_notebook)
         self._rehearsing = self._rehearsing or Rehearsing(in_notebook=self._in_notebook)
         comparison = self._rehearsing.run(
             # The first line, so that lines have the numbers that the notebook shows.
@@ -441,7 +438,6 @@ class DistMagics(Magics):
             value=asked.value,
             timeout_s=asked.timeout,
             restart=asked.restart,
-            progress=progress,
         )
         if comparison is not None and asked.programs:
             print(comparison.details(), end="\n\n")

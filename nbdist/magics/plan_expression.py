@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nbdist.errors import ArrayError
-from nbdist.rehearsal.plan.layouts import arrays_of, layout_of, reported
-from nbdist.rehearsal.plan.plan import ArrayPlan, plan_arrays, read_where
+from nbdist.rehearsal import ArrayPlan, make_plan, read_topology
 from nbdist.session.session import Session
 
 
@@ -43,24 +42,26 @@ def plan_expression(
       OptionError: Something that cannot be.
       ArrayError: There are no such arrays, or a name is not known.
     """
-    where = read_where(topology, devices, slices)
+    # Before the expression is evaluated, which may take long.
+    pod = None if topology is None else read_topology(topology, slices=slices)
     asked = None if specs is None else _evaluated(specs, namespace, "--specs ")
     missing = _missing(expression, namespace)
     if missing is not None and session is not None:
-        shards = session.shards(expression)
-        value, source = None, "the processes"
-        arrays = reported(shards.arrays, shards.meshes, expression)
+        found = session.shards(expression)
+        value, source, shards = None, "the processes", (found.arrays, found.meshes)
     else:
-        value, source = _evaluated(expression, namespace, ""), "this notebook"
-        arrays = arrays_of(value, expression)
-    return plan_arrays(
-        arrays,
-        layout_of(asked, arrays, value),
-        where=where,
+        value, source, shards = _evaluated(expression, namespace, ""), "this notebook", None
+    return make_plan(
+        value,
+        asked,
+        topology=pod,
+        devices=devices,
         mesh=mesh,
+        slices=slices,
         memory=memory,
         name=expression,
         source=source,
+        shards=shards,
     )
 
 

@@ -1,4 +1,4 @@
-"""Progress of what takes long: a start of processes, a move of values, rehearsals side by side.
+"""Progress of what takes long: a start of processes, or a move of values.
 
 In a notebook a display changes in place; in a terminal lines are printed.
 """
@@ -8,11 +8,9 @@ from __future__ import annotations
 import html
 import sys
 import time
-from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import Any
 
 from nbdist.notation import bytes_text, count_text, seconds_text
-from nbdist.rehearsal.run.side_by_side import RunState
 
 STAGES = {
     "launched": "launched",
@@ -137,47 +135,3 @@ class Moved:
         rate = bytes_text(round(self._total / took))
         line = f"{self._verb} {bytes_text(self._total)} in {seconds_text(took)}, {rate}/s"
         self._progress.close(line)
-
-
-SHOWN_S = 0.5
-"""Seconds between two updates of rehearsals of which only the times have changed."""
-
-
-class SideBySide:
-    """Progress of rehearsals side by side, called with the state of each.
-
-    Args:
-      in_notebook: Whether there is a display to be updated; otherwise lines are printed.
-      file: Gets the lines of a terminal; default: standard output.
-    """
-
-    def __init__(self, *, in_notebook: bool, file: TextIO | None = None) -> None:
-        self._in_notebook = in_notebook
-        self._file = file
-        self._handle: Any = None
-        self._shown_at = 0.0
-        self._last: dict[str, tuple[str, str]] = {}
-
-    def __call__(self, states: Sequence[RunState]) -> None:
-        """Show the states, if one has changed or the times are old."""
-        changed = [each for each in states if self._last.get(each.mesh) != _look(each)]
-        self._last |= {each.mesh: _look(each) for each in changed}
-        if not self._in_notebook:
-            for each in changed:
-                print(each, file=self._file or sys.stdout, flush=True)
-        elif changed or time.monotonic() - self._shown_at > SHOWN_S:
-            self._shown_at = time.monotonic()
-            self._display("\n".join(map(str, states)))
-
-    def _display(self, text: str) -> None:
-        from IPython.display import display
-
-        bundle = {"text/plain": text}
-        if self._handle is None:
-            self._handle = display(bundle, raw=True, display_id=True)
-        else:
-            self._handle.update(bundle, raw=True)
-
-
-def _look(each: RunState) -> tuple[str, str]:
-    return each.phase, each.compiling

@@ -288,27 +288,31 @@ def ids_of(attributes: str, program: str) -> Groups:
     return groups
 
 
-class SlicedMesh:
-    """A mesh over several slices; each slice runs the program.
+class ProgramMesh:
+    """One of the user's meshes, over the devices of a program, or over several slices that each run it.
 
     Args:
-      mesh: The mesh, with the slice of each device.
+      mesh: The mesh; its slices count only where it has more devices than the program.
+      count: The number of the program's devices.
     """
 
-    def __init__(self, mesh: MeshAxes) -> None:
+    def __init__(self, mesh: MeshAxes, count: int) -> None:
         self.mesh = mesh
-        self._cut = _cut_at_slices(mesh)
+        self.sliced = len(mesh.devices) != count
+        """Whether the mesh goes over several slices."""
+        self._cut = _cut_at_slices(mesh) if self.sliced and mesh.slices else mesh
         self._places = {number: place for place, number in enumerate(mesh.devices)}
         self._members: dict[int, list[int]] = {}
-        for place, number in enumerate(mesh.slices):
+        for place, number in enumerate(mesh.slices if self.sliced else ()):
             self._members.setdefault(number, []).append(place)
-
-    def has_each(self, count: int) -> bool:
-        """Return whether each slice has `count` devices of the mesh."""
-        return all(len(members) == count for members in self._members.values())
+        fitting = [len(members) == count for members in self._members.values()]
+        self.fits = not self.sliced or (bool(fitting) and all(fitting))
+        """Whether it has the program's devices, in each slice."""
 
     def in_each(self, groups: Groups) -> Groups:
-        """Return groups of one slice's partitions, numbered in the mesh's order, as groups of all slices."""
+        """Return groups of the program's partitions, numbered in the mesh's order, as groups of all slices."""
+        if not self.sliced:
+            return groups
         return tuple(
             tuple(members[number] for number in group)
             for members in self._members.values()
@@ -326,17 +330,11 @@ class SlicedMesh:
         return None if found is None else tuple(dict.fromkeys(found))
 
     def places(self, ids: Groups) -> Groups | None:
-        """Return groups of ids as places in the mesh; None where the mesh does not have all of them."""
+        """Return groups of ids as places in a mesh over slices; None where it does not have all of them."""
         try:
             return tuple(tuple(self._places[number] for number in group) for group in ids)
         except KeyError:
             return None
-
-
-def sliced_meshes(meshes: Sequence[MeshAxes], count: int) -> list[SlicedMesh]:
-    """Return the meshes over several slices that have `count` devices in each slice."""
-    found = [SlicedMesh(mesh) for mesh in meshes if mesh.slices]
-    return [one for one in found if one.has_each(count)]
 
 
 def _cut_at_slices(mesh: MeshAxes) -> MeshAxes:

@@ -11,17 +11,14 @@ from nbdist.errors import ProgramError
 from nbdist.program.axes import (
     NAMED,
     Groups,
-    SlicedMesh,
-    axes_of,
-    axes_of_pairs,
+    ProgramMesh,
     devices_text,
     groups_in,
     ids_of,
     kind_of,
     pairs_in,
-    sliced_meshes,
 )
-from nbdist.program.hlo import Instruction, Module, Shape, SourceLine, occurrences, shapes_in
+from nbdist.program.hlo import Instruction, Module, Shape, SourceLine, shapes_in
 from nbdist.program.runs import Runs, Times
 
 KINDS = (
@@ -81,8 +78,8 @@ class Collectives:
         self._module, self._runs = module, runs
         count = module.replicas * module.partitions
         self._count = count
-        self._meshes = [mesh for mesh in meshes if len(mesh.devices) == count]
-        self._sliced = sliced_meshes(meshes, count)
+        found = [one for one in (ProgramMesh(mesh, count) for mesh in meshes) if one.fits]
+        self._meshes = sorted(found, key=lambda one: one.sliced)
         self._along: dict[tuple[str, bool], tuple[tuple[str, ...] | None, str]] = {}
         self._inserted: set[tuple[str, ...]] = set()
         self.unread: list[str] = []
@@ -125,62 +122,44 @@ class Collectives:
     def _between_slices(self) -> Iterator[Collective]:
         """Yield the transfers between slices: all run the same program, and send through their hosts."""
         module = self._module
-        for place in occurrences(module.text, NAMED):
-            computation, found = module.computation_at(place), module.instruction_at(place)
-            if computation is None or found is None or found.opcode != "send":
+        for computation, found in module.instructions_with(NAMED):
+            if found.opcode != "send":
                 continue
-            yield self._sent_between(_Found(computation, found))
+            kind = kind_of(found.attributes, module.name)
+            ids, pairs = ids_of(found.attributes, module.name), kind == "collective-permute"
+            axes, devices, places = self._named_between(ids, pairs=pairs)
+            # A send gives its operand, and what it needs itself.
+            (array, *_) = shapes_in(found.type)
+            made = self._made(_Found(computation, found), kind, ids, self._runs.times(computation))
+            yield replace(
+                made,
+                axes=axes,
+                devices=devices,
+                bytes=array.bytes * (made.group_size if kind == "all-gather" else 1),
+                arrays=(str(array),),
+                between_slices=True,
+                grouping=None
+                if places is None
+                else self._number(Grouping(groups=places, pairs=pairs)),
+            )
 
-    def _sent_between(self, each: _Found) -> Collective:
-        found, name = each.instruction, self._module.name
-        kind, ids = kind_of(found.attributes, name), ids_of(found.attributes, name)
-        permutes = kind == "collective-permute"
-        size = 2 if permutes else max(map(len, ids))
-        # A send gives its operand, and what it needs itself.
-        (array, *_) = shapes_in(found.type)
-        axes, devices = self._named_between(ids, pairs=permutes)
-        times, source = self._runs.times(each.computation), self._source(each)
-        return Collective(
-            kind=kind,
-            axes=axes,
-            devices=devices,
-            group_size=size,
-            bytes=array.bytes * (size if kind == "all-gather" else 1),
-            arrays=(str(array),),
-            times=times.count,
-            in_branch=times.branch,
-            direction=direction_of(source.operation),
-            inserted=_INSERTED in found.attributes,
-            fused="",
-            file=source.file,
-            line=source.line,
-            function=source.function,
-            operation=source.operation,
-            name=found.name,
-            between_slices=True,
-            grouping=self._grouping_between(ids, pairs=permutes),
-        )
-
-    def _named_between(self, ids: Groups, *, pairs: bool) -> tuple[tuple[str, ...] | None, str]:
-        for sliced in self._sliced:
-            places = sliced.places(ids)
-            if places is None:
-                continue
-            axes = sliced.axes_of(places, pairs=pairs)
+    def _named_between(
+        self, ids: Groups, *, pairs: bool
+    ) -> tuple[tuple[str, ...] | None, str, Groups | None]:
+        """Return the axes, else the devices in words; and the places in the first mesh, if it is over slices."""
+        first, *_ = [*self._meshes, None]
+        places = first.places(ids) if first is not None and first.sliced else None
+        for mesh in self._meshes:
+            there = mesh.places(ids) if mesh.sliced else None
+            axes = None if there is None else mesh.axes_of(there, pairs=pairs)
             if axes is not None:
-                return axes, ""
-        return None, devices_text(ids, None, pairs=pairs)
+                return axes, "", places
+        return None, devices_text(ids, None, pairs=pairs), places
 
     @property
     def mesh(self) -> MeshAxes | None:
         """The first of the user's meshes that has the program's devices; with several slices, those of all."""
-        sliced = self._sliced_mesh
-        return sliced.mesh if sliced is not None else self._meshes[0] if self._meshes else None
-
-    @property
-    def _sliced_mesh(self) -> SlicedMesh | None:
-        """The mesh in whose order the groupings count, if it spans several slices."""
-        return self._sliced[0] if self._sliced and not self._meshes else None
+        return self._meshes[0].mesh if self._meshes else None
 
     @property
     def groupings(self) -> tuple[Grouping, ...]:
@@ -188,14 +167,7 @@ class Collectives:
         return tuple(self._groupings)
 
     def _find(self) -> Iterator[_Found]:
-        module = self._module
-        places = sorted(
-            [*occurrences(module.text, f", {_GROUPS}"), *occurrences(module.text, f", {_PAIRS}")]
-        )
-        for place in places:
-            computation, found = module.computation_at(place), module.instruction_at(place)
-            if computation is None or found is None:
-                continue
+        for computation, found in self._module.instructions_with(f", {_GROUPS}", f", {_PAIRS}"):
             if found.opcode.removesuffix("-start") in KINDS:
                 yield _Found(computation, found)
             elif not found.opcode.endswith(("-done", "-update")):
@@ -203,58 +175,58 @@ class Collectives:
 
     def _starts(self) -> set[tuple[str, str]]:
         """Return where XLA for TPUs begins a collective that goes on in other fusions."""
-        module, found = self._module, set()
-        for place in occurrences(module.text, 'custom_call_target="AsyncCollectiveStart"'):
-            computation, start = module.computation_at(place), module.instruction_at(place)
-            if computation is not None and start is not None:
-                found |= {(computation, name) for name in start.operands}
-        return found
+        starts = self._module.instructions_with('custom_call_target="AsyncCollectiveStart"')
+        return {(computation, name) for computation, start in starts for name in start.operands}
 
     def _collective(self, each: _Found, times: Times) -> Collective:
-        found, computation = each.instruction, each.computation
         groups, axes, devices = self._groups(each)
         arrays = self._arrays(each)
         kind, fused = each.kind, ""
-        outer = self._runs.caller_attributes(computation)
+        outer = self._runs.caller_attributes(each.computation)
         if kind == "all-reduce" and self._is_sliced(each, outer):
             kind, fused = "reduce-scatter", "all-reduce and dynamic-slice in one fusion"
-        source = self._source(each)
-        permutes = kind == "collective-permute"
-        return Collective(
-            kind=kind,
+        made = self._made(each, kind, groups, times)
+        return replace(
+            made,
             axes=axes,
             devices=devices,
-            group_size=2 if permutes else max(map(len, groups)),
             bytes=sum(shape.bytes for shape in arrays),
             arrays=tuple(map(str, arrays)),
-            times=times.count,
-            in_branch=times.branch,
-            direction=direction_of(source.operation),
-            inserted=_INSERTED in found.attributes
+            inserted=made.inserted
             or (bool(fused) and _INSERTED in outer)
             or each.overlapped in self._inserted,
             fused=fused,
+            grouping=self._grouping(each, groups),
+        )
+
+    def _made(self, each: _Found, kind: str, groups: Groups, times: Times) -> Collective:
+        """Return a collective of which neither devices nor arrays are known yet."""
+        source = self._source(each)
+        return Collective(
+            kind=kind,
+            axes=None,
+            devices="",
+            group_size=2 if kind == "collective-permute" else max(map(len, groups)),
+            bytes=0,
+            arrays=(),
+            times=times.count,
+            in_branch=times.branch,
+            direction=direction_of(source.operation),
+            inserted=_INSERTED in each.instruction.attributes,
+            fused="",
             file=source.file,
             line=source.line,
             function=source.function,
             operation=source.operation,
-            name=found.name,
-            grouping=self._grouping(each, groups),
+            name=each.instruction.name,
         )
 
     def _grouping(self, each: _Found, groups: Groups) -> int | None:
         """Return the number of a collective's grouping; None for replicas, whose devices have no numbers here."""
         if self._module.replicas > 1 and not self._are_devices(each):
             return None
-        sliced = self._sliced_mesh
-        in_all = groups if sliced is None else sliced.in_each(groups)
+        in_all = self._meshes[0].in_each(groups) if self._meshes else groups
         return self._number(Grouping(groups=in_all, pairs=_PAIRS in each.instruction.attributes))
-
-    def _grouping_between(self, ids: Groups, *, pairs: bool) -> int | None:
-        """Return the number of a grouping over several slices; None where no mesh has its devices."""
-        sliced = self._sliced_mesh
-        places = None if sliced is None else sliced.places(ids)
-        return None if places is None else self._number(Grouping(groups=places, pairs=pairs))
 
     def _number(self, grouping: Grouping) -> int | None:
         """Return the place of a grouping among those of the program; None where the program has too many."""
@@ -323,15 +295,11 @@ class Collectives:
 
     def _named(self, groups: Groups, pairs: bool) -> tuple[tuple[str, ...] | None, str]:
         for mesh in self._meshes:
-            axes = axes_of_pairs(groups, mesh) if pairs else axes_of(groups, mesh)
+            axes = mesh.axes_of(mesh.in_each(groups), pairs=pairs)
             if axes is not None:
                 return axes, ""
-        for sliced in self._sliced:
-            axes = sliced.axes_of(sliced.in_each(groups), pairs=pairs)
-            if axes is not None:
-                return axes, ""
-        first = self._meshes[0] if self._meshes else None
-        return None, devices_text(groups, first, pairs=pairs)
+        own = next((one.mesh for one in self._meshes if not one.sliced), None)
+        return None, devices_text(groups, own, pairs=pairs)
 
     def _arrays(self, each: _Found) -> tuple[Shape, ...]:
         found, kind = each.instruction, each.kind

@@ -45,18 +45,14 @@ def matmul_flops(module: Module, runs: Runs) -> int | None:
       or is written in a form that is not known here.
     """
     total = 0
-    for opcode in ("dot", "convolution"):
-        for place in occurrences(module.text, f" {opcode}("):
-            computation, found = module.computation_at(place), module.instruction_at(place)
-            if computation is None or found is None or found.opcode != opcode:
-                continue
-            times = runs.times(computation)
-            if times.branch:
-                continue
-            flops = _flops(module, computation, found)
-            if times.count is None or flops is None:
-                return None
-            total += times.count * flops
+    for computation, found in module.instructions_with(" dot(", " convolution("):
+        times = runs.times(computation)
+        if times.branch or found.opcode not in ("dot", "convolution"):
+            continue
+        flops = _flops(module, computation, found)
+        if times.count is None or flops is None:
+            return None
+        total += times.count * flops
     return total
 
 

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import prod
 from pathlib import Path
 from typing import Literal
@@ -139,6 +139,16 @@ class Module:
     def instruction_at(self, position: int) -> Instruction | None:
         """Return the instruction whose line has this position; None where the line has none."""
         return instruction(self.line_at(position)[1])
+
+    def instructions_with(self, *words: str) -> Iterator[tuple[str, Instruction]]:
+        """Yield once each instruction whose line has one of the words, after the name of its computation."""
+        last = -1
+        for place in sorted(chain.from_iterable(occurrences(self.text, word) for word in words)):
+            start, line = self.line_at(place)
+            computation, found = self.computation_at(place), instruction(line)
+            if start != last and computation is not None and found is not None:
+                last = start
+                yield computation, found
 
     def definitions(self, computation: str) -> dict[str, int]:
         """Return where each instruction of a computation begins, by name; the root also as `ROOT`."""

@@ -15,8 +15,8 @@ from jax.sharding import PartitionSpec as P
 
 import nbdist
 from nbdist.engine.frameworks.jax.shapes import mesh_over
-from nbdist.rehearsal.plan.mesh import read_topology
-from nbdist.rehearsal.plan.torus import stand_ins
+from nbdist.rehearsal.topology import read_topology
+from nbdist.rehearsal.torus import stand_ins
 
 ARRAYS = 1000
 ROUNDS = 15

@@ -16,8 +16,8 @@ import numpy as np
 
 from nbdist.contract.program import Memory, MeshAxes, Program
 from nbdist.program.compiled import read_program, refused
-from nbdist.rehearsal.plan.mesh import read_topology
-from nbdist.rehearsal.plan.torus import devices_of, torus_of
+from nbdist.rehearsal.topology import read_topology
+from nbdist.rehearsal.torus import devices_of, torus_of
 from nbdist.view.program import compiled_snapshot
 
 TEXTS = Path(__file__).parent / "programs_tpu"

@@ -24,8 +24,8 @@ from nbdist.contract.snapshot import (
     Snapshot,
 )
 from nbdist.contract.wire import encode
-from nbdist.rehearsal.plan.mesh import read_topology
-from nbdist.rehearsal.plan.torus import devices_of, torus_of
+from nbdist.rehearsal.topology import read_topology
+from nbdist.rehearsal.torus import devices_of, torus_of
 from nbdist.view.program import compiled_snapshot
 
 GB = 1 << 30

@@ -395,14 +395,17 @@ def test_session_is_a_context_manager_and_ends_for_good() -> None:
         session.run("1")
 
 
-def test_the_kernel_never_imports_jax() -> None:
+def test_a_session_imports_neither_jax_nor_what_rehearses() -> None:
     code = (
         "import sys, nbdist\n"
         "with nbdist.start(2, platform='cpu') as session:\n"
         "    session.run('import jax.numpy as jnp; a = jnp.ones(3)')\n"
         "    session.pull('a'); session.push({'b': 1}); session.shards('a'); session.snapshot()\n"
         "    session.mesh().text()\n"
-        "print([m for m in ('jax', 'jaxlib') if m in sys.modules])\n"
+        "    session.run('import sys; b = [m for m in sys.modules if m.startswith(\"nbdist.rehearsal\")]')\n"
+        "    there = session.pull('b')\n"
+        "here = [m for m in sys.modules if m in ('jax', 'jaxlib') or m.startswith('nbdist.rehearsal')]\n"
+        "print([*here, *there])\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ

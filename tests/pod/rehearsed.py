@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import jax
 
 from nbdist.contract.program import Program
-from nbdist.rehearsal.plan.mesh import Topology
-from nbdist.rehearsal.pod.devices import Devices, made_current
-from nbdist.rehearsal.pod.pod import Programs
-from nbdist.rehearsal.pod.trace import RehearsalTrace
+from nbdist.rehearsal.devices import Devices, made_current
+from nbdist.rehearsal.pod import Programs
+from nbdist.rehearsal.topology import Topology
+from nbdist.rehearsal.trace import RehearsalTrace
 
 
 class Rehearsed:

@@ -8,7 +8,7 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from nbdist.rehearsal.pod.pod import Pod
+from nbdist.rehearsal.pod import Pod
 from tests.pod.rehearsed import Rehearsed, rehearsed
 
 SAID = (
@@ -60,17 +60,16 @@ def test_its_arguments_lie_on_their_mesh_as_they_were_given(pod, mesh):
         assert found.state == "refused"
         (notice,) = found.notices
         assert notice.title == "Not compiled."
-        assert "Arguments lie as they were given" in notice.text
-        assert "Not shown: 1 argument without a sharding" in notice.text
+        assert "as they were given. " in notice.text and "Not shown: 1 argument" in notice.text
         pod = Pod(pod._devices, Rehearsed().programs)
 
 
 def test_where_no_argument_has_a_sharding_that_is_said(pod):
     found = pod.compile(lambda x: x + 1, jax.ShapeDtypeStruct((8,), jnp.float32)).snapshot()
     assert (found.arrays, found.meshes, found.program.mesh) == ((), (), None)
-    assert found.notices[0].text.startswith("How its arguments would lie is not known")
+    assert found.notices[0].text.endswith(": none was given a sharding.")
     found = pod.compile(lambda: jnp.ones(8)).snapshot()
-    assert found.notices[0].text == "The program has no arguments that could be shown."
+    assert "has no arguments" in found.notices[0].text
 
 
 def test_of_a_call_in_a_cell_the_arrays_and_the_function_say_it(mesh):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 
 import jax
@@ -12,7 +13,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from nbdist.errors import RehearsalError, ValueNeeded
-from nbdist.rehearsal.pod.values import DescribedArray
+from nbdist.rehearsal.values import DescribedArray
 from tests.pod.rehearsed import rehearsed
 
 NEEDED = {
@@ -39,15 +40,23 @@ def test_a_value_that_a_program_would_give_is_named_with_the_line_that_needs_it(
     assert said.startswith(
         f"{use} needs the value of float32[], which <lambda> would give, in line "
     )
-    assert "test_values.py" in said
-    assert "loss" in said.split("test_values.py: ", 1)[1]
-    assert "--value 1.0" in said
+    assert "loss" in said.split("test_values.py: ", 1)[1] and "--value 1.0" in said
 
 
-def test_what_comes_of_such_a_value_is_named_too():
-    with rehearsed(), pytest.raises(ValueNeeded, match="which comes of what <lambda> would give"):
-        if loss() > 1:
-            pass
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (lambda: loss() > 1, "what <lambda> would give"),
+        (lambda: jnp.ones((1000, 1000)).sum(), "so many elements"),
+        (
+            lambda: functools.reduce(lambda total, _: total + 1, range(500), jnp.zeros(())),
+            "so many",
+        ),
+    ],
+)
+def test_why_there_is_no_value_is_said(value, said):
+    with rehearsed(), pytest.raises(ValueNeeded, match=said):
+        bool(value())
 
 
 def test_a_stand_in_is_computed_with():
@@ -74,33 +83,14 @@ def test_values_that_the_cell_itself_says_are_computed():
         assert np.asarray(jnp.ones(3) + np.arange(3)).tolist() == [1, 2, 3]
 
 
-def test_a_layout_changes_no_value(mesh):
+def test_neither_a_layout_nor_a_later_change_of_its_source_changes_a_value(mesh):
     with rehearsed():
-        x = jax.device_put(jnp.arange(8), NamedSharding(mesh, P("data")))
+        source = np.arange(8, dtype=np.int32)
+        x = jax.device_put(source, NamedSharding(mesh, P("data")))
+        source[:] = 7
         x = jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P()))
         assert int(x[5] + 1) == 6
-
-
-def test_an_array_of_numpy_that_changes_later_has_the_value_it_had():
-    with rehearsed():
-        source = np.arange(4, dtype=np.int32)
-        x = jax.device_put(source, jax.devices()[0])
-        source[:] = 7
-        assert np.asarray(x).tolist() == [0, 1, 2, 3]
-
-
-def test_what_comes_of_many_elements_is_not_computed():
-    with rehearsed(), pytest.raises(ValueNeeded, match="comes of so many elements"):
-        float(jnp.ones((1000, 1000)).sum())
-
-
-def test_a_long_chain_of_operations_is_not_kept():
-    with rehearsed():
-        total = jnp.zeros(())
-        for _ in range(500):
-            total = total + 1
-        with pytest.raises(ValueNeeded, match="elements or operations"):
-            float(total)
+        assert np.asarray(x).tolist() == list(range(8))
 
 
 def test_text_needs_no_value(mesh):
@@ -135,7 +125,7 @@ def test_how_a_result_of_what_does_not_fit_lies_is_not_known():
         x = DescribedArray(
             rehearsal.trace, jax.typeof(np.ones(3)), sharding=None, committed=True, source="step"
         )
-        with pytest.raises(RehearsalError, match="result of step, which does not fit"):
+        with pytest.raises(RehearsalError, match="result of step, which"):
             jax.jit(lambda x: x + 1)(x)
 
 

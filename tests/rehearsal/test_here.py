@@ -65,10 +65,9 @@ def test_a_process_with_devices_keeps_them_and_its_variables():
 
 def test_a_process_that_has_not_chosen_its_devices_is_left_alone():
     done = python("-c", PREPARED + "nbdist.rehearse('v5e:4x4')")
-    assert "RehearsalError: JAX has not chosen its devices in this process yet" in done.stderr
+    assert "RehearsalError: JAX has not chosen" in done.stderr
     assert "Call jax.devices() first" in done.stderr
-    assert "or use nbdist rehearse, which has a process of its own" in done.stderr
-    assert "%%" not in done.stderr
+    assert "nbdist rehearse, which has" in done.stderr and "%%" not in done.stderr
 
 
 def rehearse(tmp_path, *arguments: str) -> tuple[int, list[dict], str]:
@@ -79,23 +78,17 @@ def rehearse(tmp_path, *arguments: str) -> tuple[int, list[dict], str]:
     return done.returncode, json.loads(done.stdout)["programs"], done.stderr
 
 
-def test_a_script_that_fits_is_code_0(tmp_path):
-    code, programs, _ = rehearse(tmp_path, "32")
-    assert code == 0
-    assert [(one["name"], one["fits"]) for one in programs] == [("jit__lambda", True)]
-    assert programs[0]["memory"]["arguments"] > 0
-
-
-def test_a_script_that_does_not_fit_is_code_1(tmp_path):
-    code, programs, _ = rehearse(tmp_path, "320000")
-    assert (code, [one["fits"] for one in programs]) == (1, [False])
+def test_the_exit_code_of_a_script_says_whether_it_fits(tmp_path):
+    for size, expected in (("32", 0), ("320000", 1)):
+        code, programs, _ = rehearse(tmp_path, size)
+        assert code == expected
+        assert [(one["name"], one["fits"]) for one in programs] == [("jit__lambda", not code)]
 
 
 def test_a_script_that_needs_a_value_is_code_2_and_its_line_is_named(tmp_path):
     code, programs, error = rehearse(tmp_path, "32", "value")
     assert (code, len(programs)) == (2, 1)
-    assert "ValueNeeded: float() needs the value of float32[], which <lambda> would give" in error
-    assert "train.py: float(total)" in error
+    assert "ValueNeeded: float()" in error and "train.py: float(total)" in error
 
 
 ELSEWHERE = (
@@ -116,6 +109,5 @@ print(x.sum(), pod.programs)
 
 def test_an_array_on_the_devices_of_this_process_is_refused_and_stays():
     done = python("-c", ELSEWHERE, platforms="cpu")
-    assert "An argument of shape (8, 8) is laid out over devices that are none of" in done.stdout
-    assert "Give jax.ShapeDtypeStruct(" in done.stdout
+    assert "shape (8, 8)" in done.stdout and "Give jax.ShapeDtypeStruct(" in done.stdout
     assert done.stdout.endswith("64.0 ()\n"), done.stderr

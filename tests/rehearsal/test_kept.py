@@ -14,13 +14,11 @@ from jax.sharding import PartitionSpec as P
 
 from nbdist.contract.program import Program
 from nbdist.program.compiled import mesh_axes
-from nbdist.rehearsal.plan.mesh import read_topology
-from nbdist.rehearsal.pod import kept
-from nbdist.rehearsal.pod.devices import describe
-from nbdist.rehearsal.pod.kept import CachedProgram, KeptPrograms
-from nbdist.rehearsal.pod.pod import Pod, Programs
-from nbdist.rehearsal.run.asked import read_asked
-from nbdist.rehearsal.run.process import RehearsalProcess
+from nbdist.rehearsal import cache
+from nbdist.rehearsal.cache import CachedProgram, ProgramCache
+from nbdist.rehearsal.devices import describe
+from nbdist.rehearsal.pod import Pod, Programs
+from nbdist.rehearsal.topology import read_topology
 from tests.rehearsal.test_cells import START, Shown
 
 COUNT = """
@@ -47,14 +45,13 @@ SAID = "print(w.sharding, total.sharding, x.sharding, [p.name for p in pod.progr
 
 def rehearse(mesh="data=4,model=4", *, first="", step=STEP, topology="v5e:4x4"):
     """Runs the step in a new process; what it shows, how its results lie, and how often it compiled."""
-    process = RehearsalProcess(read_asked(topology, mesh))
-    shown = Shown(process)
+    shown = Shown(topology, mesh)
     try:
         shown.run(COUNT)
         programs = shown.run(f"# first line\n{first}\n{step}")
         results, _, count = shown.run(SAID).rpartition(" ")
     finally:
-        process.end()
+        shown.process.end()
     return programs, results, int(count)
 
 
@@ -113,7 +110,7 @@ def test_what_the_text_does_not_have_is_in_the_key(monkeypatch):
         monkeypatch.setenv("LIBTPU_INIT_ARGS", asked["arguments"])
         with jax.numpy_rank_promotion(asked["ranks"]):
             lowered = jax.jit(jnp.negative, compiler_options=asked["options"]).lower(x)
-            keys.append(KeptPrograms(asked["pod"]).key(lowered))
+            keys.append(ProgramCache(asked["pod"]).key(lowered))
     assert len(set(keys)) == len(changes) - 1
     assert keys[0] == keys[-1]
 
@@ -142,20 +139,20 @@ def test_what_is_kept_has_its_picture(tmp_path, monkeypatch):
 
 def test_what_was_not_used_for_long_goes_where_there_is_too_much(tmp_path, monkeypatch):
     devices = describe(read_topology("v5e:2x4"))
-    pod = KeptPrograms(devices, tmp_path)
+    pod = ProgramCache(devices, tmp_path)
     for number, name in enumerate("abc"):
         pod.put(name, CachedProgram(Program(name=name, fits=True), ()))
         os.utime(tmp_path / f"{name}.json.gz", (number, number))
     assert pod.get("a") is not None  # used just now
     size = sum(path.stat().st_size for path in tmp_path.iterdir())
-    monkeypatch.setattr(kept, "MOST_BYTES", size)
+    monkeypatch.setattr(cache, "MOST_BYTES", size)
     pod.put("d", CachedProgram(Program(name="d", fits=True), ()))
     assert {name for name in "abcd" if pod.get(name) is not None} == {"a", "c", "d"}
 
 
 def test_a_folder_that_others_can_write_to_is_not_used(tmp_path):
     tmp_path.chmod(0o777)
-    pod = KeptPrograms(describe(read_topology("v5e:2x4")), tmp_path)
+    pod = ProgramCache(describe(read_topology("v5e:2x4")), tmp_path)
     pod.put("a", CachedProgram(Program(name="a", fits=True), ()))
     assert pod.get("a") is None
     assert list(tmp_path.iterdir()) == []

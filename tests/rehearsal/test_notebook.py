@@ -52,7 +52,7 @@ def test_the_first_plan_does_not_fit_and_names_the_array_without_a_spec(
 ) -> None:
     shown = text_of(cells["plan"])
     assert "v5e:16x16, 256 chips, 16 GB a device, mesh data=16 × model=16" in shown
-    assert "a device would hold 16.2 GB of 16 GB, 101 %: it does not fit" in shown
+    assert "16.2 GB of 16 GB, 101 %: it does not fit" in shown
     (whole,) = [line for line in shown.splitlines() if line.startswith("·  ")]
     assert whole.split()[1] == "params['blocks']['down']"
     assert whole.split()[-4:] == ["none", "16", "GB", "×256"]
@@ -61,7 +61,7 @@ def test_the_first_plan_does_not_fit_and_names_the_array_without_a_spec(
 def test_the_plan_with_the_rule_that_was_meant_fits(cells: dict[str, Any]) -> None:
     shown = text_of(cells["plan-again"])
     # 28 G numbers of 2 bytes over 256 devices.
-    assert "params (this notebook): 8 arrays, 56 GB; a device would hold 224 MB of 16 GB" in shown
+    assert "8 arrays, 56 GB; a device would hold 224 MB of 16 GB" in shown
     assert "does not fit" not in shown and "\n·" not in shown
 
 

@@ -18,8 +18,6 @@ from importlib.metadata import metadata
 
 import pytest
 
-from nbdist.rehearsal.run.asked import read_asked
-from nbdist.rehearsal.run.process import RehearsalProcess
 from tests.rehearsal.test_cells import START, Shown
 
 pytestmark = pytest.mark.timeout(3600)  # for the compiler, on a machine with other work
@@ -60,11 +58,10 @@ print("after", len(devices))
 
 @pytest.fixture
 def shown() -> Iterator[Shown]:
-    process = RehearsalProcess(read_asked("v5e:4x4", "data=4,model=4"))
-    found = Shown(process)
+    found = Shown()
     found.run(START)
     yield found
-    process.end()
+    found.process.end()
 
 
 def first_program(package: str) -> str:

@@ -12,26 +12,21 @@ GB = 1024**3
 @pytest.mark.parametrize(
     ("error", "required", "available"),
     [
-        # jax 0.12.0.1, libtpu 0.0.50.1
+        # jax 0.12.0.1, libtpu 0.0.50.1; jax 0.10.2, libtpu 0.0.42.1; on TPUs that are there
         (
             "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required "
             "for HLO temporaries (128.12G) exceeds available HBM (15.75G). HLO module: jit__lambda.",
-            round(128.12 * GB),
-            round(15.75 * GB),
+            *(round(128.12 * GB), round(15.75 * GB)),
         ),
-        # jax 0.10.2, libtpu 0.0.42.1
         (
             "RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory required for HLO temporaries (64.05G) "
             "exceeds available HBM (15.75G)",
-            round(64.05 * GB),
-            round(15.75 * GB),
+            *(round(64.05 * GB), round(15.75 * GB)),
         ),
-        # On TPUs that are there.
         (
             "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used "
             "18.2G of 15.48G hbm. Exceeded hbm capacity by 2.72G.",
-            round(18.2 * GB),
-            round(15.48 * GB),
+            *(round(18.2 * GB), round(15.48 * GB)),
         ),
         ("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 123 bytes.", None, None),
     ],

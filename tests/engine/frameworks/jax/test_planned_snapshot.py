@@ -13,9 +13,9 @@ import nbdist
 from nbdist.contract.snapshot import Snapshot
 from nbdist.contract.wire import decode, encode
 from nbdist.pieces import meshes_of, pieces, split
-from nbdist.rehearsal.plan.mesh import read_topology
-from nbdist.rehearsal.plan.plan import largest_split, snapshot_of
-from nbdist.rehearsal.plan.torus import stand_ins
+from nbdist.rehearsal.plan_shown import largest_split, snapshot_of
+from nbdist.rehearsal.topology import read_topology
+from nbdist.rehearsal.torus import stand_ins
 from nbdist.view.feed import OneFrame
 from nbdist.view.picture import still_html
 
@@ -27,7 +27,7 @@ TREE = {
 
 def shown(
     topology: str, mesh: str, slices: int = 1
-) -> tuple[nbdist.rehearsal.plan.plan.ArrayPlan, Snapshot]:
+) -> tuple[nbdist.rehearsal.plan.ArrayPlan, Snapshot]:
     plan = nbdist.plan(
         TREE, [("w", P("x", "y"))], topology=topology, mesh=mesh, slices=slices, name="p"
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from nbdist.contract.program import Buffer, Memory, Program
 from nbdist.program.compiled import refused
 from nbdist.view.text.program import line_text, program_text
-from tests.unit.program.test_bound import collective
+from tests.unit.program.test_sent import collective
 
 MEMORY = Memory(
     arguments=2 * 2**30, outputs=2**30, temporaries=2**30, aliased=2**30, code=0, limit=4 * 2**30

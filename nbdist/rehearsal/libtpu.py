@@ -1,0 +1,212 @@
+"""libtpu, which has the compiler for TPUs: where it lies, its version, and its installation.
+
+It must be of the version that JAX was made for. Live sessions have no use for it, and JAX would look for TPUs with
+it. So it may lie in a folder of its own, which only a rehearsal's process is given; `nbdist rehearse --install`
+puts it there.
+
+Imports nothing outside the standard library.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbdist.errors import RehearsalError
+
+VARIABLE = "TPU_LIBRARY_PATH"
+"""Variable that names the library that JAX loads in place of an installed one."""
+
+_REQUIRED = re.compile(r"libtpu\s*==\s*([\d.]+)(\.\*)?\s*;.*extra\s*==\s*['\"]tpu['\"]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Libtpu:
+    """The library.
+
+    Attributes:
+      path: The path of `libtpu.so`.
+      version: The version of its package; None where no package lies beside it.
+    """
+
+    path: Path
+    version: str | None
+
+
+def wanted() -> str:
+    """Return the version that the installed JAX asks for, such as `0.0.50.*`.
+
+    Raises:
+      RehearsalError: JAX is not installed, or does not say.
+    """
+    try:
+        lines = importlib.metadata.requires("jax") or []
+    except importlib.metadata.PackageNotFoundError:
+        raise RehearsalError(f"JAX is not installed in {sys.prefix}: pip install jax.") from None
+    for line in lines:
+        if match := _REQUIRED.match(line):
+            return match[1] + (match[2] or "")
+    raise RehearsalError(
+        f"JAX {importlib.metadata.version('jax')} does not say which libtpu it needs. Update JAX: pip install -U "
+        "jax."
+    )
+
+
+def user_cache() -> Path:
+    """Return the folder where nbdist keeps for a person what it can make again; it may not exist yet.
+
+    Source: the XDG base directory specification.
+    """
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nbdist"
+
+
+def folder(version: str) -> Path:
+    """Return the folder into which `nbdist rehearse --install` puts the library.
+
+    Args:
+      version: As `wanted` returns it.
+    """
+    return user_cache() / f"libtpu-{version.removesuffix('.*')}"
+
+
+def in_folder(version: str) -> Libtpu | None:
+    """Return the library in its own folder; None where it is missing, or not the version that JAX was made for."""
+    found = _beside(folder(version) / "libtpu" / "libtpu.so")
+    return found if found is not None and _matches(found.version, version) else None
+
+
+def find() -> Libtpu:
+    """Return the library that the variable, the environment or the folder has, in this order.
+
+    Raises:
+      RehearsalError: There is none, or not the version that JAX was made for; says what to type.
+    """
+    version = wanted()
+    named = _named()
+    # A wrong one that is installed must not hide the one that `--install` has put into its folder.
+    others = [] if named else [_installed(), _beside(folder(version) / "libtpu" / "libtpu.so")]
+    there: list[Libtpu] = [one for one in (named, *others) if one is not None]
+    for one in there:
+        if _matches(one.version, version):
+            return one
+    jax = importlib.metadata.version("jax")
+    if not there:
+        raise RehearsalError(
+            f"A rehearsal compiles with libtpu, which is not installed. Type nbdist rehearse --install, which "
+            f"puts libtpu {version}, which JAX {jax} needs, into a folder of its own ({folder(version)}, 700 MB): "
+            "no session's environment has it, as JAX would look for TPUs there. No TPU is needed."
+        )
+    unset = f" and unset {VARIABLE}" if VARIABLE in os.environ else ""
+    raise RehearsalError(
+        f"libtpu {there[0].version} ({there[0].path}) does not belong to JAX {jax}, which needs libtpu {version}. "
+        f"Type nbdist rehearse --install{unset}."
+    )
+
+
+def variables(found: Libtpu) -> dict[str, str]:
+    """Return the variables with which JAX loads the library without looking at the TPUs of this machine."""
+    return {
+        VARIABLE: str(found.path),
+        # Else it locks them, if there are any, against other processes, such as those of a session.
+        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+        # Else it asks a metadata server which pod this machine is part of, for minutes, or logs that it cannot.
+        "TPU_SKIP_MDS_QUERY": "1",
+        "TPU_WORKER_HOSTNAMES": "localhost",
+        "TPU_ACCELERATOR_TYPE": "v5litepod-1",
+        "TPU_WORKER_ID": "0",
+    }
+
+
+def _named() -> Libtpu | None:
+    path = os.environ.get(VARIABLE)
+    if path is None:
+        return None
+    if not Path(path).is_file():
+        raise RehearsalError(
+            f"{VARIABLE} names {path}, which is no file. Let it name a libtpu.so, or unset it."
+        )
+    return _beside(Path(path))
+
+
+def _installed() -> Libtpu | None:
+    try:
+        package = importlib.metadata.distribution("libtpu")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    path = Path(str(package.locate_file("libtpu/libtpu.so")))
+    return Libtpu(path=path, version=package.version) if path.is_file() else None
+
+
+def _beside(path: Path) -> Libtpu | None:
+    """Return the library in an unpacked package, whose version lies beside its folder."""
+    if not path.is_file():
+        return None
+    found = sorted(path.parent.parent.glob("libtpu-*.dist-info"))
+    version = found[0].name.removeprefix("libtpu-").removesuffix(".dist-info") if found else None
+    return Libtpu(path=path, version=version)
+
+
+def _matches(version: str | None, asked: str) -> bool:
+    if version is None:
+        return True
+    if asked.endswith(".*"):
+        return version == asked[:-2] or version.startswith(asked[:-1])
+    return version == asked
+
+
+def install(say: Callable[[str], None] = print) -> int:
+    """Put the compiler that the installed JAX needs into its folder with pip, whole or not at all.
+
+    Args:
+      say: Called with a sentence about what was done.
+
+    Returns:
+      0, or the exit code of pip, which has then said why; nothing is left of what pip began.
+
+    Raises:
+      RehearsalError: pip is not there, or the folder cannot be made.
+    """
+    version = wanted()
+    target = folder(version)
+    there = in_folder(version)
+    if there is not None:
+        say(f"libtpu {there.version or version} is there already: {target}")
+        return 0
+    if importlib.util.find_spec("pip") is None:
+        raise RehearsalError(
+            f"{sys.executable} has no pip. Install it (python -m ensurepip), or let another installer put "
+            f"libtpu=={version} into {target}: uv pip install --no-deps --target {target} libtpu=={version}"
+        )
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    except OSError as error:
+        raise RehearsalError(
+            f"{target.parent} cannot be made, where libtpu is to lie: {error.strerror}. Let XDG_CACHE_HOME name a "
+            "folder that can be written to."
+        ) from error
+    try:
+        pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--target", str(partial)]
+        # Without pip's option for the user's packages, which pip refuses beside `--target`.
+        code = subprocess.call([*pip, f"libtpu=={version}"], env={**os.environ, "PIP_USER": "0"})
+        if code == 0:
+            # Anything there is no library, else it would have been found.
+            shutil.rmtree(target, ignore_errors=True)
+            partial.rename(target)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    if code == 0:
+        found = in_folder(version)
+        if found is None:
+            raise RehearsalError(f"pip has put no libtpu {version} into {target}.")
+        say(f"libtpu {found.version or version} is installed: {target}")
+    return code

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nbdist.keras.checkpoint import Checkpoint, latest, restore
+    from nbdist.keras.checkpoint import Checkpoint, latest, restore, save
     from nbdist.keras.roles import checkpoint_dir
-    from nbdist.keras.saving import save
     from nbdist.keras.together import predict
 
 __all__ = ["Checkpoint", "checkpoint_dir", "latest", "predict", "restore", "save"]
@@ -29,7 +28,7 @@ _HOME = {
     "restore": "checkpoint",
     "predict": "together",
     "checkpoint_dir": "roles",
-    "save": "saving",
+    "save": "checkpoint",
 }
 
 

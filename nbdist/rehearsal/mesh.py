@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nbdist.engine.frameworks import imported
+from nbdist.engine.frameworks import each
 from nbdist.errors import OptionError
 from nbdist.notation import count_text
 from nbdist.rehearsal.topology import Topology, read_topology
@@ -264,5 +264,5 @@ def _check_size(name: str, size: int) -> None:
 
 
 def _of_framework(mesh: Any) -> Mapping[str, int] | None:
-    found = (one.mesh_axes(mesh) for one in imported())
+    found = (one.mesh_axes(mesh) for one in each(lambda one: one.plans))
     return next((axes for axes in found if axes is not None), None)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nbdist.contract.snapshot import Array, Mesh
-from nbdist.engine.frameworks import imported
+from nbdist.engine.frameworks import each
 from nbdist.engine.frameworks.interfaces import (
     ArrayShape,
     AskedLayout,
@@ -192,8 +192,8 @@ def layout_of(specs: Any, arrays: Sequence[ArrayShape], value: Any = None) -> As
         own = [array.own for array in arrays]
         axes = next((one.axes for one in own if one is not None and one.axes), None)
         return AskedLayout(specs=own, unmatched=(), axes=axes)
-    for framework in imported():
-        if (found := framework.layout(specs, arrays, value)) is not None:
+    for plans in each(lambda one: one.plans):
+        if (found := plans.layout(specs, arrays, value)) is not None:
             return found
     if callable(specs):
         return AskedLayout(specs=[_asked(one) for one in _called(specs, arrays)], unmatched=())
@@ -263,8 +263,8 @@ def _ruled(
 def _asked(value: Any, rule: str | None = None) -> AskedSpec | None:
     if value is None:
         return None if rule is None else AskedSpec(entries=(), rule=rule)
-    for framework in imported():
-        if (found := framework.spec(value)) is not None:
+    for plans in each(lambda one: one.plans):
+        if (found := plans.spec(value)) is not None:
             return replace(found, rule=rule)
     entries = [entry(part) for part in value] if isinstance(value, tuple | list) else [None]
     if None in entries:
@@ -289,8 +289,8 @@ def arrays_of(value: Any, name: str) -> list[ArrayShape]:
     Raises:
       ArrayError: The value has no arrays.
     """
-    for framework in imported():
-        found = framework.shapes(value)
+    for plans in each(lambda one: one.plans):
+        found = plans.shapes(value)
         if found:
             return list(found)
     plain = list(_plain(value, "", ()))

@@ -91,7 +91,8 @@ def place_mesh(topology: Topology, axes: Axes) -> MeshPlace | None:
         return None
     sizes = [size // slices[name] for name, size in axes.items()]
     devices = stand_ins(topology)
-    answers = (one.mesh_over(sizes, devices) for one in imported())
+    ways = (one.mesh_over for one in imported())
+    answers = (lay(sizes, devices) for lay in ways if lay is not None)
     found = next((answer for answer in answers if answer is not None), None)
     if found is None:
         return None

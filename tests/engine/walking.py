@@ -4,7 +4,7 @@ from typing import Any
 
 import jax
 
-from nbdist.engine.frameworks.interfaces import libraries, packages
+from nbdist.engine.frameworks import libraries, packages
 from nbdist.engine.frameworks.jax import objects
 from nbdist.engine.probe.walk import Bounds, Walk
 

@@ -70,10 +70,10 @@ def test_without_tensorflows_own_way_to_find_it_no_batch_is_known(
 def test_hooks_are_taken_away_whole() -> None:
     base = tf.distribute.Strategy
     before = dict(vars(base))
-    strategies.install()
+    strategies.NOTED.hook()
     strategies.REMEMBERED.hook()
     assert dict(vars(base)) != before
-    strategies.uninstall()
+    strategies.NOTED.unhook()
     strategies.REMEMBERED.unhook()
     assert dict(vars(base)) == before
 

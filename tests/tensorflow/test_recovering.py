@@ -41,6 +41,6 @@ def test_a_model_from_before_is_refused_with_what_to_do(fresh: Notebook) -> None
     fresh.good(TRAIN)
     assert "create your models again" in fresh.good("%dist_recover").text
     refused = fresh.bad("%%dist\nmodel.fit(data, epochs=1, verbose=0)")
-    assert "was made under the strategy from before %dist_recover" in refused.traceback
+    assert "from before %dist_recover" in refused.traceback
     assert "restore its newest checkpoint" in refused.traceback
     assert "processes 0, 1   trained" in fresh.good(TRAIN).text

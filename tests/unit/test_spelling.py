@@ -18,7 +18,7 @@ import nbdist
 from nbdist.contract import cells
 from nbdist.contract.questions import Threads, ThreadStack
 from nbdist.engine.frameworks.framework import Framework
-from nbdist.engine.frameworks.interfaces import explain_second_call
+from nbdist.engine.frameworks.jax.start import explain_second_call
 from nbdist.engine.kernel.calls import SentCall
 from nbdist.errors import OptionError
 from nbdist.launch.model.framework import framework_named
@@ -294,7 +294,7 @@ MESSAGES: dict[str, tuple[Callable[[], object], str, str]] = {
         "nbdist.attach('ab12') is back",
     ),
     "no such arrays": (
-        lambda: Framework().placed(None, "P('x')"),
+        lambda: Framework().arrays().placed(None, "P('x')"),
         "--sharding \"P('x')\"",
         "sharding=\"P('x')\"",
     ),

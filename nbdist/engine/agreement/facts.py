@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from nbdist.contract.cells import DistributionFacts, Facts, LocalArray, NameFacts, NamesFacts
 from nbdist.contract.snapshot import Array, Mesh
 from nbdist.engine.agreement.reads import Reads, UsersModules, reads
-from nbdist.engine.cell.code_owners import packages_of
+from nbdist.engine.cell.code_owners import Packaged, packages_of
 from nbdist.engine.probe.classes import Lent, Library, code_digest
 from nbdist.engine.probe.walk import Bounds, Walk
 from nbdist.version import __version__
@@ -234,22 +234,19 @@ def _type_text(value: Any) -> str | None:
     return name if module in ("builtins", "__main__") else f"{module}.{name}"
 
 
-class Compared(Protocol):
+class Compared(Packaged, Protocol):
     """A framework, as an agreement sees it."""
-
-    packages: tuple[str, ...]
 
     def is_imported(self) -> bool:
         """Return whether this process has imported the framework; until then nothing else is asked."""
-        ...
 
-    def comparer(self) -> Comparer | None:
-        """Return the comparer of the framework's arrays and settings; None where it has nothing to compare."""
-        ...
+    @property
+    def comparer(self) -> Callable[[], Comparer] | None:
+        """Returns the comparer of the framework's arrays and settings."""
 
-    def library(self) -> Library | None:
-        """Return the framework's containers, modules and models; None where it has none."""
-        ...
+    @property
+    def library(self) -> Callable[[], Library] | None:
+        """Returns the framework's containers, modules and models."""
 
 
 class AgreementFacts:
@@ -310,12 +307,12 @@ class AgreementFacts:
         """Return the comparers of the imported frameworks, kept from one check to the next."""
         for number, framework in enumerate(self._frameworks):
             if number not in self._comparers and framework.is_imported():
-                self._comparers[number] = framework.comparer() or Comparer()
+                self._comparers[number] = (framework.comparer or Comparer)()
         return list(self._comparers.values())
 
     def _libraries(self) -> list[Library]:
-        found = (one.library() for one in reversed(self._frameworks) if one.is_imported())
-        return [library for library in found if library is not None]
+        found = (one.library for one in reversed(self._frameworks) if one.is_imported())
+        return [library() for library in found if library is not None]
 
     def _array_texts(self, arrays: Mapping[str, Array]) -> dict[str, str]:
         """Return descriptions of arrays as text; for the same object as in the last check, that check's text."""

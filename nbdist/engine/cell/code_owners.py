@@ -20,12 +20,11 @@ from nbdist.errors import NbdistError
 
 
 class Packaged(Protocol):
-    """A framework, as far as its modules are concerned.
+    """A framework, as far as its modules are concerned."""
 
-    `packages`: the first parts of the names of its modules.
-    """
-
-    packages: tuple[str, ...]
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The first parts of the names of its modules."""
 
 
 def packages_of(frameworks: Iterable[Packaged]) -> frozenset[str]:
@@ -55,19 +54,17 @@ Stack = tuple[StackEntry, ...]
 """The entries of a stack, innermost first."""
 
 
-class Owner(Protocol):
-    """A framework, as the owner of code.
+class Owner(Packaged, Protocol):
+    """A framework, as the owner of code."""
 
-    `packages`: the first parts of the names of its modules.
+    @property
+    def waits(self) -> Mapping[tuple[str, str], str]:
+        """Functions of nbdist that poll, by file name and name; the innermost frame may then be anybody's.
 
-    `waits`: functions of nbdist that poll, by file name and name: "framework" for a wait in the framework's place,
-    "agreement" for a wait for other processes. While they poll, the innermost frame may be anybody's.
-    """
+        The value is "framework" for a wait in the framework's place, "agreement" for a wait for other processes.
+        """
 
-    packages: tuple[str, ...]
-    waits: Mapping[tuple[str, str], str]
-
-    def is_compiling(self, path: str, function: str) -> bool:
+    def is_compiling(self, path: str, function: str, /) -> bool:
         """Return whether a function belongs to tracing, lowering or compilation.
 
         Args:

@@ -1,40 +1,225 @@
-"""Interface between an engine and the frameworks on it, and helpers that several frameworks share.
+"""Interface between an engine and the frameworks on it: what each asks of the other.
 
-Each side knows the other by protocols and data classes alone. A framework sees the engine as `ThisProcess`. An
-engine sees what keeps its processes in step as `Steps`, what repairs them in place as `Repairs`, and what a
-framework finds in a planned value as `ArrayShape`, `AskedSpec` and `AskedLayout`. Imports nothing outside the
-standard library.
+A framework sees the engine as `ThisProcess`. An engine sees a framework's capabilities, the fields of `Framework`,
+by the protocols here: `Cluster`, `Arrays`, `Inspection`, `Recovery`, `Trees` and `Plans`. The first four are asked
+of the framework that the session computes with, so each has a `No…` that answers for a framework without it.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from nbdist.contract.calls.stepping import (
-    Labels,
-    Origin,
-    Proven,
-    Restored,
-    SavedForRepair,
-    Sent,
-    Trail,
-    UnderWay,
-)
-from nbdist.contract.iopub import CellStep
-from nbdist.engine.cell.code_owners import packages_of
-from nbdist.engine.cell.interrupts import InterruptHandler
-from nbdist.engine.cell.main_thread import MainThread
-from nbdist.engine.cell.output import Descriptors
-from nbdist.engine.cell.running import CurrentCell
-from nbdist.engine.cell.stop import AgreedStop
-from nbdist.engine.frameworks import frameworks, imported
-from nbdist.engine.probe.classes import Library
-from nbdist.spelling import Placeholder, command, option, start_with
+from nbdist.errors import ArrayError, SessionError
+from nbdist.spelling import option
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nbdist.contract.calls.arrays import ArraysFound, NanCounts, ProgramFound, Summary
+    from nbdist.contract.calls.engine import Membership, UsedDevices
+    from nbdist.contract.calls.stepping import (
+        Labels,
+        Origin,
+        Proven,
+        Restored,
+        SavedForRepair,
+        Sent,
+        Trail,
+        UnderWay,
+        Versions,
+    )
+    from nbdist.contract.iopub import CellStep, Rescued
+    from nbdist.engine.cell.interrupts import InterruptHandler
+    from nbdist.engine.cell.main_thread import MainThread
+    from nbdist.engine.cell.output import Descriptors
+    from nbdist.engine.cell.running import CurrentCell
+    from nbdist.engine.cell.stop import AgreedStop
+    from nbdist.engine.namespace.placements import Placements
+    from nbdist.engine.values.arrays import OfferedArray
+    from nbdist.engine.values.incoming import Place
+
+
+class Cluster(Protocol):
+    """Membership and devices of a process that somebody else may have started; starts no back end."""
+
+    def joined(self) -> Membership | None:
+        """Return the place of this process in a cluster of the framework; None while it is in no cluster."""
+        return None
+
+    def devices(self) -> UsedDevices | None:
+        """Return the devices of the back end; None while no back end is up."""
+        return None
+
+    def is_up(self) -> bool:
+        """Return whether a back end is up; then the process can no longer join a cluster."""
+        return False
+
+    def configure(self, environment: Mapping[str, str]) -> list[str]:
+        """Apply variables set after the framework was imported; return the names of those that come too late."""
+        return list(environment)
+
+
+class NoCluster(Cluster):
+    """Answers for a framework that joins no cluster which others have made."""
+
+
+class Arrays(Protocol):
+    """Arrays on their way between this process and a kernel."""
+
+    def offer_array(self, value: Any, expression: str) -> OfferedArray | None:
+        """Return the offer of this process's pieces of an array of the framework; None for anything else.
+
+        Raises:
+          ArrayError: The array has no values.
+        """
+        return None
+
+    def placed(self, sharding: Any, expression: str) -> Place:
+        """Return how to make arrays under a sharding; each process makes them of its own pieces.
+
+        Raises:
+          ArrayError: `sharding` is no sharding, or the framework has no such arrays.
+        """
+        raise ArrayError(
+            f"{option('sharding', expression)}: this session's framework has no arrays in pieces on several "
+            f"processes. Push the array whole, without {option('sharding')}."
+        )
+
+
+class NoArrays(Arrays):
+    """Answers for a framework without arrays of its own."""
+
+
+class Inspection(Protocol):
+    """Answers about an array or a program that a person asks for."""
+
+    def explain(self, value: Any, expression: str, process_id: int) -> ArraysFound:
+        """Return where the pieces of an array lie, or of all arrays of a tree.
+
+        Raises:
+          ArrayError: The value holds no arrays.
+        """
+        kind = type(value)
+        raise ArrayError(
+            f"{expression!r}: nbdist does not know where arrays of {kind.__module__}.{kind.__name__} lie."
+        )
+
+    def nan(self, value: object, expression: str) -> NanCounts:
+        """Count NaN and infinite values in this process's pieces of a tree.
+
+        Raises:
+          ArrayError: NaN are not counted in arrays of this framework.
+        """
+        raise ArrayError(f"{expression!r}: NaN are counted in JAX arrays only.")
+
+    def program(
+        self, function: Any, arguments: Sequence[Any], named: Mapping[str, Any], expression: str
+    ) -> ProgramFound:
+        """Compile the program that a call would run, and return its description; do not run the program.
+
+        Raises:
+          ArrayError: There is no such program.
+        """
+        raise ArrayError(f"{expression!r}: only programs of jax.jit are explained.")
+
+
+class NoInspection(Inspection):
+    """Answers for a framework whose arrays and programs nbdist does not know."""
+
+
+class Trees(Protocol):
+    """Arrays of the framework in any value, whatever the session computes with."""
+
+    def tree(self, value: object, expression: str) -> ArraysFound | None:
+        """Return the same as `Inspection.explain` for a tree of the framework's arrays; None for anything else."""
+
+    def summary(self, namespace: dict[str, object], path: str) -> Summary | None:
+        """Return a summary of this process's part of the array at a path; None for no array of this framework."""
+
+
+class Recovery(Protocol):
+    """Programs compared between processes, and what follows where they differ."""
+
+    def versions(self, process: ThisProcess) -> Versions:
+        """Return which program computed each array that lies on several processes."""
+        raise SessionError("The programs of this session's framework are not counted.")
+
+    def forget(
+        self,
+        process: ThisProcess,
+        paths: Collection[str],
+        unnamed: Collection[Origin],
+        *,
+        whole: bool = False,
+    ) -> list[str]:
+        """Drop arrays whose pieces do not belong together; return the other paths that led to them.
+
+        Args:
+          process: This process.
+          paths: The paths of the arrays.
+          unnamed: The origins of the arrays that no path leads to.
+          whole: As `nbdist.contract.calls.stepping.Forget` has it.
+        """
+        raise SessionError("The programs of this session's framework are not counted.")
+
+    def repair(self, process: ThisProcess) -> Repairs:
+        """Return a new repair of this process in place."""
+        raise SessionError("This session's framework cannot be repaired in place.")
+
+    def rescue(self, namespace: dict[str, object], process_id: int) -> Rescued | None:
+        """Write this process's arrays to a file, not on the main thread; return None where this is impossible."""
+        return None
+
+
+class NoRecovery(Recovery):
+    """Answers for a framework whose programs are not counted."""
+
+
+class Placing(Protocol):
+    """Function that says how another process makes objects like the framework's arrays and devices here."""
+
+    def __call__(self, process: ThisProcess, *, processes: int | None = None) -> Placements:
+        """Return the placements; `processes` is the number of processes there, None for as many as here."""
+
+
+def not_moved(process: ThisProcess, *, processes: int | None = None) -> Placements:
+    """Refuse, for a framework whose arrays are not moved.
+
+    Raises:
+      SessionError: Always.
+    """
+    raise SessionError("Arrays of this session's framework cannot be taken to a new process.")
+
+
+class Plans(Protocol):
+    """Shapes, meshes and specs of values that are planned, in any process."""
+
+    def shapes(self, value: Any) -> Sequence[ArrayShape] | None:
+        """Return the shapes of a value's arrays, in its order; None for a value that is not of this framework.
+
+        Raises:
+          ArrayError: The value is of this framework, and has no arrays yet.
+        """
+
+    def mesh_axes(self, value: Any) -> Mapping[str, int] | None:
+        """Return the size of each axis of a mesh of the framework, in order; None for anything else."""
+
+    def spec(self, value: Any) -> AskedSpec | None:
+        """Return what a spec, layout or sharding of the framework asks; None for anything else."""
+
+    def layout(self, specs: Any, arrays: Sequence[ArrayShape], value: Any) -> AskedLayout | None:
+        """Return what a tree of specs, or a map of layouts, asks for the arrays of a value.
+
+        Args:
+          specs: Any object.
+          arrays: The shapes of the value's arrays.
+          value: The value; None where it is in another process.
+
+        Returns:
+          None for specs that are not of this framework.
+        """
 
 
 class Steps(Protocol):
@@ -221,84 +406,3 @@ def entry(part: Any) -> tuple[str, ...] | None:
     if isinstance(part, tuple | list):
         return tuple(map(str, part))
     return None
-
-
-def packages() -> frozenset[str]:
-    """Return the packages of all frameworks, for a walk over objects."""
-    return packages_of(frameworks())
-
-
-def libraries() -> list[Library]:
-    """Return the libraries of all imported frameworks, for a walk over objects.
-
-    Each comes before that of the framework it builds on.
-    """
-    found = (one.library() for one in imported())
-    return [library for library in found if library is not None]
-
-
-def explain_second_call(module: ModuleType) -> None:
-    """Wrap `module.initialize` so that the error of a second call says that nbdist has made the first.
-
-    Args:
-      module: A module whose `initialize` raises when it is called again.
-    """
-    original = module.initialize
-
-    @functools.wraps(original)
-    def initialize(*args: Any, **options: Any) -> Any:
-        __tracebackhide__ = True
-        try:
-            return original(*args, **options)
-        except Exception as error:
-            error.add_note(
-                f"{command('start')} has already called {module.__name__}.initialize with this process's id; "
-                f"leave this line out, or start with {option('initialize', False)} to call it yourself."
-            )
-            raise
-
-    module.initialize = initialize  # type: ignore[attr-defined]
-
-
-NUMBER_OF_DEVICES = "jax_num_cpu_devices"
-"""Option of JAX for the number of CPU devices of a process."""
-
-
-def explain_late_devices(config: Any) -> None:
-    """Wrap `jax.config.update` so that its error for another number of devices says what to type.
-
-    Args:
-      config: `jax.config`; its `update` refuses the number once a back end is up.
-    """
-    original = config.update
-
-    @functools.wraps(original)
-    def update(name: str, *args: Any, **options: Any) -> Any:
-        __tracebackhide__ = True
-        try:
-            return original(name, *args, **options)
-        except RuntimeError as error:
-            if name == NUMBER_OF_DEVICES:
-                count = next(iter([*args, *options.values()]), Placeholder("N"))
-                error.add_note(
-                    f"{command('start')} has set the number of devices. For another number: "
-                    f"{command('shutdown')}, then {start_with('devices_per_process', count)} "
-                    "with your other options."
-                )
-            raise
-
-    config.update = update
-
-
-def after_users_call(module: ModuleType, then: Callable[[], object]) -> None:
-    """Wrap `module.initialize` so that `then` is called after each call that succeeds."""
-    original = module.initialize
-
-    @functools.wraps(original)
-    def initialize(*args: Any, **options: Any) -> Any:
-        __tracebackhide__ = True
-        result = original(*args, **options)
-        then()
-        return result
-
-    module.initialize = initialize  # type: ignore[attr-defined]

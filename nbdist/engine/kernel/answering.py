@@ -88,7 +88,9 @@ class Answering:
         if Aside.REPEAT in asked:
             self._say_again()
         if Aside.RESCUE in asked and resident.step is not None:
-            rescued = resident.framework.rescue(resident.shell.user_ns, resident.process_id)
+            rescued = resident.framework.recovery().rescue(
+                resident.shell.user_ns, resident.process_id
+            )
             if rescued is not None:
                 publisher.publish(rescued)
         # Last: a question that cannot be read must not stop anything else that was asked at once.

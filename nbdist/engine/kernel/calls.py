@@ -302,7 +302,8 @@ def shards(
 ) -> tuple[arrays.ArraysFound, list[Any]]:
     """Return where the shards of an array lie, or of all arrays of a tree."""
     value = evaluate(resident, call.expression, number=call.number)
-    return resident.framework.explain(resident, value, call.expression), []
+    inspection = resident.framework.inspection()
+    return inspection.explain(value, call.expression, resident.process_id), []
 
 
 def nan(
@@ -310,7 +311,7 @@ def nan(
 ) -> tuple[arrays.NanCounts, list[Any]]:
     """Return counts of NaN and infinite values in this process's shards of a tree."""
     value = evaluate(resident, call.expression, number=call.number)
-    return resident.framework.nan(value, call.expression), []
+    return resident.framework.inspection().nan(value, call.expression), []
 
 
 def program(
@@ -320,14 +321,16 @@ def program(
     from nbdist.engine.kernel.engine_calls import called
 
     function, arguments, named = called(resident, call.expression, number=call.number)
-    return resident.framework.program(function, arguments, named, call.expression), []
+    inspection = resident.framework.inspection()
+    return inspection.program(function, arguments, named, call.expression), []
 
 
 def summary(
     resident: Resident, buffers: Buffers, call: arrays.Summarize
 ) -> tuple[arrays.Summary, list[Any]]:
     """Return a summary of the array at a path; its `state` is `missing` if there is no such array."""
-    found = (one.summary(resident.shell.user_ns, call.path) for one in frameworks.imported())
+    trees = frameworks.each(lambda one: one.trees)
+    found = (one.summary(resident.shell.user_ns, call.path) for one in trees)
     return next((one for one in found if one is not None), arrays.Summary(state="missing")), []
 
 
@@ -356,7 +359,7 @@ def layout(
         bounds=Bounds(),
     )
     if not look.has_layout(value):
-        trees = (one.tree(value, expression) for one in frameworks.imported())
+        trees = (one.tree(value, expression) for one in frameworks.each(lambda one: one.trees))
         tree = next((one for one in trees if one is not None), None)
         if tree is not None:
             return tree, []
@@ -411,14 +414,15 @@ def versions(
     resident: Resident, buffers: Buffers, call: stepping.AskVersions
 ) -> tuple[stepping.Versions, list[Any]]:
     """Return which program computed each array that lies on several processes."""
-    return resident.framework.versions(resident), []
+    return resident.framework.recovery().versions(resident), []
 
 
 def forget(
     resident: Resident, buffers: Buffers, call: stepping.Forget
 ) -> tuple[stepping.Forgotten, list[Any]]:
     """Remove arrays whose shards do not belong together; return the other paths that are lost."""
-    lost = resident.framework.forget(resident, call.paths, call.unnamed, whole=call.whole)
+    recovery = resident.framework.recovery()
+    lost = recovery.forget(resident, call.paths, call.unnamed, whole=call.whole)
     return stepping.Forgotten(lost=tuple(lost)), []
 
 
@@ -429,7 +433,7 @@ def save(
     resident.moving.end()  # a value on its way would keep arrays of the old back end
     # A repair that went further and then failed still has the copies from before.
     if resident.repair is None or resident.repair.saved is None or not resident.repair.begun:
-        resident.repair = resident.framework.repair(resident)
+        resident.repair = resident.framework.recovery().repair(resident)
         return resident.repair.save(call.common), []
     return resident.repair.saved, []
 

@@ -41,6 +41,7 @@ def describe(resident: Resident, framework: Framework, controller: str) -> Descr
     # Free the port of an earlier kernel that asked and went no further.
     resident.reserved.close()
     (port,) = resident.reserved.reserve(1)
+    cluster = framework.cluster()
     return Described(
         protocol=PROTOCOL,
         nbdist=__version__,
@@ -50,9 +51,9 @@ def describe(resident: Resident, framework: Framework, controller: str) -> Descr
         ident=resident.kernel.ident,
         settled=resident.process_id if resident.process_id >= 0 else None,
         numbers={n: int(os.environ[n]) for n in NUMBERS if os.environ.get(n, "").isdigit()},
-        joined=framework.joined(),
-        up=framework.is_up(),
-        devices=framework.devices(),
+        joined=cluster.joined(),
+        up=cluster.is_up(),
+        devices=cluster.devices(),
         version=framework.version(),
         address=own_address(controller),
         port=port,

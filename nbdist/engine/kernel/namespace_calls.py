@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbdist.contract.calls import namespace as contract
 from nbdist.contract.calls.values import Room
-from nbdist.engine.frameworks import imported
+from nbdist.engine.frameworks import imported, parts
 from nbdist.engine.namespace.moving import IncomingNamespace, OutgoingNamespace
 from nbdist.engine.namespace.names import digests, used, users
 from nbdist.engine.namespace.placements import Objects
@@ -170,14 +170,15 @@ def _look(resident: Resident) -> Callable[[Mapping[str, Any]], Mapping[str, Samp
     """Return a function that samples values by name, to compare them between processes."""
     return functools.partial(
         digests,
-        offer_array=resident.framework.offer_array,
-        frameworks=imported(),
+        offer_array=resident.framework.arrays().offer_array,
+        frameworks=parts(),
     )
 
 
 def _objects(resident: Resident) -> dict[str, Objects]:
     assert resident.process_id is not None
-    found = {one.name: one.objects(resident.process_id) for one in imported()}
+    makers = {one.name: one.objects for one in imported() if one.objects is not None}
+    found = {name: make(resident.process_id) for name, make in makers.items()}
     return {name: objects for name, objects in found.items() if objects is not None}
 
 

@@ -230,7 +230,8 @@ class Resident:
         name_cells_alike(self.shell)
         show_help(self.shell)
         for one in frameworks():
-            one.install(self.shell)
+            if one.install is not None:
+                one.install(self.shell)
         choose_progress_bars(lambda: self._shows_widgets)
         name_cells(self._cell_of)
         allow_await(self.kernel)

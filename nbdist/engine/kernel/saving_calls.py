@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from nbdist.contract.calls import saving as contract
 from nbdist.contract.calls.call import Done
 from nbdist.contract.calls.values import Named, Room
-from nbdist.engine.frameworks import imported
+from nbdist.engine.frameworks import each
 from nbdist.engine.kernel.together import together
 from nbdist.engine.namespace.copies import Copying, Returning
 from nbdist.engine.namespace.names import users
@@ -41,7 +41,7 @@ def save_arrays(
             call.path,
             call.names,
             _names(resident),
-            SavedObjects(imported()),
+            SavedObjects(each(lambda one: one.keeper)),
             exchange,
             resident.host,
         ), []
@@ -60,7 +60,7 @@ def read_arrays(
             call.path,
             call.names,
             _names(resident),
-            SavedObjects(imported()),
+            SavedObjects(each(lambda one: one.keeper)),
             exchange,
             resident.host,
         )

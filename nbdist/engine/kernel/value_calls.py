@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nbdist.contract.calls import values as contract
 from nbdist.contract.calls.call import Done
 from nbdist.engine.cell.code_owners import error_text
-from nbdist.engine.frameworks import imported
+from nbdist.engine.frameworks import parts
 from nbdist.engine.kernel.together import evaluate
 from nbdist.engine.values.incoming import ArraySink, ArraySource, Incoming
 from nbdist.engine.values.outgoing import Outgoing
@@ -28,7 +28,7 @@ def offer(
     value = evaluate(resident, call.expression, number=call.number)
     if not call.wanted:
         return contract.ValueOffer(), []
-    held = Outgoing(value, call.expression, resident.framework.offer_array, imported())
+    held = Outgoing(value, call.expression, resident.framework.arrays().offer_array, parts())
     resident.moving.begin(call.token, held)
     return held.describe(), []
 
@@ -89,7 +89,7 @@ def receive(
     place = None
     if call.sharding is not None:
         value = evaluate(resident, call.sharding, number=call.number)
-        place = resident.framework.placed(value, call.sharding)
+        place = resident.framework.arrays().placed(value, call.sharding)
     resident.moving.end()
     held = Incoming(call.arrays, place=place)
     resident.moving.begin(call.token, held)

@@ -171,13 +171,13 @@ class NamespaceLook:
             framework = self._waiting.pop(rank, None) if one.is_imported() else None
             if framework is None:
                 continue
-            library = framework.library()
-            if library is not None:
-                models = framework.model_observer(self._main_thread, library)
+            if framework.library is not None:
+                library = framework.library()
                 self._libraries.append((rank, library))
-                self._models += [models] if models is not None else []
-            observer = framework.observer(self._main_thread, self._process_id)
-            self._observers += [observer] if observer is not None else []
+                if framework.model_observer is not None:
+                    self._models.append(framework.model_observer(self._main_thread, library))
+            if framework.observer is not None:
+                self._observers.append(framework.observer(self._main_thread, self._process_id))
 
 
 def _by_id(meshes: Iterable[Mesh]) -> dict[str, Mesh]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from nbdist.contract.snapshot import Array, Device, Distribution, Mesh, Model
+from nbdist.engine.cell.code_owners import Packaged
 from nbdist.engine.probe.classes import Library
 from nbdist.engine.probe.samples import SeenArray
 
@@ -17,35 +18,27 @@ Describe = Callable[[str | None, Any], Array | None]
 """Describes an array, from its path among the arrays or its value."""
 
 
-class Observed(Protocol):
+class Observed(Packaged, Protocol):
     """A framework, as the probe sees it; asked again before each look, since it may just have been imported."""
-
-    packages: tuple[str, ...]
 
     def is_imported(self) -> bool:
         """Return whether this process has imported the framework; until then nothing else is asked."""
-        ...
 
-    def library(self) -> Library | None:
-        """Return the library of the framework, one for each observer or walk; None if it has none."""
-        ...
+    @property
+    def library(self) -> Callable[[], Library] | None:
+        """Returns the library of the framework, one for each observer or walk."""
 
-    def observer(self, main_thread: int, process_id: int) -> Observer | None:
-        """Return an observer of the framework's arrays; None if it has none of its own.
+    @property
+    def observer(self) -> Callable[[int, int], Observer] | None:
+        """Returns an observer of its arrays, from the `ident` of the thread that runs cells and the process id."""
 
-        Args:
-          main_thread: `threading.Thread.ident` of the thread that runs cells.
-          process_id: The number of this process in the launch plan.
-        """
-        ...
+    @property
+    def model_observer(self) -> Callable[[int, Library], ModelObserver] | None:
+        """Returns an observer of its models, from the `ident` of the thread that runs cells and the library."""
 
-    def model_observer(self, main_thread: int, library: Library) -> ModelObserver | None:
-        """Return an observer of the framework's models, found through `library`; None if it has none."""
-        ...
-
-    def model_glance(self, value: object) -> SeenArray | None:
-        """Return the description of a model by its variables, without their values; None for anything else."""
-        ...
+    @property
+    def model_glance(self) -> Callable[[object], SeenArray | None] | None:
+        """Returns the description of a model by its variables, without their values; None for anything else."""
 
 
 class Observer(Protocol):
@@ -53,7 +46,7 @@ class Observer(Protocol):
 
     A look is `begin`, then `add` for each array that the walk over the namespace meets, then the sections.
     What has not changed should be the same object in the next look: it is then neither compared nor encoded
-    again.
+    again. Derived classes leave out what their framework does not have.
     """
 
     def begin(self) -> bool:
@@ -70,7 +63,7 @@ class Observer(Protocol):
 
     def mesh_classes(self) -> tuple[type, ...]:
         """Return the classes whose instances are meshes, to be given to `add_mesh`."""
-        ...
+        return ()
 
     def add(self, path: str, array: Any, *, lent: bool = False) -> bool:
         """List an array under a path; return False if it is not to be counted (deleted).
@@ -87,11 +80,11 @@ class Observer(Protocol):
 
         For a variable whose value a running training step has taken out for its time.
         """
-        ...
+        return False
 
     def add_mesh(self, mesh: Any) -> None:
         """List a mesh that was met by itself."""
-        ...
+        return
 
     def describe(self, array: Any) -> Array | None:
         """Return one array with an empty path, not listed, though its mesh is; None if it cannot be described."""
@@ -103,7 +96,7 @@ class Observer(Protocol):
 
     def meshes(self) -> tuple[Mesh, ...]:
         """Return the meshes of this look, by id."""
-        ...
+        return ()
 
     def arrays(self) -> tuple[Array, ...]:
         """Return the arrays of this look, in the order met."""
@@ -111,23 +104,23 @@ class Observer(Protocol):
 
     def context_mesh(self) -> str | None:
         """Return the id of the mesh in context on the main thread; None if there is none."""
-        ...
+        return None
 
     def distributions(self) -> tuple[Distribution, ...]:
         """Return the distributions that are set now; their meshes must be in `meshes()`."""
-        ...
+        return ()
 
     def note(self) -> None:
         """Note what only the main thread knows; called there at each start and end of a cell."""
-        ...
+        return
 
     def hook(self) -> None:
         """Hook into the framework if it has just come; called before each look, also in the middle of a cell."""
-        ...
+        return
 
     def unhook(self) -> None:
         """Restore the framework to what it was without hooks."""
-        ...
+        return
 
 
 class ModelObserver(Protocol):

@@ -282,10 +282,11 @@ class Probe:
     def _samples(
         self, *, values: Values | None = None, within_s: float = math.inf
     ) -> dict[str, str] | None:
-        there = [framework for framework in self._frameworks if framework.is_imported()]
+        there = [one.model_glance for one in self._frameworks if one.is_imported()]
+        glances = [one for one in there if one is not None]
 
         def seen(value: Any) -> SeenArray | None:
-            found = (framework.model_glance(value) for framework in there)
+            found = (of_model(value) for of_model in glances)
             return next((one for one in found if one is not None), None) or glance(value)
 
         names = {**self._namespace(), **self._beside()}

@@ -23,9 +23,11 @@ class Suffix(str):
 
 
 class Keeper(Protocol):
-    """A framework, as far as it saves its objects; `nbdist.engine.frameworks.framework.Framework` is one."""
+    """Objects of a framework that keep their arrays by themselves: how they are saved and set."""
 
-    title: str
+    @property
+    def title(self) -> str:
+        """The framework's name, as people write it."""
 
     def keeps_its_own(self, value: Any) -> bool:
         """Return whether this is an object of the framework, and not a container of arrays such as a list."""
@@ -41,7 +43,7 @@ class SavedObjects:
     """Access to objects that others may refer to, and that keep their arrays by themselves.
 
     Args:
-      keepers: The frameworks that have been imported.
+      keepers: Those of the frameworks that have been imported.
     """
 
     def __init__(self, keepers: Sequence[Keeper]) -> None:

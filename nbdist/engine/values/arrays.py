@@ -11,7 +11,7 @@ import hashlib
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from nbdist.contract.calls.values import ArrayOffer, box
 from nbdist.notation import dtype_name, is_named
@@ -168,28 +168,40 @@ OfferArray = Callable[[Any, str], OfferedArray | None]
 """A function of a value and its path; returns the offer of a framework's own array, None for anything else."""
 
 
-class Parts(Protocol):
-    """A framework that is asked about a value's parts; `nbdist.engine.frameworks.framework.Framework` has more."""
+class Parts:
+    """Answers of a framework about the parts of a value; this base class knows no value.
+
+    Each method is called with any object.
+    """
 
     def unwrapped(self, value: Any) -> Any:
         """Return the array for a variable that is named by itself; anything else as it is."""
-        ...
+        return value
 
     def array_of(self, value: Any) -> Any:
         """Return the array for a variable wherever it is met; anything else as it is."""
-        ...
+        return value
 
     def stand_in(self, value: object) -> object | None:
-        """Return what is sent in place of an object; None: the object itself."""
-        ...
+        """Return what is sent in place of an object whose class the notebook may lack; None: the object itself."""
+        return None
 
     def children(self, value: object) -> Children | None:
         """Return what a container of the framework holds; None for any other object."""
-        ...
+        return None
 
     def model_digest(self, value: object, path: str, offer_array: OfferArray) -> str | None:
-        """Return a digest, equal for models of equal variables; None for any other object."""
-        ...
+        """Return a digest, equal for models of the same variables with equal values; None for anything else.
+
+        Args:
+          value: Any object.
+          path: The expression that reaches the value, for error texts.
+          offer_array: Offers arrays of the session's framework.
+
+        Raises:
+          ArrayError: A variable holds no values.
+        """
+        return None
 
 
 def array_of(frameworks: Sequence[Parts], value: Any) -> Any:

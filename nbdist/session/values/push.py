@@ -23,7 +23,7 @@ from nbdist.contract.calls.values import (
     Spot,
 )
 from nbdist.engine.cell.code_owners import error_text
-from nbdist.engine.frameworks import imported
+from nbdist.engine.frameworks import parts
 from nbdist.engine.values.arrays import is_numpy_array, stand_in
 from nbdist.engine.values.packing import packed
 from nbdist.errors import ArrayError
@@ -75,7 +75,7 @@ class Packed:
     def __init__(self, values: Mapping[str, Any], *, all_apart: bool) -> None:
         self.arrays: list[np.ndarray[Any, Any]] = []
         self._numbers: dict[int, int] = {}
-        self._stand_in = functools.partial(stand_in, imported())
+        self._stand_in = functools.partial(stand_in, parts())
         self._least = 0 if all_apart else APART_BYTES
         if all_apart:
             values = {name: _array(name, value) for name, value in values.items()}

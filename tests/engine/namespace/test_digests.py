@@ -11,7 +11,7 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from nbdist.engine.frameworks import imported
+from nbdist.engine.frameworks import parts
 from nbdist.engine.frameworks.jax.framework import FRAMEWORK
 from nbdist.engine.namespace import names as module
 from nbdist.engine.namespace.names import digests
@@ -21,7 +21,9 @@ from nbdist.engine.values.arrays import OfferedArray, ReadablePiece
 
 def look(value: object) -> Sample:
     """As a process that has this value."""
-    return digests({"x": value}, offer_array=FRAMEWORK.offer_array, frameworks=imported())["x"]
+    return digests({"x": value}, offer_array=FRAMEWORK.arrays().offer_array, frameworks=parts())[
+        "x"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from nbdist.engine.frameworks import imported
+from nbdist.engine.frameworks import each
 from nbdist.engine.frameworks.keras import variables
 from nbdist.engine.saving.parts import SavedObjects, VariableParts
 
-OBJECTS = SavedObjects(imported())
+OBJECTS = SavedObjects(each(lambda one: one.keeper))
 
 
 def model(seed: int) -> keras.Model:

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from nbdist.engine.frameworks import imported
+from nbdist.engine.frameworks import each
 from nbdist.engine.saving.parts import SavedObjects
 from nbdist.engine.saving.parts import VariableParts as PartsOf
 from nbdist.errors import ArrayError
 
-Parts = functools.partial(PartsOf, objects=SavedObjects(imported()))
+Parts = functools.partial(PartsOf, objects=SavedObjects(each(lambda one: one.keeper)))
 
 
 def test_of_an_array_its_spec_and_the_axes_of_its_mesh_are_known(mesh: jax.sharding.Mesh) -> None:

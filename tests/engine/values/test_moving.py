@@ -28,7 +28,7 @@ from jax.sharding import PartitionSpec as P
 
 from nbdist.contract.calls.stepping import Save
 from nbdist.contract.calls.values import ArrayType, OfferedBox, box
-from nbdist.engine.frameworks import imported
+from nbdist.engine.frameworks import parts
 from nbdist.engine.frameworks.jax.arrays import offer_array, placed
 from nbdist.engine.kernel.calls import save
 from nbdist.engine.values.arrays import digest, is_numpy_array
@@ -69,11 +69,11 @@ class Opaque:
 
 
 def tree(value, expression="x"):
-    return ValueTree(value, expression, offer_array, imported())
+    return ValueTree(value, expression, offer_array, parts())
 
 
 def out(value, expression="x"):
-    return Outgoing(value, expression, offer_array, imported())
+    return Outgoing(value, expression, offer_array, parts())
 
 
 def come(value, expression="x"):

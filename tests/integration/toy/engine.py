@@ -6,16 +6,18 @@ from dataclasses import replace
 from typing import Any
 
 from nbdist.contract.calls.engine import Initialized
-from nbdist.contract.snapshot import Array, Device, Distribution, Mesh, SingleDevice
+from nbdist.contract.snapshot import Array, Device, SingleDevice
 from nbdist.contract.stages import EmptyStage
 from nbdist.engine.frameworks.framework import Framework
+from nbdist.engine.frameworks.interfaces import Arrays
+from nbdist.engine.probe.observer import Observer
 from nbdist.engine.values.arrays import OfferedArray, whole
 
 
-class Observer:
-    """Sees its arrays, on one device a process; see `nbdist.engine.probe.observer.Observer`."""
+class ToyObserver(Observer):
+    """Sees its arrays, on one device a process."""
 
-    def __init__(self, process_id: int) -> None:
+    def __init__(self, main_thread: int, process_id: int) -> None:
         self._process_id = process_id
         self._device = f"{process_id}:0"
         self._arrays: list[Array] = []
@@ -29,21 +31,10 @@ class Observer:
         """Its only class."""
         return (sys.modules["toy"].Array,)
 
-    def mesh_classes(self) -> tuple[type, ...]:
-        """None."""
-        return ()
-
     def add(self, path: str, array: Any, *, lent: bool = False) -> bool:
         """Lists an array."""
         self._arrays.append(replace(self.describe(array), path=path))
         return True
-
-    def keep(self, path: str, shape: tuple[int, ...]) -> bool:
-        """Nothing is taken out."""
-        return False
-
-    def add_mesh(self, mesh: Any) -> None:
-        """There is none."""
 
     def describe(self, array: Any) -> Array:
         """One array."""
@@ -69,43 +60,13 @@ class Observer:
         )
         return (brick,)
 
-    def meshes(self) -> tuple[Mesh, ...]:
-        """None."""
-        return ()
-
     def arrays(self) -> tuple[Array, ...]:
         """Those of this look."""
         return tuple(self._arrays)
 
-    def context_mesh(self) -> str | None:
-        """None."""
-        return None
 
-    def distributions(self) -> tuple[Distribution, ...]:
-        """None."""
-        return ()
-
-    def note(self) -> None:
-        """Nothing to note."""
-
-    def hook(self) -> None:
-        """Nothing to follow."""
-
-    def unhook(self) -> None:
-        """Nothing to leave."""
-
-
-class Toy(Framework):
-    """See `nbdist.engine.frameworks.framework.Framework`."""
-
-    name = "toy"
-    title = "Toy"
-    packages = ("toy",)
-
-    def initialize(self, process: Any, stage: EmptyStage) -> Initialized:
-        """Nobody has to be waited for."""
-        assert os.environ["TOY_RANK"] == str(process.process_id)
-        return Initialized(process_id=process.process_id, platform="cpu")
+class ToyArrays(Arrays):
+    """Arrays of the toy, for a kernel."""
 
     def offer_array(self, value: Any, expression: str) -> OfferedArray | None:
         """An array, as NumPy has it."""
@@ -115,9 +76,18 @@ class Toy(Framework):
             return None
         return whole(numpy.array(value.values))
 
-    def observer(self, main_thread: int, process_id: int) -> Observer:
-        """What sees its arrays."""
-        return Observer(process_id)
+
+def initialize(process: Any, stage: EmptyStage) -> Initialized:
+    """Nobody has to be waited for."""
+    assert os.environ["TOY_RANK"] == str(process.process_id)
+    return Initialized(process_id=process.process_id, platform="cpu")
 
 
-FRAMEWORK = Toy()
+FRAMEWORK = Framework(
+    name="toy",
+    title="Toy",
+    packages=("toy",),
+    initialize=initialize,
+    arrays=ToyArrays,
+    observer=ToyObserver,
+)

@@ -31,6 +31,8 @@ from nbdist.contract.snapshot import (
     Slices,
 )
 from nbdist.contract.wire import encode
+from nbdist.engine.frameworks.hooks import Hooked, Unhook, imported, replaced
+from nbdist.engine.frameworks.jax import private
 
 
 def device_key(device: Any) -> DeviceKey:
@@ -89,15 +91,9 @@ def mesh_of(axes: Iterable[Axis], devices: Iterable[DeviceKey]) -> Mesh:
 def backend() -> Any | None:
     """Return the client of the default back end; None while none is up, or if JAX is not imported.
 
-    For callers that must not start a back end: starts nothing and waits for nothing. While a back end starts,
-    which may take minutes on many hosts, JAX holds a lock. Every public function takes this lock, and starts a
-    back end if none is up.
-
-    Private API: `jax._src.xla_bridge._default_backend`, which `jax` itself reads to ask the same question.
-    Without it the answer is None and no devices or arrays are shown.
+    For callers that must not start a back end: starts nothing and waits for nothing.
     """
-    bridge = sys.modules.get("jax._src.xla_bridge")
-    return getattr(bridge, "_default_backend", None)
+    return private.DEFAULT_BACKEND.get()
 
 
 def ready() -> bool:
@@ -105,7 +101,7 @@ def ready() -> bool:
     return backend() is not None
 
 
-class ContextMesh:
+class ContextMesh(Hooked):
     """The mesh in context on one thread, kept where other threads can read it; keeps no mesh alive.
 
     `jax.set_mesh` and `with mesh:` set values that belong to the thread, which a probe thread cannot see. The main
@@ -118,7 +114,6 @@ class ContextMesh:
     def __init__(self, thread: int) -> None:
         self._thread = thread
         self._noted: weakref.ref[Any] | None = None
-        self._unhook: Callable[[], None] | None = None
 
     def mesh(self) -> Any | None:
         """Return the `jax.sharding.Mesh` last noted; None if there is none. May be called on any thread."""
@@ -132,67 +127,47 @@ class ContextMesh:
             mesh = mesh_in_context()
             self._noted = weakref.ref(mesh) if mesh is not None else None
 
-    def hook(self) -> bool:
-        """Note every change from now on; return False while JAX is not imported or cannot be hooked."""
-        if self._unhook is None:
-            self._unhook = hook_changes(self.note)
-        return self._unhook is not None
-
-    def unhook(self) -> None:
-        """Restore JAX to what it was without hooks."""
-        if self._unhook is not None:
-            self._unhook()
-            self._unhook = None
+    def placed(self) -> Unhook | None:
+        """Place the hook for `note`."""
+        return hook_changes(self.note)
 
 
 def mesh_in_context() -> Any | None:
-    """Return the mesh in context on the calling thread; None if there is none.
-
-    Private API: `jax._src.mesh` for both kinds of context, since the public `jax.sharding.get_mesh()` raises
-    while a function is traced and does not see `with mesh:`. Without the private module the answer is None.
-    """
-    module = sys.modules.get("jax._src.mesh")
+    """Return the mesh in context on the calling thread; None if there is none."""
+    concrete, older = private.CONCRETE_MESH.get(), private.THREAD_RESOURCES.get()
+    if concrete is None:
+        return None
     try:
-        mesh = module.get_concrete_mesh()  # type: ignore[union-attr]
+        mesh = concrete()
         if mesh.empty:
-            mesh = module.thread_resources.env.physical_mesh  # type: ignore[union-attr]
+            mesh = older.env.physical_mesh  # type: ignore[union-attr]
         return None if mesh.empty else mesh
     except AttributeError:
         return None
 
 
-def hook_changes(note: Callable[[], None]) -> Callable[[], None] | None:
+def hook_changes(note: Callable[[], None]) -> Unhook | None:
     """Install hooks that call `note` after each change of the mesh in context, on the thread that changes it.
 
     Returns:
       A function that removes the hook. None if JAX cannot be hooked, since it is not fully imported or these
       methods are gone: the mesh is then known at cell start and end only.
 
-    Private API: the methods of `jax.set_mesh`, a class in jax 0.10 though documented as a function; and,
-    for the deprecated `with mesh:`, the assignment to `thread_resources.env`. (With a hook around
-    `Mesh.__enter__`, its deprecation warning would not point to the user's line.) JAX offers no event for this.
+    JAX offers no event for this. `jax.set_mesh` is a class in jax 0.10, though documented as a function; its
+    methods are replaced, and so is the assignment to the `env` of `THREAD_RESOURCES`.
     """
-    jax = sys.modules.get("jax")
-    if jax is None or getattr(jax.__spec__, "_initializing", False):
-        return None
-    set_mesh = getattr(jax, "set_mesh", None)
+    set_mesh = getattr(imported("jax"), "set_mesh", None)
     places = [(set_mesh, "__init__"), (set_mesh, "__exit__")]
     if not all(isinstance(cls, type) and name in vars(cls) for cls, name in places):
         return None
-    older = getattr(sys.modules.get("jax._src.mesh"), "thread_resources", None)
+    older = private.THREAD_RESOURCES.get()
     if older is not None:
         places.append((type(older), "__setattr__"))
-    before = [(cls, name, vars(cls).get(name)) for cls, name in places]
-
-    for cls, name, _ in before:
-        setattr(cls, name, _noting(getattr(cls, name), note))
+    placed = [replaced(cls, name, _noting(getattr(cls, name), note)) for cls, name in places]
 
     def unhook() -> None:
-        for cls, name, own in before:
-            if own is None:  # the method was inherited
-                delattr(cls, name)
-            else:
-                setattr(cls, name, own)
+        for restore in placed:
+            restore()
 
     return unhook
 

@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from nbdist.engine.frameworks.interfaces import libraries, packages
+from nbdist.engine.frameworks import libraries, packages
 from nbdist.engine.frameworks.jax.comparer import PLACES, setting_text
+from nbdist.engine.frameworks.jax.private import PYTREES, STATE_DICTS, frozen_items
 from nbdist.engine.namespace.things import PLAIN, Carried, Fixed, Mine, ThingKind, name_of
 from nbdist.engine.probe.classes import Lent, Look
 from nbdist.engine.probe.walk import Bounds, Walk
-from nbdist.engine.values.arrays import Children
+from nbdist.engine.values.arrays import Children, Parts
 
 
 class Configuration:
@@ -44,10 +45,6 @@ class Configuration:
 class Pytrees:
     """The user's classes that are registered as pytrees.
 
-    Private API: JAX does not list its pytrees. `jax._src.tree_util._registry` has their functions by class. For a
-    dataclass, and for a class registered with keys, the closure of the flatten function has the arguments of the
-    registration. Without the registry no pytrees are brought.
-
     Args:
       mine: Tells which classes the user has written.
     """
@@ -59,7 +56,7 @@ class Pytrees:
 
     def read(self) -> Mapping[str, Any]:
         """Return the user's pytree classes by name, each with how it was registered."""
-        registry = getattr(sys.modules.get("jax._src.tree_util"), "_registry", {})
+        registry = PYTREES.get() or {}
         return {
             self.PREFIX + name_of(kind): Carried(self._text(kind, entry), (kind, *_how(entry)))
             for kind, entry in list(registry.items())
@@ -69,7 +66,7 @@ class Pytrees:
     def write(self, name: str, value: Any) -> None:
         """Register one class as a pytree, unless it is registered."""
         kind, how, arguments = value
-        registry = getattr(sys.modules.get("jax._src.tree_util"), "_registry", {})
+        registry = PYTREES.get() or {}
         if kind not in registry:
             getattr(sys.modules["jax"].tree_util, how)(kind, *arguments)
 
@@ -94,8 +91,6 @@ def _how(entry: Any) -> tuple[str, tuple[Any, ...]]:
 class FlaxStates:
     """The functions with which Flax saves and restores instances of the user's classes.
 
-    Private API: `flax.serialization._STATE_DICT_REGISTRY` has the functions by class; without it none are brought.
-
     Args:
       mine: Tells which classes the user has written.
     """
@@ -107,8 +102,7 @@ class FlaxStates:
 
     def read(self) -> Mapping[str, Any]:
         """Return the user's classes by name, each with its functions."""
-        registry = getattr(sys.modules.get("flax.serialization"), "_STATE_DICT_REGISTRY", {})
-        found: dict[type, tuple[Callable[..., Any], ...]] = dict(registry)
+        found: dict[type, tuple[Callable[..., Any], ...]] = dict(STATE_DICTS.get() or {})
         return {
             self.PREFIX + name_of(kind): Carried(self._mine.text(kind), (kind, *functions))
             for kind, functions in found.items()
@@ -226,6 +220,14 @@ def state_of_module(value: object) -> Any | None:
     return state(value)
 
 
+title = "JAX"
+
+
+def keeps_its_own(value: Any) -> bool:
+    """Return whether a value is an NNX module or another NNX object that holds arrays in attributes."""
+    return is_module(type(value).__mro__)
+
+
 def state(value: Any) -> Any:
     """Return the state of an NNX object, as a pytree."""
     return sys.modules["flax.nnx"].state(value)
@@ -263,13 +265,8 @@ def _list(items: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _frozen_dict(frozen: Any) -> Iterable[tuple[str, Any]]:
-    """Return the items of a Linen `FrozenDict`.
-
-    Private API: the slot `_dict`; the public ways copy the whole tree or call `__getitem__` for each key.
-    Without the slot nothing is found.
-    """
-    slot = getattr(sys.modules["flax.core"].FrozenDict, "_dict", None)
-    return _items(slot.__get__(frozen)) if slot is not None else []
+    """Return the items of a Linen `FrozenDict`."""
+    return _items(frozen_items(frozen))
 
 
 def _items(mapping: dict[Any, Any]) -> Iterable[tuple[str, Any]]:
@@ -299,12 +296,8 @@ class JaxLibrary:
 
 
 def is_pytree(cls: type) -> bool:
-    """Return whether a class is registered with `jax.tree_util`.
-
-    Private API: the registry of `jax._src.tree_util`, since the public ways to ask flatten an object,
-    which runs its author's code. Without the registry pytrees count as plain objects.
-    """
-    registry = getattr(sys.modules.get("jax._src.tree_util"), "_registry", None)
+    """Return whether a class is registered with `jax.tree_util`; runs no code of the class."""
+    registry = PYTREES.get()
     return isinstance(registry, dict) and cls in registry
 
 
@@ -325,6 +318,14 @@ def children(value: Any) -> Children | None:
     )
     _, static = definition.node_data()
     return [*((tree_util.keystr(keys), child) for keys, child in pairs), ("<static>", static)]
+
+
+class JaxParts(Parts):
+    """Parts of values of JAX and Flax."""
+
+    unwrapped = staticmethod(unwrapped)
+    stand_in = staticmethod(state_of_module)
+    children = staticmethod(children)
 
 
 def array_paths(namespace: dict[str, object], arrays: type) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from nbdist.contract.snapshot import Array, Device, Distribution, Memory, Mesh
+from nbdist.contract.snapshot import Array, Device, Memory, Mesh
 from nbdist.engine.frameworks.jax.describe import (
     ContextMesh,
     Descriptions,
@@ -19,6 +19,7 @@ from nbdist.engine.frameworks.jax.describe import (
     device_key,
     ready,
 )
+from nbdist.engine.probe.observer import Observer
 
 # Field numbers of github.com/google/pprof/blob/main/proto/profile.proto
 _PROFILE_SAMPLE = 2
@@ -123,7 +124,7 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
 __all__ = ["JaxObserver", "describe", "devices", "ready"]
 
 
-class JaxObserver:
+class JaxObserver(Observer):
     """Observer of JAX's arrays, devices and meshes; used from one thread.
 
     Args:
@@ -189,10 +190,6 @@ class JaxObserver:
     def arrays(self) -> tuple[Array, ...]:
         """Return the arrays of this look, in the order met."""
         return self._descriptions.arrays()
-
-    def distributions(self) -> tuple[Distribution, ...]:
-        """Return none: JAX has no distributions beside meshes and shardings."""
-        return ()
 
     def note(self) -> None:
         """Note the mesh in context."""

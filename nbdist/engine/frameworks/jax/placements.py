@@ -17,6 +17,7 @@ from nbdist.contract.calls.stepping import Origin
 from nbdist.contract.calls.values import Box, box
 from nbdist.engine.frameworks.jax.arrays import bounds_of, unique_pieces, whole_piece
 from nbdist.engine.frameworks.jax.objects import array_paths
+from nbdist.engine.frameworks.jax.private import base_array, is_committed
 from nbdist.engine.frameworks.jax.repair import shardings
 from nbdist.engine.frameworks.jax.repair.become import become
 from nbdist.engine.frameworks.jax.repair.copies import deleted, remade
@@ -105,7 +106,7 @@ class JaxPlacements:
         """Return an array's sharding, and whether it is committed to its devices, of a weak type, and deleted."""
         return (
             array.sharding,
-            bool(getattr(array, "_committed", True)),
+            is_committed(array),
             bool(getattr(array, "weak_type", False)),
             array.is_deleted(),
         )
@@ -142,7 +143,7 @@ class JaxPlacements:
         """Return arrays on several processes, or on this one alone, by path; for a typed key, its data."""
         jax = sys.modules["jax"]
         every = array_paths(self._namespace, jax.Array).items()
-        found = {path: getattr(array, "_base_array", array) for path, array in every}
+        found = {path: base_array(array) for path, array in every}
         return {
             path: a
             for path, a in found.items()
@@ -217,7 +218,7 @@ class JaxPlacements:
             jax = sys.modules["jax"]
             every = array_paths(self._namespace, jax.Array).items()
             # The path leads to a typed PRNG key; the array in the key is what is sent.
-            self._paths = {id(getattr(a, "_base_array", a)): path for path, a in reversed([*every])}
+            self._paths = {id(base_array(a)): path for path, a in reversed([*every])}
         path = self._paths.get(id(array))
         if path is not None:
             return path

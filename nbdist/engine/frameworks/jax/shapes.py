@@ -1,16 +1,14 @@
-"""Plans from shapes, specs and types: how JAX lays out values and orders devices, and what a call compiles to.
+"""Plans from shapes, specs and types: how JAX lays out values and orders devices.
 
 Nothing is computed: a value may be far too large for this process, and the devices of a mesh may not be there.
 """
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nbdist.contract.calls.arrays import ProgramFound
 from nbdist.engine.frameworks.interfaces import (
     ArrayShape,
     AskedLayout,
@@ -19,8 +17,6 @@ from nbdist.engine.frameworks.interfaces import (
     entry,
 )
 from nbdist.engine.frameworks.jax.describe import partitions
-from nbdist.errors import ArrayError
-from nbdist.program.compiled import compile_program
 
 Path = tuple[str, ...]
 """Keys that lead from a value to one of its arrays."""
@@ -71,12 +67,13 @@ def mesh_axes(value: Any) -> dict[str, int] | None:
     return {str(name): int(size) for name, size in value.shape.items()}
 
 
-def layout(specs: Any, arrays: Sequence[ArrayShape]) -> AskedLayout | None:
+def layout(specs: Any, arrays: Sequence[ArrayShape], value: Any = None) -> AskedLayout | None:
     """Return the spec that a tree of specs gives each array of a value.
 
     Args:
       specs: A tree of `PartitionSpec`, `NamedSharding` and None; each holds for all arrays below its place.
       arrays: The arrays of the value.
+      value: Not used: the arrays say all.
 
     Returns:
       None if the tree has no spec, or a leaf that is neither a spec nor None.
@@ -213,43 +210,3 @@ def mesh_over(sizes: Sequence[int], devices: Sequence[Any]) -> tuple[Any, bool] 
             return None
         return grid, split
     return None
-
-
-def program(
-    function: Any, arguments: Sequence[Any], named: Mapping[str, Any], expression: str
-) -> ProgramFound:
-    """Lower a call from the types of its arguments, and compile it for the devices that they lie on.
-
-    The call is not run.
-
-    Args:
-      function: A function made by `jax.jit`.
-      arguments: The positional arguments of the call.
-      named: The keyword arguments of the call.
-      expression: The user's expression, for error texts.
-
-    Raises:
-      ArrayError: The function is not made by `jax.jit`.
-      ProgramError: The compiler's output cannot be read.
-    """
-    lower = getattr(function, "lower", None)
-    if lower is None:
-        raise ArrayError(
-            f"{expression!r}: the function (of type {type(function).__name__}) is not made by jax.jit, so that "
-            "it is many programs and not one. Wrap it, such as step = jax.jit(step)."
-        )
-    lowered = lower(*arguments, **named)
-    name = getattr(function, "__name__", "")
-    found = compile_program(lowered, name=name, limit=_limit())
-    digest = hashlib.sha256(lowered.as_text().encode()).hexdigest()
-    return ProgramFound(program=found, digest=digest)
-
-
-def _limit() -> int | None:
-    """Return the bytes of memory of the smallest device here; None if a device gives none, as CPUs do not."""
-    import jax
-
-    stats = [device.memory_stats() or {} for device in jax.local_devices()]
-    limits = [found.get("bytes_limit") for found in stats]
-    known = [int(limit) for limit in limits if limit]
-    return min(known) if known and len(known) == len(limits) else None

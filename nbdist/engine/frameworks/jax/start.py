@@ -8,35 +8,29 @@ in `process_allgather`, and `clear_backends()` is refused.
 from __future__ import annotations
 
 import functools
+import importlib
 import sys
 from collections.abc import Callable, Collection, Mapping
+from types import ModuleType
 from typing import Any
 
 from nbdist.contract.calls.engine import Initialized, Membership, UsedDevices
 from nbdist.contract.stages import JaxStage
-from nbdist.engine.frameworks.interfaces import (
-    ThisProcess,
-    explain_late_devices,
-    explain_second_call,
-)
-from nbdist.engine.frameworks.jax import describe
+from nbdist.engine.frameworks.interfaces import ThisProcess
+from nbdist.engine.frameworks.jax import describe, private
 from nbdist.engine.frameworks.jax.repair.backend import leaves_without_asking
 from nbdist.engine.frameworks.jax.step.proof import listening_ports
 from nbdist.engine.frameworks.jax.step.step import Step
 from nbdist.errors import SessionError
-from nbdist.spelling import command
+from nbdist.spelling import Placeholder, command, option, start_with
 
 
 def joined() -> Membership | None:
-    """Return this process's id in a cluster of JAX and the number of processes; None while it is in none.
-
-    Private API: `jax._src.distributed.global_state` (jax 0.10.2). The public functions, `jax.process_index()`
-    and `jax.process_count()`, start a back end. Without the private name the answer is None.
-    """
-    state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
-    if getattr(state, "client", None) is None:
+    """Return this process's id in a cluster of JAX and the number of processes; None while it is in none."""
+    state: Any = private.GLOBAL_STATE.get()
+    if private.client_with() is None:
         return None
-    return Membership(process_id=int(state.process_id), count=int(state.num_processes))  # type: ignore[union-attr]
+    return Membership(process_id=int(state.process_id), count=int(state.num_processes))
 
 
 def configure(environment: Mapping[str, str]) -> list[str]:
@@ -69,6 +63,9 @@ def devices() -> UsedDevices | None:
     )
 
 
+is_up = describe.ready
+
+
 def place() -> bool:
     """Make `process_allgather` wait for its collective in JAX, where an interrupt can end the wait, not in NumPy.
 
@@ -78,17 +75,13 @@ def place() -> bool:
 
     Returns:
       Whether it could be done; a second call changes nothing.
-
-    Private API: the name `np` of `jax.experimental.multihost_utils` (jax 0.10.0 to 0.12.0.1), whose functions
-    offer no other place between the collective and the conversion. Without that name such a process is stuck.
     """
-    from jax.experimental import multihost_utils
-
-    numpy = getattr(multihost_utils, "np", None)
+    importlib.import_module(private.NUMPY.module)
+    numpy = private.NUMPY.get()
     if not hasattr(numpy, "asarray"):
         return False
     if not isinstance(numpy, _WaitingNumpy):
-        setattr(multihost_utils, "np", _WaitingNumpy(numpy))  # noqa: B010 - to mypy it is a module
+        private.NUMPY.set(_WaitingNumpy(numpy))
     return True
 
 
@@ -175,15 +168,10 @@ def stay_in_step(
 def refuse_clearing(in_cell: Callable[[], bool]) -> None:
     """Make `clear_backends()` fail in a cell: the process would lose the devices that the others count on.
 
-    Private API: `jax._src.xla_bridge._clear_backends` (jax 0.12.0.1), which the public function of
-    `jax.extend.backend` calls; importing that package takes 0.3 s. Without the private name a cell can clear the
-    back ends, and each cell after it has an error.
-
     Args:
       in_cell: Returns whether a cell runs. Repairs clear back ends between cells, JAX when the process ends.
     """
-    bridge = sys.modules.get("jax._src.xla_bridge")
-    original = getattr(bridge, "_clear_backends", None)
+    original = private.CLEAR_BACKENDS.get()
     if original is None:
         return
 
@@ -198,7 +186,7 @@ def refuse_clearing(in_cell: Callable[[], bool]) -> None:
             )
         original()
 
-    bridge._clear_backends = clear  # type: ignore[union-attr]
+    private.CLEAR_BACKENDS.set(clear)
 
 
 def step_or_new(process: ThisProcess) -> Step:
@@ -218,17 +206,79 @@ def keep_gloo_on(address: str) -> bool:
     By default gloo binds the address to which this machine's host name resolves. This may be an address that
     all colleagues' machines can reach, or one that does not answer.
 
-    Private API: `jaxlib._jax.make_gloo_tcp_collectives` takes a `hostname` (jaxlib 0.10.2);
-    `jax._src.xla_bridge.make_cpu_client` calls it without one. Without the private name gloo binds its default.
-
     Returns:
       Whether gloo will listen there.
     """
-    from jax._src.lib import _jax
-
-    make = getattr(_jax, "make_gloo_tcp_collectives", None)
+    make = private.MAKE_GLOO.get()
     if make is None:
         return False
     if not isinstance(make, functools.partial):
-        _jax.make_gloo_tcp_collectives = functools.partial(make, hostname=address)
+        private.MAKE_GLOO.set(functools.partial(make, hostname=address))
     return True
+
+
+def explain_second_call(module: ModuleType) -> None:
+    """Wrap `module.initialize` so that the error of a second call says that nbdist has made the first.
+
+    Args:
+      module: A module whose `initialize` raises when it is called again.
+    """
+    original = module.initialize
+
+    @functools.wraps(original)
+    def initialize(*args: Any, **options: Any) -> Any:
+        __tracebackhide__ = True
+        try:
+            return original(*args, **options)
+        except Exception as error:
+            error.add_note(
+                f"{command('start')} has already called {module.__name__}.initialize with this process's id; "
+                f"leave this line out, or start with {option('initialize', False)} to call it yourself."
+            )
+            raise
+
+    module.initialize = initialize  # type: ignore[attr-defined]
+
+
+NUMBER_OF_DEVICES = "jax_num_cpu_devices"
+"""Option of JAX for the number of CPU devices of a process."""
+
+
+def explain_late_devices(config: Any) -> None:
+    """Wrap `jax.config.update` so that its error for another number of devices says what to type.
+
+    Args:
+      config: `jax.config`; its `update` refuses the number once a back end is up.
+    """
+    original = config.update
+
+    @functools.wraps(original)
+    def update(name: str, *args: Any, **options: Any) -> Any:
+        __tracebackhide__ = True
+        try:
+            return original(name, *args, **options)
+        except RuntimeError as error:
+            if name == NUMBER_OF_DEVICES:
+                count = next(iter([*args, *options.values()]), Placeholder("N"))
+                error.add_note(
+                    f"{command('start')} has set the number of devices. For another number: "
+                    f"{command('shutdown')}, then {start_with('devices_per_process', count)} "
+                    "with your other options."
+                )
+            raise
+
+    config.update = update
+
+
+def after_users_call(module: ModuleType, then: Callable[[], object]) -> None:
+    """Wrap `module.initialize` so that `then` is called after each call that succeeds."""
+    original = module.initialize
+
+    @functools.wraps(original)
+    def initialize(*args: Any, **options: Any) -> Any:
+        __tracebackhide__ = True
+        result = original(*args, **options)
+        then()
+        return result
+
+    module.initialize = initialize  # type: ignore[attr-defined]

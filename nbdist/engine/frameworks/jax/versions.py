@@ -8,8 +8,13 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from nbdist.contract.calls.stepping import Origin, Versions
+from nbdist.contract.iopub import Rescued
+from nbdist.engine.frameworks.interfaces import Repairs, ThisProcess
+from nbdist.engine.frameworks.jax.arrays import rescue
 from nbdist.engine.frameworks.jax.objects import array_paths
+from nbdist.engine.frameworks.jax.private import base_array
 from nbdist.engine.frameworks.jax.repair.names import names_of_arrays
+from nbdist.engine.frameworks.jax.start import step_of, step_or_new
 from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
 from nbdist.engine.frameworks.jax.step.step import Step
 
@@ -166,7 +171,7 @@ def without_path(step: Step, named: Collection[Any]) -> list[tuple[Any, Origin]]
     """Return the arrays on several processes that are not in `named` and have a known origin, each with it."""
     known = {id(array) for array in named}
     # A typed key holds an array; deleting the array deletes the key.
-    known |= {id(getattr(array, "_base_array", None)) for array in named}
+    known |= {id(base_array(array)) for array in named}
     return [
         (array, origin)
         for array, origin in step.dispatched.origins
@@ -175,3 +180,33 @@ def without_path(step: Step, named: Collection[Any]) -> list[tuple[Any, Origin]]
         and not array.is_fully_addressable
         and not array.is_deleted()
     ]
+
+
+class JaxRecovery:
+    """Programs compared between processes, and repair in place, as `interfaces.Recovery` has them."""
+
+    def versions(self, process: ThisProcess) -> Versions:
+        """Return which program computed each array on several processes."""
+        return versions(process.shell.user_ns, step_of(process))
+
+    def forget(
+        self,
+        process: ThisProcess,
+        paths: Collection[str],
+        unnamed: Collection[Origin],
+        *,
+        whole: bool = False,
+    ) -> list[str]:
+        """Make arrays unusable whose pieces do not belong together; return which other paths led to them."""
+        names, step = process.shell.user_ns, step_or_new(process)
+        return forget(names, step, paths=paths, unnamed=unnamed, whole=whole)
+
+    def repair(self, process: ThisProcess) -> Repairs:
+        """Return a repair of this process that has just begun."""
+        from nbdist.engine.frameworks.jax.repair.repair import Repair
+
+        return Repair(process.shell.user_ns, folder=process.folder, step=step_of(process))
+
+    def rescue(self, namespace: dict[str, object], process_id: int) -> Rescued | None:
+        """Write the named arrays of this process to a file."""
+        return rescue(namespace, process_id)

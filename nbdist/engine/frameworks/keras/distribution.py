@@ -4,8 +4,7 @@
 for a comparison of processes. `KerasPlacements` and `KerasResized` make Keras' device meshes again, in another
 process or over another number of processes; the back end places the arrays.
 
-Attributes are read from `__dict__`, since a user's subclass may override the properties. The devices of a mesh are
-known on the JAX back end only.
+The devices of a mesh are known on the JAX back end only.
 """
 
 from __future__ import annotations
@@ -16,16 +15,17 @@ import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 from nbdist.contract.cells import DistributionFacts
 from nbdist.contract.snapshot import Axis, Distribution, LayoutRule, Mesh
 from nbdist.engine.agreement import facts
+from nbdist.engine.frameworks.hooks import Hooked, Unhook
 from nbdist.engine.frameworks.jax import placements, resized
 from nbdist.engine.frameworks.jax.describe import Meshes, device_key, mesh_of
 from nbdist.engine.frameworks.jax.describe import backend as jax_client
-from nbdist.engine.frameworks.keras.expressions import attribute, items, pairs
+from nbdist.engine.frameworks.keras import private
+from nbdist.engine.frameworks.keras.expressions import items, pairs
 
 NAME = "distribution"
 """The name under which Keras keeps the distribution."""
@@ -39,7 +39,7 @@ class _Noted:
     state: weakref.ref[Any]
 
 
-class SetDistribution:
+class SetDistribution(Hooked):
     """The distribution that is set on one thread, kept where other threads can read it; keeps none alive.
 
     `set_distribution` and `with distribution.scope():` set a value that belongs to the thread, and
@@ -53,13 +53,12 @@ class SetDistribution:
     def __init__(self, thread: int) -> None:
         self._thread = thread
         self._noted: _Noted | None = None
-        self._unhook: Callable[[], None] | None = None
 
     def get(self) -> Any | None:
         """Return the `keras.distribution.Distribution` last noted, on any thread; None where none is set."""
         noted = self._noted
         # clear_session() replaces the state in which the distribution was set.
-        if noted is None or noted.state() is not state_of(global_state()):
+        if noted is None or noted.state() is not private.imported_tracker():
             return None
         return noted.distribution()
 
@@ -72,57 +71,24 @@ class SetDistribution:
         """Note the distribution that is set, without hooking in; do nothing on other threads."""
         if threading.get_ident() != self._thread:
             return
-        state = state_of(global_state())
+        state = private.imported_tracker()
         found = getattr(state, NAME, None)
         self._noted = _Noted(weakref.ref(found), weakref.ref(state)) if found is not None else None
 
-    def hook(self) -> bool:
-        """Note every change from now on; return False while Keras is not imported or has no place for the hook."""
-        if self._unhook is None:
-            self._unhook = hook_changes(self.note)
-        return self._unhook is not None
-
-    def unhook(self) -> None:
-        """Remove the hook."""
-        if self._unhook is not None:
-            self._unhook()
-            self._unhook = None
+    def placed(self) -> Unhook | None:
+        """Place the hook for `note`."""
+        return hook_changes(self.note)
 
 
-def global_state() -> ModuleType | None:
-    """Return Keras' module of thread-local state; None while it is not (wholly) imported."""
-    module = sys.modules.get("keras.src.backend.common.global_state")
-    if module is None or getattr(module.__spec__, "_initializing", False):
-        return None
-    return module
-
-
-def state_of(module: ModuleType | None) -> Any | None:
-    """Return the object with the thread-local values; None where it is missing.
-
-    Private API: `global_state.GLOBAL_STATE_TRACKER`, a `threading.local` that `clear_session()` replaces. The
-    public `keras.distribution.distribution()` returns the same distribution on the main thread, but the import of
-    Keras is not complete when the hook is first wanted, and other threads could not see `clear_session()`. If the
-    object is missing, no distribution is shown.
-    """
-    return getattr(module, "GLOBAL_STATE_TRACKER", None)
-
-
-def hook_changes(note: Callable[[], None]) -> Callable[[], None] | None:
+def hook_changes(note: Callable[[], None]) -> Unhook | None:
     """Call `note` after each change of the distribution, on the thread that changes it.
 
     Returns:
       A function that removes the hook; None where no hook could be placed, so that changes are noted only at the
       start and end of a cell.
-
-    Private API: `global_state.set_global_attribute`, the one function that `set_distribution` and
-    `Distribution.scope()` call, whatever name they were imported by. Keras offers no event for a change. The
-    module is loaded seconds before `import keras` returns, so the hook is there in time for a cell that imports
-    Keras and sets a distribution in its next line.
     """
-    module = global_state()
-    original = getattr(module, "set_global_attribute", None)
-    if module is None or original is None:
+    original = private.SET_GLOBAL.get()
+    if original is None or private.is_coming():
         return None
 
     @functools.wraps(original)
@@ -133,11 +99,11 @@ def hook_changes(note: Callable[[], None]) -> Callable[[], None] | None:
             note()
         return result
 
-    module.set_global_attribute = set_global_attribute  # type: ignore[attr-defined]
+    private.SET_GLOBAL.set(set_global_attribute)
 
     def unhook() -> None:
-        if module.set_global_attribute is set_global_attribute:
-            module.set_global_attribute = original  # type: ignore[attr-defined]
+        if private.SET_GLOBAL.get() is set_global_attribute:
+            private.SET_GLOBAL.set(original)
 
     return unhook
 
@@ -145,13 +111,12 @@ def hook_changes(note: Callable[[], None]) -> Callable[[], None] | None:
 def sharding_problem() -> str | None:
     """Return a sentence if `keras.distribution` has no effect on the back end in use; None if it has one.
 
-    Private API: `keras.src.backend.<name>.distribution_lib`, which has `distribute_tensor` and `initialize` where
-    variables and data are really distributed. These functions decide, not the version of Keras.
+    The functions of the back end decide, not the version of Keras.
     """
     name = backend_name()
     if name is None:
         return None
-    library = sys.modules.get(f"keras.src.backend.{name}.distribution_lib")
+    library = private.back_end_library(name)
     if all(callable(getattr(library, need, None)) for need in ("distribute_tensor", "initialize")):
         return None
     return (
@@ -162,31 +127,24 @@ def sharding_problem() -> str | None:
 
 def backend_name() -> str | None:
     """Return the back end of the imported Keras, such as `"jax"`; None while Keras is not imported."""
-    ask = getattr(sys.modules.get("keras.src.backend.config"), "backend", None)
+    ask = private.BACKEND.get()
     return str(ask()) if callable(ask) else None
 
 
 def rules_of(distribution: Any) -> list[tuple[str, Any]]:
-    """Return the rules of a distribution's layout map, in order: pattern and `TensorLayout`; empty without a map.
-
-    Private API: `ModelParallel._layout_map` and `LayoutMap._layout_map`. No public way leads from a
-    distribution to its map, and the map's own methods may be a user's. If they are missing, no rules are known.
-    """
-    return rules_of_map(attribute(distribution, "_layout_map"))
+    """Return the rules of a distribution's layout map, in order: patterns, each with its `TensorLayout`."""
+    return rules_of_map(private.LAYOUT_MAP.of(distribution))
 
 
 def rules_of_map(layout_map: Any) -> list[tuple[str, Any]]:
     """Return the rules of a `LayoutMap`, as `rules_of` does."""
-    found = pairs(attribute(layout_map, "_layout_map"))
+    found = pairs(private.LAYOUT_MAP.of(layout_map))
     return [(pattern, layout) for pattern, layout in found if type(pattern) is str]
 
 
 def axes_of(layout: Any) -> tuple[str | None, ...] | None:
-    """Return the axes that a `TensorLayout` asks for, one per dimension; None for anything else.
-
-    Private API: `TensorLayout._axes`, behind its property `axes`.
-    """
-    axes = attribute(layout, "_axes")
+    """Return the axes that a `TensorLayout` asks for, one per dimension; None for anything else."""
+    axes = private.AXES.of(layout)
     if not isinstance(axes, tuple):
         return None
     return tuple(str(axis) if axis is not None else None for axis in axes)
@@ -196,13 +154,10 @@ def describe_distribution(distribution: Any, meshes: Meshes) -> tuple[Distributi
     """Return a distribution as reports have it, and its mesh.
 
     The mesh is None if its devices are not known, as on a back end other than JAX.
-
-    Private API: the attributes behind the properties of `keras.distribution.Distribution`, which a user's
-    subclass may override with code of its own. An attribute that is missing reads as None.
     """
-    mesh = describe_mesh(attribute(distribution, "_device_mesh"), meshes)
-    batch_axis = attribute(distribution, "_batch_dim_name")
-    auto_shard = attribute(distribution, "_auto_shard_dataset")
+    mesh = describe_mesh(private.DEVICE_MESH.of(distribution), meshes)
+    batch_axis = private.BATCH_AXIS.of(distribution)
+    auto_shard = private.AUTO_SHARD.of(distribution)
     rules = ((pattern, axes_of(layout)) for pattern, layout in rules_of(distribution))
     described = Distribution(
         noun="distribution",
@@ -224,11 +179,11 @@ def describe_mesh(device_mesh: Any, meshes: Meshes) -> Mesh | None:
     Keras names devices `"cpu:2048"`. The names are looked up in the back end that is up: Keras' own way, the
     property `backend_mesh`, would start a back end.
     """
-    made = attribute(device_mesh, "_backend_mesh")
+    made = private.BACKEND_MESH.of(device_mesh)
     jax_mesh = getattr(sys.modules.get("jax.sharding"), "Mesh", None)
     if jax_mesh is not None and type(made) is jax_mesh:
         return meshes.describe(made)
-    devices, names = attribute(device_mesh, "_devices"), attribute(device_mesh, "_axis_names")
+    devices, names = private.DEVICES.of(device_mesh), private.AXIS_NAMES.of(device_mesh)
     client = jax_client()
     if client is None or devices is None or backend_name() != "jax":
         return None

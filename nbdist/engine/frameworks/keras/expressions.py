@@ -16,9 +16,10 @@ import itertools
 import keyword
 import sys
 from collections.abc import Iterable
-from types import GetSetDescriptorType
 from typing import Any
 
+from nbdist.engine.frameworks.keras import private
+from nbdist.engine.frameworks.keras.private import attribute, live
 from nbdist.engine.probe.classes import bases_of, class_dict, package
 
 PACKAGES = ("keras", "tf_keras")
@@ -56,24 +57,9 @@ def _is_one_of(bases: Iterable[type], names: tuple[tuple[str, str], ...]) -> boo
     return any(base is one for base in bases for one in wanted)
 
 
-def live(instance: Any) -> dict[str, Any]:
-    """Return an instance's own `__dict__`, which may change at any time: read single keys, never iterate."""
-    for base in bases_of(type(instance)):
-        found = class_dict(base).get("__dict__")
-        if type(found) is GetSetDescriptorType:
-            keeps: dict[str, Any] = found.__get__(instance)
-            return keeps
-    return {}
-
-
 def kept(instance: Any) -> dict[str, Any]:
     """Return a copy of an instance's `__dict__`; empty if it has none."""
     return dict(pairs(live(instance)))
-
-
-def attribute(instance: Any, name: str) -> Any:
-    """Return one entry of an instance's `__dict__`; None if missing. The class's descriptors are not called."""
-    return live(instance).get(name)
 
 
 def defining(cls: type, name: str) -> type | None:
@@ -116,37 +102,20 @@ DEEPEST = 32
 
 
 def own_variables(layer: Any) -> list[Any]:
-    """Return the variables of a layer without those of the layers in it.
-
-    Private API: the lists behind Keras' property `variables`, which a user's class may override; `tf_keras`
-    has them under other names. If these lists are missing, the result is empty.
-    """
-    has = live(layer).get
-    trainable = has("_trainable_variables", has("_trainable_weights"))
-    return [
-        *items(trainable),
-        *items(has("_non_trainable_variables", has("_non_trainable_weights"))),
-    ]
+    """Return the variables of a layer without those of the layers in it."""
+    trainable, others = private.TRAINABLE_VARIABLES.of(layer), private.OTHER_VARIABLES.of(layer)
+    return [*items(trainable), *items(others)]
 
 
 def seed_generators(layer: Any) -> list[Any]:
-    """Return the seed generators from which a layer draws random numbers; each has a variable `state`.
-
-    Private API: the list that Keras' property `variables` reads. If this list is missing, their states are not
-    shown.
-    """
-    return items(live(layer).get("_seed_generators"))
+    """Return the seed generators from which a layer draws random numbers; each has a variable `state`."""
+    return items(private.SEED_GENERATORS.of(layer))
 
 
 def inner_layers(layer: Any) -> list[Any]:
-    """Return the layers in a layer, in Keras' order.
-
-    Private API: the list behind the property `layers` of models; other layers have no such property. If the list
-    is missing, only a layer's own variables are shown.
-    """
-    has = live(layer).get
+    """Return the layers in a layer, in Keras' order."""
     found = []
-    for one in items(has("_layers", has("_self_tracked_trackables"))):
+    for one in items(private.LAYERS.of(layer)):
         # `tf_keras` tracks lists of layers as they are.
         found += [one] if is_layer(bases_of(type(one))) else items(one)
     return [one for one in found if is_layer(bases_of(type(one)))]
@@ -207,7 +176,7 @@ def _public_layers(layer: Any) -> list[Any]:
         first = type(own[0]).__name__ if own else ""
         return own[1:] if first == "InputLayer" else own
     if cls.__name__ == "Functional":
-        operations = items(attribute(layer, "_operations"))
+        operations = items(private.OPERATIONS.of(layer))
         return [one for one in operations if is_layer(bases_of(type(one)))]
     return list({id(inner): inner for inner in own}.values())
 
@@ -250,7 +219,7 @@ def _property_name(layer: Any, variable: Any) -> str | None:
 
     The result is None for a layer that has been quantized or adapted: its property computes something else.
     """
-    name = str(attribute(variable, "_name"))
+    name = str(private.NAME.of(variable))
     if not _is_public(name) or attribute(layer, f"_{name}") is not variable:
         return None
     if not answers_as_keras(layer, name):
@@ -266,16 +235,12 @@ def answers_as_keras(instance: Any, name: str) -> bool:
 
 
 def layer_paths(layer: Any) -> list[str]:
-    """Return the paths of a layer and all layers in it, such as `"sequential/dense"`; for rules on their outputs.
-
-    Private API: `Layer._path`, behind the property `path`. If it is missing, a rule on outputs counts as
-    unmatched.
-    """
+    """Return the paths of a layer and all layers in it, such as `"sequential/dense"`, for rules on outputs."""
     found: list[str] = []
     queue = [(layer, 0)]
     while queue and len(found) < MOST_VARIABLES:
         one, level = queue.pop()
-        path = attribute(one, "_path")
+        path = private.PATH.of(one)
         found += [path] if isinstance(path, str) else []
         if level < DEEPEST:
             queue += [(inner, level + 1) for inner in inner_layers(one)]

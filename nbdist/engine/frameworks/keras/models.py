@@ -26,8 +26,9 @@ from nbdist.contract.snapshot import (
     SingleDevice,
     Variable,
 )
+from nbdist.engine.frameworks.keras import private
 from nbdist.engine.frameworks.keras.distribution import axes_of, rules_of
-from nbdist.engine.frameworks.keras.expressions import attribute, layer_paths
+from nbdist.engine.frameworks.keras.expressions import layer_paths
 from nbdist.engine.frameworks.keras.variables import (
     VariablePlaces,
     is_trainable,
@@ -269,7 +270,7 @@ class KerasModels:
 
     def _variables(self, path: str, model: Any, describe: Describe) -> Iterator[_Said | None]:
         lent = lent_values(model)
-        trains = attribute(model, "_trainable") is not False
+        trains = private.TRAINABLE.of(model) is not False
         for place, variable in self._places.of(model):
             value = raw_value(variable)
             if value is None:
@@ -285,10 +286,7 @@ class KerasModels:
     def _variable(
         self, variable: Any, array: Array | None, group: str, listed: bool
     ) -> _Said | None:
-        """Return what is known of one variable; None while nothing is known of its value.
-
-        Private API: `Variable._layout`. If it is missing, rules are found by paths alone.
-        """
+        """Return what is known of one variable; None while nothing is known of its value."""
         before = self._before.get(id(variable))
         if before is not None and before.variable() is not variable:
             before = None
@@ -296,7 +294,7 @@ class KerasModels:
             array = before.array  # a running `fit` has the value; its sharding has not changed
         if array is None:
             return None
-        path, layout = path_of(variable), attribute(variable, "_layout")
+        path, layout = path_of(variable), private.LAYOUT.of(variable)
         rule = self._rules.of(path, layout)
         axes = self._rules.axes[rule] if rule is not None else axes_of(layout)
         if rule is None and axes is not None and not any(axes):

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import copyreg
 import hashlib
-import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from nbdist.engine.frameworks.keras.distribution import global_state, state_of
+from nbdist.engine.frameworks.keras import private
 from nbdist.engine.frameworks.keras.expressions import (
     is_layer,
     is_optimizer,
@@ -38,7 +37,7 @@ from nbdist.engine.namespace.things import Mine, ThingKind
 from nbdist.engine.probe.classes import bases_of
 from nbdist.engine.probe.samples import PLAIN, SeenArray, glance
 from nbdist.engine.saving.parts import Suffix
-from nbdist.engine.values.arrays import OfferedArray, digest
+from nbdist.engine.values.arrays import OfferedArray, Parts, digest
 
 _made: list[Any] = []
 """The objects that have come from another process, until all objects are there and `finish` completes them."""
@@ -50,20 +49,15 @@ COMPILED = ("train_function", "test_function", "predict_function")
 def reduce(value: Any) -> tuple[Any, ...] | None:
     """Return how to pickle an object of Keras, as `object.__reduce_ex__` does; None for anything else.
 
-    Private API: `KerasSaveable`, the base class of all objects with a pickle of Keras' own, the containers and
-    the `Tracker` in which a layer keeps its parts, and `Distribution`. Keras offers no public way to copy an
-    object with its variables as they are. If a name is missing, the object is pickled in its own way; an object
-    that cannot be pickled is named as left out.
+    Keras offers no public way to copy an object with its variables as they are.
     """
     bases = type(value).__mro__
-    if _named("keras.src.saving.keras_saveable", "KerasSaveable") in bases:
+    if private.SAVEABLE.get() in bases:
         state = {**value.__dict__, **{name: None for name in COMPILED if name in value.__dict__}}
         return *_empty(value), state, None, None, _fill
-    if _named("keras.src.distribution.distribution_lib", "Distribution") in bases:
+    if private.DISTRIBUTION.get() in bases or private.PARTS.get() in bases:
         return *_empty(value), value.__dict__, None, None, _fill
-    if _named("keras.src.utils.tracking", "Tracker") in bases:
-        return *_empty(value), value.__dict__, None, None, _fill
-    if type(value).__module__ == "keras.src.utils.tracking":
+    if private.is_part(value):
         for kind in (list, dict, set):
             if kind in bases:
                 return *_empty(value), (kind(value), value.__dict__), None, None, _fill_container
@@ -71,43 +65,10 @@ def reduce(value: Any) -> tuple[Any, ...] | None:
 
 
 def finish(process_id: int, processes: int) -> None:
-    """Set again the entries of the objects that hold an `id()` of another object, or this process's own number.
-
-    Private API: by `id()` an optimizer finds the place of a variable (`_trainable_variables_indices`), a tracker
-    its contents (`stored_ids`), and a functional model its nodes (`_nodes`, of `map_graph`). A distribution keeps
-    the number of its process (`_process_id`), and the number of processes (`_num_processes`,
-    `_is_multi_process`). An object without these attributes stays as it is.
-    """
+    """Set again the entries of the objects that hold an `id()` of another object, or this process's own number."""
     made, _made[:] = [*_made], []
     for one in made:
-        state = one.__dict__
-        if "_trainable_variables_indices" in state:
-            places = {id(v): place for place, v in enumerate(state["_trainable_variables"])}
-            state["_trainable_variables_indices"] = places
-        if "stored_ids" in state:
-            state["stored_ids"] = {
-                name: set(map(id, store)) for name, (_, store) in state["config"].items()
-            }
-        if "_nodes" in state and "_nodes_by_depth" in state:
-            graph = importlib.import_module("keras.src.ops.function")
-            state["_nodes"] = graph.map_graph(state["_inputs"], state["_outputs"])[0]
-        if "_process_id" in state and _is_for_all(state):
-            state.update(
-                _process_id=process_id, _num_processes=processes, _is_multi_process=processes > 1
-            )
-
-
-def _is_for_all(distribution: dict[str, Any]) -> bool:
-    """Return whether a distribution, given by its attributes, covers all processes, even if there was only one."""
-    if distribution.get("_num_processes", 1) > 1:
-        return True
-    devices = getattr(distribution.get("_device_mesh"), "devices", None)
-    every = sys.modules["keras"].distribution.list_devices()
-    return devices is not None and devices.size == len(every)
-
-
-def _named(module: str, name: str) -> Any:
-    return getattr(sys.modules.get(module), name, object())
+        private.renew(one.__dict__, process_id, processes)
 
 
 def _empty(value: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -159,7 +120,7 @@ class KerasObjects:
         """Return the distribution that is set, Keras' other settings, and the registered classes."""
         import keras
 
-        state, config = state_of(global_state()), keras.config
+        state, config = private.imported_tracker(), keras.config
         return {
             "state": {name: getattr(state, name) for name in STATE if hasattr(state, name)},
             "floatx": config.floatx(),
@@ -173,7 +134,7 @@ class KerasObjects:
         import keras
 
         finish(self._process_id, sys.modules["jax"].process_count())
-        state = state_of(global_state())
+        state = private.imported_tracker()
         for name, value in settings["state"].items():
             setattr(state, name, value)
         keras.config.set_floatx(settings["floatx"])
@@ -236,11 +197,22 @@ def model_glance(value: Any) -> SeenArray | None:
     return SeenArray(f"variables {texts} attributes {attributes}", whole=not alone, own=alone)
 
 
+class KerasParts(Parts):
+    """Parts of values of Keras: a variable is its array; models are compared as a whole."""
+
+    unwrapped = staticmethod(unwrapped)
+    array_of = staticmethod(unwrapped)
+    model_digest = staticmethod(model_digest)
+
+
 def _all_variables(value: Any) -> Sequence[Any] | None:
     bases = bases_of(type(value))
     if is_layer(bases):
         return layer_variables(value)
     return optimizer_variables(value) if is_optimizer(bases) else None
+
+
+title = "Keras"
 
 
 def keeps_its_own(value: Any) -> bool:

@@ -13,9 +13,9 @@ from nbdist.engine.frameworks.interfaces import (
     array_bytes,
     entry,
 )
+from nbdist.engine.frameworks.keras import private
 from nbdist.engine.frameworks.keras.distribution import axes_of, rules_of, rules_of_map
 from nbdist.engine.frameworks.keras.expressions import (
-    attribute,
     is_layer,
     is_optimizer,
     is_variable,
@@ -23,6 +23,7 @@ from nbdist.engine.frameworks.keras.expressions import (
     layer_paths,
 )
 from nbdist.engine.frameworks.keras.models import matches
+from nbdist.engine.frameworks.keras.private import attribute
 from nbdist.engine.frameworks.keras.variables import layer_variables, optimizer_variables, path_of
 from nbdist.engine.probe.classes import bases_of
 from nbdist.errors import ArrayError
@@ -50,13 +51,10 @@ def shapes(value: Any) -> list[ArrayShape] | None:
 
 
 def mesh_axes(value: Any) -> dict[str, int] | None:
-    """Return the size of each axis of a `keras.distribution.DeviceMesh`; None for anything else.
-
-    Private API: `DeviceMesh._devices` and `_axis_names`, as in `describe_mesh`.
-    """
+    """Return the size of each axis of a `keras.distribution.DeviceMesh`; None for anything else."""
     if not _is(value, "DeviceMesh"):
         return None
-    devices, names = attribute(value, "_devices"), items(attribute(value, "_axis_names"))
+    devices, names = private.DEVICES.of(value), items(private.AXIS_NAMES.of(value))
     return {str(name): int(size) for name, size in zip(names, devices.shape, strict=False)}
 
 
@@ -65,7 +63,7 @@ def spec(value: Any) -> AskedSpec | None:
     if not _is(value, "TensorLayout"):
         return None
     axes: Sequence[str | None] = axes_of(value) or ()
-    mesh = mesh_axes(attribute(value, "_device_mesh"))
+    mesh = mesh_axes(private.DEVICE_MESH.of(value))
     return AskedSpec(entries=tuple(entry(axis) or () for axis in axes), axes=mesh)
 
 
@@ -80,7 +78,7 @@ def layout(specs: Any, arrays: Sequence[ArrayShape], value: Any) -> AskedLayout 
     Returns:
       None for other specs.
     """
-    mesh = mesh_axes(attribute(specs, "_device_mesh"))
+    mesh = mesh_axes(private.DEVICE_MESH.of(specs))
     if _is(specs, "DataParallel"):  # each device has all variables
         return AskedLayout(specs=[AskedSpec(entries=())] * len(arrays), unmatched=(), axes=mesh)
     if _is(specs, "LayoutMap"):
@@ -165,8 +163,7 @@ def _shape(variable: Any) -> ArrayShape | None:
         shape=shape,
         dtype=dtype,
         nbytes=array_bytes(shape, itemsize),
-        # Private API: `Variable._layout`, see `nbdist.engine.frameworks.keras.models`.
-        own=spec(attribute(variable, "_layout")),
+        own=spec(private.LAYOUT.of(variable)),
     )
 
 

@@ -12,20 +12,19 @@ from typing import Any
 
 from nbdist.contract.calls.engine import Initialized
 from nbdist.contract.stages import KerasStage
-from nbdist.engine.frameworks.interfaces import (
-    ThisProcess,
-    after_users_call,
-    explain_late_devices,
-    explain_second_call,
-)
-from nbdist.engine.frameworks.jax import start
+from nbdist.engine.frameworks.interfaces import ThisProcess
 from nbdist.engine.frameworks.jax.repair.backend import leaves_without_asking
 from nbdist.engine.frameworks.jax.start import (
+    after_users_call,
     allow_going_on,
+    explain_late_devices,
+    explain_second_call,
     keep_gloo_on,
+    place,
     stay_in_step,
 )
 from nbdist.engine.frameworks.jax.step.proof import listening_ports
+from nbdist.engine.frameworks.keras import private
 from nbdist.engine.frameworks.keras.guards.wrappers import install
 from nbdist.errors import SessionError
 from nbdist.spelling import option
@@ -107,16 +106,9 @@ def imported(backend: str, process_id: int, host: str) -> ModuleType:
 
 
 def joins(backend: str) -> bool:
-    """Return whether the installed Keras can join processes on a back end.
-
-    Private API: each back end's `distribution_lib`, in which `keras.distribution.initialize` looks for its
-    `initialize`; there is no public way to ask. If it has moved, the answer is that of Keras 3.15: JAX only.
-    """
-    try:
-        library = importlib.import_module(f"keras.src.backend.{backend}.distribution_lib")
-    except ImportError:
-        return backend == "jax"
-    return hasattr(library, "initialize")
+    """Return whether the installed Keras can join processes on a back end; if it does not say, JAX alone can."""
+    library = private.back_end_library(backend, imported=False)
+    return backend == "jax" if library is None else hasattr(library, "initialize")
 
 
 def nothing_sharded(keras: ModuleType) -> str:
@@ -138,7 +130,7 @@ def version_text(keras: ModuleType) -> str:
 def _prepare_jax(devices: int | None, gloo: str | None) -> None:
     import jax
 
-    start.place()
+    place()
     if gloo is not None:
         keep_gloo_on(gloo)
     if devices is not None:

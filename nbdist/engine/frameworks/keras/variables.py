@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from nbdist.engine.frameworks.keras import private
 from nbdist.engine.frameworks.keras.expressions import (
     DEEPEST,
     MOST_VARIABLES,
     answers_as_keras,
-    attribute,
     defining,
     inner_layers,
     is_layer,
@@ -19,12 +19,12 @@ from nbdist.engine.frameworks.keras.expressions import (
     is_optimizer,
     is_variable,
     items,
-    live,
     own_variables,
     pairs,
     seed_generators,
     suffixes,
 )
+from nbdist.engine.frameworks.keras.private import attribute
 from nbdist.engine.probe.classes import (
     Lent,
     Look,
@@ -105,51 +105,37 @@ class VariablePlaces:
 
 
 def raw_value(variable: Any) -> Any | None:
-    """Return the array of a layer's variable; None before the array is made, and while a running `fit` has it.
-
-    Private API: `Variable._value`. The public `value` casts to another dtype inside an autocast scope and makes
-    a value where there is none. If it is missing, no variable is shown.
-    """
-    value = attribute(variable, "_value")
+    """Return the array of a layer's variable; None before the array is made, and while a running `fit` has it."""
+    value = private.VALUE.of(variable)
     if value is not None:
         return value
     if not is_variable(bases_of(type(variable))):
         return variable  # `tf_keras` has TensorFlow's own variables
-    in_nnx_mode = "_value" in class_dict(type(variable))
-    return attribute(variable, "_raw_value") if in_nnx_mode else None
+    in_nnx_mode = private.VALUE.name in class_dict(type(variable))
+    return private.RAW_VALUE.of(variable) if in_nnx_mode else None
 
 
 def set_raw_value(variable: Any, value: Any) -> None:
     """Set a variable's array to another of the same shape and dtype, and keep the new array's sharding.
 
-    Private API: `Variable._value`, as in `raw_value`; the public `assign` may change the sharding. If it is
-    missing, and where Flax NNX keeps the value, `assign` is called.
+    Where Flax NNX keeps the value, `assign` is called.
     """
-    if "_value" in live(variable):
-        variable._value = value
+    if private.VALUE.is_kept(variable):
+        setattr(variable, private.VALUE.name, value)
     else:
         variable.assign(value)
 
 
 def path_of(variable: Any) -> str:
-    """Return a variable's path in Keras, such as `"sequential/dense/kernel"`; empty if it has none.
-
-    Private API: `Variable._path`, behind its property `path`; for `tf_keras`, the names of TensorFlow's variables.
-    If they are missing, variables have no path, and no rule matches them.
-    """
-    has = live(variable).get
-    path = has("_path") or has("_handle_name") or has("_common_name")
+    """Return a variable's path in Keras, such as `"sequential/dense/kernel"`; empty if it has none."""
+    path = private.PATH.of(variable)
     return path.removesuffix(":0") if isinstance(path, str) else ""
 
 
 def is_trainable(variable: Any) -> bool:
-    """Return whether a variable itself is marked as trainable; its layer or model is not asked.
-
-    Private API: `_trainable` of Keras' and TensorFlow's variables, behind their property; the copies of a
-    mirrored variable have it. If it is missing, all variables count as not trainable.
-    """
-    copies = items(attribute(variable, "_values"))
-    return bool(attribute(copies[0] if copies else variable, "_trainable"))
+    """Return whether a variable itself is marked as trainable; its layer or model is not asked."""
+    copies = items(private.COPIES.of(variable))
+    return bool(private.TRAINABLE.of(copies[0] if copies else variable))
 
 
 def unwrapped(value: Any) -> Any:
@@ -159,7 +145,7 @@ def unwrapped(value: Any) -> Any:
 
 
 def _shape(variable: Any) -> tuple[int, ...]:
-    shape = attribute(variable, "_shape")
+    shape = private.SHAPE.of(variable)
     return shape if type(shape) is tuple else ()
 
 
@@ -229,26 +215,21 @@ def layer_variables(layer: Any, *, level: int = 0) -> list[Any]:
 def optimizer_variables(optimizer: Any) -> list[Any]:
     """Return all variables of an optimizer, in the order of its property `variables`; none for anything else.
 
-    Private API: `Optimizer._variables`, behind that property, which a user's class may override. An optimizer
-    that scales the loss adds the variables of its inner optimizer.
+    An optimizer that scales the loss adds the variables of its inner optimizer.
     """
-    found = items(attribute(optimizer, "_variables"))
     inner = attribute(optimizer, "inner_optimizer")
-    return found + (items(attribute(inner, "_variables")) if inner is not None else [])
+    both = (optimizer,) if inner is None else (optimizer, inner)
+    return [found for one in both for found in items(private.OPTIMIZER_VARIABLES.of(one))]
 
 
 def lent_values(model: Any) -> dict[int, Any]:
-    """Return the values that a running `fit` has taken out of a model's variables, by `id(variable)`.
-
-    Private API: `_jax_state` of Keras' trainer for JAX, which holds the values between two steps while the
-    variables hold None. If it is missing, the values listed before `fit` began stay listed until the epoch ends.
-    """
-    state = dict(pairs(attribute(model, "_jax_state")))
+    """Return the values that a running `fit` has taken out of a model's variables, by `id(variable)`."""
+    state = dict(pairs(private.JAX_STATE.of(model)))
     if not state:
         return {}
     every = layer_variables(model)
-    trains = attribute(model, "_trainable") is not False
-    trainable = [variable for variable in every if trains and attribute(variable, "_trainable")]
+    trains = private.TRAINABLE.of(model) is not False
+    trainable = [variable for variable in every if trains and private.TRAINABLE.of(variable)]
     among = set(map(id, trainable))
     groups = {
         "trainable_variables": trainable,

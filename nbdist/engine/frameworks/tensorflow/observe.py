@@ -1,8 +1,8 @@
 """TensorFlow's devices, variables and strategy as reports have them, and its arrays on their way to the kernel.
 
 `TensorFlowObserver` and the descriptions for reports run no operation, start no context and read no device memory:
-they read attributes of Python objects only, and keep no variable alive. `explain` tells where the copies of a
-variable lie. `offer_array` gives its bytes to the kernel.
+they read attributes of Python objects only, and keep no variable alive. `TensorFlowInspection` tells where the
+copies of a variable lie. `offer_array` gives its bytes to the kernel.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ from nbdist.contract.snapshot import (
     SingleDevice,
 )
 from nbdist.engine.frameworks import array_of
-from nbdist.engine.frameworks.tensorflow import strategies
+from nbdist.engine.frameworks.interfaces import Inspection
 from nbdist.engine.frameworks.tensorflow.strategies import (
     AXIS,
+    NOTED,
     REMEMBERED,
     Replicas,
     key_of,
     replicas_of,
 )
+from nbdist.engine.probe.observer import Observer
 from nbdist.engine.values.arrays import OfferedArray, whole
 from nbdist.engine.values.incoming import Place
 from nbdist.errors import ArrayError
@@ -43,60 +45,6 @@ class _Entry:
     array: weakref.ref[Any]
     mesh: str
     described: Array
-
-
-class TensorDescriptions:
-    """The descriptions of a look's arrays; one that has not changed is the same object in the next look."""
-
-    def __init__(self, process_id: int) -> None:
-        self._process_id = process_id
-        self._replicas: Replicas | None = None
-        self._before: dict[str, _Entry] = {}
-        self._now: dict[str, _Entry] = {}
-        self._unlisted: dict[int, _Entry] = {}
-
-    def begin(self, replicas: Replicas) -> None:
-        """Start a look; `replicas` are those of the strategy in force."""
-        self._replicas = replicas
-        self._before, self._now = self._now, {}
-        self._unlisted = {i: one for i, one in self._unlisted.items() if one.array() is not None}
-
-    def add(self, path: str, array: Any) -> bool:
-        """List an array; return False for one that cannot be described."""
-        entry = self._entry(self._before.get(path), array, path)
-        if entry is None:
-            return False
-        self._now[path] = entry
-        return True
-
-    def keep(self, path: str, shape: tuple[int, ...]) -> bool:
-        """List again what the last look listed under a path with this shape; return False if it listed nothing."""
-        entry = self._before.get(path)
-        if entry is None or entry.described.shape != shape:
-            return False
-        self._now[path] = entry
-        return True
-
-    def describe(self, array: Any) -> Array | None:
-        """Return one array with an empty path, without listing it; None if it cannot be described."""
-        entry = self._entry(self._unlisted.get(id(array)), array, "")
-        if entry is None:
-            return None
-        self._unlisted[id(array)] = entry
-        return entry.described
-
-    def arrays(self) -> tuple[Array, ...]:
-        """Return the arrays of this look, in the order met."""
-        return tuple(entry.described for entry in self._now.values())
-
-    def _entry(self, before: _Entry | None, array: Any, path: str) -> _Entry | None:
-        if self._replicas is None:
-            return None
-        mesh = self._replicas.mesh.id
-        if before is not None and before.array() is array and before.mesh == mesh:
-            return before
-        described = describe(array, path, self._replicas, self._process_id)
-        return _Entry(weakref.ref(array), mesh, described) if described is not None else None
 
 
 def describe(array: Any, path: str, replicas: Replicas, process_id: int) -> Array | None:
@@ -151,30 +99,28 @@ def replica_values(array: Any) -> tuple[Any, ...] | None:
     return values if isinstance(values, tuple) and values else None
 
 
-def explain(value: Any, expression: str, *, process_id: int) -> ArraysFound:
-    """Return where the copies of one variable lie.
+class TensorFlowInspection(Inspection):
+    """Answers about variables of TensorFlow."""
 
-    Args:
-      value: The variable.
-      expression: The expression that names it.
-      process_id: The number of this process.
+    def explain(self, value: Any, expression: str, process_id: int) -> ArraysFound:
+        """Return where the copies of one variable lie.
 
-    Raises:
-      ArrayError: The value is no variable, or belongs to no strategy in force.
-    """
-    import tensorflow as tf
+        Raises:
+          ArrayError: The value is no variable, or belongs to no strategy in force.
+        """
+        import tensorflow as tf
 
-    value, strategy = array_of(value), REMEMBERED.get()
-    replicas = None if strategy is None else replicas_of(strategy, process_id)
-    if not isinstance(value, tf.Variable):
-        kind = type(value).__name__
-        raise ArrayError(f"{expression!r} is a {kind}, not a tf.Variable; it has no copies.")
-    if replicas is None:
-        raise ArrayError(f"No strategy is in force that {expression!r} could belong to.")
-    described = describe(value, expression, replicas, process_id)
-    if described is None:
-        raise ArrayError(f"{expression!r} lies on no device of the strategy in force.")
-    return ArraysFound(expression=expression, arrays=(described,), meshes=(replicas.mesh,))
+        value, strategy = array_of(value), REMEMBERED.get()
+        replicas = None if strategy is None else replicas_of(strategy, process_id)
+        if not isinstance(value, tf.Variable):
+            kind = type(value).__name__
+            raise ArrayError(f"{expression!r} is a {kind}, not a tf.Variable; it has no copies.")
+        if replicas is None:
+            raise ArrayError(f"No strategy is in force that {expression!r} could belong to.")
+        described = describe(value, expression, replicas, process_id)
+        if described is None:
+            raise ArrayError(f"{expression!r} lies on no device of the strategy in force.")
+        return ArraysFound(expression=expression, arrays=(described,), meshes=(replicas.mesh,))
 
 
 def offer_array(value: Any, expression: str) -> OfferedArray | None:
@@ -215,15 +161,12 @@ def placed(sharding: Any, expression: str) -> Place:
     )
 
 
-__all__ = ["TensorFlowObserver", "remember"]
-
-
 def remember(strategy: Any) -> None:
     """Note the strategy that is in force from now on; called on the main thread."""
     REMEMBERED.note(strategy)
 
 
-class TensorFlowObserver:
+class TensorFlowObserver(Observer):
     """An observer of TensorFlow's devices, variables and strategy, for repeated looks.
 
     Args:
@@ -234,7 +177,9 @@ class TensorFlowObserver:
     def __init__(self, main_thread: int, process_id: int) -> None:
         self._process_id = process_id
         self._replicas: Replicas | None = None
-        self._descriptions = TensorDescriptions(process_id)
+        self._before: dict[str, _Entry] = {}
+        self._now: dict[str, _Entry] = {}
+        self._unlisted: dict[int, _Entry] = {}
 
     def begin(self) -> bool:
         """Start a look; return False if no strategy is in force, as with TensorFlow for `tf.data` alone."""
@@ -245,7 +190,8 @@ class TensorFlowObserver:
             self._replicas = replicas_of(strategy, self._process_id)
         if self._replicas is None:
             return False
-        self._descriptions.begin(self._replicas)
+        self._before, self._now = self._now, {}
+        self._unlisted = {i: one for i, one in self._unlisted.items() if one.array() is not None}
         return True
 
     def array_classes(self) -> tuple[type, ...]:
@@ -254,24 +200,39 @@ class TensorFlowObserver:
         cls = getattr(module, "Variable", None)
         return (cls,) if isinstance(cls, type) else ()
 
-    def mesh_classes(self) -> tuple[type, ...]:
-        """Return no class: the strategy's mesh is the only one."""
-        return ()
-
     def add(self, path: str, array: Any, *, lent: bool = False) -> bool:
         """List a variable under a path; return False if it cannot be described."""
-        return self._descriptions.add(path, array)
+        entry = self._entry(self._before.get(path), array, path)
+        if entry is None:
+            return False
+        self._now[path] = entry
+        return True
 
     def keep(self, path: str, shape: tuple[int, ...]) -> bool:
         """List again what the last look listed under a path with this shape; return False if it listed nothing."""
-        return self._descriptions.keep(path, shape)
-
-    def add_mesh(self, mesh: Any) -> None:
-        """Do nothing: the strategy's mesh is the only one."""
+        entry = self._before.get(path)
+        if entry is None or entry.described.shape != shape:
+            return False
+        self._now[path] = entry
+        return True
 
     def describe(self, array: Any) -> Array | None:
-        """Return one variable with an empty path; None if it cannot be described."""
-        return self._descriptions.describe(array)
+        """Return one variable with an empty path, without listing it; None if it cannot be described."""
+        entry = self._entry(self._unlisted.get(id(array)), array, "")
+        if entry is None:
+            return None
+        self._unlisted[id(array)] = entry
+        return entry.described
+
+    def _entry(self, before: _Entry | None, array: Any, path: str) -> _Entry | None:
+        """Return the description of an array; the same as in the last look where it has not changed."""
+        if self._replicas is None:
+            return None
+        mesh = self._replicas.mesh.id
+        if before is not None and before.array() is array and before.mesh == mesh:
+            return before
+        described = describe(array, path, self._replicas, self._process_id)
+        return _Entry(weakref.ref(array), mesh, described) if described is not None else None
 
     def devices(self) -> tuple[Device, ...]:
         """Return the devices of this process that have replicas."""
@@ -300,17 +261,13 @@ class TensorFlowObserver:
 
     def arrays(self) -> tuple[Array, ...]:
         """Return the variables of this look."""
-        return self._descriptions.arrays()
-
-    def context_mesh(self) -> str | None:
-        """Return None: a strategy is in force in any context."""
-        return None
+        return tuple(entry.described for entry in self._now.values())
 
     def distributions(self) -> tuple[Distribution, ...]:
         """Return the strategy in force, with the batch it was last given."""
         if self._replicas is None:
             return ()
-        given = strategies.last(self._replicas.strategy())
+        given = NOTED.last(self._replicas.strategy())
         strategy = Distribution(
             noun="strategy",
             kind=self._replicas.kind,
@@ -330,9 +287,9 @@ class TensorFlowObserver:
     def hook(self) -> None:
         """Note from now on strategies that users make themselves, and batches given to strategies."""
         REMEMBERED.hook()
-        strategies.install()
+        NOTED.hook()
 
     def unhook(self) -> None:
         """Remove the hooks."""
         REMEMBERED.unhook()
-        strategies.uninstall()
+        NOTED.unhook()

@@ -19,9 +19,9 @@ from typing import Any
 from nbdist.contract.calls.engine import Initialized
 from nbdist.contract.stages import DevicesStage, StrategyStage, TensorFlowStage
 from nbdist.engine.frameworks.interfaces import ThisProcess
-from nbdist.engine.frameworks.tensorflow import adapt, interrupt, observe, strategies
+from nbdist.engine.frameworks.tensorflow import adapt, interrupt, observe
 from nbdist.engine.frameworks.tensorflow.interrupt import reset_context
-from nbdist.engine.frameworks.tensorflow.strategies import REMEMBERED
+from nbdist.engine.frameworks.tensorflow.strategies import NOTED, REMEMBERED
 from nbdist.errors import InputError, SessionError
 from nbdist.spelling import command, option
 
@@ -208,7 +208,7 @@ def make_strategy(process: ThisProcess, stage: StrategyStage) -> Initialized:
         reset_context()
         refuse_outdated()
     interrupt.install(threading.main_thread().ident or 0)
-    strategies.install()
+    NOTED.hook()
     several = stage.role == "worker" and len(stage.workers) > 1
     strategy = (
         tf.distribute.MultiWorkerMirroredStrategy()

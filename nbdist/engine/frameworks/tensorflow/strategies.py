@@ -18,6 +18,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from nbdist.contract.snapshot import Axis, Mesh
+from nbdist.engine.frameworks.hooks import Hooked, Unhook, imported, replaced
 from nbdist.engine.frameworks.jax.describe import mesh_of
 
 AXIS = "replica"
@@ -47,14 +48,13 @@ class Replicas:
         return len(self.mesh.devices)
 
 
-class Remembered:
+class Remembered(Hooked):
     """The strategy that was made last in this process; written on the main thread, read on others."""
 
     def __init__(self) -> None:
         self._last: weakref.ref[Any] | None = None
         self._made: weakref.WeakSet[Any] = weakref.WeakSet()
         self._retired: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._unhook: Callable[[], None] | None = None
 
     def note(self, strategy: Any) -> None:
         """Note a strategy; ignore TensorFlow's default strategy, which spreads nothing."""
@@ -75,16 +75,9 @@ class Remembered:
         """Return the strategy; None if it is not alive any more, or none was made."""
         return self._last() if self._last is not None else None
 
-    def hook(self) -> None:
-        """Note from now on each strategy that the main thread makes; do nothing until TensorFlow is imported."""
-        if self._unhook is None:
-            self._unhook = hook_strategies(self.note)
-
-    def unhook(self) -> None:
-        """Remove the hook."""
-        if self._unhook is not None:
-            self._unhook()
-            self._unhook = None
+    def placed(self) -> Unhook | None:
+        """Place the hook for each strategy that the main thread makes."""
+        return hook_strategies(self.note)
 
 
 REMEMBERED = Remembered()
@@ -96,17 +89,17 @@ def is_default(strategy: Any) -> bool:
     return type(strategy).__name__.startswith("_Default")
 
 
-def hook_strategies(note: Callable[[Any], None]) -> Callable[[], None] | None:
+def hook_strategies(note: Callable[[Any], None]) -> Unhook | None:
     """Call `note` with each strategy that the main thread makes.
 
     Returns:
       A function that removes the hook; None while TensorFlow is not (wholly) imported.
     """
-    tensorflow = sys.modules.get("tensorflow")
-    if tensorflow is None or getattr(tensorflow.__spec__, "_initializing", False):
+    tensorflow = imported("tensorflow")
+    if tensorflow is None:
         return None
     base = tensorflow.distribute.Strategy
-    own, original = vars(base).get("__init__"), base.__init__
+    original = base.__init__
 
     @functools.wraps(original)
     def __init__(self: Any, *args: Any, **options: Any) -> None:
@@ -114,15 +107,7 @@ def hook_strategies(note: Callable[[Any], None]) -> Callable[[], None] | None:
         if threading.current_thread() is threading.main_thread():
             note(self)
 
-    base.__init__ = __init__
-
-    def unhook() -> None:
-        if own is None:  # it was inherited
-            del base.__init__
-        else:
-            base.__init__ = own
-
-    return unhook
+    return replaced(base, "__init__", __init__)
 
 
 def replicas_of(strategy: Any, process_id: int) -> Replicas | None:
@@ -176,7 +161,7 @@ class Batches:
     auto_shard: bool | None
 
 
-class NotedBatches:
+class NotedBatches(Hooked):
     """The batches last given to a strategy; written on the main thread, read on others.
 
     TensorFlow finds the batch size of a data set only when the data set is distributed, by an operation. So nbdist
@@ -186,7 +171,6 @@ class NotedBatches:
     def __init__(self) -> None:
         self._last: tuple[weakref.ref[Any], Batches] | None = None
         self._training_line: dict[CodeType, int] = {}
-        self._unhook: Callable[[], None] | None = None
 
     def last(self, strategy: Any) -> Batches | None:
         """Return the batches of the data set last given to this strategy to train on; None if none was."""
@@ -214,37 +198,16 @@ class NotedBatches:
             frame = frame.f_back
         return True
 
-    def hook(self) -> None:
-        """Note data sets from now on; do nothing while TensorFlow is not imported."""
-        if self._unhook is None:
-            self._unhook = hook_data_sets(self.given)
-
-    def unhook(self) -> None:
-        """Remove the hook."""
-        if self._unhook is not None:
-            self._unhook()
-            self._unhook = None
+    def placed(self) -> Unhook | None:
+        """Place the hook for data sets that are given to strategies."""
+        return hook_data_sets(self.given)
 
 
-_NOTED = NotedBatches()
+NOTED = NotedBatches()
+"""The instance for this process, as `REMEMBERED`."""
 
 
-def install() -> None:
-    """Note from now on data sets that are given to strategies; a second call changes nothing."""
-    _NOTED.hook()
-
-
-def uninstall() -> None:
-    """Note no more data sets."""
-    _NOTED.unhook()
-
-
-def last(strategy: Any) -> Batches | None:
-    """Return the batches of the data set last given to this strategy to train on, from any thread; or None."""
-    return _NOTED.last(strategy)
-
-
-def hook_data_sets(given: Callable[[Any, Any], None]) -> Callable[[], None] | None:
+def hook_data_sets(given: Callable[[Any, Any], None]) -> Unhook | None:
     """Call `given` with the strategy and the data set before each data set is distributed.
 
     Keras and users alike give data sets to `tf.distribute.Strategy.experimental_distribute_dataset`, which is
@@ -253,11 +216,11 @@ def hook_data_sets(given: Callable[[Any, Any], None]) -> Callable[[], None] | No
     Returns:
       A function that removes the hook; None while TensorFlow is not (wholly) imported.
     """
-    tensorflow = sys.modules.get("tensorflow")
-    if tensorflow is None or getattr(tensorflow.__spec__, "_initializing", False):
+    tensorflow = imported("tensorflow")
+    if tensorflow is None:
         return None
     name, base = "experimental_distribute_dataset", tensorflow.distribute.Strategy
-    own, original = vars(base).get(name), getattr(base, name)
+    original = getattr(base, name)
 
     @functools.wraps(original)
     def experimental_distribute_dataset(self: Any, dataset: Any, *args: Any, **options: Any) -> Any:
@@ -265,15 +228,7 @@ def hook_data_sets(given: Callable[[Any, Any], None]) -> Callable[[], None] | No
         given(self, dataset)
         return original(self, dataset, *args, **options)
 
-    setattr(base, name, experimental_distribute_dataset)
-
-    def unhook() -> None:
-        if own is None:  # it was inherited
-            delattr(base, name)
-        else:
-            setattr(base, name, own)
-
-    return unhook
+    return replaced(base, name, experimental_distribute_dataset)
 
 
 def batches_of(strategy: Any, dataset: Any) -> Batches | None:

@@ -119,13 +119,6 @@ def test_unhooking_leaves_jax_as_it_was(context):
     assert (dict(vars(jax.set_mesh)), dict(vars(type(thread_resources)))) == before
 
 
-def test_without_the_private_module_no_mesh_is_in_context(monkeypatch, mesh):
-    with jax.set_mesh(mesh):
-        assert mesh_in_context() is mesh
-        monkeypatch.delitem(sys.modules, "jax._src.mesh")
-        assert mesh_in_context() is None
-
-
 def test_the_hook_is_placed_once_jax_is_imported():
     code = """
 import sys, threading

@@ -128,7 +128,7 @@ def test_specs_for_another_mesh_are_planned_on_the_one_asked_for_and_that_is_sai
     mesh = AbstractMesh((4, 2), ("a", "b"))
     plan = nbdist.plan(struct(64, 64), NamedSharding(mesh, P("a", "b")), mesh="a=16,b=16")
     assert plan.arrays[0].device_bytes == 4 * 4 * 4
-    assert "The specs were made for a mesh a=4 × b=2; planned is a=16 × b=16." in plan.text()
+    assert "a=4 × b=2; planned is a=16 × b=16" in plan.text()
 
 
 def test_a_spec_stands_for_all_below_its_place_and_none_for_nothing() -> None:
@@ -218,6 +218,6 @@ plan = nbdist.plan(tree, jax.sharding.PartitionSpec("x"), topology="v5e-8", mesh
 assert plan.place is not None
 plan._repr_mimebundle_()
 from jax._src import xla_bridge
-assert not xla_bridge.backends_are_initialized(), "a back end was started"
+assert not xla_bridge.backends_are_initialized()
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=200)

@@ -20,10 +20,3 @@ def test_back_ends_are_cleared_between_cells_only(monkeypatch):
     cells[0] = False
     bridge._clear_backends()
     assert cleared
-
-
-def test_where_jax_has_no_such_function_nothing_is_refused(monkeypatch):
-    bridge = types.SimpleNamespace()
-    monkeypatch.setitem(sys.modules, "jax._src.xla_bridge", bridge)
-    refuse_clearing(lambda: True)
-    assert vars(bridge) == {}

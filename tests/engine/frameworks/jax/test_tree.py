@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from nbdist.contract.snapshot import Snapshot
-from nbdist.engine.frameworks.jax import summary
-from nbdist.engine.frameworks.jax.summary import describe_tree, explain, rooted
+from nbdist.engine.frameworks.jax import inspection
+from nbdist.engine.frameworks.jax.inspection import describe_tree, explain, rooted
 from nbdist.errors import ArrayError
 from nbdist.view.arrays import Shards
 
@@ -56,7 +56,7 @@ def test_leaves_that_raise_are_passed_over():
 
 
 def test_a_tree_of_very_many_leaves_says_how_many_are_left_out(monkeypatch):
-    monkeypatch.setattr(summary, "MOST_LISTED", 100)
+    monkeypatch.setattr(inspection, "MOST_LISTED", 100)
     assert text([jnp.zeros(1)] * 5000).endswith("not looked at: 4900 more arrays")
 
 

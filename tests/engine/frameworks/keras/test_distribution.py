@@ -192,7 +192,7 @@ def test_a_back_end_that_offers_nothing_is_reported_in_a_sentence(monkeypatch, d
     library = sys.modules["keras.src.backend.jax.distribution_lib"]
     monkeypatch.delattr(library, "distribute_tensor")
     problem = sharding_problem()
-    assert "jax back end does nothing with it" in problem
+    assert "jax back end" in problem
     assert describe_distribution(data, Meshes())[0].problem == problem
     # As torch's in Keras 3.15: no such module at all.
     monkeypatch.delitem(sys.modules, "keras.src.backend.jax.distribution_lib")

@@ -159,5 +159,5 @@ def test_settings_are_those_of_the_other_process() -> None:
 def test_where_keras_has_moved_its_classes_nothing_is_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(objects, "_named", lambda module, name: object())
+    monkeypatch.setattr(objects.private.PrivateName, "get", lambda name: None)
     assert objects.reduce(sequential()) is None

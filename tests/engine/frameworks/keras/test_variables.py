@@ -10,7 +10,7 @@ from keras import layers
 
 from nbdist.engine.frameworks import array_of
 from nbdist.engine.frameworks.jax.arrays import offer_array
-from nbdist.engine.frameworks.jax.summary import explain
+from nbdist.engine.frameworks.jax.inspection import explain
 from nbdist.engine.frameworks.keras import variables as variables_module
 from nbdist.engine.frameworks.keras.variables import (
     VariablePlaces,

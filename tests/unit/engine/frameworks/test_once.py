@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.engine.frameworks.interfaces import explain_late_devices
+from nbdist.engine.frameworks.jax.start import explain_late_devices
 
 
 def config() -> Any:

@@ -10,13 +10,13 @@ import contextlib
 import ctypes
 import functools
 import gc
-import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from nbdist.engine.frameworks.jax import private
 from nbdist.spelling import command
 
 NO_STATUS = "bad_cast"
@@ -24,31 +24,16 @@ NO_STATUS = "bad_cast"
 
 
 def leave() -> None:
-    """Leave JAX's coordination service, even one that does not answer any more.
-
-    Private API: `jax._src.distributed.global_state` with `client` (jax 0.10.0 to 0.12.0.1). A client that has
-    failed refuses to be shut down, and JAX keeps it. Without the private name, JAX then refuses to join another
-    service.
-    """
+    """Leave JAX's coordination service, even one that does not answer any more."""
     import jax
 
     try:
         jax.distributed.shutdown()
     except RuntimeError:
-        state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+        state = private.GLOBAL_STATE.get()
         if state is not None:
-            state.client = None
+            state.client = None  # it refuses to be shut down, and JAX keeps it
             jax.distributed.shutdown()  # shuts down the rest
-
-
-def client() -> Any | None:
-    """Return JAX's client of the service that this process has joined; None if it has joined none.
-
-    Private API: `jax._src.distributed.global_state.client` (jax 0.10.0 to 0.12.0.1). Without it, libraries that
-    keep the client themselves, as Orbax does, can save nothing after a repair.
-    """
-    state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
-    return getattr(state, "client", None)
 
 
 def join(arguments: Mapping[str, Any]) -> None:
@@ -63,7 +48,7 @@ def join(arguments: Mapping[str, Any]) -> None:
     import jax
 
     try:
-        with client_with(shutdown_on_destruction=False, missed_heartbeat_callback=_ignore):
+        with made_with(shutdown_on_destruction=False, missed_heartbeat_callback=_ignore):
             jax.distributed.initialize(**arguments)
     except RuntimeError as error:
         if NO_STATUS not in str(error):
@@ -73,34 +58,29 @@ def join(arguments: Mapping[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def client_with(**options: Any) -> Iterator[None]:
+def made_with(**options: Any) -> Iterator[None]:
     """Make JAX create its client of a service with these options, within the context.
 
     `shutdown_on_destruction=False`: leaving a service sends it no request, which it may not answer any more.
     `missed_heartbeat_callback`: a client that cannot connect raises an error; by default it ends its process
     (SIGABRT). jaxlib cannot convert the argument of this callback, and raises that as an error.
-
-    Private API: `jaxlib._jax.get_distributed_runtime_client` and these arguments (jaxlib 0.10.0 to 0.12.0.1).
-    Without them a process ends if the others do not come, and waits for its service when it leaves one that has
-    ended.
     """
-    jaxlib: Any = getattr(sys.modules.get("jax._src.distributed"), "_jax", None)
-    make: Any = getattr(jaxlib, "get_distributed_runtime_client", None)
+    make: Any = private.MAKE_CLIENT.get()
     signature = getattr(make, "__doc__", None) or ""
     known = {name: value for name, value in options.items() if name in signature}
     if not known:
         yield
         return
-    jaxlib.get_distributed_runtime_client = functools.partial(make, **known)
+    private.MAKE_CLIENT.set(functools.partial(make, **known))
     try:
         yield
     finally:
-        jaxlib.get_distributed_runtime_client = make
+        private.MAKE_CLIENT.set(make)
 
 
 def leaves_without_asking() -> contextlib.AbstractContextManager[None]:
     """Return a context in which JAX joins a service that it will leave without sending it a request."""
-    return client_with(shutdown_on_destruction=False)
+    return made_with(shutdown_on_destruction=False)
 
 
 def _ignore(*status: object) -> None:
@@ -124,12 +104,8 @@ def close() -> None:
     A thread that computes would start a new back end as soon as the old one is gone. JAX then refuses to join the
     other processes (`jax.distributed.initialize() must be called before any JAX calls`), in this repair and in
     every later one.
-
-    Private API: `jax._src.xla_bridge.backends` (jax 0.12.0.1), which every public way to a back end calls, and
-    which starts back ends. Without it no thread waits, and a repair fails if a thread computes meanwhile.
     """
-    bridge: Any = sys.modules.get("jax._src.xla_bridge")
-    original = _original(bridge)
+    original = _original()
     if original is None:
         return
     main, repairing = threading.main_thread(), threading.get_ident()
@@ -138,7 +114,7 @@ def close() -> None:
     def backends() -> Any:
         if threading.get_ident() != repairing:
             until = time.monotonic() + WAIT_SECONDS
-            while bridge.backends is not original and main.is_alive():
+            while private.BACKENDS.get() is not original and main.is_alive():
                 if time.monotonic() > until:
                     raise RuntimeError(
                         "JAX's back end is down: the processes are being brought in step again. "
@@ -147,28 +123,26 @@ def close() -> None:
                 time.sleep(LOOK_SECONDS)
         return original()
 
-    bridge.backends = backends
+    private.BACKENDS.set(backends)
 
 
 def start() -> None:
     """Start the back ends past JAX's caches: a waiting thread has asked for the cached result already."""
     import jax
 
-    original = _original(sys.modules.get("jax._src.xla_bridge"))
-    (original or jax.devices)()
+    (_original() or jax.devices)()
 
 
 def reopen() -> None:
     """Let the waiting threads go on."""
-    bridge: Any = sys.modules.get("jax._src.xla_bridge")
-    original = _original(bridge)
+    original = _original()
     if original is not None:
-        bridge.backends = original
+        private.BACKENDS.set(original)
 
 
-def _original(bridge: Any) -> Callable[[], Any] | None:
+def _original() -> Callable[[], Any] | None:
     """Return JAX's own function, also if the gate is closed already."""
-    found = getattr(bridge, "backends", None)
+    found = private.BACKENDS.get()
     return getattr(found, "__wrapped__", found)
 
 

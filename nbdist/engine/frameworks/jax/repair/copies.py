@@ -15,6 +15,7 @@ from typing import Any
 
 from nbdist.contract.calls.stepping import NOT_SENT
 from nbdist.engine.frameworks.jax.arrays import plain_settings, shards
+from nbdist.engine.frameworks.jax.private import ARRAY_IMPL, is_committed
 from nbdist.errors import RecoveryError
 from nbdist.notation import bytes_text
 
@@ -223,16 +224,14 @@ def deleted(old: Any, sharding: Any, local: dict[int, Any]) -> Any:
 def array_like(old: Any, sharding: Any, buffers: list[Any]) -> Any:
     """Return an array of these buffers that differs from the old one only in its devices.
 
-    Private API: `jax._src.array.ArrayImpl` and `_committed`. The public function makes every array committed to
-    its devices and of a strong type; a scalar could then no longer be used with arrays on other devices. If the
-    private API has changed, the result of the public function is returned.
+    Where JAX's private API has changed, it is of a strong type, and committed to its devices.
     """
     import jax
 
     # The dtype is given since there may be no buffers: none of the devices may be this process's.
     made = jax.make_array_from_single_device_arrays(old.shape, sharding, buffers, dtype=old.dtype)
-    committed, weak = getattr(old, "_committed", True), bool(getattr(old, "weak_type", False))
-    make: Callable[..., Any] | None = getattr(sys.modules.get("jax._src.array"), "ArrayImpl", None)
+    committed, weak = is_committed(old), bool(getattr(old, "weak_type", False))
+    make = ARRAY_IMPL.get()
     if make is None or (committed and not weak):
         return made
     try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import sys
 import time
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
@@ -18,6 +17,7 @@ from typing import Any
 
 from nbdist.contract.calls.stepping import Origin, Restored, SavedForRepair, Versions
 from nbdist.engine.frameworks.jax.objects import array_paths
+from nbdist.engine.frameworks.jax.private import RUNTIME_TOKENS, base_array, client_with
 from nbdist.engine.frameworks.jax.repair import backend, shardings
 from nbdist.engine.frameworks.jax.repair.backend import collect, prepare
 from nbdist.engine.frameworks.jax.repair.become import become
@@ -145,7 +145,7 @@ class Repair:
             self._old.survey = survey(matters)
         self.begun = True
         # After a failed try, other libraries still keep the client from before it.
-        self._client = self._client or backend.client()
+        self._client = self._client or client_with()
         backend.close()
         self._step.listen_anew()
         backend.leave()
@@ -190,13 +190,13 @@ class Repair:
         twins = Twins()
         clients = _clients(self._old.devices)
         add_twins(self._old, devices, twins)
-        if self._client is not None and (joined := backend.client()) is not None:
+        if self._client is not None and (joined := client_with()) is not None:
             twins.add(self._client, joined)
         there = array_paths(self._namespace, jax.Array)
-        named = {id(_buffers_of(array)): path for path, array in there.items()}
-        self._without_values(map(_buffers_of, there.values()), twins, devices)
+        named = {id(base_array(array)): path for path, array in there.items()}
+        self._without_values(map(base_array, there.values()), twins, devices)
         alone, _ = mixed(self._namespace, self._step, paths=lost, unnamed=unnamed)
-        taken = {id(_buffers_of(array)) for array in alone.values()}
+        taken = {id(base_array(array)) for array in alone.values()}
         wrong = there.keys() & lost
         del there, alone
         gone = self._arrays(twins, devices, taken)
@@ -301,15 +301,6 @@ def _clients(devices: Iterable[Any]) -> list[Any]:
     return list({id(one): one for one in found}.values())
 
 
-def _buffers_of(array: Any) -> Any:
-    """Return the array that a typed PRNG key holds; any other array itself.
-
-    Private API: `PRNGKeyArray._base_array` (jax 0.10.0 to 0.12.0.1). Without it a key whose pieces do not belong
-    together is reported as lost, but keeps its values.
-    """
-    return getattr(array, "_base_array", array)
-
-
 def _only_keeps_alive(holder: Any) -> bool:
     """Return whether nothing computes with the objects that a holder refers to.
 
@@ -319,12 +310,8 @@ def _only_keeps_alive(holder: Any) -> bool:
 
 
 def _forget_effects() -> None:
-    """Drop the tokens that keep `jax.debug.print` and similar effects in order: they wait for lost programs.
-
-    Private API: `jax._src.dispatch.runtime_tokens`, which `jax.effects_barrier` waits for. Without it a repair
-    waits for the tokens as well, and reports their error.
-    """
-    tokens = getattr(sys.modules.get("jax._src.dispatch"), "runtime_tokens", None)
+    """Drop the tokens that keep `jax.debug.print` and similar effects in order: they wait for lost programs."""
+    tokens = RUNTIME_TOKENS.get()
     if tokens is not None:
         with contextlib.suppress(AttributeError):
             tokens.clear()

@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from nbdist.engine.frameworks.jax.private import GSPMD_SHARDING, LIVE_BACKENDS, hlo_parts
 from nbdist.engine.frameworks.jax.repair.survey import Survey, Twins, matters, survey
 
 Key = tuple[str, int, int]
@@ -77,15 +78,11 @@ def find_old(earlier: Old | None = None) -> Old:
 
 
 def live_platforms() -> list[str]:
-    """Return the platforms whose back end is up, the default one first.
-
-    Private API: `jax._src.xla_bridge._backends`; the public functions start back ends. Without it only the
-    default platform is known.
-    """
+    """Return the platforms whose back end is up, the default one first."""
     import jax
 
     default = jax.default_backend()
-    found = getattr(sys.modules.get("jax._src.xla_bridge"), "_backends", None) or {}
+    found = LIVE_BACKENDS.get() or {}
     return [default, *(name for name in found if name != default and name != "interpreter")]
 
 
@@ -130,17 +127,11 @@ def sharding_like(old: Any, twins: Twins) -> Any | None:
 
 
 def _by_hlo(old: Any, twins: Twins) -> Any | None:
-    """Return a sharding on the new devices like one that XLA or a compiled function has chosen.
-
-    Private API: `jax._src.sharding_impls.GSPMDSharding`, which can express every sharding, with
-    `_device_assignment` and `_hlo_sharding`. Without it an array of such a sharding is lost, and reported.
-    """
-    kinds = sys.modules.get("jax._src.sharding_impls")
-    make = getattr(kinds, "GSPMDSharding", None)
-    devices = getattr(old, "_device_assignment", None)
-    hlo = getattr(old, "_hlo_sharding", None)
-    if make is None or devices is None or hlo is None:
+    """Return a sharding on the new devices like one that XLA or a compiled function has chosen, or None."""
+    make, parts = GSPMD_SHARDING.get(), hlo_parts(old)
+    if make is None or parts is None:
         return None
+    devices, hlo = parts
     return make(tuple(twins.of(d) for d in devices), hlo, memory_kind=old.memory_kind)
 
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nbdist.engine.cell.code_owners import outside
-from nbdist.engine.frameworks.jax.step.made import Made, hook_makers, shape_text
-from nbdist.engine.frameworks.jax.step.origins import Origins
+from nbdist.engine.frameworks.jax.private import EXECUTE, POST_HOOK_STATE, compiled_function
+from nbdist.engine.frameworks.jax.step.origins import Made, Origins, hook_makers, shape_text
 from nbdist.engine.frameworks.jax.step.programs import ProgramCollectives, Recompiled, described
 from nbdist.errors import ArrayError
 
@@ -304,22 +304,6 @@ def _is_of_jax(function: Any) -> bool:
     return function is None or str(getattr(function, "__module__", "")).startswith("jax.")
 
 
-def compiled_function() -> tuple[Any | None, Any]:
-    """Return the function that JAX is calling for the first time with such arguments, and its arguments.
-
-    Private API: the frame of `jax._src.pjit`'s `cache_miss`, with its variables `fun`, `args` and `kwargs`
-    (jax 0.10.0 to 0.12.0.1). Without it, two functions that swap places are not told apart in their first calls,
-    and programs that are different after a repair are not noticed.
-    """
-    frame = sys._getframe(1)
-    while frame is not None:
-        if frame.f_code.co_name == "cache_miss":
-            names = frame.f_locals
-            return names.get("fun"), (names.get("args"), names.get("kwargs"))
-        frame = frame.f_back  # type: ignore[assignment]
-    return None, None
-
-
 def spans(array: Any) -> bool:
     """Return whether an array lies on devices of several processes."""
     return not array.is_fully_addressable
@@ -333,16 +317,8 @@ def hook_programs(
 
     Returns:
       A function that removes both hooks; None if they cannot be placed, and then nothing is changed.
-
-    Private API, since JAX has no event for an execution: `jax._src.api._post_hook_state`, through which JAX
-    itself checks for NaN after each call in C++ (jax 0.10.0 to 0.12.0.1), and
-    `jax._src.interpreters.pxla.ExecuteReplicated.__call__`, which runs everything else, and is passed to `slow`
-    with the arguments. If one is gone the session compares processes by a collective alone.
     """
-    api = sys.modules.get("jax._src.api")
-    pxla = sys.modules.get("jax._src.interpreters.pxla")
-    state: Any = getattr(api, "_post_hook_state", None)
-    execute: Any = getattr(pxla, "ExecuteReplicated", None)
+    state, execute = POST_HOOK_STATE.get(), EXECUTE.get()
     if not all(hasattr(state, name) for name in _Hooks.NEEDED) or execute is None:
         return None
     original = execute.__call__
@@ -358,12 +334,12 @@ def hook_programs(
 
     both = _Hooks(state, fast)
     both.place()
-    api._post_hook_state = both  # type: ignore[union-attr]
+    POST_HOOK_STATE.set(both)
     execute.__call__ = call
 
     def unhook() -> None:
         execute.__call__ = original
-        api._post_hook_state = state  # type: ignore[union-attr]
+        POST_HOOK_STATE.set(state)
         both.leave()
 
     return unhook

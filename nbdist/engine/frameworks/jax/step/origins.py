@@ -1,16 +1,31 @@
 """Origins of arrays on several processes, by which all processes can identify an array.
 
 An array has no name that all processes know. By its origin two processes see whether the arrays that they have
-under one name are one array, or two that only look alike.
+under one name are one array, or two that only look alike (`Origins`).
+
+An array that no program computed is one that each process has made from its own values (`Made`). No collective
+pairs them, so two processes may use different ones together: the batch of step 9 here, that of step 5 there. They
+are numbered as a cell makes them. A program that gets one counts as the same on all processes only if the arrays
+have the same number and shape. Shapes that processes take from their own rows are compared in the key-value store
+of JAX's coordinator (`Announced`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import json
+import sys
+import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nbdist.contract.calls.stepping import Origin
+from nbdist.engine.frameworks.jax.private import base_array, coordinator_client
+from nbdist.errors import ArrayError
 
 UNKNOWN: Origin = (0, 0, "")
 """Origin of an array that no program computed, and no path led to."""
@@ -21,7 +36,7 @@ _Table = dict[int, tuple[weakref.ref[Any], Origin]]
 FRESH = 64
 """Number of programs whose outputs are kept as they come, before outputs that no longer exist are dropped."""
 
-MANY = 10_000
+MANY_ORIGINS = 10_000
 """Number of arrays from which on those that no longer exist are dropped, whenever the number has doubled."""
 
 
@@ -35,9 +50,9 @@ class Origins:
     def __init__(self) -> None:
         self._known: _Table = {}
         self._made: _Table = {}
-        self._made_limit = MANY
+        self._made_limit = MANY_ORIGINS
         self._fresh: list[tuple[int, int, str, list[weakref.ref[Any] | None]]] = []
-        self._limit = MANY
+        self._limit = MANY_ORIGINS
 
     def computed(
         self, outputs: Sequence[Any], generation: int, serial: int, within: str = ""
@@ -62,7 +77,7 @@ class Origins:
         self._made[id(array)] = weakref.ref(array), origin
         if len(self._made) > self._made_limit:
             self._made = _living(self._made)
-            self._made_limit = max(MANY, 2 * len(self._made))
+            self._made_limit = max(MANY_ORIGINS, 2 * len(self._made))
 
     def paths_noted(self) -> None:
         """Drop the origins of `made`, since every living array has another one by now."""
@@ -91,7 +106,7 @@ class Origins:
         """Return the origin of an array; for a typed PRNG key without one, the origin of the array it holds."""
         self._settle()
         for table in (self._known, self._made):
-            for one in (array, getattr(array, "_base_array", array)):
+            for one in (array, base_array(array)):
                 if (origin := _found(table, one)) is not None:
                     return origin
         return UNKNOWN
@@ -126,7 +141,7 @@ class Origins:
                     self._known[id(array)] = reference, (generation, serial, f"{within}{number}")
         if len(self._known) > self._limit:
             self._known = _living(self._known)
-            self._limit = max(MANY, 2 * len(self._known))
+            self._limit = max(MANY_ORIGINS, 2 * len(self._known))
 
 
 def _found(table: _Table, array: Any) -> Origin | None:
@@ -141,3 +156,241 @@ def _living(table: _Table) -> _Table:
 
 def _alive(reference: weakref.ref[Any] | None) -> weakref.ref[Any] | None:
     return reference if reference is not None and reference() is not None else None
+
+
+FOLDER = "nbdist/announced"
+"""Folder in the store: below it one folder for each thing that is compared, with a text for each process."""
+
+NAMED = 3
+"""Most shapes that an error names."""
+
+
+class Announced:
+    """Announcements of array shapes, compared before a program computes with the arrays.
+
+    Each process writes its shapes, and then reads what is there. No process waits for another: of two processes at
+    least the later one sees both, and refuses; the first waits in its collective in vain, until the cell ends.
+    Announcements stay until the next cell begins.
+    """
+
+    def __init__(self) -> None:
+        self._keys: list[str] = []
+
+    def begin(self) -> None:
+        """Delete the announcements of the last cell."""
+        keys, self._keys = self._keys, []
+        client: Any = coordinator_client() if keys else None
+        for key in keys if hasattr(client, "key_value_delete") else ():
+            with contextlib.suppress(RuntimeError):  # the coordinator is gone, and the key with it
+                client.key_value_delete(key)
+
+    def others(self, what: str, name: str, shapes: Sequence[str]) -> tuple[str, int, str] | None:
+        """Announce the shapes of a thing, and look for a process that has announced other shapes of it.
+
+        Does nothing on threads other than the main one: only there is the order the same on all processes.
+
+        Args:
+          what: The place of the thing, such as the number of a program: the same on all processes.
+          name: Announcements of another name are not compared.
+          shapes: Texts from `shape_text`.
+
+        Returns:
+          The shapes here that differ, the other process, and its shapes; None if none is known to differ.
+        """
+        client = coordinator_client()
+        if client is None or threading.current_thread() is not threading.main_thread():
+            return None
+        me = sys.modules["jax"].process_index()
+        folder = f"{FOLDER}/{what}/"
+        mine = json.dumps([name, list(shapes)])
+        with contextlib.suppress(RuntimeError):  # the coordinator is gone
+            client.key_value_set(f"{folder}{me}", mine)
+            self._keys.append(f"{folder}{me}")
+            for key, text in client.key_value_dir_get(folder):
+                other, theirs = json.loads(text)
+                if other == name and theirs != list(shapes):
+                    here, there = named(shapes, theirs), named(theirs, shapes)
+                    return here, int(key.rpartition("/")[2]), there
+        return None
+
+
+def named(shapes: Iterable[str], others: Sequence[str]) -> str:
+    """Return, as text, the first of these shapes that differ from the others at the same place."""
+    found = [s for i, s in enumerate(shapes) if i >= len(others) or others[i] != s]
+    return ", ".join(found[:NAMED]) or "fewer arrays"
+
+
+def shape_text(array: Any) -> str:
+    """Return dtype and shape of an array, such as `float32[16,4]`."""
+    return f"{array.dtype}[{','.join(map(str, array.shape))}]"
+
+
+INFERS = "make_array_from_process_local_data"
+"""Name of the function that takes the global shape from the rows of this process if it is given none."""
+
+MAKERS = (
+    INFERS,
+    "make_array_from_callback",
+    "make_array_from_single_device_arrays",
+    "device_put",
+)
+
+MANY = 64
+"""Number of noted arrays from which on those that no longer exist are dropped."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _One:
+    """An array that no program has used yet; `number` is 0 if the order of making says nothing."""
+
+    array: weakref.ref[Any]
+    run: int
+    number: int
+    shape: str
+
+
+class Made:
+    """Numbers of the arrays that a cell makes; no array is kept alive.
+
+    Attributes:
+      run: The number of the newest cell.
+      in_cell: Whether a cell runs; between cells nbdist makes arrays, when it moves values and repairs.
+      announced: Compares shapes with other processes.
+    """
+
+    def __init__(self) -> None:
+        self.run = 0
+        self._unused: dict[int, _One] = {}
+        self._limit = MANY
+        self._numbers: Counter[str] = Counter()
+        self._seen: set[str] = set()
+        self.announced = Announced()
+        self.in_cell = False
+
+    def begin(self, run: int, *, same: bool, code: bool = True) -> None:
+        """Begin a cell.
+
+        Args:
+          run: The number of the cell's sending, the same on all processes.
+          same: Whether arrays made before are known by their paths: their numbers no longer count.
+          code: Whether code of the user's runs; none does in a round of copies.
+        """
+        if same and self._unused:
+            self._unused = {key: replace(one, number=0) for key, one in self._unused.items()}
+        self.in_cell = code
+        if run == self.run:
+            return
+        self.run = run
+        for name in [name for name in self._numbers if not name.startswith("thread ")]:
+            del self._numbers[name]
+        self.announced.begin()
+
+    def restart(self) -> None:
+        """Begin with a new back end; the arrays of the last one are gone."""
+        self.in_cell = False
+        self._unused.clear()
+        self._seen.clear()
+
+    def note(self, array: Any, group: str, place: tuple[int, int]) -> Origin:
+        """Number an array that was made just now; return its origin.
+
+        Args:
+          array: An array on devices of several processes.
+          group: The name of its devices.
+          place: The numbers of the back end and of the newest program.
+        """
+        shape = shape_text(array)
+        if threading.current_thread() is threading.main_thread():
+            self._numbers[group] += 1
+            number = self._numbers[group]
+            origin = (*place, f"{self.run} made {number} {group} {shape}")
+        else:
+            # A thread makes arrays at any time, such as batches ahead of a training: which programs are sent
+            # before and after is chance, and with several threads the order is, too.
+            name = f"thread {threading.current_thread().name}"
+            self._numbers[name] += 1
+            number, origin = 0, (place[0], 0, f"{name} made {self._numbers[name]} {group} {shape}")
+        self._unused[id(array)] = _One(weakref.ref(array), self.run, number, shape)
+        if len(self._unused) > self._limit:
+            self._unused = {k: one for k, one in self._unused.items() if one.array() is not None}
+            self._limit = max(MANY, 2 * len(self._unused))
+        return origin
+
+    def used(self, arguments: Any) -> str:
+        """Return which of these arrays a program gets for the first time, as text; empty for none.
+
+        Returns:
+          A text such as `RUN: 10 float32[16]`. Numbers and shapes are each sorted, so that it makes no difference
+          which argument is which of several arrays.
+        """
+        if not self._unused:
+            return ""
+        leaves = sys.modules["jax"].tree_util.tree_leaves(arguments)
+        found = [
+            one
+            for key in {id(leaf) for leaf in leaves} & self._unused.keys()
+            if (one := self._unused.pop(key)).array() is not None
+        ]
+        if not found:
+            return ""
+        numbers = [str(n) for n in sorted(one.number for one in found if one.number)]
+        run = max(one.run for one in found) if numbers else 0
+        return f"{run}: {' '.join([*numbers, *sorted(one.shape for one in found)])}"
+
+    def compare(self, array: Any) -> None:
+        """Compare a shape that was taken from this process's rows with those of the other processes.
+
+        This takes a millisecond: only the first such array of a cell is compared, and each shape that is new here.
+
+        Raises:
+          ArrayError: Another process has another shape.
+        """
+        __tracebackhide__ = True
+        shape = shape_text(array)
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self._numbers[INFERS] += 1
+        if shape in self._seen and self._numbers[INFERS] > 1:
+            return
+        self._seen.add(shape)
+        found = self.announced.others(f"{self.run}/{self._numbers[INFERS]}", INFERS, [shape])
+        if found is not None:
+            _, other, theirs = found
+            raise ArrayError(
+                f"{INFERS} made {shape} of the rows of this process, and {theirs} of those of process {other}: it "
+                "is one array only where each process gives as many rows. Give each the same number, or the "
+                "shape as global_shape."
+            )
+
+
+def hook_makers(made: Callable[[Any, bool], None]) -> Callable[[], None]:
+    """Install hooks that call `made` with each result of `MAKERS`, and whether its shape came from this process.
+
+    The hooks replace public functions of JAX, which has no event for an array that no program computes.
+
+    Returns:
+      A function that removes the hooks.
+    """
+    jax = sys.modules["jax"]
+    before = {name: getattr(jax, name) for name in MAKERS}
+
+    def hooked(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def make(*arguments: Any, **options: Any) -> Any:
+            __tracebackhide__ = True
+            output = original(*arguments, **options)
+            stated = options.get("global_shape", arguments[2] if len(arguments) > 2 else None)
+            made(output, name == INFERS and stated is None)
+            return output
+
+        make.__module__ = "jax"  # a pickle of the function refers to it there
+        return make
+
+    for name, original in before.items():
+        setattr(jax, name, hooked(name, original))
+
+    def unhook() -> None:
+        for name, original in before.items():
+            setattr(jax, name, original)
+
+    return unhook

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from nbdist.engine.frameworks.jax.step.made import shape_text
+from nbdist.engine.frameworks.jax.step.origins import shape_text
 
 _OPERATION = re.compile(
     r" = (?P<shape>\([^=]*?\)|\S+) (?P<kind>all-reduce|all-gather|all-to-all|reduce-scatter|ragged-all-to-all"

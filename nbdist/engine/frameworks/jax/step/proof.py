@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from nbdist.engine.frameworks.jax.arrays import plain_settings
+from nbdist.engine.frameworks.jax.private import client_with
 from nbdist.engine.frameworks.jax.step.dispatched import Count
-from nbdist.engine.frameworks.jax.step.made import coordinator_client
 
 WORD = 0xFFFFFFFF
 COLUMNS = 6
@@ -191,8 +191,7 @@ class Meetings:
     def end(self, own: Collection[int]) -> None:
         """End the meetings in which this process waits, on a separate thread: the coordinator may not answer.
 
-        Private API: `key_value_dir_get_bytes` and `key_value_set_bytes` of `coordinator_client()` (jax 0.12.0.1).
-        Without them such a wait ends by itself, after half a minute.
+        Without the client's methods for bytes (jax 0.12.0.1) such a wait ends by itself, after half a minute.
 
         Args:
           own: The ports on which this process accepts connections for collectives.
@@ -203,11 +202,8 @@ class Meetings:
         if not self._ending.acquire(blocking=False):
             return
         try:
-            client: Any = coordinator_client()
-            if not (
-                hasattr(client, "key_value_dir_get_bytes")
-                and hasattr(client, "key_value_set_bytes")
-            ):
+            client = client_with("key_value_dir_get_bytes", "key_value_set_bytes")
+            if client is None:
                 return
             # The coordinator may be gone.
             with contextlib.suppress(RuntimeError):

@@ -14,6 +14,7 @@ from nbdist.contract.calls.stepping import Labels, Proven, Sent, Trail, UnderWay
 from nbdist.contract.iopub import CellStep
 from nbdist.engine.cell.main_thread import MainThread
 from nbdist.engine.frameworks.jax.objects import array_paths
+from nbdist.engine.frameworks.jax.private import base_array
 from nbdist.engine.frameworks.jax.step.cut import (
     Cut,
     carrying,
@@ -24,8 +25,7 @@ from nbdist.engine.frameworks.jax.step.cut import (
     waiting,
 )
 from nbdist.engine.frameworks.jax.step.dispatched import Dispatched
-from nbdist.engine.frameworks.jax.step.made import shape_text
-from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
+from nbdist.engine.frameworks.jax.step.origins import UNKNOWN, shape_text
 from nbdist.engine.frameworks.jax.step.proof import Meetings, Proof, Trial, listening_ports
 from nbdist.engine.frameworks.jax.step.under_way import (
     arrays_under_way,
@@ -199,7 +199,7 @@ class Step:
             unknown = {id(array) for array in new}
             for path, array in array_paths(namespace, jax.Array).items():
                 # The path may lead to a typed key; the live array is the one in the key.
-                held = getattr(array, "_base_array", array)
+                held = base_array(array)
                 if id(held) in unknown:
                     by_path = self.dispatched.generation, 0, f"{run} {path} {shape_text(held)}"
                     origins.note(held, origins.of(array) if array in origins else by_path)

@@ -30,7 +30,7 @@ class SharedBoard:
     waits for a process that does something else.
 
     Args:
-      client: A function such as `nbdist.engine.frameworks.jax.step.made.coordinator_client`, called each time
+      client: A function such as `nbdist.engine.frameworks.jax.private.coordinator_client`, called each time
         since a repair joins another coordinator.
       process_id: The number of this process, whose text `put` replaces.
     """

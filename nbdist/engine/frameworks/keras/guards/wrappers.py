@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from nbdist.engine.frameworks.hooks import replaced
 from nbdist.engine.frameworks.interfaces import ThisProcess
-from nbdist.engine.frameworks.jax.step.made import coordinator_client
+from nbdist.engine.frameworks.jax.private import coordinator_client
+from nbdist.engine.frameworks.keras import private
 from nbdist.engine.frameworks.keras.guards.agreement import CallAgreement, SharedBoard
 from nbdist.engine.frameworks.keras.guards.watch import CallGuard
 
@@ -34,12 +35,8 @@ def place() -> Callable[[], None] | None:
 
     Returns:
       A function that removes the wait; None where it could not be placed.
-
-    Private API: `keras.src.utils.python_utils.pythonify_logs`, which gets the logs of each step and each epoch
-    (Keras 3.15.1). If it is missing, such a process is reported as stuck.
     """
-    module = sys.modules.get("keras.src.utils.python_utils")
-    original = getattr(module, "pythonify_logs", None)
+    original = private.LOGS.get()
     if original is None:
         return None
 
@@ -49,8 +46,8 @@ def place() -> Callable[[], None] | None:
             until_ready(logs)
         return original(logs)
 
-    setattr(module, "pythonify_logs", pythonify_logs)  # noqa: B010 - to mypy a module's functions are constants
-    return lambda: setattr(module, "pythonify_logs", original)
+    private.LOGS.set(pythonify_logs)
+    return lambda: private.LOGS.set(original)
 
 
 def until_ready(logs: Any) -> None:
@@ -125,23 +122,20 @@ def _whole(
 def _keep(model: Any, groups: Sequence[str], state: Any) -> None:
     """Tell Keras the values of a state, so that `jax_state_sync` can put them back into the variables.
 
-    Private API: `_jax_state` and `_jax_state_synced` of Keras' trainer for JAX, which sets them itself, but only
-    after a step. If they are missing, a model that is interrupted in its first step has no values, as in Keras
-    alone.
+    Keras' trainer for JAX does so itself, but only after a step.
     """
-    if hasattr(model, "_jax_state_synced"):
-        model._jax_state = {
-            f"{name}_variables": values for name, values in zip(groups, state, strict=False)
-        }
+    if private.JAX_STATE_SYNCED.is_kept(model):
+        named = {f"{name}_variables": one for name, one in zip(groups, state, strict=False)}
+        setattr(model, private.JAX_STATE.name, named)
 
 
 def put_back(model: Any) -> None:
     """Put values back into the variables of a model if a call that was broken off still has them."""
-    state = getattr(model, "_jax_state", None)
-    if state and not getattr(model, "_jax_state_synced", True):
+    state = private.JAX_STATE.of(model)
+    if state and private.JAX_STATE_SYNCED.of(model) is False:
         if _are_there(state.values()):
             model.jax_state_sync()
-        model._jax_state = None
+        setattr(model, private.JAX_STATE.name, None)
 
 
 def _are_there(state: Iterable[Any]) -> bool:
@@ -167,12 +161,12 @@ def install(process: ThisProcess) -> None:
     setattr(keras.Model, ATTRIBUTE, watch)
     for name in METHODS:
         method = _guarded(name, getattr(keras.Model, name), watch)
-        watch.restore.append(_placed(keras.Model, name, method))
+        watch.restore.append(replaced(keras.Model, name, method))
     if keras.config.backend() == "jax":
         for step in STEPS:
             name = f"make_{step}"
             method = made_whole(step, getattr(keras.Model, name), watch.step)
-            watch.restore.append(_placed(keras.Model, name, method))
+            watch.restore.append(replaced(keras.Model, name, method))
     unplace = place()
     if unplace is not None:
         watch.restore.append(unplace)
@@ -207,13 +201,6 @@ def _agreement(process: ThisProcess) -> CallAgreement | None:
     agreement = CallAgreement(board, process.cell, process.process_id, process.host)
     process.cell.at_edges(agreement.edge)
     return agreement
-
-
-def _placed(owner: Any, name: str, method: Callable[..., Any]) -> Callable[[], None]:
-    """Put a method into a class; return a function that removes it."""
-    own = vars(owner).get(name)
-    setattr(owner, name, method)
-    return lambda: delattr(owner, name) if own is None else setattr(owner, name, own)
 
 
 def _guarded(name: str, original: Callable[..., Any], watch: CallGuard) -> Callable[..., Any]:

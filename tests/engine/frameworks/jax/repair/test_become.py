@@ -639,7 +639,7 @@ def test_a_cache_of_a_library_is_not_called_by_the_name_of_its_module(swap):
     library = types.ModuleType("library")
     library.kept = functools.lru_cache(lambda key: key)
     library.kept(swap.old)
-    assert {name for name, _ in stale(swap, library)} == {None}, "nobody makes a library again"
+    assert {name for name, _ in stale(swap, library)} == {None}, "libraries stay"
 
 
 # ---- the walk as a whole

@@ -183,24 +183,6 @@ def test_one_that_reaches_it_through_its_agent_outlives_it_and_leaves_at_once():
     assert (said, one.returncode) == ("left\n", 0)
 
 
-class OfJax:
-    """What is left of JAX's own where its private parts have changed."""
-
-
-def test_without_jaxs_own_places_joining_and_leaving_are_jaxs(monkeypatch):
-    asked = []
-    monkeypatch.setitem(sys.modules, "jax._src.distributed", OfJax())
-    monkeypatch.setattr("jax.distributed.initialize", lambda **arguments: asked.append(arguments))
-    repairing.join({"process_id": 0})
-    assert asked == [{"process_id": 0}]
-
-    def refuse():
-        raise RuntimeError("FAILED_PRECONDITION")
-
-    monkeypatch.setattr("jax.distributed.shutdown", refuse)
-    repairing.leave()
-
-
 def test_other_errors_of_joining_stay_what_they_are(monkeypatch):
     def refuse(**arguments):
         raise RuntimeError("should only be called once")

@@ -19,8 +19,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from nbdist.engine.frameworks.jax.step import dispatched as module
-from nbdist.engine.frameworks.jax.step import made
-from nbdist.engine.frameworks.jax.step import made as made_module
+from nbdist.engine.frameworks.jax.step import origins as made
 from nbdist.engine.frameworks.jax.step.dispatched import Dispatched
 from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
 from nbdist.errors import ArrayError
@@ -58,7 +57,7 @@ def rows(split, count=8):
             (8,), split, [jax.device_put(np.ones(1), d) for d in split.mesh.devices.flat]
         ),
     ],
-    ids=made_module.MAKERS,
+    ids=made.MAKERS,
 )
 def test_each_array_of_a_loop_has_an_origin_of_its_own(seen, split, make):
     of = seen.origins.of
@@ -127,12 +126,12 @@ def test_what_a_thread_makes_counts_by_its_shape_alone_and_is_not_looked_for(see
 
 
 def test_of_arrays_that_no_longer_exist_nothing_stays(seen, split):
-    for _ in range(3 * made_module.MANY):
+    for _ in range(3 * made.MANY):
         x = rows(split)
-    assert len(seen.made._unused) <= made_module.MANY + 1
+    assert len(seen.made._unused) <= made.MANY + 1
     total = jax.jit(lambda x: x.sum())
     total(x)
-    assert list(seen.given) == [f"5: {3 * made_module.MANY} float32[8]"]
+    assert list(seen.given) == [f"5: {3 * made.MANY} float32[8]"]
 
 
 def test_programs_on_some_devices_have_numbers_and_origins_of_their_own(seen):
@@ -176,7 +175,7 @@ def announced_by_another(what, name, shape=THERE):
 
 
 def test_a_global_shape_that_is_not_that_of_another_process_is_refused(seen, split, monkeypatch):
-    store = announced_by_another("5/1", made_module.INFERS)
+    store = announced_by_another("5/1", made.INFERS)
     monkeypatch.setattr(made, "coordinator_client", lambda: store)
     with pytest.raises(
         ArrayError,
@@ -189,13 +188,13 @@ def test_a_global_shape_that_is_not_that_of_another_process_is_refused(seen, spl
     assert [key for key in store.texts if key.endswith("/0")] == own
     seen.begin_cell(6, same=True)
     assert store.deleted == own
-    store.texts = announced_by_another("6/1", made_module.INFERS).texts
+    store.texts = announced_by_another("6/1", made.INFERS).texts
     with pytest.raises(ArrayError):  # known, and the first of its cell
         rows(split)
 
 
 def test_a_shape_that_is_stated_is_not_compared(seen, split, monkeypatch):
-    store = announced_by_another("5/1", made_module.INFERS)
+    store = announced_by_another("5/1", made.INFERS)
     monkeypatch.setattr(made, "coordinator_client", lambda: store)
     jax.make_array_from_process_local_data(split, np.ones(8, np.float32), (8,))
     jax.make_array_from_process_local_data(split, np.ones(8, np.float32), global_shape=(8,))
@@ -236,7 +235,7 @@ def test_a_coordinator_that_is_gone_stops_nothing(seen, split, monkeypatch):
 
 
 def test_functions_that_make_arrays_are_themselves_where_they_are_pickled(seen):
-    for name in made_module.MAKERS:
+    for name in made.MAKERS:
         function = getattr(jax, name)
         assert pickle.loads(cloudpickle.dumps(function)) is function
 

@@ -39,7 +39,7 @@ class Store:
 
 
 def ended(monkeypatch: pytest.MonkeyPatch, store: Any) -> Meetings:
-    monkeypatch.setattr(proof, "coordinator_client", lambda: store)
+    monkeypatch.setattr(proof, "client_with", lambda *methods: store)
     meetings = Meetings()
     meetings.end([OWN])
     for thread in threading.enumerate():

@@ -24,7 +24,7 @@ class Array:
         return self.deleted
 
     def is_ready(self):
-        assert not self.deleted, "this ends a process with jax 0.10.0"
+        assert not self.deleted, "ends a process"
         return self.ready
 
 

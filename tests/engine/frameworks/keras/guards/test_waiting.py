@@ -22,7 +22,7 @@ class Computed:
         return time.monotonic() >= self._at
 
     def __float__(self) -> float:
-        assert self.is_ready(), "this would wait where no interrupt arrives"
+        assert self.is_ready(), "waits where no interrupt arrives"
         return 0.5
 
     @property

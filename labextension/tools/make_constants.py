@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from nbdist.contract import page
-from nbdist.contract.palette import FILLS
+from nbdist.contract.page import FILLS
 from nbdist.contract.snapshot import VERSION
 
 FOLDER = Path(__file__).parents[1] / "src" / "view"
@@ -39,8 +39,9 @@ def _constants() -> str:
 
 
 def _exports(module: ModuleType) -> list[str]:
-    """A line for each constant of a module, in its order."""
-    found = {name: value for name, value in vars(module).items() if name.isupper()}
+    """A line for each constant of a module but the colours, in its order."""
+    public = {name: value for name, value in vars(module).items() if name[0] != "_"}
+    found = {name: one for name, one in public.items() if name.isupper() and name != "FILLS"}
     return [f"export const {name} = {_literal(value)};" for name, value in found.items()]
 
 
@@ -54,7 +55,7 @@ def _literal(value: object) -> str:
 
 
 def _fills() -> str:
-    lines = ["/** Fills of pieces; made by `make types` from `nbdist/contract/palette.py`. */", ""]
+    lines = ["/** Fills of pieces; made by `make types` from `nbdist/contract/page.py`. */", ""]
     lines.append("export const FILLS = {")
     for theme, fills in FILLS.items():
         lines.append(f"  {theme}: [{', '.join(map(_literal, fills))}],")
@@ -63,7 +64,7 @@ def _fills() -> str:
 
 def _fill_properties() -> str:
     selectors = {"light": ".nbdist", "dark": ".nbdist[data-nbdist-theme='dark']"}
-    lines = ["/* Fills of pieces; made by `make types` from `nbdist/contract/palette.py`. */"]
+    lines = ["/* Fills of pieces; made by `make types` from `nbdist/contract/page.py`. */"]
     for theme, fills in FILLS.items():
         properties = (f"  --nbdist-fill-{number}: {fill};" for number, fill in enumerate(fills))
         lines += ["", f"{selectors[theme]} {{", *properties, "}"]

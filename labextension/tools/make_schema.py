@@ -14,7 +14,7 @@ from typing import Any, get_args
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
-from nbdist.contract import messages
+from nbdist.contract import page as messages
 from nbdist.contract.snapshot import Snapshot
 
 FOLDER = Path(__file__).parents[1] / "src" / "view" / "model"

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Literal
 
 from nbdist.contract.snapshot import Array, LayoutRule, Mesh
-from nbdist.contract.wire import decode, encode
+from nbdist.contract.wire import Tagged, decode, encode
 from nbdist.errors import OptionError, WireError
 from nbdist.spelling import option
 
@@ -50,16 +50,20 @@ class OpenCell:
     in_step: tuple[int, int] | None = None
 
 
+class _Note(Tagged):
+    __slots__ = ()
+    TAG = "event"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class Begun(_Note):
     """A note that a cell is about to be sent; a second note about the same cell has more requests."""
 
     cell: OpenCell
-    event: Literal["begun"] = "begun"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Ended(_Note):
     """A note that a cell has ended, with what the session knows afterwards.
 
     Attributes:
@@ -73,14 +77,11 @@ class Ended:
     run: int | None
     since: int | None
     stuck: tuple[int, ...]
-    event: Literal["ended"] = "ended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recovered:
+class Recovered(_Note):
     """A note that all processes are present again and in step."""
-
-    event: Literal["recovered"] = "recovered"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +99,10 @@ class Doubt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doubted:
+class Doubted(_Note):
     """A note of all names that may have other values than before, and why; it replaces the one before."""
 
     unsure: Mapping[str, Doubt]
-    event: Literal["doubted"] = "doubted"
 
 
 Line = Begun | Ended | Recovered | Doubted

@@ -12,15 +12,20 @@ import json
 import re
 import time
 from dataclasses import dataclass
-from typing import Any, Literal, TextIO
+from typing import Any, ClassVar, TextIO
 
 from nbdist.contract.checkup import Checkup, Connection
-from nbdist.contract.wire import decode, encode
+from nbdist.contract.wire import Tagged, decode, encode
 from nbdist.version import __version__
 
 
+class _Event(Tagged):
+    __slots__ = ()
+    TAG = "event"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
+class Host(_Event):
     """The first event: the identity of this host.
 
     `address` and `listening` are where others can try to reach it; `ports` are reserved for its processes.
@@ -36,58 +41,53 @@ class Host:
     listening: int | None
     ports: tuple[int, ...]
     checks: Checkup | None
-    event: Literal["host"] = "host"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OtherVersion:
+class OtherVersion(_Event):
     """This host has another version of nbdist than the kernel, and does nothing for it."""
 
     host: str
     nbdist: str
-    event: Literal["other_version"] = "other_version"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class Refused(_Event):
     """The agent cannot use a folder: the working folder of its processes, or that for the session's files."""
 
     host: str
     folder: str | None
     error: str
     working: bool = False
-    event: Literal["refused"] = "refused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportFailed:
+class ImportFailed(_Event):
     """A module that all engines need could not be imported."""
 
     module: str
     error: str
     trace: str
-    event: Literal["failed"] = "failed"
+    NAME: ClassVar[str] = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preloaded:
+class Preloaded(_Event):
     """All modules that engines need have been imported."""
 
     seconds: float
-    event: Literal["preloaded"] = "preloaded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
+class Started(_Event):
     """A process has been forked."""
 
     process_id: int
     pid: int
-    event: Literal["started"] = "started"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exited:
+class Exited(_Event):
     """A process has ended; `code` and the fields after it as in `nbdist.launch.model.happenings.ProcessExit`."""
 
     process_id: int
@@ -95,110 +95,94 @@ class Exited:
     code: int
     oom: bool
     last_lines: tuple[str, ...]
-    event: Literal["exited"] = "exited"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Collects:
+class Collects(_Event):
     """A task asks for the connection file and sends this public key, in Z85; see `nbdist.agent.kernel_link`."""
 
     public_key: str
-    event: Literal["collects"] = "collects"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reached:
+class Reached(_Event):
     """How the attempts to connect ended, in the order of `Reach.targets`."""
 
     answers: tuple[Connection, ...]
-    event: Literal["reached"] = "reached"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reserved:
+class Reserved(_Event):
     """Answer `number`: these ports of this host are reserved for processes that are to serve anew."""
 
     number: int
     ports: tuple[int, ...]
-    event: Literal["reserved"] = "reserved"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Coordinating:
+class Coordinating(_Event):
     """A coordination service listens at `address`; if None, it does not, and wrote `last_lines`."""
 
     number: int
     address: str | None
     last_lines: tuple[str, ...]
-    event: Literal["coordinating"] = "coordinating"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Relaying:
+class Relaying(_Event):
     """Processes of this host reach coordination service `number` at its `port`; if None, `error` says why not."""
 
     number: int
     port: int | None
     error: str | None = None
-    event: Literal["relaying"] = "relaying"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FilesNeeded:
+class FilesNeeded(_Event):
     """Numbers, in the list, of the listed files that are needed."""
 
     id: str
     needs: tuple[int, ...]
-    event: Literal["files_needed"] = "files_needed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FilesDone:
+class FilesDone(_Event):
     """The copy is now as listed; the fields are numbers of files."""
 
     id: str
     sent: int
     files: int
     removed: int
-    event: Literal["files_done"] = "files_done"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FilesFailed:
+class FilesFailed(_Event):
     """The copy could not be updated and stays as it was."""
 
     id: str
     error: str
-    event: Literal["files_failed"] = "files_failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alive:
+class Alive(_Event):
     """The agent is alive."""
 
-    event: Literal["alive"] = "alive"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stopped:
+class Stopped(_Event):
     """The session ends, since somebody stopped it."""
 
-    event: Literal["stopped"] = "stopped"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terminated:
+class Terminated(_Event):
     """The scheduler ends this task; the scheduler itself reports why."""
 
-    event: Literal["terminated"] = "terminated"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Fault(_Event):
     """An order could not be obeyed and was skipped; `text` is one sentence."""
 
     text: str
-    event: Literal["fault"] = "fault"
 
 
 FileEvent = FilesNeeded | FilesDone | FilesFailed

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar
 
 from nbdist.contract.questions import Question
-from nbdist.contract.wire import decode, encode
+from nbdist.contract.wire import Tagged, decode, encode
 
 CONTROLLER = -1
 """Stands for the controller in place of a process id."""
@@ -20,8 +20,13 @@ SERVES_SECONDS = 20.0
 """Seconds a coordination service may take until it listens; forked, it takes some milliseconds."""
 
 
+class _Order(Tagged):
+    __slots__ = ()
+    TAG = "order"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
+class Assignment(_Order):
     """The first order: the task of this host.
 
     `nbdist` is the version of the kernel's nbdist; an agent of another version refuses the order before it reads
@@ -54,7 +59,7 @@ class Assignment:
     kernel: int | None = None
     paths: tuple[str, ...] = ()
     cwd_copy: str | None = None
-    order: Literal["assign"] = "assign"
+    NAME: ClassVar[str] = "assign"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,32 +71,29 @@ class NewProcess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class Start(_Order):
     """Order to start engines; an agent that is a task of a job starts only its own."""
 
     processes: tuple[NewProcess, ...]
-    order: Literal["start"] = "start"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signal:
+class Signal(_Order):
     """Order to send a signal to engines."""
 
     number: int
     process_ids: tuple[int, ...]
-    order: Literal["signal"] = "signal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connect:
+class Connect(_Order):
     """Order that brings the connection file for engines: the controller's address and the session's key."""
 
     connection: Mapping[str, Any]
-    order: Literal["connect"] = "connect"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Collect:
+class Collect(_Order):
     """Order that says where a task gets the connection file, past a stream that others may read.
 
     `address` is such as `tcp://10.0.0.1:40123`, `server_key` the public key (CURVE) there, in Z85; see
@@ -100,26 +102,22 @@ class Collect:
 
     address: str
     server_key: str
-    order: Literal["collect"] = "collect"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class Reach(_Order):
     """Order to try to connect to these addresses and ports of other hosts."""
 
     targets: tuple[tuple[str, int], ...]
-    order: Literal["reach"] = "reach"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopListening:
+class StopListening(_Order):
     """Order to stop listening: all others have tried to reach this host."""
 
-    order: Literal["stop_listening"] = "stop_listening"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class Ask(_Order):
     """Order to send engines one request that bypasses their main threads; see `nbdist.contract.questions`.
 
     `what` is a letter; `question` goes with it, for engines to read in a file.
@@ -128,20 +126,18 @@ class Ask:
     what: str
     process_ids: tuple[int, ...]
     question: Question | None = None
-    order: Literal["ask"] = "ask"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReservePorts:
+class ReservePorts(_Order):
     """Order to reserve `count` ports for processes that are to serve anew, and to release the earlier ones."""
 
     number: int
     count: int
-    order: Literal["reserve_ports"] = "reserve_ports"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Coordinate:
+class Coordinate(_Order):
     """Order to start a coordination service beside a process; `port` None: any free port."""
 
     number: int
@@ -149,52 +145,41 @@ class Coordinate:
     host: str
     port: int | None
     processes: int
-    order: Literal["coordinate"] = "coordinate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Relay:
+class Relay(_Order):
     """Order to let the processes of this host reach coordination service `number` at `address`, via the agent."""
 
     number: int
     address: str
-    order: Literal["relay"] = "relay"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndCoordination:
+class EndCoordination(_Order):
     """Order to end a coordination service."""
 
     number: int
-    order: Literal["end_coordination"] = "end_coordination"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestartController:
+class RestartController(_Order):
     """Order to start ipyparallel's controller again after it has ended, at the same ports, with the same keys."""
 
-    order: Literal["restart_controller"] = "restart_controller"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keep:
+class Keep(_Order):
     """Order to go on without a kernel from now on, since another kernel can find the agent."""
 
-    order: Literal["keep"] = "keep"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class Stop(_Order):
     """Order to end everything, where no end of input can say so."""
 
-    order: Literal["stop"] = "stop"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alive:
+class Alive(_Order):
     """The kernel is alive."""
-
-    order: Literal["alive"] = "alive"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,48 +193,43 @@ class ListedFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListFiles:
+class ListFiles(_Order):
     """A part of the list of all files in the copy called `id`; names are relative to the copy."""
 
     id: str
     files: tuple[ListedFile, ...]
-    order: Literal["list_files"] = "list_files"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskForFiles:
+class AskForFiles(_Order):
     """Order to report which of the listed files are needed."""
 
     id: str
-    order: Literal["ask_for_files"] = "ask_for_files"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteFile:
+class WriteFile(_Order):
     """A piece of one file, `data` in Base64; the last piece has the digest of the whole file."""
 
     id: str
     name: str
     data: str
     sha256: str | None = None
-    order: Literal["write_file"] = "write_file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropFile:
+class DropFile(_Order):
     """A listed file no longer exists."""
 
     id: str
     name: str
-    order: Literal["drop_file"] = "drop_file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommitFiles:
+class CommitFiles(_Order):
     """Order to replace the old files by the new ones."""
 
     id: str
-    order: Literal["commit_files"] = "commit_files"
 
 
 FileOrder = ListFiles | AskForFiles | WriteFile | DropFile | CommitFiles

@@ -1,10 +1,18 @@
-"""Constants on which the kernel and a page with a view agree: names by which they find each other, and limits.
+"""Constants, colours and messages on which the kernel and a page with a view agree.
 
-Limits are shared, with engines as well, so that all say the same about the same session. The TypeScript constants
-of the view are generated from this file (`make types`).
+Constants are names by which the two find each other, and limits, which engines share, so that all say the same
+about the same session. The kernel broadcasts `Frame`, `Values` and `Outputs` on the comm `COMM_ID`, and sends the
+first two to each widget; a page sends a `Request`. The TypeScript types, constants and colours of the view are
+generated from this file (`make types`); `nbdist/view/picture.py` makes the still picture's colours of the same.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal
+
+from nbdist.contract.wire import decode
+from nbdist.errors import WireError
 
 COMM_ID = "nbdist"
 """The comm id of all frames. Fixed, so that a page that is reloaded in the middle of a cell receives them at once:
@@ -37,3 +45,143 @@ seconds."""
 
 MOST_NAMED_DEVICES = 4
 """The most devices that are named if devices hold different numbers of bytes; the rest is counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """The newest snapshot, or its top-level sections that have changed.
+
+    `stream` names the sender, since a restarted kernel counts from the start. `base` is the sequence number of the
+    frame to which this frame is a change; null if every section is present. A frame without sections and with
+    `base == sequence` says that nothing has changed. `age` is how long ago the snapshot was made, in seconds.
+    """
+
+    stream: str
+    sequence: int
+    base: int | None
+    age: float
+    snapshot: dict[str, Any]
+    type: Literal["frame"] = "frame"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValuesPicture:
+    """Values at some places of the last two axes, row by row.
+
+    `values` run from 0 for `low` to 1 for `high`; `"nan"` stands for a value that is not finite, null for a
+    missing one.
+    """
+
+    rows: int
+    columns: int
+    low: float
+    high: float
+    values: tuple[float | Literal["nan"] | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Values:
+    """Content of the array at a path, as the answer to `AskValues`: a `text`, or an `error`."""
+
+    path: str
+    text: str | None = None
+    picture: ValuesPicture | None = None
+    error: str | None = None
+    type: Literal["values"] = "values"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellOutputs:
+    """Outputs of one cell, each as a notebook saves it. `cell` is the id that the notebook gives the cell."""
+
+    cell: str
+    running: bool
+    outputs: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """Outputs so far of the cells that run, for a page that was reloaded in the middle of one."""
+
+    cells: tuple[CellOutputs, ...]
+    type: Literal["outputs"] = "outputs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """The page shows a view, or has missed a frame: it needs a full frame."""
+
+    type: Literal["hello"] = "hello"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskValues:
+    """A person asks for the content of the array at a path."""
+
+    path: str
+    type: Literal["values"] = "values"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewTraits:
+    """Traits of a view: its still picture, the array to select first, and the only session to show.
+
+    Each is empty for none. `packed` is a `Frame` with everything that never changes, such as a program: JSON,
+    compressed by gzip, in base64. It is null if frames come from the kernel.
+    """
+
+    view_id: str
+    focus: str
+    session: str
+    packed: str | None = None
+
+
+Request = Hello | AskValues
+_REQUESTS: dict[str, type[Request]] = {"hello": Hello, "values": AskValues}
+
+
+def read_request(data: object) -> Request | None:
+    """Return a page's request; None for anything else that arrives on a comm."""
+    found = _REQUESTS.get(str(data.get("type"))) if isinstance(data, dict) else None
+    if found is None:
+        return None
+    try:
+        return decode(found, data)
+    except WireError:
+        return None
+
+
+def plain(message: Any) -> Any:
+    """Return a message as data for JSON. A dict in it is passed on unchanged: a snapshot may be large."""
+    if isinstance(message, list | tuple):
+        return [plain(item) for item in message]
+    if not is_dataclass(message):
+        return message
+    return {field.name: plain(getattr(message, field.name)) for field in fields(message)}
+
+
+FILLS = {
+    "light": (
+        "#73d0dc",
+        "#ecccb8",
+        "#a9bffc",
+        "#abcf8e",
+        "#f2a9c4",
+        "#e7e694",
+        "#d3e6ff",
+        "#9ff0d8",
+    ),
+    "dark": (
+        "#00506a",
+        "#874e17",
+        "#4a2478",
+        "#144a02",
+        "#7e1f48",
+        "#1d5fa3",
+        "#7c4a80",
+        "#04724f",
+    ),
+}
+"""Colours of the live view, for light pages and for dark ones. Chosen in OKLCH for the greatest least distance
+between any two as seen with normal, protanopic and deuteranopic eyes (Machado 2009), without the hues of red and
+amber, and so that text is readable on each (contrast 4.5 or more)."""

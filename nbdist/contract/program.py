@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
-from nbdist.contract.wire import decode, encode
+from nbdist.contract.wire import Tagged, decode, encode
 
 Direction = Literal["forward", "backward", "both", ""]
 """The direction of a gradient; `both` if the compiler made one collective of several, empty if there is none."""
@@ -345,8 +345,13 @@ class ShownProgram:
     text: str
 
 
+class _Report(Tagged):
+    __slots__ = ()
+    TAG = "event"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compiling:
+class Compiling(_Report):
     """A function is being compiled.
 
     Attributes:
@@ -354,11 +359,10 @@ class Compiling:
     """
 
     name: str
-    event: Literal["compiling"] = "compiling"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compiled:
+class Compiled(_Report):
     """A program that a function needs is compiled.
 
     Attributes:
@@ -366,7 +370,6 @@ class Compiled:
     """
 
     program: Program
-    event: Literal["compiled"] = "compiled"
 
 
 Reported = Compiling | Compiled

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
 
-from nbdist.contract.wire import Plain, decode
+from nbdist.contract.wire import Plain, Tagged, decode
 
 
 class Aside(StrEnum):
@@ -54,62 +53,54 @@ QUESTION = "question"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TypedLine:
+class TypedLine(Tagged):
     """A person typed this line."""
 
     text: str
-    kind: Literal["line"] = "line"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndOfInput:
+class EndOfInput(Tagged):
     """The person ended the input."""
 
-    kind: Literal["end"] = "end"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NobodyAnswers:
+class NobodyAnswers(Tagged):
     """Nobody can be asked; `why` says why not."""
 
     why: str
-    kind: Literal["nobody"] = "nobody"
 
 
 LineReply = TypedLine | EndOfInput | NobodyAnswers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompareBefore:
+class CompareBefore(Tagged):
     """Question for digests of what must be equal before this cell; answered when the main thread is free."""
 
     code: str
-    kind: Literal["compare"] = "compare"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopAtStep:
+class StopAtStep(Tagged):
     """Request to leave the cell of this run before the same step as all others."""
 
     run: int
-    kind: Literal["stop"] = "stop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GiveLine:
+class GiveLine(Tagged):
     """Reply to the debugger's question of number `to`."""
 
     to: int
     reply: LineReply
-    kind: Literal["give"] = "give"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadStacks:
+class ReadStacks(Tagged):
     """Question for the stacks of all threads; with `native`, as py-spy sees them."""
 
     native: bool
-    kind: Literal["stacks"] = "stacks"
 
 
 What = CompareBefore | StopAtStep | GiveLine | ReadStacks
@@ -133,27 +124,24 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Digests:
+class Digests(Tagged):
     """Digests by topic, each a short text that is equal if the processes agree."""
 
     digests: Mapping[str, str]
-    kind: Literal["digests"] = "digests"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepsBegun:
+class StepsBegun(Tagged):
     """The number of steps that have begun; None if the cell does not run."""
 
     steps: int | None
-    kind: Literal["steps"] = "steps"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LineTaken:
+class LineTaken(Tagged):
     """The answer to a `GiveLine`: whether its line answers the question that the debugger asks or has asked."""
 
     taken: bool
-    kind: Literal["taken"] = "taken"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,20 +153,18 @@ class ThreadStack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Threads:
+class Threads(Tagged):
     """All threads but the one that reads them; the main thread first."""
 
     threads: tuple[ThreadStack, ...]
-    kind: Literal["threads"] = "threads"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NativeStacks:
+class NativeStacks(Tagged):
     """All threads with native frames; `error` says why there is no `text`."""
 
     text: str | None = None
     error: str | None = None
-    kind: Literal["native"] = "native"
 
 
 Answer = Digests | StepsBegun | LineTaken | Threads | NativeStacks

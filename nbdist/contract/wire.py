@@ -2,8 +2,8 @@
 
 The type hints of the dataclasses are the only description of the format: a tuple becomes a list, a dataclass a
 dict of all its fields, a `Mapping` from texts or whole numbers a dict, whose keys are texts. Members of a union of
-dataclasses are distinguished by the literal in their `kind`, `order` or `event`. A value declared as `Any` is
-plain data, taken as it is.
+dataclasses are distinguished by their tag: an entry beside their fields (`Tagged`), or the literal in their field
+`kind`. A value declared as `Any` is plain data, taken as it is.
 
 Source: imports nothing outside the standard library, since engines import it too.
 """
@@ -15,8 +15,8 @@ import re
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
-from functools import cache
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from functools import cache, partial
+from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from nbdist.errors import WireError
 
@@ -25,8 +25,32 @@ Plain = Any
 """None, bool, int, float, str, and lists and dicts with str keys of these."""
 Read = Callable[[Plain], Any]
 
-TAGS = ("kind", "order", "event")
-"""Field names: in a union, one of these fields is in all members and says which member a value is."""
+KIND = "kind"
+
+
+class Tagged:
+    """Base of classes that are members of a union; on the wire an entry beside the fields says which one it is.
+
+    Attributes:
+      TAG: The name of the entry, the same in all members of a union.
+      NAME: What it says: the words of the class's name in small letters, such as `stop_listening`, where the class
+        does not say otherwise.
+    """
+
+    __slots__ = ()
+    TAG: ClassVar[str] = KIND
+    NAME: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "NAME" not in vars(cls):
+            cls.NAME = in_small_letters(cls)
+
+
+def in_small_letters(cls: type) -> str:
+    """Return the words of a class's name: `stop_listening` for `StopListening`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
@@ -96,41 +120,47 @@ def _write(value: Any) -> Plain:
     if not is_dataclass(kind):
         allowed = "None, bool, int, float, str, and tuples, lists, dicts and dataclasses of these"
         raise _Mismatch(value, allowed)
-    data = {}
-    for name in _field_names(kind):
-        entry = getattr(value, name)
-        try:
+    data: dict[str, Plain] = {}
+    name = ""
+    names, tag = _shape(kind)
+    try:
+        for name in names:
+            entry = getattr(value, name)
             data[name] = entry if type(entry) is str else _write(entry)
-        except _Mismatch as mismatch:
-            raise mismatch.inside(f".{name}") from None
+    except _Mismatch as mismatch:
+        raise mismatch.inside(f".{name}") from None
+    data.update(tag)
     return data
 
 
 def _write_entries(entries: dict[Any, Any]) -> dict[str, Plain]:
-    data = {}
-    for key, entry in entries.items():
-        if type(key) not in (str, int):
-            raise _Mismatch(key, "a text or a whole number as key")
-        try:
+    data: dict[str, Plain] = {}
+    key: Any = None
+    try:
+        for key, entry in entries.items():
+            if type(key) not in (str, int):
+                raise _Mismatch(key, "a text or a whole number as key")
             data[str(key)] = _write(entry)
-        except _Mismatch as mismatch:
-            raise mismatch.inside(f"[{key!r}]") from None
+    except _Mismatch as mismatch:
+        raise mismatch.inside(f"[{key!r}]") from None
     return data
 
 
 def _write_items(items: Sequence[Any]) -> list[Plain]:
-    data = []
-    for index, item in enumerate(items):
-        try:
+    data: list[Plain] = []
+    try:
+        for item in items:
             data.append(item if type(item) is str else _write(item))
-        except _Mismatch as mismatch:
-            raise mismatch.inside(f"[{index}]") from None
+    except _Mismatch as mismatch:
+        raise mismatch.inside(f"[{len(data)}]") from None
     return data
 
 
 @cache
-def _field_names(cls: type) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(cls))
+def _shape(cls: Any) -> tuple[tuple[str, ...], Mapping[str, str]]:
+    """Return the names of the fields of a dataclass, and the entry beside them."""
+    tag = {cls.TAG: cls.NAME} if issubclass(cls, Tagged) else {}
+    return tuple(field.name for field in fields(cls)), tag
 
 
 @cache
@@ -186,10 +216,17 @@ def _literal_reader(values: tuple[Any, ...]) -> Read:
 
 
 def _union_reader(members: tuple[Any, ...]) -> Read:
-    """Return a reader of `X | None`, or of a union of dataclasses, told apart by their tag field."""
+    """Return a reader of `X | None`, of dataclasses, told apart by their tag field, or of a text or a list."""
     optional = type(None) in members
     others = tuple(member for member in members if member is not type(None))
-    read = _reader(others[0]) if len(others) == 1 else _kind_reader(others)
+    if len(others) == 1:
+        read = _reader(others[0])
+    elif all(map(is_dataclass, others)):
+        read = _kind_reader(others)
+    elif len(others) == 2 and others[0] is str and get_origin(others[1]) is tuple:
+        read = partial(_read_either, *map(_reader, others))
+    else:
+        raise TypeError(f"{members!r} has no form on the wire")
     if not optional:
         return read
 
@@ -206,9 +243,19 @@ def _union_reader(members: tuple[Any, ...]) -> Read:
     return read_optional
 
 
+def _read_either(text: Read, items: Read, data: Plain) -> Any:
+    return (items if isinstance(data, list) else text)(data)
+
+
 def _kind_reader(members: tuple[Any, ...]) -> Read:
-    tag = next(name for name in TAGS if all(name in get_type_hints(cls) for cls in members))
-    reads = {get_args(get_type_hints(cls)[tag])[0]: _reader(cls) for cls in members}
+    first = members[0]
+    tag = first.TAG if issubclass(first, Tagged) else KIND
+    reads = {
+        cls.NAME if issubclass(cls, Tagged) else get_args(get_type_hints(cls)[KIND])[0]: _reader(
+            cls
+        )
+        for cls in members
+    }
     allowed = " | ".join(repr(kind) for kind in reads)
 
     def read(data: Plain) -> Any:
@@ -244,11 +291,12 @@ def _mapping_reader(read_key: Read, hint: Any) -> Read:
         if not isinstance(data, dict):
             raise _Mismatch(data, "an object")
         values = {}
-        for key, item in data.items():
-            try:
+        key = None
+        try:
+            for key, item in data.items():
                 values[read_key(key)] = read_item(item)
-            except _Mismatch as mismatch:
-                raise mismatch.inside(f"[{key!r}]") from None
+        except _Mismatch as mismatch:
+            raise mismatch.inside(f"[{key!r}]") from None
         return values
 
     return read
@@ -260,29 +308,29 @@ def _list_reader(hint: Any) -> Read:
     def read(data: Plain) -> tuple[Any, ...]:
         if not isinstance(data, list):
             raise _Mismatch(data, "a list")
-        items = []
-        for index, item in enumerate(data):
-            try:
+        items: list[Any] = []
+        try:
+            for item in data:
                 items.append(read_item(item))
-            except _Mismatch as mismatch:
-                raise mismatch.inside(f"[{index}]") from None
+        except _Mismatch as mismatch:
+            raise mismatch.inside(f"[{len(items)}]") from None
         return tuple(items)
 
     return read
 
 
 def _fixed_reader(hints: tuple[Any, ...]) -> Read:
-    reads = tuple(_reader(hint) for hint in hints)
+    reads = tuple(map(_reader, hints))
 
     def read(data: Plain) -> tuple[Any, ...]:
         if not isinstance(data, list) or len(data) != len(reads):
             raise _Mismatch(data, f"a list of {len(reads)}")
-        items = []
-        for index, (read_item, item) in enumerate(zip(reads, data, strict=True)):
-            try:
+        items: list[Any] = []
+        try:
+            for read_item, item in zip(reads, data, strict=True):
                 items.append(read_item(item))
-            except _Mismatch as mismatch:
-                raise mismatch.inside(f"[{index}]") from None
+        except _Mismatch as mismatch:
+            raise mismatch.inside(f"[{len(items)}]") from None
         return tuple(items)
 
     return read
@@ -290,7 +338,9 @@ def _fixed_reader(hints: tuple[Any, ...]) -> Read:
 
 def _record_reader(cls: type) -> Read:
     hints = get_type_hints(cls)
-    reads = {field.name: _reader(hints[field.name]) for field in fields(cls)}
+    names, tag = _shape(cls)
+    reads = {name: _reader(hints[name]) for name in names}
+    reads |= {name: _literal_reader((said,)) for name, said in tag.items()}
     required = {
         field.name
         for field in fields(cls)
@@ -304,15 +354,16 @@ def _record_reader(cls: type) -> Read:
         if missing:
             raise _Mismatch(None, "a value, but the field is missing").inside(f".{min(missing)}")
         values = {}
-        for name, item in data.items():
-            if name not in reads:
-                raise _Mismatch(
-                    item, f"no such field; {cls.__name__} has {', '.join(reads)}"
-                ).inside(f".{name}")
-            try:
+        name = ""
+        try:
+            for name, item in data.items():
+                if name not in reads:
+                    raise _Mismatch(item, f"no such field; {cls.__name__} has {', '.join(reads)}")
                 values[name] = reads[name](item)
-            except _Mismatch as mismatch:
-                raise mismatch.inside(f".{name}") from None
+        except _Mismatch as mismatch:
+            raise mismatch.inside(f".{name}") from None
+        for name in tag:
+            values.pop(name, None)
         try:
             return cls(**values)
         except ValueError as error:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from nbdist.contract.calls.saving import ReadArrays, SaveArrays, SavedName, Saving, SetRestored
+from nbdist.contract.calls.namespace import ReadArrays, SaveArrays, SavedName, Saving, SetRestored
 from nbdist.contract.calls.values import LetGo, Offer, Receive, ValueOffer
 from nbdist.contract.cells import Rules
 from nbdist.errors import GoneError, OptionError, StaleError

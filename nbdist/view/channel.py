@@ -15,7 +15,9 @@ from typing import Any
 from comm import get_comm_manager
 from ipykernel.kernelbase import Kernel
 
-from nbdist.contract.messages import (
+from nbdist.contract.page import (
+    COMM_ID,
+    TARGET,
     AskValues,
     CellOutputs,
     Hello,
@@ -25,7 +27,6 @@ from nbdist.contract.messages import (
     plain,
     read_request,
 )
-from nbdist.contract.page import COMM_ID, TARGET
 from nbdist.errors import NbdistError
 from nbdist.spelling import Door, through
 from nbdist.view.feed import Feed, Plain, Source

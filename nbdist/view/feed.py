@@ -1,7 +1,7 @@
 """Sources of the view's frames: the feed of a session, or one snapshot that never changes.
 
 A frame carries the top-level sections of a snapshot that changed since the frame before, or all sections:
-`nbdist.contract.messages.Frame`, which `labextension/src/view/model/frame.ts` reads.
+`nbdist.contract.page.Frame`, which `labextension/src/view/model/frame.ts` reads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Protocol
 
-from nbdist.contract.messages import Frame, plain
+from nbdist.contract.page import Frame, plain
 from nbdist.contract.snapshot import Snapshot
 from nbdist.contract.wire import encode
 from nbdist.interrupts import put_off
@@ -39,7 +39,7 @@ REPEAT_SHARE = 0.05
 """The largest part of its time that the feed may spend on repeating the full state."""
 
 Plain = dict[str, Any]
-"""A message as `nbdist.contract.messages.plain` makes it."""
+"""A message as `nbdist.contract.page.plain` makes it."""
 
 _PASSING = frozenset({"time", "sequence"})
 """Sections that differ in every snapshot: they are sent with other changes, and do not count as changes."""

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from html import escape
 from typing import Any
 
-from nbdist.contract.page import STILL_ATTRIBUTE
-from nbdist.contract.palette import FILLS
+from nbdist.contract.page import FILLS, STILL_ATTRIBUTE
 from nbdist.contract.snapshot import Process, Snapshot
 from nbdist.errors import ArrayError
 from nbdist.notation import array_type_text, mesh_axes_text, processes_text, spec_text

@@ -11,8 +11,7 @@ from typing import Any
 import anywidget
 import traitlets
 
-from nbdist.contract.messages import AskValues, Frame, Hello, ViewTraits, plain, read_request
-from nbdist.contract.page import MIME_TYPE
+from nbdist.contract.page import MIME_TYPE, AskValues, Frame, Hello, ViewTraits, plain, read_request
 from nbdist.errors import NbdistError
 from nbdist.view.channel import (
     Broadcast,

@@ -8,7 +8,7 @@ import jax
 import pytest
 
 from nbdist.engine.frameworks.jax.step.dispatched import hook_programs
-from nbdist.engine.probe.look import NamespaceLook
+from nbdist.engine.probe.observer import NamespaceLook
 
 # Keras reads it when it is imported, and takes TensorFlow otherwise.
 os.environ["KERAS_BACKEND"] = "jax"

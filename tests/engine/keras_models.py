@@ -6,7 +6,7 @@ import keras
 
 from nbdist.contract.snapshot import Model, Variable
 from nbdist.engine.frameworks import frameworks
-from nbdist.engine.probe.look import NamespaceLook, Seen
+from nbdist.engine.probe.observer import NamespaceLook, Seen
 from nbdist.engine.probe.walk import Bounds
 
 

@@ -287,7 +287,7 @@ def an_array_in_an_object_of_c_is_the_new_one_or_named_and_the_next_repairs_succ
             assert "from before a repair: make it again" in str(error), name
         else:
             raise AssertionError(name)
-    assert "repeat" not in str(placements.own()), "a round of copies leaves it alone"
+    assert "repeat" not in str(placements.own())  # a round of copies leaves it alone
     world.repair()
     x = world.names["x"]
     for name in gives.keys() - named:

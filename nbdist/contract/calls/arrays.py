@@ -201,6 +201,7 @@ class Summarize(Call[Summary]):
     """Call to summarize the process's part of the array at a path, as reports name it; evaluates nothing."""
 
     NAME: ClassVar[str] = "summary"
+    INTERRUPTIBLE: ClassVar[bool] = True
     path: str
 
 
@@ -235,3 +236,4 @@ class FindLayout(EvaluatingExpression[ModelFound | ArraysFound]):
     """Call to find the layout of one model or layer; for other values that hold arrays, as `FindShards`."""
 
     NAME: ClassVar[str] = "layout"
+    GLANCES: ClassVar[bool] = True

@@ -9,10 +9,10 @@ import json
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, get_args
 
-from nbdist.contract.wire import Plain, decode, encode
+from nbdist.contract.wire import Plain, decode, encode, in_small_letters
 from nbdist.errors import WireError
 
-PROTOCOL = 15
+PROTOCOL = 16
 """Rises when a call or an answer changes; compared in the first message, which must stay readable."""
 
 A = TypeVar("A", covariant=True)
@@ -22,11 +22,24 @@ C = TypeVar("C", bound="Call[Any]")
 class Call(Generic[A]):
     """One call: a dataclass of its arguments, derived from `Call[...]` with the dataclass of its answer.
 
-    `NAME` is the name by which the engine knows the call.
+    Attributes:
+      NAME: The name by which the engine knows the call: the words of the class's name in small letters, without
+        `ask`, where the class does not say otherwise.
+      INTERRUPTIBLE: Whether an interrupt may end it, as it runs user code or waits for other processes. An
+        interrupt would leave any other call half done.
+      GLANCES: Whether it goes to one process alone, and an attribute of a user's object may compute in it; the
+        reply then says whether it has.
     """
 
     __slots__ = ()
     NAME: ClassVar[str]
+    INTERRUPTIBLE: ClassVar[bool] = False
+    GLANCES: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "NAME" not in vars(cls):
+            cls.NAME = in_small_letters(cls).removeprefix("ask_")
 
     @classmethod
     def answer_from(cls, data: Plain) -> A:

@@ -1,13 +1,16 @@
-"""Calls about an engine: its identity, its imports, how its cells ended, what must agree, completions of names.
+"""Calls about an engine: its identity, its start, how its cells ended, what must agree, completions of names.
 
-`Evaluating` and `EvaluatingExpression` are the bases of the calls that may compute on other processes' devices.
+`Evaluating` and `EvaluatingExpression` are the bases of the calls that may compute on other processes' devices. At
+the end stand the parameters of a start, a dataclass for each stage of a framework. `Initialize` carries them as
+plain data, since only the two halves of the session's framework know their classes: in
+`nbdist.launch.frameworks` and in `nbdist.engine.frameworks`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from nbdist.contract.calls.call import PROTOCOL, Call
 from nbdist.contract.cells import Facts
@@ -87,7 +90,6 @@ class Who(Call[Described | OtherNbdist]):
       controller: The address at which its host reaches ipyparallel's controller.
     """
 
-    NAME: ClassVar[str] = "who"
     framework: str
     controller: str
 
@@ -108,7 +110,6 @@ class Late:
 class Prepare(Call[Late]):
     """Call to set variables that a process which nbdist starts has from its first moment."""
 
-    NAME: ClassVar[str] = "prepare"
     environment: Mapping[str, str]
     framework: str
 
@@ -130,7 +131,6 @@ class Greeted:
 class Hello(Call[Greeted | OtherNbdist]):
     """The first message: makes the engine ready. `process_id` is None if the engine's environment has it."""
 
-    NAME: ClassVar[str] = "hello"
     process_id: int | None
     framework: str
 
@@ -185,10 +185,10 @@ class Initialize(Call[Initialized]):
     """Call to join the framework's cluster; blocks until all processes have joined.
 
     Attributes:
-      stage: One entry of the launch side's `stages`, encoded: see `nbdist.contract.stages`.
+      stage: One entry of the launch side's `stages`, encoded: see `nbdist.contract.calls.engine`.
     """
 
-    NAME: ClassVar[str] = "initialize"
+    INTERRUPTIBLE: ClassVar[bool] = True
     stage: Any
 
 
@@ -204,7 +204,8 @@ class Completions:
 class Complete(Call[Completions]):
     """Call to complete `code` at `cursor`, a position in characters."""
 
-    NAME: ClassVar[str] = "complete"
+    INTERRUPTIBLE: ClassVar[bool] = True
+    GLANCES: ClassVar[bool] = True
     code: str
     cursor: int
 
@@ -220,7 +221,8 @@ class Inspected:
 class Inspect(Call[Inspected]):
     """Call to return IPython's help for `symbol?` (detail 0) or `symbol??` (detail 1)."""
 
-    NAME: ClassVar[str] = "inspect"
+    INTERRUPTIBLE: ClassVar[bool] = True
+    GLANCES: ClassVar[bool] = True
     symbol: str
     detail: int
 
@@ -236,7 +238,6 @@ class Looked:
 class Look(Call[Looked]):
     """Call to have the probe report changes now, with `again` also all that was reported before."""
 
-    NAME: ClassVar[str] = "look"
     timeout_s: float
     again: bool = False
 
@@ -265,7 +266,6 @@ class Recall(Call[Recalled]):
     The call waits behind that cell in the engine's queue, so the answer comes when the cell has ended.
     """
 
-    NAME: ClassVar[str] = "recall"
     request: str
 
 
@@ -294,7 +294,6 @@ class ImportedModules:
 class AskImported(Call[ImportedModules]):
     """Call to find the modules of the process that come from these files."""
 
-    NAME: ClassVar[str] = "imported"
     paths: tuple[str, ...]
 
 
@@ -315,7 +314,6 @@ class AskAgreement(Call[Agreement]):
       topics: The topics whose facts are wanted; None: the digests of all topics.
     """
 
-    NAME: ClassVar[str] = "agreement"
     code: str
     topics: tuple[str, ...] | None = None
 
@@ -334,6 +332,7 @@ class Evaluating(Call[A]):
         that computes nothing, such as a name.
     """
 
+    INTERRUPTIBLE: ClassVar[bool] = True
     number: int | None = None
 
     def unwanted(self) -> Self:
@@ -346,3 +345,94 @@ class EvaluatingExpression(Evaluating[A]):
     """A call that evaluates an expression in the user's namespace."""
 
     expression: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmptyStage:
+    """Stage of a framework that needs no parameters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JaxStage:
+    """Stage that joins a cluster of JAX.
+
+    Attributes:
+      processes: How many there are.
+      devices: Virtual CPU devices of this process; None: what the platform gives.
+      arguments: Keyword arguments of `jax.distributed.initialize`; None: the user calls it.
+      gloo: The address of this host on which gloo is to listen; None: as JAX chooses.
+    """
+
+    processes: int
+    devices: int | None
+    arguments: Mapping[str, Any] | None
+    gloo: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KerasArguments:
+    """The arguments of `keras.distribution.initialize`."""
+
+    job_addresses: str
+    num_processes: int
+    process_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KerasStage:
+    """Stage that joins a cluster of Keras.
+
+    Attributes:
+      backend: The back end that Keras must compute with.
+      devices: Virtual CPU devices of this process; None: what the platform gives.
+      arguments: None: the user calls `keras.distribution.initialize`.
+      jax: Keyword arguments that `jax.distributed.initialize` gets beyond what Keras gives it.
+      gloo: The address of this host on which gloo is to listen; None: as JAX chooses.
+      late: Whether the others have already joined each other, so that they take no part in Keras' start.
+    """
+
+    backend: str
+    devices: int | None
+    arguments: KerasArguments | None
+    jax: Mapping[str, Any]
+    gloo: str | None
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevicesStage:
+    """Stage that says which devices TensorFlow has on this process.
+
+    Attributes:
+      platform: `"cpu"` hides GPUs.
+      devices: Logical CPU devices to make; None: one.
+      local_device_ids: The GPUs this process may use; None: all.
+    """
+
+    platform: str
+    devices: int | None
+    local_device_ids: tuple[int, ...] | None
+    kind: Literal["devices"] = "devices"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrategyStage:
+    """Stage that makes the strategy of TensorFlow.
+
+    Attributes:
+      tf_config: `TF_CONFIG`, JSON; None for a process alone.
+      role: The role of this process.
+      process_id: The id of this process.
+      workers: The process ids of all workers, in the order of their tasks.
+      again: Whether there was a strategy before, whose cluster is broken; TensorFlow forgets it first.
+    """
+
+    tf_config: str | None
+    role: Literal["worker", "evaluator"]
+    process_id: int
+    workers: tuple[int, ...]
+    again: bool = False
+    kind: Literal["strategy"] = "strategy"
+
+
+TensorFlowStage = DevicesStage | StrategyStage

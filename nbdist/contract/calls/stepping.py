@@ -62,7 +62,6 @@ array was first seen, and its path."""
 class Meet(Call[Done]):
     """Call to learn the ports at which the other processes accept connections for collectives."""
 
-    NAME: ClassVar[str] = "meet"
     ports: tuple[int, ...]
 
 
@@ -97,7 +96,6 @@ class AskSent(Call[Trail]):
 class RefuseEarlier(Call[Done]):
     """Call to refuse cells and expressions with a lower number from now on: another kernel has the turn."""
 
-    NAME: ClassVar[str] = "refuse_earlier"
     number: int
 
 
@@ -121,8 +119,6 @@ class Labels:
 class AskLabels(Call[Labels]):
     """Call to name the programs sent since all processes were last in step, and their collectives."""
 
-    NAME: ClassVar[str] = "labels"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnderWay:
@@ -142,7 +138,6 @@ class UnderWay:
 class AskUnderWay(Call[UnderWay]):
     """Call to report what is not computed yet, up to the program of serial `common`, which all have sent."""
 
-    NAME: ClassVar[str] = "under_way"
     common: int
 
 
@@ -171,7 +166,6 @@ class Prove(Call[Proven]):
       compared: Whether the kernel has compared, by their names, the programs that the processes have sent.
     """
 
-    NAME: ClassVar[str] = "prove"
     number: int
     timeout_s: float
     compared: bool = False
@@ -202,8 +196,6 @@ class Versions:
 class AskVersions(Call[Versions]):
     """Call to find the program that computed each array on several processes."""
 
-    NAME: ClassVar[str] = "versions"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten:
@@ -223,7 +215,6 @@ class Forget(Call[Forgotten]):
         array that another path also leads to, and rightly, stays at that path.
     """
 
-    NAME: ClassVar[str] = "forget"
     paths: tuple[str, ...]
     unnamed: tuple[Origin, ...]
     whole: bool = False
@@ -252,7 +243,6 @@ class SavedForRepair:
 class Save(Call[SavedForRepair]):
     """Call for the first part of a repair: copy all that the back end holds; changes nothing."""
 
-    NAME: ClassVar[str] = "save"
     common: int
 
 
@@ -260,14 +250,11 @@ class Save(Call[SavedForRepair]):
 class Leave(Call[Done]):
     """Call for the second part of a repair: take the back end down."""
 
-    NAME: ClassVar[str] = "leave"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejoin(Call[Done]):
     """Call for the third part of a repair: join the others at a new service, with the framework's `arguments`."""
 
-    NAME: ClassVar[str] = "rejoin"
     arguments: Mapping[str, Any]
 
 
@@ -296,7 +283,6 @@ class Restored:
 class Restore(Call[Restored]):
     """Call for the last part of a repair: make everything anew, except lost arrays; see `Forget`."""
 
-    NAME: ClassVar[str] = "restore"
     lost: tuple[str, ...]
     unnamed: tuple[Origin, ...]
     generation: int

@@ -82,7 +82,6 @@ class ValueOffer:
 class Offer(EvaluatingExpression[ValueOffer]):
     """Call to hold the value of an expression for a kernel, and to describe it; neither if it is not `wanted`."""
 
-    NAME: ClassVar[str] = "offer"
     token: str
     wanted: bool = True
 
@@ -95,7 +94,6 @@ class Offer(EvaluatingExpression[ValueOffer]):
 class AskStructure(Call[Done]):
     """Call to pickle an offered value without its arrays: the one buffer of the answer."""
 
-    NAME: ClassVar[str] = "structure"
     token: str
 
 
@@ -110,7 +108,7 @@ class PieceDigests:
 class AskDigests(Call[PieceDigests]):
     """Call to compute digests of pieces of offered arrays, each given by the array's path and its number there."""
 
-    NAME: ClassVar[str] = "digests"
+    INTERRUPTIBLE: ClassVar[bool] = True
     token: str
     pieces: tuple[tuple[str, int], ...]
 
@@ -126,7 +124,6 @@ class Nodes:
 class AskNodes(Call[Nodes]):
     """Call to list all parts of an offered value."""
 
-    NAME: ClassVar[str] = "nodes"
     token: str
 
 
@@ -141,7 +138,6 @@ class Preview:
 class AskPreview(Call[Preview]):
     """Call to show the first elements of a piece of an array."""
 
-    NAME: ClassVar[str] = "preview"
     token: str
     path: str
     piece: int
@@ -158,7 +154,6 @@ class Opened:
 class OpenMemories(Call[Opened]):
     """Call to open memories of the kernel, if the process can."""
 
-    NAME: ClassVar[str] = "open_memories"
     token: str
     addresses: tuple[MemoryAddress, ...]
 
@@ -176,7 +171,6 @@ class OfferedBox:
 class Take(Call[Done]):
     """Call to return parts of offered arrays, one after the other: the one buffer of the answer."""
 
-    NAME: ClassVar[str] = "take"
     token: str
     boxes: tuple[OfferedBox, ...]
 
@@ -185,7 +179,6 @@ class Take(Call[Done]):
 class Write(Call[Done]):
     """Call to write parts of offered arrays into memories of the kernel; `spots` locate their whole arrays."""
 
-    NAME: ClassVar[str] = "write"
     token: str
     boxes: tuple[OfferedBox, ...]
     spots: tuple[Spot, ...]
@@ -216,7 +209,6 @@ class Receive(Evaluating[Room]):
       sharding: An expression that divides the arrays over the processes; None: each process gets them whole.
     """
 
-    NAME: ClassVar[str] = "receive"
     token: str
     arrays: tuple[ArrayType, ...]
     sharding: str | None
@@ -236,7 +228,6 @@ class Share(Call[Shared]):
     `spots` says where each piece of each array that the process itself wants lies.
     """
 
-    NAME: ClassVar[str] = "share"
     token: str
     sizes: tuple[int, ...]
     spots: tuple[tuple[Spot, ...], ...]
@@ -253,7 +244,6 @@ class Joined:
 class Join(Call[Joined]):
     """Call to take memories of another process, if this process can; `spots` as in `Share`."""
 
-    NAME: ClassVar[str] = "join"
     token: str
     addresses: tuple[MemoryAddress, ...]
     spots: tuple[tuple[Spot, ...], ...]
@@ -272,7 +262,6 @@ class Stretch:
 class Put(Call[Done]):
     """Call to write bytes into memories made on the process: the one buffer of the call, stretch by stretch."""
 
-    NAME: ClassVar[str] = "put"
     token: str
     stretches: tuple[Stretch, ...]
 
@@ -281,7 +270,7 @@ class Put(Call[Done]):
 class Ready(Call[Done]):
     """Call to make the values from what has arrived, with the pickle in the one buffer; no names are set yet."""
 
-    NAME: ClassVar[str] = "ready"
+    INTERRUPTIBLE: ClassVar[bool] = True
     token: str
 
 
@@ -296,7 +285,6 @@ class Named:
 class SetNames(Call[Named]):
     """Call to put the values into the user's namespace."""
 
-    NAME: ClassVar[str] = "set_names"
     token: str
 
 
@@ -304,5 +292,4 @@ class SetNames(Call[Named]):
 class LetGo(Call[Done]):
     """Call to drop everything that was in transfer."""
 
-    NAME: ClassVar[str] = "let_go"
     token: str

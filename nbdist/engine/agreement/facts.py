@@ -123,91 +123,6 @@ def _words(text: str) -> list[str]:
 _MISSING = object()
 
 
-class Names:
-    """Description of the names that a cell reads, on one process: their types, global arrays, keys and code.
-
-    One object is used again and again on the main thread; it keeps no array alive.
-    """
-
-    def __init__(self, packages: frozenset[str]) -> None:
-        self._packages = packages
-
-    def describe(
-        self,
-        reads: Reads,
-        namespace: dict[str, Any],
-        comparers: Sequence[Comparer],
-        libraries: Sequence[Library],
-    ) -> NamesFacts:
-        """Describe names and their arrays for the comparison.
-
-        Args:
-          reads: The names.
-          namespace: The values by name.
-          comparers: Comparers of the imported frameworks.
-          libraries: Libraries of the same frameworks; those that build on others come first.
-        """
-        found: dict[str, Any] = {}
-        names: dict[str, NameFacts] = {}
-        for path in sorted(reads.certain | reads.possible):
-            for name, value in steps(path, namespace):
-                known, code = names.get(name), None
-                certain = path in reads.certain or (known is not None and known.certain)
-                if value is not _MISSING:
-                    found[name] = value
-                    code = code_digest(value)
-                names[name] = NameFacts(type=_type_text(value), certain=certain, code=code)
-        arrays = self._arrays(found, comparers, libraries)
-        holders = {_root(path) for path in (*arrays.arrays, *arrays.local)}
-        names = {
-            name: replace(known, holds=_root(name) in holders) for name, known in names.items()
-        }
-        return replace(arrays, names=names)
-
-    def _arrays(
-        self,
-        namespace: dict[str, Any],
-        comparers: Sequence[Comparer],
-        libraries: Sequence[Library],
-    ) -> NamesFacts:
-        """Return the facts of the arrays in a namespace, without the names."""
-        for comparer in comparers:
-            comparer.begin()
-        takers = [(comparer, comparer.array_classes()) for comparer in comparers]
-
-        def found(path: str, array: Any) -> bool:
-            if type(array) is Lent:
-                return False
-            bases = type(array).__mro__
-            taker = next((one for one, classes in takers if any(c in bases for c in classes)), None)
-            return taker is not None and taker.add(path, array)
-
-        def mesh(value: Any) -> None:
-            for comparer in comparers:
-                if isinstance(value, comparer.mesh_classes()):
-                    comparer.add_mesh(value)
-
-        walk = Walk(
-            found=found,
-            mesh=mesh,
-            arrays=tuple(one for _, classes in takers for one in classes),
-            meshes=tuple(one for comparer in comparers for one in comparer.mesh_classes()),
-            packages=self._packages,
-            libraries=libraries,
-            bounds=Bounds(),
-        )
-        omitted = walk.run(namespace)
-        every = [comparer.found() for comparer in comparers]
-        return NamesFacts(
-            names={},
-            arrays={path: one for found in every for path, one in found.arrays.items()},
-            meshes={name: one for found in every for name, one in found.meshes.items()},
-            local={path: one for found in every for path, one in found.local.items()},
-            keys={path: one for found in every for path, one in found.keys.items()},
-            omitted=omitted,
-        )
-
-
 def steps(path: str, namespace: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return each step of a dotted path through modules, with its value; runs nobody's code."""
     name, *rest = path.split(".")
@@ -262,7 +177,6 @@ class AgreementFacts:
         self._frameworks = frameworks
         self._comparers: dict[int, Comparer] = {}
         self._packages = packages_of(frameworks)
-        self._names = Names(self._packages)
         self._modules = UsersModules()
         self._texts: dict[str, tuple[Array, str]] = {}
 
@@ -282,9 +196,7 @@ class AgreementFacts:
             "settings": lambda: _first(one.settings() for one in comparers),
             "mesh": lambda: _first(one.mesh() for one in comparers),
             "distribution": lambda: _first(one.distribution() for one in comparers),
-            "names": lambda: self._names.describe(
-                reads(source, self._rewritten), self._shell.user_ns, comparers, self._libraries()
-            ),
+            "names": lambda: self._described(reads(source, self._rewritten), comparers),
         }
         asked = {n: answer() for n, answer in answers.items() if topics is None or n in topics}
         return Facts(**asked)
@@ -302,6 +214,62 @@ class AgreementFacts:
             topic: hashlib.sha256(repr(fact).encode()).hexdigest()[:12]
             for topic, fact in compared.items()
         }
+
+    def _described(self, read: Reads, comparers: Sequence[Comparer]) -> NamesFacts:
+        """Return the facts of the names that a cell reads: their types, code, global arrays and keys."""
+        found: dict[str, Any] = {}
+        names: dict[str, NameFacts] = {}
+        for path in sorted(read.certain | read.possible):
+            for name, value in steps(path, self._shell.user_ns):
+                known, code = names.get(name), None
+                certain = path in read.certain or (known is not None and known.certain)
+                if value is not _MISSING:
+                    found[name] = value
+                    code = code_digest(value)
+                names[name] = NameFacts(type=_type_text(value), certain=certain, code=code)
+        arrays = self._arrays(found, comparers)
+        holders = {_root(path) for path in (*arrays.arrays, *arrays.local)}
+        names = {
+            name: replace(known, holds=_root(name) in holders) for name, known in names.items()
+        }
+        return replace(arrays, names=names)
+
+    def _arrays(self, values: dict[str, Any], comparers: Sequence[Comparer]) -> NamesFacts:
+        """Return the facts of the arrays that these values lead to, without the names; keep no array alive."""
+        for comparer in comparers:
+            comparer.begin()
+        takers = [(comparer, comparer.array_classes()) for comparer in comparers]
+
+        def found(path: str, array: Any) -> bool:
+            if type(array) is Lent:
+                return False
+            bases = type(array).__mro__
+            taker = next((one for one, classes in takers if any(c in bases for c in classes)), None)
+            return taker is not None and taker.add(path, array)
+
+        def mesh(value: Any) -> None:
+            for comparer in comparers:
+                if isinstance(value, comparer.mesh_classes()):
+                    comparer.add_mesh(value)
+
+        omitted = Walk(
+            found=found,
+            mesh=mesh,
+            arrays=tuple(one for _, classes in takers for one in classes),
+            meshes=tuple(one for comparer in comparers for one in comparer.mesh_classes()),
+            packages=self._packages,
+            libraries=self._libraries(),
+            bounds=Bounds(),
+        ).run(values)
+        every = [comparer.found() for comparer in comparers]
+        return NamesFacts(
+            names={},
+            arrays={path: one for found in every for path, one in found.arrays.items()},
+            meshes={name: one for found in every for name, one in found.meshes.items()},
+            local={path: one for found in every for path, one in found.local.items()},
+            keys={path: one for found in every for path, one in found.keys.items()},
+            omitted=omitted,
+        )
 
     def _imported(self) -> list[Comparer]:
         """Return the comparers of the imported frameworks, kept from one check to the next."""

@@ -1,8 +1,8 @@
 """Cells of the notebook on the engine: numbers, lines, beginning and end, requests withdrawn, and warnings.
 
 A cell travels as ipyparallel's own execute request. Data that the request has no place for goes in its label; see
-`nbdist.contract.cells`. `NotebookCells` hooks into the shell, `Withdrawal` into the kernel, and `name_cells` into
-Python's warnings.
+`nbdist.contract.cells`. `NotebookCells` hooks into the shell, `report_withdrawals` into the kernel, and
+`name_cells` into Python's warnings.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Any
 
 from nbdist.contract.cells import CellLabel, label_from
-from nbdist.engine.cell.code_owners import hide_own_frames, show_any_error, showable
-from nbdist.engine.cell.debugger import keep_failure
+from nbdist.engine.cell.code_owners import showable
+from nbdist.engine.cell.debugger import end_tracing, keep_failure
 from nbdist.engine.cell.running import CurrentCell
 from nbdist.errors import WireError
 from nbdist.spelling import Door, enter
@@ -30,9 +30,9 @@ class NotebookCells:
       shell: The engine's IPython shell.
       cell: The state that is told when a cell starts and ends.
       before: Called on the main thread when a cell of the notebook starts, with the request and its label.
-      after: Called on the main thread when a cell's code has ended, before its reply.
+      ended: Called on the main thread when a cell's code has ended, before its reply, with the label, None for a
+        cell of others, and whether the cell failed.
       admit: Called with the label before a cell runs; raises where the cell must not run.
-      ended: Called after `after` with the label, None for a cell of others, and whether the cell failed.
     """
 
     def __init__(
@@ -41,21 +41,17 @@ class NotebookCells:
         cell: CurrentCell,
         *,
         before: Callable[[dict[str, Any], CellLabel], None],
-        after: Callable[[], None],
         ended: Callable[[CellLabel | None, bool], None],
         admit: Callable[[CellLabel], None],
     ) -> None:
         self._shell = shell
         self._cell = cell
         self._before = before
-        self._after = after
         self._ended = ended
         self._admit = admit
 
     def install(self) -> None:
         """Register the hooks; call once for each shell."""
-        show_any_error(self._shell)
-        hide_own_frames(self._shell)
         self._shell.input_transformers_post.append(self._number_as_the_notebook)
         self._shell.events.register("pre_run_cell", self._started)
         self._shell.events.register("post_run_cell", self._finished)
@@ -91,7 +87,7 @@ class NotebookCells:
             )
 
     def _finished(self, result: Any) -> None:
-        self._after()
+        end_tracing()
         # Not by `or`: the class of an error decides whether it is true.
         kind = "error_in_exec" if result.error_before_exec is None else "error_before_exec"
         error = getattr(result, kind)
@@ -115,42 +111,36 @@ REMEMBERED = 10_000
 ABORT = "abort_request"
 
 
-class Withdrawal:
-    """Withdrawal of requests that wait behind others: the reply says for certain whether it came in time.
+def report_withdrawals(kernel: Any) -> None:
+    """Make a kernel say for certain of each request that is withdrawn whether it came in time.
 
-    ipyparallel's engine drops a request that was aborted while it waited (`Client.abort`). Its own reply to the
-    abort does not name requests that were running already. After `install`, the kernel notes the requests that it
-    takes, and the reply names those taken already.
+    ipyparallel's engine drops a request that was aborted while it waited behind others (`Client.abort`). Its own
+    reply to the abort does not name requests that were running already. From its next request on, the kernel notes
+    the requests that it takes, and the reply names those taken already. Call this once.
+
+    `should_handle` and `control_handlers` are what ipykernel offers to subclasses. The main thread takes requests:
+    it notes one, then looks whether it is withdrawn. The thread of the control channel withdraws requests: it
+    marks one, then looks whether it is noted. So at least one thread sees the other.
     """
+    taken: deque[str] = deque(maxlen=REMEMBERED)
+    should_handle, abort = kernel.should_handle, kernel.control_handlers[ABORT]
 
-    def __init__(self) -> None:
-        self._taken: deque[str] = deque(maxlen=REMEMBERED)
+    def note_and_handle(stream: Any, message: dict[str, Any], idents: Any) -> Any:
+        taken.append(message["header"]["msg_id"])
+        return should_handle(stream, message, idents)
 
-    def install(self, kernel: Any) -> None:
-        """Put the two hooks in place, with effect from the kernel's next request; call once.
+    def abort_and_report(stream: Any, ident: Any, parent: dict[str, Any]) -> Any:
+        wanted = parent["content"].get("msg_ids")
+        if not isinstance(wanted, list) or not wanted:
+            return abort(stream, ident, parent)
+        kernel.aborted.update(map(str, wanted))
+        found = [request for request in wanted if request in taken]
+        content = {"status": "ok", "taken": found}
+        kernel.session.send(stream, "abort_reply", content, parent=parent, ident=ident)
+        return None
 
-        `should_handle` and `control_handlers` are what ipykernel offers to subclasses. The main thread takes
-        requests: it notes one, then looks whether it is withdrawn. The thread of the control channel withdraws
-        requests: it marks one, then looks whether it is noted. So at least one thread sees the other.
-        """
-        should_handle, abort = kernel.should_handle, kernel.control_handlers[ABORT]
-
-        def note_and_handle(stream: Any, message: dict[str, Any], idents: Any) -> Any:
-            self._taken.append(message["header"]["msg_id"])
-            return should_handle(stream, message, idents)
-
-        def abort_and_report(stream: Any, ident: Any, parent: dict[str, Any]) -> Any:
-            wanted = parent["content"].get("msg_ids")
-            if not isinstance(wanted, list) or not wanted:
-                return abort(stream, ident, parent)
-            kernel.aborted.update(map(str, wanted))
-            taken = [request for request in wanted if request in self._taken]
-            content = {"status": "ok", "taken": taken}
-            kernel.session.send(stream, "abort_reply", content, parent=parent, ident=ident)
-            return None
-
-        kernel.should_handle = note_and_handle
-        kernel.control_handlers[ABORT] = abort_and_report
+    kernel.should_handle = note_and_handle
+    kernel.control_handlers[ABORT] = abort_and_report
 
 
 def name_cells(cell_of: Callable[[str], int | None]) -> None:

@@ -1,27 +1,21 @@
-"""Output of a cell besides what Python prints: text from C++, progress bars, and what is kept for later kernels.
+"""Output of a cell besides what Python prints: text from C++, and what is kept for later kernels.
 
 `Descriptors` passes on what libraries write to the file descriptors themselves, without known noise such as gloo's
-(`Gloo`). `KeptOutput` keeps messages for a kernel that attaches later. `choose_progress_bars` makes tqdm's bars
-widgets or text.
+(`Gloo`). `KeptOutput` keeps messages for a kernel that attaches later.
 """
 
 from __future__ import annotations
 
 import codecs
-import importlib
 import json
 import logging
 import os
 import re
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from nbdist.contract.iopub import TYPES, Kept, KeptMessage, Prompting
@@ -282,93 +276,3 @@ def read(frames: Sequence[bytes]) -> KeptMessage | None:
         kind=head["msg_type"],
         content=json.loads(content),
     )
-
-
-NOTEBOOK = "tqdm.notebook"
-NAMES = frozenset({"tqdm.autonotebook", NOTEBOOK})
-"""The modules of tqdm whose bars are replaced."""
-
-EITHER = ("display", "__iter__", "update", "close", "clear", "reset")
-"""Methods in which a bar of widgets differs from one of text (tqdm 4.67)."""
-
-
-def choose_progress_bars(widgets: Callable[[], bool]) -> None:
-    """Make each new bar of `tqdm.auto` and `tqdm.notebook` a widget where widgets are shown, else a line of text.
-
-    By itself, tqdm takes an engine for a notebook (`tqdm.autonotebook` looks for `ipykernel.zmqshell`), also where
-    a terminal or a script shows the output.
-
-    Args:
-      widgets: Called when a bar is made; returns whether widgets are shown.
-    """
-    if not any(isinstance(finder, _Bars) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Bars(widgets))
-
-
-class _Bars(MetaPathFinder, Loader):
-    """An import hook that gives both modules bars of either kind."""
-
-    def __init__(self, widgets: Callable[[], bool]) -> None:
-        self._widgets = widgets
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        return ModuleSpec(fullname, self) if fullname in NAMES else None
-
-    def exec_module(self, module: ModuleType) -> None:
-        if module.__name__ != NOTEBOOK:
-            notebook = importlib.import_module(NOTEBOOK)
-            module.__dict__.update(tqdm=notebook.tqdm, trange=notebook.trange)
-            return
-        std = importlib.import_module("tqdm.std")
-        bar = either(std.tqdm, self._notebook_bar(module), self._widgets)
-
-        def trange(*args: Any, **options: Any) -> Any:
-            return bar(range(*args), **options)
-
-        module.__dict__.update(tqdm=bar, trange=trange, tqdm_notebook=bar, tnrange=trange)
-
-    def _notebook_bar(self, module: ModuleType) -> type[Any] | None:
-        """Return tqdm's own class of widgets; None where ipywidgets is missing."""
-        for finder in sys.meta_path:
-            spec = None if finder is self else finder.find_spec(module.__name__, _path(), None)
-            if spec is not None and spec.loader is not None:
-                spec.loader.exec_module(module)
-                break
-        there = module.__dict__.get("IProgress") is not None
-        return module.__dict__["tqdm_notebook"] if there else None
-
-
-def _path() -> list[str]:
-    return list(importlib.import_module("tqdm").__path__)
-
-
-def either(text: type[Any], widget: type[Any] | None, widgets: Callable[[], bool]) -> type[Any]:
-    """Return a class of bars, which users may derive from; each bar keeps the kind it is made with.
-
-    Args:
-      text: `tqdm.std.tqdm`.
-      widget: `tqdm.notebook.tqdm_notebook`, a subclass of `text`; None where there is none.
-      widgets: Returns whether a new bar is one of widgets.
-    """
-
-    class Bar(widget or text):  # type: ignore[misc]
-        """`tqdm.notebook.tqdm` or `tqdm.std.tqdm`."""
-
-        def __init__(self, *args: Any, **options: Any) -> None:
-            self._kind = widget if widget is not None and widgets() else text
-            if self._kind is text:
-                options.pop("display", None)  # for widgets alone
-            self.status_printer = self._kind.status_printer
-            self._kind.__init__(self, *args, **options)
-
-    def method(name: str) -> Callable[..., Any]:
-        def call(self: Any, *args: Any, **options: Any) -> Any:
-            return getattr(getattr(self, "_kind", text), name)(self, *args, **options)
-
-        return call
-
-    for name in EITHER:
-        setattr(Bar, name, method(name))
-    return Bar

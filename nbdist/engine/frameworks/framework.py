@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nbdist.contract.stages import EmptyStage
+from nbdist.contract.calls.engine import EmptyStage
 from nbdist.engine.frameworks.interfaces import (
     NoArrays,
     NoCluster,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         ThisProcess,
         Trees,
     )
-    from nbdist.engine.namespace.placements import Objects
+    from nbdist.engine.namespace.things import Objects
     from nbdist.engine.probe.classes import Library
     from nbdist.engine.probe.observer import ModelObserver, Observer
     from nbdist.engine.probe.samples import SeenArray

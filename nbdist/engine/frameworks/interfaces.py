@@ -31,12 +31,11 @@ if TYPE_CHECKING:
         Versions,
     )
     from nbdist.contract.iopub import CellStep, Rescued
-    from nbdist.engine.cell.interrupts import InterruptHandler
+    from nbdist.engine.cell.interrupts import AgreedStop, InterruptHandler
     from nbdist.engine.cell.main_thread import MainThread
     from nbdist.engine.cell.output import Descriptors
     from nbdist.engine.cell.running import CurrentCell
-    from nbdist.engine.cell.stop import AgreedStop
-    from nbdist.engine.namespace.placements import Placements
+    from nbdist.engine.namespace.things import Placements
     from nbdist.engine.values.arrays import OfferedArray
     from nbdist.engine.values.incoming import Place
 

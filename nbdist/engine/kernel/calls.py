@@ -8,24 +8,28 @@ are in `nbdist.contract.calls`.
 from __future__ import annotations
 
 import base64
+import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from nbdist.contract.calls import arrays, engine, stepping
+from nbdist.contract.calls import arrays, engine, namespace, stepping, values
 from nbdist.contract.calls import call as contract
-from nbdist.contract.calls import namespace as namespace_contract
-from nbdist.contract.calls import saving as saving_contract
-from nbdist.contract.calls import values as values_contract
 from nbdist.contract.calls.call import PROTOCOL, Done
 from nbdist.contract.wire import decode, encode
 from nbdist.engine import frameworks
 from nbdist.engine.cell.code_owners import error_text, showable
 from nbdist.engine.kernel.answering import answer_questions
-from nbdist.engine.kernel.kernel_gaps import LOOKS, PREFIX
-from nbdist.engine.kernel.together import evaluate, widget_event
+from nbdist.engine.kernel.engine_calls import (
+    NUMBERS,
+    called,
+    evaluate,
+    imported_from,
+    layout_of,
+    widget_event,
+)
 from nbdist.errors import NbdistError, SessionError
 from nbdist.spelling import Door, door, through
 from nbdist.version import __version__
@@ -34,9 +38,16 @@ if TYPE_CHECKING:
     from nbdist.engine.frameworks.interfaces import Repairs, Steps
     from nbdist.engine.kernel.resident import Resident
 
-Buffers = Sequence[bytes | memoryview]
-Handler = Callable[..., tuple[Any, list[Any]]]
-"""A function of the engine's `Resident`, the buffers and the call; returns the answer and its buffers."""
+Handler = Callable[..., Any]
+"""A function of the engine's `Resident`, the call, and each buffer that comes with it.
+
+It returns the answer, or a tuple of the answer and the buffers that go with it.
+"""
+
+PYTHON = ".".join(map(str, sys.version_info[:3]))
+
+PREFIX = "nbdist."
+"""The start of the labels of nbdist's calls; the name of the call follows."""
 
 
 class SentCall:
@@ -75,7 +86,7 @@ class SentCall:
         reply.buffers = [text.encode(), *out]
         return reply
 
-    def _answer(self, buffers: Buffers) -> tuple[str, list[Any]]:
+    def _answer(self, buffers: Sequence[bytes]) -> tuple[str, Sequence[Any]]:
         from nbdist.engine.kernel.resident import Resident
 
         try:
@@ -85,9 +96,10 @@ class SentCall:
             kind, handler = found
             call = contract.from_text(kind, self.arguments)
             resident = Resident.of()
-            before = _sent(resident) if self.name in LOOKS else None
-            answer, out = handler(resident, buffers, call)
-            after = _sent(resident) if self.name in LOOKS else None
+            before = _sent(resident) if kind.GLANCES else None
+            answer = handler(resident, call, *buffers)
+            after = _sent(resident) if kind.GLANCES else None
+            answer, *out = answer if isinstance(answer, tuple) else (answer,)
             reply = contract.Reply(ok=encode(answer), computed=after != before)
             return contract.reply_to_text(reply), out
         except KeyboardInterrupt:
@@ -104,130 +116,101 @@ def by_name() -> Mapping[str, tuple[type[contract.Call[Any]], Handler]]:
 
 
 def calls() -> Mapping[type[contract.Call[Any]], Handler]:
-    """Return the handler of each call."""
-    from nbdist.engine.kernel import namespace_calls as namespace
-    from nbdist.engine.kernel import saving_calls as saving
-    from nbdist.engine.kernel import value_calls as values
+    """Return the handler of each call: the function with the call's name in the module that answers its kind."""
+    from nbdist.engine.kernel import moving_calls
 
+    here = sys.modules[__name__]
+    answered_in = {
+        engine: here,
+        arrays: here,
+        stepping: here,
+        values: moving_calls,
+        namespace: moving_calls,
+    }
     return {
-        engine.Who: who,
-        engine.Prepare: prepare,
-        engine.Hello: hello,
-        engine.Initialize: initialize,
-        engine.Complete: complete,
-        engine.Inspect: inspect,
-        engine.Look: look,
-        engine.Recall: recall,
-        engine.AskLastFailure: failure,
-        engine.AskImported: imported,
-        engine.AskAgreement: agreement,
-        values_contract.Offer: values.offer,
-        values_contract.AskStructure: values.structure,
-        values_contract.AskDigests: values.digests,
-        values_contract.AskNodes: values.nodes,
-        values_contract.AskPreview: values.preview,
-        values_contract.OpenMemories: values.open_memories,
-        values_contract.Take: values.take,
-        values_contract.Write: values.write,
-        values_contract.Receive: values.receive,
-        values_contract.Share: values.share,
-        values_contract.Join: values.join,
-        values_contract.Put: values.put,
-        values_contract.Ready: values.ready,
-        values_contract.SetNames: values.set_names,
-        values_contract.LetGo: values.let_go,
-        arrays.FindShards: shards,
-        arrays.CountNan: nan,
-        arrays.CompileCall: program,
-        arrays.Summarize: summary,
-        arrays.UseWidget: widget,
-        arrays.FindLayout: layout,
-        stepping.Meet: meet,
-        stepping.AskSent: step,
-        stepping.RefuseEarlier: refuse_earlier,
-        stepping.AskLabels: labels,
-        stepping.AskUnderWay: under_way,
-        stepping.Prove: prove,
-        stepping.AskVersions: versions,
-        stepping.Forget: forget,
-        stepping.Save: save,
-        stepping.Leave: leave,
-        stepping.Rejoin: rejoin,
-        stepping.Restore: restore,
-        namespace_contract.OfferThings: namespace.offer_things,
-        namespace_contract.TakeThings: namespace.take_things,
-        namespace_contract.OfferNamespace: namespace.offer_namespace,
-        namespace_contract.PackAgain: namespace.pack_again,
-        namespace_contract.AskUsed: namespace.used_names,
-        namespace_contract.OfferArrays: namespace.offer_arrays,
-        namespace_contract.ReceiveNamespace: namespace.receive_namespace,
-        namespace_contract.CoverNamespace: namespace.cover_namespace,
-        namespace_contract.MakeNamespace: namespace.make_namespace,
-        saving_contract.OfferCopies: saving.offer_copies,
-        saving_contract.ReceiveCopies: saving.receive_copies,
-        saving_contract.KeepCopies: saving.keep_copies,
-        saving_contract.UseCopies: saving.use_copies,
-        saving_contract.OfferRound: saving.offer_round,
-        saving_contract.ReceiveRound: saving.receive_round,
-        saving_contract.GoBack: saving.go_back,
-        saving_contract.SaveArrays: saving.save_arrays,
-        saving_contract.ReadArrays: saving.read_arrays,
-        saving_contract.SetRestored: saving.set_restored,
+        call: getattr(handlers, call.NAME)
+        for contracts, handlers in answered_in.items()
+        for call in vars(contracts).values()
+        if isinstance(call, type)
+        and call.__module__ == contracts.__name__
+        and issubclass(call, contract.Call)
+        and not call.__parameters__  # type: ignore[attr-defined]
     }
 
 
-def who(
-    resident: Resident, buffers: Buffers, call: engine.Who
-) -> tuple[engine.Described | engine.OtherNbdist, list[Any]]:
-    """Return who this engine is, which somebody else has started, and how far its framework is."""
-    from nbdist.engine.kernel.engine_calls import describe
+def interruptible(label: str | None) -> bool:
+    """Return whether a request with this label may be interrupted; every request that is not nbdist's may be."""
+    if label is None or not label.startswith(PREFIX):
+        return True
+    found = by_name().get(label.removeprefix(PREFIX))
+    return found is not None and found[0].INTERRUPTIBLE
+
+
+def who(resident: Resident, call: engine.Who) -> engine.Described | engine.OtherNbdist:
+    """Return who this engine is, which somebody else has started, and how far its framework is; change nothing."""
+    from nbdist.machine.ports import own_address
 
     framework = frameworks.framework_named(call.framework)
-    return describe(resident, framework, call.controller), []
-
-
-def prepare(
-    resident: Resident, buffers: Buffers, call: engine.Prepare
-) -> tuple[engine.Late, list[Any]]:
-    """Set environment variables that nobody has set yet; return those that come too late."""
-    from nbdist.engine.kernel.engine_calls import prepare as put
-
-    late = put(call.environment, frameworks.framework_named(call.framework))
-    return engine.Late(names=tuple(late)), []
-
-
-def hello(
-    resident: Resident, buffers: Buffers, call: engine.Hello
-) -> tuple[engine.Greeted | engine.OtherNbdist, list[Any]]:
-    """Make this engine ready for cells; return its versions, its process id and where it runs."""
-    resident.settle(process_id=call.process_id, framework_name=call.framework)
-    answer_questions(resident)
-    greeted = engine.Greeted(
+    # Free the port of an earlier kernel that asked and went no further.
+    resident.reserved.close()
+    (port,) = resident.reserved.reserve(1)
+    cluster = framework.cluster()
+    return engine.Described(
         protocol=PROTOCOL,
         nbdist=__version__,
-        python=".".join(map(str, sys.version_info[:3])),
+        python=PYTHON,
+        host=resident.host,
+        pid=resident.pid,
+        ident=resident.kernel.ident,
+        settled=resident.process_id if resident.process_id >= 0 else None,
+        numbers={n: int(os.environ[n]) for n in NUMBERS if os.environ.get(n, "").isdigit()},
+        joined=cluster.joined(),
+        up=cluster.is_up(),
+        devices=cluster.devices(),
+        version=framework.version(),
+        address=own_address(call.controller),
+        port=port,
+    )
+
+
+def prepare(resident: Resident, call: engine.Prepare) -> engine.Late:
+    """Set environment variables that nobody has set yet; return those that come too late.
+
+    A framework reads its own variables when it is imported. If it is imported already, its configuration is
+    changed instead; variables without such a configuration come too late.
+    """
+    new = {name: value for name, value in call.environment.items() if name not in os.environ}
+    os.environ.update(new)
+    return engine.Late(names=tuple(frameworks.framework_named(call.framework).configure(new)))
+
+
+def hello(resident: Resident, call: engine.Hello) -> engine.Greeted | engine.OtherNbdist:
+    """Make this engine ready for cells; return its versions, its process id and where it runs."""
+    resident.settle(
+        process_id=call.process_id, framework_name=call.framework, interruptible=interruptible
+    )
+    answer_questions(resident)
+    return engine.Greeted(
+        protocol=PROTOCOL,
+        nbdist=__version__,
+        python=PYTHON,
         process_id=resident.process_id,
         host=resident.host,
         pid=resident.pid,
         ident=resident.kernel.ident,
     )
-    return greeted, []
 
 
-def initialize(
-    resident: Resident, buffers: Buffers, call: engine.Initialize
-) -> tuple[engine.Initialized, list[Any]]:
+def initialize(resident: Resident, call: engine.Initialize) -> engine.Initialized:
     """Join the framework's cluster; block until all processes have joined."""
     framework = resident.framework
     answer = framework.initialize(resident, decode(framework.stage, call.stage))
     if resident.state is not None:
         resident.state.begin()
-    return answer.after(engine.Initialized(version=framework.version())), []
+    return answer.after(engine.Initialized(version=framework.version()))
 
 
-def complete(
-    resident: Resident, buffers: Buffers, call: engine.Complete
-) -> tuple[engine.Completions, list[Any]]:
+def complete(resident: Resident, call: engine.Complete) -> engine.Completions:
     """Return completions of the code at the cursor."""
     from IPython.core.completer import provisionalcompleter
 
@@ -239,115 +222,88 @@ def complete(
         found = list(completer.completions(code, cursor))
     start = min((completion.start for completion in found), default=cursor)
     matches = (code[start : completion.start] + completion.text for completion in found)
-    return engine.Completions(text=code[start:cursor], matches=tuple(matches)), []
+    return engine.Completions(text=code[start:cursor], matches=tuple(matches))
 
 
-def inspect(
-    resident: Resident, buffers: Buffers, call: engine.Inspect
-) -> tuple[engine.Inspected, list[Any]]:
+def inspect(resident: Resident, call: engine.Inspect) -> engine.Inspected:
     """Return what IPython shows for `symbol?` or `symbol??`."""
     data = resident.shell.object_inspect_mime(call.symbol, detail_level=call.detail)
     texts = {mime: value for mime, value in data.items() if isinstance(value, str)}
-    return engine.Inspected(data=texts), []
+    return engine.Inspected(data=texts)
 
 
-def look(
-    resident: Resident, buffers: Buffers, call: engine.Look
-) -> tuple[engine.Looked, list[Any]]:
+def look(resident: Resident, call: engine.Look) -> engine.Looked:
     """Have the probe report now; return the number of the newest report."""
     probe = resident.probe
     if probe and call.again:
         probe.say_again()
-    return engine.Looked(sequence=probe.look_now(timeout_s=call.timeout_s) if probe else 0), []
+    return engine.Looked(sequence=probe.look_now(timeout_s=call.timeout_s) if probe else 0)
 
 
-def recall(
-    resident: Resident, buffers: Buffers, call: engine.Recall
-) -> tuple[engine.Recalled, list[Any]]:
+def recall(resident: Resident, call: engine.Recall) -> engine.Recalled:
     """Return how the cell of a request ended, and what is kept of its output."""
     end = next((end for end in resident.ends if end.request == call.request), None)
-    return engine.Recalled(end=end, kept=resident.echo.of(call.request)), []
+    return engine.Recalled(end=end, kept=resident.echo.of(call.request))
 
 
-def failure(
-    resident: Resident, buffers: Buffers, call: engine.AskLastFailure
-) -> tuple[engine.LastFailure, list[Any]]:
+def failure(resident: Resident, call: engine.AskLastFailure) -> engine.LastFailure:
     """Return the error of the last cell that failed here."""
     # IPython sets `sys.last_value` for %debug; failures outside of cells never get there.
     error = getattr(sys, "last_value", None)
     text = None if error is None else error_text(error).rstrip(": ")
-    return engine.LastFailure(error=text), []
+    return engine.LastFailure(error=text)
 
 
-def imported(
-    resident: Resident, buffers: Buffers, call: engine.AskImported
-) -> tuple[engine.ImportedModules, list[Any]]:
+def imported(resident: Resident, call: engine.AskImported) -> engine.ImportedModules:
     """Return the modules of this process that come from these files."""
-    from nbdist.engine.kernel.engine_calls import imported
-
-    return engine.ImportedModules(modules=tuple(imported(call.paths))), []
+    return engine.ImportedModules(modules=tuple(imported_from(call.paths)))
 
 
-def agreement(
-    resident: Resident, buffers: Buffers, call: engine.AskAgreement
-) -> tuple[engine.Agreement, list[Any]]:
+def agreement(resident: Resident, call: engine.AskAgreement) -> engine.Agreement:
     """Return what must be equal on all processes before a cell: all digests, or the facts of some topics."""
     if call.topics is None:
-        return engine.Agreement(digests=resident.agreement().digests(call.code)), []
-    return engine.Agreement(facts=resident.agreement().facts(call.code, call.topics)), []
+        return engine.Agreement(digests=resident.agreement().digests(call.code))
+    return engine.Agreement(facts=resident.agreement().facts(call.code, call.topics))
 
 
-def shards(
-    resident: Resident, buffers: Buffers, call: arrays.FindShards
-) -> tuple[arrays.ArraysFound, list[Any]]:
+def shards(resident: Resident, call: arrays.FindShards) -> arrays.ArraysFound:
     """Return where the shards of an array lie, or of all arrays of a tree."""
     value = evaluate(resident, call.expression, number=call.number)
     inspection = resident.framework.inspection()
-    return inspection.explain(value, call.expression, resident.process_id), []
+    return inspection.explain(value, call.expression, resident.process_id)
 
 
-def nan(
-    resident: Resident, buffers: Buffers, call: arrays.CountNan
-) -> tuple[arrays.NanCounts, list[Any]]:
+def nan(resident: Resident, call: arrays.CountNan) -> arrays.NanCounts:
     """Return counts of NaN and infinite values in this process's shards of a tree."""
     value = evaluate(resident, call.expression, number=call.number)
-    return resident.framework.inspection().nan(value, call.expression), []
+    return resident.framework.inspection().nan(value, call.expression)
 
 
-def program(
-    resident: Resident, buffers: Buffers, call: arrays.CompileCall
-) -> tuple[arrays.ProgramFound, list[Any]]:
+def program(resident: Resident, call: arrays.CompileCall) -> arrays.ProgramFound:
     """Return the program that a call would run; compile it and do not run it."""
-    from nbdist.engine.kernel.engine_calls import called
-
     function, arguments, named = called(resident, call.expression, number=call.number)
     inspection = resident.framework.inspection()
-    return inspection.program(function, arguments, named, call.expression), []
+    return inspection.program(function, arguments, named, call.expression)
 
 
-def summary(
-    resident: Resident, buffers: Buffers, call: arrays.Summarize
-) -> tuple[arrays.Summary, list[Any]]:
+def summary(resident: Resident, call: arrays.Summarize) -> arrays.Summary:
     """Return a summary of the array at a path; its `state` is `missing` if there is no such array."""
     trees = frameworks.each(lambda one: one.trees)
     found = (one.summary(resident.shell.user_ns, call.path) for one in trees)
-    return next((one for one in found if one is not None), arrays.Summary(state="missing")), []
+    return next((one for one in found if one is not None), arrays.Summary(state="missing"))
 
 
-def widget(resident: Resident, buffers: Buffers, call: arrays.UseWidget) -> tuple[Done, list[Any]]:
+def widget(resident: Resident, call: arrays.UseWidget) -> Done:
     """Have a widget do what a person has asked of it."""
     message = {"data": call.data, "buffers": [base64.b64decode(one) for one in call.binary]}
     model = call.models.get(str(resident.process_id))
     widget_event(resident, model, message, number=call.number)
-    return Done(), []
+    return Done()
 
 
-def layout(
-    resident: Resident, buffers: Buffers, call: arrays.FindLayout
-) -> tuple[arrays.ModelFound | arrays.ArraysFound, list[Any]]:
+def layout(resident: Resident, call: arrays.FindLayout) -> arrays.ModelFound | arrays.ArraysFound:
     """Return the layout of a model or layer; of any other value, where its arrays lie."""
-    from nbdist.engine.kernel.engine_calls import layout_of
-    from nbdist.engine.probe.look import NamespaceLook
+    from nbdist.engine.probe.observer import NamespaceLook
     from nbdist.engine.probe.walk import Bounds
 
     expression = call.expression
@@ -362,101 +318,82 @@ def layout(
         trees = (one.tree(value, expression) for one in frameworks.each(lambda one: one.trees))
         tree = next((one for one in trees if one is not None), None)
         if tree is not None:
-            return tree, []
-    return layout_of(value, expression, look), []
+            return tree
+    return layout_of(value, expression, look)
 
 
-def meet(resident: Resident, buffers: Buffers, call: stepping.Meet) -> tuple[Done, list[Any]]:
+def meet(resident: Resident, call: stepping.Meet) -> Done:
     """Learn on which ports the other processes take connections of collectives."""
     if resident.step is not None:
         resident.step.meet(call.ports)
-    return Done(), []
+    return Done()
 
 
-def step(
-    resident: Resident, buffers: Buffers, call: stepping.AskSent
-) -> tuple[stepping.Trail, list[Any]]:
+def step(resident: Resident, call: stepping.AskSent) -> stepping.Trail:
     """Return what was sent to devices of other processes since all were last in step."""
-    return _step(resident).trail(), []
+    return _step(resident).trail()
 
 
-def refuse_earlier(
-    resident: Resident, buffers: Buffers, call: stepping.RefuseEarlier
-) -> tuple[Done, list[Any]]:
+def refuse_earlier(resident: Resident, call: stepping.RefuseEarlier) -> Done:
     """Refuse cells and expressions with a lower number from now on."""
     resident.refuse_below(call.number)
-    return Done(), []
+    return Done()
 
 
-def labels(
-    resident: Resident, buffers: Buffers, call: stepping.AskLabels
-) -> tuple[stepping.Labels, list[Any]]:
+def labels(resident: Resident, call: stepping.AskLabels) -> stepping.Labels:
     """Return the names and the collectives of the programs sent since all were last in step."""
-    return _step(resident).labels(), []
+    return _step(resident).labels()
 
 
-def under_way(
-    resident: Resident, buffers: Buffers, call: stepping.AskUnderWay
-) -> tuple[stepping.UnderWay, list[Any]]:
+def under_way(resident: Resident, call: stepping.AskUnderWay) -> stepping.UnderWay:
     """Return what is not computed yet of the programs that all processes have sent."""
-    return _step(resident).under_way(call.common), []
+    return _step(resident).under_way(call.common)
 
 
-def prove(
-    resident: Resident, buffers: Buffers, call: stepping.Prove
-) -> tuple[stepping.Proven, list[Any]]:
+def prove(resident: Resident, call: stepping.Prove) -> stepping.Proven:
     """Take part in the proof that all processes are in step."""
-    proven = _step(resident).prove(call.number, timeout_s=call.timeout_s, compared=call.compared)
-    return proven, []
+    return _step(resident).prove(call.number, timeout_s=call.timeout_s, compared=call.compared)
 
 
-def versions(
-    resident: Resident, buffers: Buffers, call: stepping.AskVersions
-) -> tuple[stepping.Versions, list[Any]]:
+def versions(resident: Resident, call: stepping.AskVersions) -> stepping.Versions:
     """Return which program computed each array that lies on several processes."""
-    return resident.framework.recovery().versions(resident), []
+    return resident.framework.recovery().versions(resident)
 
 
-def forget(
-    resident: Resident, buffers: Buffers, call: stepping.Forget
-) -> tuple[stepping.Forgotten, list[Any]]:
+def forget(resident: Resident, call: stepping.Forget) -> stepping.Forgotten:
     """Remove arrays whose shards do not belong together; return the other paths that are lost."""
     recovery = resident.framework.recovery()
     lost = recovery.forget(resident, call.paths, call.unnamed, whole=call.whole)
-    return stepping.Forgotten(lost=tuple(lost)), []
+    return stepping.Forgotten(lost=tuple(lost))
 
 
-def save(
-    resident: Resident, buffers: Buffers, call: stepping.Save
-) -> tuple[stepping.SavedForRepair, list[Any]]:
+def save(resident: Resident, call: stepping.Save) -> stepping.SavedForRepair:
     """Begin a repair: copy what the back end holds."""
     resident.moving.end()  # a value on its way would keep arrays of the old back end
     # A repair that went further and then failed still has the copies from before.
     if resident.repair is None or resident.repair.saved is None or not resident.repair.begun:
         resident.repair = resident.framework.recovery().repair(resident)
-        return resident.repair.save(call.common), []
-    return resident.repair.saved, []
+        return resident.repair.save(call.common)
+    return resident.repair.saved
 
 
-def leave(resident: Resident, buffers: Buffers, call: stepping.Leave) -> tuple[Done, list[Any]]:
+def leave(resident: Resident, call: stepping.Leave) -> Done:
     """Continue a repair: take the back end down."""
     _repair(resident).leave()
-    return Done(), []
+    return Done()
 
 
-def rejoin(resident: Resident, buffers: Buffers, call: stepping.Rejoin) -> tuple[Done, list[Any]]:
+def rejoin(resident: Resident, call: stepping.Rejoin) -> Done:
     """Continue a repair: join the other processes anew."""
     _repair(resident).rejoin(call.arguments)
-    return Done(), []
+    return Done()
 
 
-def restore(
-    resident: Resident, buffers: Buffers, call: stepping.Restore
-) -> tuple[stepping.Restored, list[Any]]:
+def restore(resident: Resident, call: stepping.Restore) -> stepping.Restored:
     """End a repair: make all arrays anew, except lost ones."""
     restored = _repair(resident).restore(call.lost, call.unnamed, call.generation)
     resident.repair = None
-    return restored, []
+    return restored
 
 
 def _sent(resident: Resident) -> tuple[int, ...] | None:

@@ -1,77 +1,113 @@
-"""Work of the calls that ask about an engine, its modules, a model's layout, or the parts of a call.
+"""Work of calls: expressions that all processes evaluate at the same time, calls taken apart, layouts.
 
-The handlers are in `nbdist.engine.kernel.calls`. An engine that somebody else has started is described, and gets
-its environment variables, before it takes part in a session (`describe`, `prepare`).
+The handlers of `calls.py` and `moving_calls.py` use it.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbdist.contract.calls.arrays import ModelFound
-from nbdist.contract.calls.call import PROTOCOL
-from nbdist.contract.calls.engine import Described
-from nbdist.engine.frameworks.framework import Framework
-from nbdist.engine.kernel.together import evaluate
-from nbdist.engine.probe.look import NamespaceLook
-from nbdist.errors import ArrayError
-from nbdist.machine.ports import own_address
-from nbdist.version import __version__
+from nbdist.engine.cell.code_owners import showable
+from nbdist.errors import ArrayError, SessionError
 
 if TYPE_CHECKING:
     from nbdist.engine.kernel.resident import Resident
+    from nbdist.engine.probe.observer import NamespaceLook
+
+    Buffer = bytes | memoryview
 
 NUMBERS = ("NBDIST_PROCESS_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 """The variables in which a launcher gives a process its number, in order of precedence."""
 
 
-def describe(resident: Resident, framework: Framework, controller: str) -> Described:
-    """Return who this engine is, and how far its framework is; change nothing and start no back end.
+def evaluate(resident: Resident, expression: str, *, number: int | None = None) -> Any:
+    """Return the value of a user's expression.
 
     Args:
       resident: The state of this engine.
-      framework: The framework that the session is to use.
-      controller: The address at which this host reaches ipyparallel's controller.
+      expression: A Python expression in the user's namespace.
+      number: The number of the proof that follows if all processes evaluate it at the same time; None for a name,
+        which computes nothing.
+
+    Raises:
+      ArrayError: The expression is none, raised, or was not computed alike on all processes; the text says which.
+      SessionError: A cell that was sent before has failed, and is not settled yet.
     """
-    # Free the port of an earlier kernel that asked and went no further.
-    resident.reserved.close()
-    (port,) = resident.reserved.reserve(1)
-    cluster = framework.cluster()
-    return Described(
-        protocol=PROTOCOL,
-        nbdist=__version__,
-        python=".".join(map(str, sys.version_info[:3])),
-        host=resident.host,
-        pid=resident.pid,
-        ident=resident.kernel.ident,
-        settled=resident.process_id if resident.process_id >= 0 else None,
-        numbers={n: int(os.environ[n]) for n in NUMBERS if os.environ.get(n, "").isdigit()},
-        joined=cluster.joined(),
-        up=cluster.is_up(),
-        devices=cluster.devices(),
-        version=framework.version(),
-        address=own_address(controller),
-        port=port,
-    )
+    try:
+        code = compile(expression, "<expression>", "eval")
+    except SyntaxError as error:
+        raise ArrayError(f"{expression!r} is no expression: {error.msg}.") from error
+    with together(resident, number, repr(expression)):
+        try:
+            return eval(code, resident.shell.user_global_ns, resident.shell.user_ns)
+        except Exception as error:
+            raise ArrayError(
+                f"{expression!r} raised {type(error).__name__} on {resident.where}: {showable(error)}"
+            ) from error
 
 
-def prepare(environment: Mapping[str, str], framework: Framework) -> list[str]:
-    """Set environment variables that nobody has set yet.
+def widget_event(
+    resident: Resident,
+    model: str | None,
+    message: Mapping[str, Any],
+    *,
+    number: int | None = None,
+) -> None:
+    """Have a widget do what a person has asked of it; its output is output of the newest cell.
 
-    A framework reads its own variables when it is imported. If it is imported already, its configuration is
-    changed instead; variables without such a configuration come too late.
+    Args:
+      resident: The state of this engine.
+      model: The widget's id on this process; None if only other processes are asked.
+      message: `data` and `buffers`, as the front end has sent them.
+      number: As for `evaluate`.
 
-    Returns:
-      The names of the variables that come too late.
+    Raises:
+      SessionError: There is no such widget any more.
     """
-    new = {name: value for name, value in environment.items() if name not in os.environ}
-    os.environ.update(new)
-    return framework.configure(new)
+    kernel = resident.kernel
+    with together(resident, number, "What the widget does"):
+        if model is None:
+            return
+        comm = kernel.comm_manager.comms.get(model)
+        if comm is None:
+            raise SessionError(f"The widget is no longer there on {resident.where}.")
+        parent = kernel.get_parent("shell")
+        kernel.set_parent([], resident.publisher.request or {}, channel="shell")
+        try:
+            content = {"comm_id": model, "data": message["data"]}
+            comm.handle_msg({"content": content, "buffers": message["buffers"]})
+        finally:
+            kernel.set_parent([], parent, channel="shell")
+
+
+@contextlib.contextmanager
+def together(resident: Resident, number: int | None, what: str) -> Iterator[None]:
+    """Run a block that all processes run at the same time, and a proof of this number after it; None: no proof.
+
+    Raises:
+      SessionError: A cell that was sent before has failed, and is not settled yet.
+      ArrayError: The block ended well here, and was not computed alike on all processes.
+    """
+    if number is None:
+        yield
+        return
+    resident.admit(number)
+    failed = True
+    try:
+        yield
+        failed = False
+    finally:
+        if resident.step is not None:
+            resident.step.end_cell(number, failed=failed, compared=False)
+    if resident.step is not None and resident.step.unsettled:
+        raise ArrayError(f"{what} was not computed alike on all processes.")
 
 
 def called(
@@ -115,7 +151,7 @@ def parts(expression: str) -> str:
     return ast.unparse(ast.fix_missing_locations(ast.Expression(whole)))
 
 
-def imported(paths: Sequence[str]) -> list[str]:
+def imported_from(paths: Sequence[str]) -> list[str]:
     """Return the names of the modules of this process that come from one of these files."""
     importlib.invalidate_caches()
     wanted = {os.path.realpath(path) for path in paths}

@@ -1,18 +1,22 @@
-"""Gaps of ipykernel inside an ipyparallel engine, each closed by one function, and calls that may be interrupted.
-
-An engine knows a call by the label of its request before it unpickles the call (`interruptible`).
-"""
+"""Gaps of IPython, ipykernel and tqdm inside an ipyparallel engine, each closed by one function."""
 
 from __future__ import annotations
 
 import contextvars
+import functools
+import importlib
 import re
+import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType, TracebackType
 from typing import Any
 
-from nbdist.errors import SessionError
+from nbdist.engine.cell.code_owners import showable
+from nbdist.errors import NbdistError, SessionError
 from nbdist.spelling import command
 
 
@@ -148,33 +152,149 @@ def allow_shell_commands() -> None:
     warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", module="pty")
 
 
-LOOKS = frozenset({"complete", "inspect", "layout"})
-"""The calls that go to one process alone, and in which an attribute of a user's object may compute."""
-
-INTERRUPTIBLE = LOOKS | {
-    *(
-        "initialize",
-        "offer",
-        "widget",
-        "digests",
-        "receive",
-        "ready",
-        "shards",
-        "nan",
-        "program",
-        "summary",
-        "save_arrays",
-        "read_arrays",
-    )
-}
-"""The calls that run user code, or wait for other processes. An interrupt would leave any other call half done."""
-
-PREFIX = "nbdist."
-"""The start of the labels of nbdist's calls; the name of the call follows."""
+PRIVATE = ("_showtraceback", "_format_exception_for_storage")
+"""The private methods of shells that take the text of an error."""
 
 
-def interruptible(label: str | None) -> bool:
-    """Return whether a call with this label may be interrupted; every call that is not nbdist's may be."""
-    if label is None or not label.startswith(PREFIX):
-        return True
-    return label.removeprefix(PREFIX) in INTERRUPTIBLE
+def show_any_error(shell: Any) -> list[str]:
+    """Make a shell publish errors whose text raises under their own name, with their own traceback.
+
+    Private API: ipykernel's `ZMQInteractiveShell._showtraceback` and, since IPython 9,
+    `InteractiveShell._format_exception_for_storage` call `str` on the error unguarded; an error that `str` raises
+    would then stand for the original. A method that the shell lacks is left out.
+
+    Returns:
+      The names of the methods that the shell has.
+    """
+    there = [name for name in PRIVATE if hasattr(shell, name)]
+    for name in there:
+        setattr(shell, name, _given_showable(getattr(shell, name)))
+    return there
+
+
+def _given_showable(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def call(*args: Any, **options: Any) -> Any:
+        shown = [showable(one) if isinstance(one, BaseException) else one for one in args]
+        return original(*shown, **options)
+
+    return call
+
+
+def hide_own_frames(shell: Any) -> None:
+    """Make a shell show the errors that nbdist raises at the user's line that they are about.
+
+    IPython leaves out frames with `__tracebackhide__`, but never the innermost.
+    """
+
+    def show(shell: Any, kind: Any, error: Any, at: Any, tb_offset: int | None = None) -> None:
+        shell.showtraceback((kind, error, _without_own_end(at)), tb_offset=tb_offset)
+
+    shell.set_custom_exc((NbdistError,), show)
+
+
+def _without_own_end(at: TracebackType) -> TracebackType:
+    """Return a traceback that ends where nbdist was called; the outermost entry always stays."""
+    entries = [at]
+    while entries[-1].tb_next is not None:
+        entries.append(entries[-1].tb_next)
+    while len(entries) > 1 and _is_own(entries[-1]):
+        entries.pop()
+    left: TracebackType | None = None
+    for entry in reversed(entries):
+        left = TracebackType(left, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return left or at
+
+
+def _is_own(entry: TracebackType) -> bool:
+    return str(entry.tb_frame.f_globals.get("__name__")).startswith("nbdist.")
+
+
+NOTEBOOK = "tqdm.notebook"
+NAMES = frozenset({"tqdm.autonotebook", NOTEBOOK})
+"""The modules of tqdm whose bars are replaced."""
+
+EITHER = ("display", "__iter__", "update", "close", "clear", "reset")
+"""Methods in which a bar of widgets differs from one of text (tqdm 4.67)."""
+
+
+def choose_progress_bars(widgets: Callable[[], bool]) -> None:
+    """Make each new bar of `tqdm.auto` and `tqdm.notebook` a widget where widgets are shown, else a line of text.
+
+    By itself, tqdm takes an engine for a notebook (`tqdm.autonotebook` looks for `ipykernel.zmqshell`), also where
+    a terminal or a script shows the output.
+
+    Args:
+      widgets: Called when a bar is made; returns whether widgets are shown.
+    """
+    if not any(isinstance(finder, _Bars) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Bars(widgets))
+
+
+class _Bars(MetaPathFinder, Loader):
+    """An import hook that gives both modules bars of either kind."""
+
+    def __init__(self, widgets: Callable[[], bool]) -> None:
+        self._widgets = widgets
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self) if fullname in NAMES else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__name__ != NOTEBOOK:
+            notebook = importlib.import_module(NOTEBOOK)
+            module.__dict__.update(tqdm=notebook.tqdm, trange=notebook.trange)
+            return
+        std = importlib.import_module("tqdm.std")
+        bar = either(std.tqdm, self._notebook_bar(module), self._widgets)
+
+        def trange(*args: Any, **options: Any) -> Any:
+            return bar(range(*args), **options)
+
+        module.__dict__.update(tqdm=bar, trange=trange, tqdm_notebook=bar, tnrange=trange)
+
+    def _notebook_bar(self, module: ModuleType) -> type[Any] | None:
+        """Return tqdm's own class of widgets; None where ipywidgets is missing."""
+        for finder in sys.meta_path:
+            spec = None if finder is self else finder.find_spec(module.__name__, _path(), None)
+            if spec is not None and spec.loader is not None:
+                spec.loader.exec_module(module)
+                break
+        there = module.__dict__.get("IProgress") is not None
+        return module.__dict__["tqdm_notebook"] if there else None
+
+
+def _path() -> list[str]:
+    return list(importlib.import_module("tqdm").__path__)
+
+
+def either(text: type[Any], widget: type[Any] | None, widgets: Callable[[], bool]) -> type[Any]:
+    """Return a class of bars, which users may derive from; each bar keeps the kind it is made with.
+
+    Args:
+      text: `tqdm.std.tqdm`.
+      widget: `tqdm.notebook.tqdm_notebook`, a subclass of `text`; None where there is none.
+      widgets: Returns whether a new bar is one of widgets.
+    """
+
+    class Bar(widget or text):  # type: ignore[misc]
+        """`tqdm.notebook.tqdm` or `tqdm.std.tqdm`."""
+
+        def __init__(self, *args: Any, **options: Any) -> None:
+            self._kind = widget if widget is not None and widgets() else text
+            if self._kind is text:
+                options.pop("display", None)  # for widgets alone
+            self.status_printer = self._kind.status_printer
+            self._kind.__init__(self, *args, **options)
+
+    def method(name: str) -> Callable[..., Any]:
+        def call(self: Any, *args: Any, **options: Any) -> Any:
+            return getattr(getattr(self, "_kind", text), name)(self, *args, **options)
+
+        return call
+
+    for name in EITHER:
+        setattr(Bar, name, method(name))
+    return Bar

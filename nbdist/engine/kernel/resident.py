@@ -33,25 +33,26 @@ from nbdist.contract.iopub import (
 )
 from nbdist.contract.snapshot import Report
 from nbdist.engine.cell.code_owners import CodeOwners, error_text
-from nbdist.engine.cell.debugger import InputLines, Where, end_tracing
+from nbdist.engine.cell.debugger import InputLines, Where
 from nbdist.engine.cell.debugger import install as install_debugger
-from nbdist.engine.cell.interrupts import InterruptHandler
+from nbdist.engine.cell.interrupts import AgreedStop, InterruptHandler
 from nbdist.engine.cell.main_thread import stack_reader
-from nbdist.engine.cell.notebook_cell import NotebookCells, Withdrawal, name_cells
-from nbdist.engine.cell.output import Descriptors, KeptOutput, choose_progress_bars
+from nbdist.engine.cell.notebook_cell import NotebookCells, name_cells, report_withdrawals
+from nbdist.engine.cell.output import Descriptors, KeptOutput
 from nbdist.engine.cell.running import CurrentCell, place, where
-from nbdist.engine.cell.stop import AgreedStop
 from nbdist.engine.frameworks import framework_named, frameworks
 from nbdist.engine.frameworks.framework import Framework
 from nbdist.engine.kernel.answering import running_loop
 from nbdist.engine.kernel.kernel_gaps import (
     allow_await,
     allow_shell_commands,
+    choose_progress_bars,
     explain_incomplete,
-    interruptible,
+    hide_own_frames,
     name_cells_alike,
     refuse_exit,
     refuse_input,
+    show_any_error,
     show_help,
     threads_speak_for_cells,
 )
@@ -128,6 +129,11 @@ class Publisher:
         )
 
 
+def _shell() -> Any:
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython else None
+
+
 PAST_CELLS = 200
 """Most ends of cells that are kept, the newest ones."""
 
@@ -175,22 +181,17 @@ class Resident:
         Raises:
           SessionError: This process is not an IPython engine.
         """
-        ipython = sys.modules.get("IPython")
-        shell = ipython.get_ipython() if ipython else None
-        if shell is None or not hasattr(shell, "kernel"):
+        shell = _shell()
+        if not hasattr(shell, "kernel"):
             raise SessionError("nbdist's calls run on an ipyparallel engine; this is none.")
-        found = getattr(shell.kernel, cls.ATTRIBUTE, None)
-        if found is None:
-            found = cls(shell)
-            setattr(shell.kernel, cls.ATTRIBUTE, found)
+        found = cls.there() or cls(shell)
+        setattr(shell.kernel, cls.ATTRIBUTE, found)
         return found
 
     @classmethod
     def there(cls) -> Resident | None:
         """Return the state of this engine; None if this process is none, or does nothing for nbdist."""
-        ipython = sys.modules.get("IPython")
-        shell = ipython.get_ipython() if ipython else None
-        return getattr(getattr(shell, "kernel", None), cls.ATTRIBUTE, None)
+        return getattr(getattr(_shell(), "kernel", None), cls.ATTRIBUTE, None)
 
     def checkpoint(self) -> None:
         """Leave the cell here if all processes leave it before this step (`nbdist.checkpoint`)."""
@@ -199,12 +200,19 @@ class Resident:
             self.stop.step(running.targets)
             self.interrupts.step(self.stop.leave)
 
-    def settle(self, *, process_id: int | None, framework_name: str) -> None:
+    def settle(
+        self,
+        *,
+        process_id: int | None,
+        framework_name: str,
+        interruptible: Callable[[str | None], bool],
+    ) -> None:
         """Make the engine ready for cells; a second call changes nothing.
 
         Args:
           process_id: The number of the process in the launch plan; None to take it from `NBDIST_PROCESS_ID`.
           framework_name: The framework that the session computes with.
+          interruptible: Returns whether a request that is no cell may be interrupted; gets its label.
         """
         if self.probe is not None:
             return
@@ -217,11 +225,12 @@ class Resident:
             self.shell,
             self.cell,
             before=self._remember,
-            after=self._code_ended,
             ended=self._cell_ended,
             admit=lambda label: self.admit(label.run, computes=label.computes),
         ).install()
         self.cell.at_edges(self._note_end)
+        show_any_error(self.shell)
+        hide_own_frames(self.shell)
         threads_speak_for_cells(self.shell)
         refuse_input(self.kernel, wanted=lambda: self.lines.wanted, ask=self.lines.ask)
         install_debugger(self.shell, self.lines, self.interrupts, self._cell_of)
@@ -236,7 +245,7 @@ class Resident:
         name_cells(self._cell_of)
         allow_await(self.kernel)
         self.interrupts.install(self.kernel, self.shell, interruptible=interruptible)
-        Withdrawal().install(self.kernel)
+        report_withdrawals(self.kernel)
         allow_shell_commands()
         self.descriptors.start()
         loop = running_loop()
@@ -277,11 +286,8 @@ class Resident:
                 failed.append(f"{name} has failed on {self.where}: {error_text(error)}")
         return failed
 
-    def _code_ended(self) -> None:
-        end_tracing()
-        self.descriptors.flush()
-
     def _cell_ended(self, label: CellLabel | None, failed: bool) -> None:
+        self.descriptors.flush()
         if self.step is not None and label is not None:
             self.step.end_cell(label.run, failed=failed, compared=label.compared)
 

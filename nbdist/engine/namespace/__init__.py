@@ -4,6 +4,6 @@ In come the user's dictionary, and what cells have changed in modules, IPython, 
 frameworks. Out go pickles, with arrays as raw bytes beside them, which a kernel takes to the new process; there
 all is set again. Parts of arrays that processes keep for each other, for use after a loss, lie here as well.
 
-Read first `moving.py`, both ends of a transfer, then `packing.py`, the pickles, and `placements.py`, what a
-framework answers; for state beside names, `process.py` and `things.py`.
+Read first `moving.py`, both ends of a transfer, then `packing.py`, the pickles, and `things.py`, what a
+framework answers; for state beside names, `process.py`.
 """

@@ -13,11 +13,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nbdist.contract.calls.namespace import NamespaceArray
-from nbdist.contract.calls.saving import CopiedPiece, CopiesOffer
+from nbdist.contract.calls.namespace import (
+    CopiedPiece,
+    CopiesOffer,
+    NamespaceArray,
+    RoundOffer,
+    WentBack,
+)
 from nbdist.contract.calls.stepping import Origin
-from nbdist.contract.calls.values import Box, OfferedBox, box
-from nbdist.engine.namespace.placements import Placements
+from nbdist.contract.calls.values import Box, box
+from nbdist.engine.namespace.things import Placements
 from nbdist.engine.values.arrays import ReadablePiece, digest
 from nbdist.engine.values.incoming import ArraySink, ArraySource
 from nbdist.errors import SessionError
@@ -123,42 +128,7 @@ def as_pieces(parts: Parts) -> list[ReadablePiece]:
 
 def with_copies(array: NamespaceArray, kept: list[ReadablePiece]) -> NamespaceArray:
     """Return the description of an array, with the kept parts beside its own."""
-    boxes = tuple(tuple((start, stop) for start, stop in one.bounds) for one in kept)
-    return replace(array, kept=boxes)
-
-
-class OfferedPieces:
-    """Pieces of arrays that a kernel takes from this process in parts; the arrays have numbers.
-
-    A piece is read once, when its first part is taken.
-    """
-
-    def __init__(self) -> None:
-        self._pieces: list[tuple[Any, Sequence[ReadablePiece]]] = []
-        self._read: dict[tuple[int, int], Any] = {}
-
-    def add(self, dtype: Any, pieces: Sequence[ReadablePiece]) -> None:
-        """Add the array of the next number."""
-        self._pieces.append((dtype_named(dtype), pieces))
-
-    def take(self, boxes: Iterable[OfferedBox]) -> bytes:
-        """Return the bytes of parts of arrays, one behind the other; the path of each is its array's number."""
-        return b"".join(self._box(one).tobytes() for one in boxes)
-
-    def clear(self) -> None:
-        """Let go of all pieces."""
-        self._pieces = []
-        self._read.clear()
-
-    def _box(self, one: OfferedBox) -> Any:
-        number = int(one.path)
-        dtype, pieces = self._pieces[number]
-        piece = pieces[one.piece]
-        found = self._read.get((number, one.piece))
-        if found is None:
-            found = piece.read().reshape(shape_of(piece.bounds)).view(dtype)
-            self._read[number, one.piece] = found
-        return found[slices(one.box, piece.bounds)]
+    return replace(array, kept=tuple(box(one.bounds) for one in kept))
 
 
 MOST_OWN_BYTES = 64 << 20
@@ -171,7 +141,30 @@ MOST_OF_FREE = 0.5
 """Largest share of the free memory, as it is before copies are made, that copies take."""
 
 
-class Copying(ArraySource, ArraySink):
+class ArrivingPieces(ArraySource, ArraySink):
+    """Pieces of arrays that processes give each other: those offered here, and those that come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._memories: list[Any] = []
+
+    def expect(self, sizes: Iterable[int]) -> None:
+        """Make room for pieces of so many bytes each."""
+        import numpy
+
+        self._memories = [numpy.empty(size, numpy.uint8) for size in sizes]
+
+    def put(self, memory: int, at: int, data: Any) -> None:
+        """Take bytes of the piece with the number `memory`."""
+        self._memories[memory][at : at + len(data)] = memoryview(data)
+
+    def close(self) -> None:
+        """Let go of all pieces."""
+        super().close()
+        self._memories = []
+
+
+class Copying(ArrivingPieces):
     """One round of copies on this process: parts that it gives to others, and parts that it keeps.
 
     Held from the round's first message to its last.
@@ -183,15 +176,15 @@ class Copying(ArraySource, ArraySink):
     """
 
     def __init__(self, placements: Placements, store: CopyStore, where: str) -> None:
+        super().__init__()
         self._store, self._where = store, where
-        self._offered = OfferedPieces()
         self._there = placements.origins()
         self._described: dict[str, NamespaceArray] = {}
         self._own: dict[str, Sequence[ReadablePiece]] = {}
         for number, (path, array) in enumerate(placements.spanning().items()):
             described, own = placements.describe(array, number), placements.pieces(array)
             kept = store.beside(described)
-            self._offered.add(described.dtype, [*own, *kept])
+            self.add(str(number), described.dtype, [*own, *kept])
             self._described[path], self._own[path] = with_copies(described, kept), own
         alone = {p: one for p, one in placements.own().items() if one.nbytes <= MOST_OWN_BYTES}
         for path, array in alone.items():
@@ -207,15 +200,10 @@ class Copying(ArraySource, ArraySink):
             )
         store.forget_origins(alone.values())
         self._coming: Sequence[CopiedPiece] = ()
-        self._memories: list[Any] = []
 
     def offer(self) -> CopiesOffer:
         """Return the arrays of this process, for the kernel."""
         return CopiesOffer(arrays=tuple(self._described.values()))
-
-    def take(self, boxes: Sequence[OfferedBox]) -> bytes:
-        """Return the bytes of parts of arrays, one behind the other."""
-        return self._offered.take(boxes)
 
     def receive(self, pieces: Sequence[CopiedPiece], *, left_out: Collection[str]) -> None:
         """Make room for copies.
@@ -229,9 +217,9 @@ class Copying(ArraySource, ArraySink):
         """
         for path in left_out:
             self._described.pop(path, None)
-        sizes = [elements(_bounds(p.box)) * dtype_named(p.dtype).itemsize for p in pieces]
+        sizes = [part_bytes(piece.box, piece.dtype) for piece in pieces]
         size = sum(sizes) + sum(
-            elements(_bounds(one)) * dtype_named(array.dtype).itemsize
+            part_bytes(one, array.dtype)
             for array in self._described.values()
             for one in set(array.pieces) - self._already(array).keys()
         )
@@ -241,14 +229,8 @@ class Copying(ArraySource, ArraySink):
                 f"copies would take {bytes_text(size)} of the {bytes_text(free)} of memory that are free on "
                 f"{self._where}; at most half of it is used"
             )
-        import numpy
-
         self._coming = pieces
-        self._memories = [numpy.empty(size, numpy.uint8) for size in sizes]
-
-    def put(self, memory: int, at: int, data: Any) -> None:
-        """Take bytes of the piece with the number `memory`."""
-        self._memories[memory][at : at + len(data)] = memoryview(data)
+        self.expect(sizes)
 
     def keep(self, number: int) -> None:
         """Keep all pieces that have come, and earlier copies of arrays that are still there."""
@@ -276,8 +258,8 @@ class Copying(ArraySource, ArraySink):
 
     def close(self) -> None:
         """Let go of the arrays."""
-        self._offered.clear()
-        self._described, self._own, self._memories = {}, {}, []
+        super().close()
+        self._described, self._own = {}, {}
 
 
 def array_of(memory: Any, dtype: Any, part: Box) -> Any:
@@ -289,11 +271,16 @@ def array_of(memory: Any, dtype: Any, part: Box) -> Any:
     return numpy.ndarray(shape, kind, memory) if memory.nbytes else numpy.empty(shape, kind)
 
 
+def part_bytes(part: Box, dtype: Any) -> int:
+    """Return the bytes of a part of an array."""
+    return elements(_bounds(part)) * int(dtype_named(dtype).itemsize)
+
+
 def _bounds(part: Box) -> list[list[int]]:
     return [[*one] for one in part]
 
 
-class Returning(ArraySource, ArraySink):
+class Returning(ArrivingPieces):
     """Copies of a round on their way back, for this process and for new ones that need parts of them.
 
     Args:
@@ -302,59 +289,36 @@ class Returning(ArraySource, ArraySink):
     """
 
     def __init__(self, placements: Placements, made: Round) -> None:
+        super().__init__()
         self._placements = placements
         self._there = made.there
         self._arrays = dict(made.arrays)
         self._parts = {origin: dict(parts) for origin, parts in made.parts.items()}
-        self._offered = OfferedPieces()
         self._wanted: list[tuple[NamespaceArray, Box]] = []
-        self._memories: list[Any] = []
 
-    def offer(self) -> tuple[list[NamespaceArray], Mapping[str, Origin], list[str]]:
+    def offer(self) -> RoundOffer:
         """Return the round's arrays, the origins now at their paths, and the paths this process can make whole."""
         found = []
-        for path, array in self._arrays.items():
+        for number, (path, array) in enumerate(self._arrays.items()):
             parts = self._kept(array)
-            self._offered.add(array.dtype, as_pieces(parts))
-            found.append(
-                NamespaceArray(
-                    key=path,
-                    dtype=array.dtype,
-                    shape=array.shape,
-                    spans=array.spans,
-                    origin=array.origin,
-                    pieces=tuple(parts),
-                )
-            )
+            self.add(str(number), array.dtype, as_pieces(parts))
+            found.append(replace(array, key=path, pieces=tuple(parts), kept=()))
         now = self._placements.now(self._arrays)
         wanted = self._placements.wanted(self._arrays)
-        whole = [
+        whole = tuple(
             path
             for path, boxes in wanted.items()
             if all(within(self._kept(self._arrays[path]), one) is not None for one in boxes)
-        ]
-        return found, now, whole
-
-    def take(self, boxes: Sequence[OfferedBox]) -> bytes:
-        """Return the bytes of parts of arrays, one behind the other."""
-        return self._offered.take(boxes)
+        )
+        return RoundOffer(arrays=tuple(found), now=now, whole=whole)
 
     def receive(self, arrays: Sequence[NamespaceArray]) -> list[list[Box]]:
         """Make room for the parts of these arrays that are wanted here; return them, array by array."""
-        import numpy
-
         self._arrays = {array.key: array for array in arrays}
         boxes = self._placements.wanted(self._arrays)
         self._wanted = [(a, one) for a in arrays for one in boxes.get(a.key, ())]
-        self._memories = [
-            numpy.empty(elements(_bounds(one)) * dtype_named(a.dtype).itemsize, numpy.uint8)
-            for a, one in self._wanted
-        ]
+        self.expect(part_bytes(one, array.dtype) for array, one in self._wanted)
         return [list(boxes.get(array.key, ())) for array in arrays]
-
-    def put(self, memory: int, at: int, data: Any) -> None:
-        """Take bytes of the wanted part with the number `memory`."""
-        self._memories[memory][at : at + len(data)] = memoryview(data)
 
     def round(self) -> Round:
         """Return the round with the parts that have come."""
@@ -364,21 +328,18 @@ class Returning(ArraySource, ArraySink):
             parts[one] = array_of(memory, array.dtype, one)
         return Round(arrays=self._arrays, parts=self._parts, there=self._there)
 
-    def go_back(self, made: Round, paths: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Make the arrays that were at these paths, and re-point references to the present ones at them.
-
-        Returns:
-          All paths that lead to the made arrays, and what leads to arrays that are newer than the round.
-        """
+    def go_back(self, made: Round, paths: Sequence[str]) -> WentBack:
+        """Make the arrays that were at these paths, and re-point references to the present ones at them."""
         wanted = {path: made.arrays[path] for path in paths}
         parts = {path: made.parts[a.origin] for path, a in wanted.items() if a.origin is not None}
         back = self._placements.go_back(wanted, parts)
-        return back, [] if made.there is None else self._placements.newer(made.there)
+        newer = [] if made.there is None else self._placements.newer(made.there)
+        return WentBack(paths=tuple(back), newer=tuple(newer))
 
     def close(self) -> None:
         """Let go of the copies."""
-        self._offered.clear()
-        self._arrays, self._parts, self._wanted, self._memories = {}, {}, [], []
+        super().close()
+        self._arrays, self._parts, self._wanted = {}, {}, []
 
     def _kept(self, array: NamespaceArray) -> Mapping[Box, Any]:
         return {} if array.origin is None else self._parts.get(array.origin, {})

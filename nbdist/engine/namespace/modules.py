@@ -18,7 +18,7 @@ from typing import Any
 from nbdist.engine.agreement.reads import version
 from nbdist.engine.cell.code_owners import error_text
 from nbdist.engine.namespace.things import PLAIN, Carried, Fixed, Mine, name_of
-from nbdist.engine.probe.classes import code_digest
+from nbdist.engine.probe.classes import class_dict, code_digest
 
 CODE = "code of "
 """Begins the name of the thing that stands for the code of a module's functions and classes."""
@@ -252,8 +252,8 @@ class Patches:
                         constants.setdefault(name, {})[key] = value
                 elif is_mine(value):
                     yield name, (name,), key, value
-                elif isinstance(value, type) and vars_of(value).get("__module__") == name:
-                    for inner, member in list(vars_of(value).items()):
+                elif isinstance(value, type) and class_dict(value).get("__module__") == name:
+                    for inner, member in list(class_dict(value).items()):
                         if can_be[type(member)] and is_mine(member):
                             yield f"{name}.{key}", (name, key), inner, member
 
@@ -269,8 +269,8 @@ class Patches:
                 and "ipyparallel" not in Path(value.__code__.co_filename).parts
             )
         if isinstance(value, type):
-            return vars_of(value).get("__module__") in self._mine.modules
-        if vars_of(kind).get("__module__") in self._mine.modules:
+            return class_dict(value).get("__module__") in self._mine.modules
+        if class_dict(kind).get("__module__") in self._mine.modules:
             return True
         # A decorator such as `jax.jit` may have wrapped a function of the user's.
         inner = getattr(value, "__dict__", None) if kind.__module__ == "jaxlib._jax" else None
@@ -292,9 +292,6 @@ class _CanBeMine(dict[type, bool | None]):
             kind in (types.FunctionType, staticmethod, classmethod)
             or issubclass(kind, type)
             or kind.__module__ == "jaxlib._jax"
-            or vars_of(kind).get("__module__") in self._mine.modules
+            or class_dict(kind).get("__module__") in self._mine.modules
         )
         return found
-
-
-vars_of = type.__dict__["__dict__"].__get__

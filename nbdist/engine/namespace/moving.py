@@ -8,13 +8,13 @@ the other side; the others go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from nbdist.contract.calls.namespace import LeftOut, NamespaceArray, NamespaceOffer, NotMade
-from nbdist.contract.calls.values import Box, OfferedBox, Room, Spot, box
+from nbdist.contract.calls.values import Box, Room, Spot, box
 from nbdist.engine.cell.code_owners import error_text
-from nbdist.engine.namespace.copies import CopyStore, OfferedPieces, with_copies
+from nbdist.engine.namespace.copies import CopyStore, with_copies
 from nbdist.engine.namespace.modules import by_value, taken_along, whole
 from nbdist.engine.namespace.packing import (
     Entry,
@@ -26,13 +26,13 @@ from nbdist.engine.namespace.packing import (
     unpacked,
     unpacked_each,
 )
-from nbdist.engine.namespace.placements import Objects, Parts, Placements
+from nbdist.engine.namespace.things import Objects, Parts, Placements
 from nbdist.engine.probe.samples import Sample
-from nbdist.engine.values.arrays import ReadablePiece, is_numpy_array
-from nbdist.engine.values.incoming import ArraySink, ArraySource
+from nbdist.engine.values.arrays import is_numpy_array
+from nbdist.engine.values.arrays import whole as whole_array
+from nbdist.engine.values.incoming import ArraySink, ArraySource, room
 from nbdist.errors import ArrayError
-from nbdist.machine import checkup
-from nbdist.notation import dtype_name, dtype_named
+from nbdist.notation import dtype_named
 from nbdist.pieces import shape_of, slices
 
 APART_BYTES = 1 << 16
@@ -58,6 +58,7 @@ class OutgoingNamespace(ArraySource):
         look: Callable[[Mapping[str, Any]], Mapping[str, Sample]],
         copies: CopyStore,
     ) -> None:
+        super().__init__()
         self._namespace = namespace
         self._placements = placements
         self._objects = objects
@@ -66,14 +67,13 @@ class OutgoingNamespace(ArraySource):
         self._arrays: list[Any] = []
         self._numbers: dict[int, int] = {}
         self._described: list[NamespaceArray] = []
-        self._pieces = OfferedPieces()
         self._modules: Collection[str] = ()
         self._entries: dict[int, tuple[Entry, Any]] = {}
         self._offered_already = False
 
     def offer(
         self, names: Mapping[str, Any], hooks: Mapping[str, Any], things: Collection[str] = ()
-    ) -> tuple[NamespaceOffer, list[bytes]]:
+    ) -> tuple[NamespaceOffer, bytes, bytes]:
         """Return a description of the namespace, and two pickles: how the arrays lie, and all else.
 
         Args:
@@ -112,7 +112,7 @@ class OutgoingNamespace(ArraySource):
             own=tuple(name for name, one in looked.items() if one.own),
             changes=tuple(self._placements.changes()),
         )
-        return offer, [placements, structure]
+        return offer, placements, structure
 
     def again(
         self, *, without: Mapping[int, str], late: Sequence[int]
@@ -159,14 +159,10 @@ class OutgoingNamespace(ArraySource):
             arrays=tuple(self._described), names=tuple(names), digests=_texts(self._look(names))
         )
 
-    def take(self, boxes: Iterable[OfferedBox]) -> bytes:
-        """Return the bytes of parts of arrays, one behind the other."""
-        return self._pieces.take(boxes)
-
     def close(self) -> None:
         """Let go of all that is held."""
+        super().close()
         self._arrays, self._numbers, self._entries = [], {}, {}
-        self._pieces.clear()
 
     def _packed(self, value: object) -> bytes:
         return packed(value, self._namespace, self._reference, self._reduce, self._modules)
@@ -196,22 +192,22 @@ class OutgoingNamespace(ArraySource):
             number = self._numbers[id(array)] = len(self._arrays)
             self._arrays.append(array)
             if is_numpy_array(array):
-                whole = [[0, size] for size in array.shape]
-                pieces: Sequence[ReadablePiece] = [ReadablePiece(bounds=whole, read=lambda: array)]
+                offered = whole_array(array)
+                pieces = offered.pieces
                 described = NamespaceArray(
                     key=f"numpy {number}",
-                    dtype=dtype_name(array.dtype),
+                    dtype=offered.dtype,
                     shape=array.shape,
                     spans=False,
                     origin=None,
-                    pieces=(box(whole),),
+                    pieces=offered.describe().pieces,
                 )
             else:
                 described = self._placements.describe(array, number)
                 kept = self._copies.beside(described)
                 pieces = [*self._placements.pieces(array), *kept]
                 described = with_copies(described, kept)
-            self._pieces.add(described.dtype, pieces)
+            self.add(str(number), described.dtype, pieces)
             self._described.append(described)
         return self._numbers[id(array)]
 
@@ -248,7 +244,7 @@ class IncomingNamespace(ArraySink):
         self._namespace, self._placements, self._arrays = namespace, placements, arrays
         lying = unpacked(placements_pickle, namespace, placements.referent)
         self._places = [
-            placements.place(array, placement) if placement is not None else whole_array(array)
+            placements.place(array, placement) if placement is not None else _all_of(array)
             for array, placement in zip(arrays, lying, strict=True)
         ]
         self._memory: Any = b""
@@ -257,11 +253,7 @@ class IncomingNamespace(ArraySink):
 
     def describe(self) -> Room:
         """Return the wanted parts of each array, and the memory that is available for them."""
-        return Room(
-            wanted=tuple(tuple(map(box, bounds)) for bounds, _ in self._places),
-            available=checkup.memory()["available"],
-            group=checkup.group(),
-        )
+        return room([list(map(box, bounds)) for bounds, _ in self._places])
 
     def cover(self, covers: Sequence[Sequence[Sequence[Box]]]) -> Room:
         """Take the wanted parts of arrays in the parts that other processes have; see `CoverNamespace`."""
@@ -347,7 +339,7 @@ class IncomingNamespace(ArraySink):
         return numpy.ndarray(shape, dtype, self._memory, offset=at).copy()
 
 
-def whole_array(array: NamespaceArray) -> tuple[list[list[list[int]]], Any]:
+def _all_of(array: NamespaceArray) -> tuple[list[list[list[int]]], Any]:
     """Return the wanted part of a NumPy array, which is all of it, and a function that makes the array."""
 
     def finish(parts: Parts) -> Any:

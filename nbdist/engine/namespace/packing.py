@@ -18,7 +18,7 @@ from types import CellType, FunctionType
 from typing import Any
 
 from nbdist.engine.namespace.modules import put
-from nbdist.engine.namespace.placements import Objects, Placements
+from nbdist.engine.namespace.things import Objects, Placements
 
 NAMESPACE = "namespace"
 """Stand-in for the dictionary of the namespace itself."""

@@ -20,14 +20,13 @@ from nbdist.engine.namespace.modules import (
     unlike,
 )
 from nbdist.engine.namespace.packing import Reference, packed, unpacked
-from nbdist.engine.namespace.placements import Objects
-from nbdist.engine.namespace.settings import AtExit, Baseline, Environment, settings
+from nbdist.engine.namespace.settings import ENVIRONMENT, AtExit, Baseline, Streams, settings
 from nbdist.engine.namespace.shell import Autoreload, of_shell
 from nbdist.engine.namespace.things import (
     Carried,
     Fixed,
     Mine,
-    SingleThing,
+    Objects,
     ThingKind,
     digest,
 )
@@ -75,7 +74,7 @@ class ProcessState:
 
     def streams(self) -> Mapping[str, Any]:
         """Return the states of Python's and NumPy's random numbers, where somebody has seeded or drawn any."""
-        return self._baseline.streams(self._shell.user_ns).read()
+        return Streams(self._baseline.drawn, self._shell.user_ns).read()
 
     @property
     def is_patched(self) -> bool:
@@ -238,8 +237,8 @@ def _read(kind: ThingKind) -> Mapping[str, Any]:
 
 def _why(kind: ThingKind, error: BaseException) -> str:
     # The value of an environment variable is a secret.
-    return type(error).__name__ if isinstance(kind, Environment) else error_text(error)
+    return type(error).__name__ if _key(kind) == ENVIRONMENT else error_text(error)
 
 
 def _key(kind: ThingKind) -> str:
-    return kind.name if isinstance(kind, SingleThing) else type(kind).__name__
+    return str(getattr(kind, "name", type(kind).__name__))

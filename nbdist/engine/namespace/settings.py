@@ -29,7 +29,9 @@ from nbdist.engine.namespace.things import (
     Fixed,
     Mine,
     SingleThing,
+    ThingFamily,
     ThingKind,
+    attribute,
     got,
     name_of,
 )
@@ -67,10 +69,6 @@ class Baseline:
             drawn={name: repr(get()) for name, get, _ in _streams()},
         )
 
-    def streams(self, names: Mapping[str, Any]) -> Streams:
-        """Return the states of random numbers that somebody has seeded or drawn since; `names` are the user's."""
-        return Streams(self.drawn, names)
-
 
 def settings(
     baseline: Baseline, mine: Mine, at_exit: AtExit, names: Mapping[str, Any]
@@ -84,7 +82,7 @@ def settings(
       names: The user's names, which show what the user uses.
     """
     return (
-        Environment(baseline.environ),
+        environment(baseline.environ),
         SingleThing("working folder", lambda: _moved(baseline.folder), os.chdir),
         SingleThing(
             "sys.path", lambda: _entries(baseline.path), lambda v: _set_path(v, baseline.path)
@@ -92,11 +90,11 @@ def settings(
         *_of_python(),
         *_of_libraries(),
         SingleThing("time zone", lambda: (time.timezone, time.tzname), lambda _: time.tzset()),
-        Signals(mine),
+        signal_handlers(mine),
         Loggers(),
-        baseline.streams(names),
-        Builtins(baseline.builtins),
-        Copyreg(mine),
+        Streams(baseline.drawn, names),
+        new_builtins(baseline.builtins),
+        reducers(mine),
         at_exit,
         Running(baseline.threads, mine),
     )
@@ -126,27 +124,24 @@ def _set_path(entries: list[str | int], before: tuple[str, ...]) -> None:
     sys.path[:] = [one if isinstance(one, str) else before[one] for one in there]
 
 
-class Environment:
-    """Environment variables that were set, changed or deleted since the start; values are secrets."""
+ENVIRONMENT = "environment variable "
 
-    PREFIX = "environment variable "
 
-    def __init__(self, before: Mapping[str, str]) -> None:
-        self._before = before
+def environment(before: Mapping[str, str]) -> ThingFamily:
+    """Return the variables that were set, changed or deleted (None) since the start; values are secrets."""
 
-    def read(self) -> Mapping[str, Any]:
-        """Return the changed variables by name; None for a deleted one."""
+    def changed() -> dict[str, str | None]:
         now = dict(os.environ)
-        changed = [n for n in {**self._before, **now} if now.get(n) != self._before.get(n)]
-        return {self.PREFIX + n: now.get(n) for n in changed if not n.startswith(OWN_VARIABLES)}
+        names = [name for name in {**before, **now} if now.get(name) != before.get(name)]
+        return {name: now.get(name) for name in names if not name.startswith(OWN_VARIABLES)}
 
-    def write(self, name: str, value: Any) -> None:
-        """Set a variable; delete it where the value is None."""
-        name = name.removeprefix(self.PREFIX)
+    def put(name: str, value: str | None) -> None:
         if value is None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
+
+    return ThingFamily(ENVIRONMENT, changed, put)
 
 
 def _of_python() -> Iterator[ThingKind]:
@@ -154,11 +149,7 @@ def _of_python() -> Iterator[ThingKind]:
     yield SingleThing("switch interval", sys.getswitchinterval, sys.setswitchinterval)
     yield SingleThing("digits of integers", sys.get_int_max_str_digits, sys.set_int_max_str_digits)
     yield SingleThing("sys.argv", lambda: list(sys.argv), lambda v: setattr(sys, "argv", v))
-    yield SingleThing(
-        "writing of byte code",
-        lambda: sys.dont_write_bytecode,
-        lambda v: setattr(sys, "dont_write_bytecode", v),
-    )
+    yield attribute("writing of byte code", sys, "dont_write_bytecode")
     yield SingleThing("warning filters", lambda: list(warnings.filters), _set_filters)
     yield SingleThing("decimal context", _decimal, _set_decimal)
     yield SingleThing(
@@ -266,78 +257,62 @@ def _of_libraries() -> Iterator[ThingKind]:
     yield SingleThing(
         "NumPy's buffer", lambda: numpy().getbufsize(), lambda v: numpy().setbufsize(v)
     )
-    yield Options()
-    yield Parameters()
+    yield pandas_options()
+    yield matplotlib_parameters()
 
 
-class Options:
-    """Options of pandas."""
+def pandas_options() -> ThingFamily:
+    """Return the options of pandas; none where it is not imported."""
 
-    PREFIX = "pandas' option "
-
-    def read(self) -> Mapping[str, Any]:
-        """Return the options by name; none where pandas is not imported."""
+    def every() -> dict[str, Any]:
         options = getattr(sys.modules.get("pandas"), "options", None)
-        every = () if options is None else self._under(options, "")
-        return {self.PREFIX + name: value for name, value in every}
+        return {} if options is None else dict(under(options, ""))
 
-    def write(self, name: str, value: Any) -> None:
-        """Set an option."""
-        importlib.import_module("pandas").set_option(name.removeprefix(self.PREFIX), value)
-
-    def _under(self, options: Any, above: str) -> Iterator[tuple[str, Any]]:
+    def under(options: Any, above: str) -> Iterator[tuple[str, Any]]:
         for name in dir(options):
             with warnings.catch_warnings(action="ignore"):  # of deprecated options
                 value = getattr(options, name)
             if type(value) is type(options):
-                yield from self._under(value, f"{above}{name}.")
+                yield from under(value, f"{above}{name}.")
             else:
                 yield above + name, value
 
+    def put(name: str, value: Any) -> None:
+        importlib.import_module("pandas").set_option(name, value)
 
-class Parameters:
-    """matplotlib's `rcParams`."""
+    return ThingFamily("pandas' option ", every, put)
 
-    PREFIX = "matplotlib's "
 
-    def read(self) -> Mapping[str, Any]:
-        """Return the parameters but the back end; none where matplotlib is not imported."""
+def matplotlib_parameters() -> ThingFamily:
+    """Return matplotlib's `rcParams` but the back end; none where it is not imported."""
+
+    def every() -> dict[str, Any]:
         # As a plain dictionary: matplotlib's own access would choose a back end.
         found = dict.items(getattr(sys.modules.get("matplotlib"), "rcParams", {}))
-        return {self.PREFIX + n: v for n, v in found if n not in ("backend", "backend_fallback")}
+        return {n: value for n, value in found if n not in ("backend", "backend_fallback")}
 
-    def write(self, name: str, value: Any) -> None:
-        """Set a parameter."""
-        importlib.import_module("matplotlib").rcParams[name.removeprefix(self.PREFIX)] = value
+    def put(name: str, value: Any) -> None:
+        importlib.import_module("matplotlib").rcParams[name] = value
+
+    return ThingFamily("matplotlib's ", every, put)
 
 
-class Signals:
-    """Handlers of all signals but SIGINT, whose handler is nbdist's.
+def signal_handlers(mine: Mine) -> ThingFamily:
+    """Return the handlers of all signals but SIGINT, whose handler is nbdist's; libraries' are only compared."""
 
-    Args:
-      mine: Tells whose functions are sent; other handlers are only compared.
-    """
+    def value_of(handler: Any) -> Any:
+        if not callable(handler) or isinstance(handler, signal.Handlers):
+            return None if handler is None else int(handler)
+        return handler if handler in mine else Fixed(name_of(handler))
 
-    PREFIX = "handler of "
-
-    def __init__(self, mine: Mine) -> None:
-        self._mine = mine
-
-    def read(self) -> Mapping[str, Any]:
-        """Return the handlers by signal."""
-        found = {}
-        for number in signal.valid_signals() - {signal.SIGINT}:
-            handler = signal.getsignal(number)
-            if not callable(handler) or isinstance(handler, signal.Handlers):
-                value: Any = None if handler is None else int(handler)
-            else:
-                value = handler if handler in self._mine else Fixed(name_of(handler))
-            found[f"{self.PREFIX}{getattr(number, 'name', number)}"] = value
-        return found
-
-    def write(self, name: str, value: Any) -> None:
-        """Set a handler."""
-        signal.signal(getattr(signal, name.removeprefix(self.PREFIX)), value)
+    return ThingFamily(
+        "handler of ",
+        lambda: {
+            str(getattr(number, "name", number)): value_of(signal.getsignal(number))
+            for number in signal.valid_signals() - {signal.SIGINT}
+        },
+        lambda name, handler: signal.signal(getattr(signal, name), handler),
+    )
 
 
 class Loggers:
@@ -474,46 +449,30 @@ class Streams:
         next(put for one, _, put in _streams() if one == name)(value)
 
 
-class Builtins:
-    """Names that were put into `builtins` since the start."""
-
-    PREFIX = "builtins."
-    OF_IPYTHON = frozenset({"_", "get_ipython", "display"})
-
-    def __init__(self, before: frozenset[str]) -> None:
-        self._before = before
-
-    def read(self) -> Mapping[str, Any]:
-        """Return the new names with their values."""
-        now = vars(sys.modules["builtins"])
-        new = now.keys() - self._before - self.OF_IPYTHON
-        return {self.PREFIX + name: now[name] for name in sorted(new)}
-
-    def write(self, name: str, value: Any) -> None:
-        """Set a name."""
-        setattr(sys.modules["builtins"], name.removeprefix(self.PREFIX), value)
+NAMES_OF_IPYTHON = frozenset({"_", "get_ipython", "display"})
 
 
-class Copyreg:
-    """Functions that say how objects are pickled, where the function or the class is the user's."""
+def new_builtins(before: frozenset[str]) -> ThingFamily:
+    """Return the names that were put into `builtins` since the start, with their values."""
+    now = vars(sys.modules["builtins"])
+    return ThingFamily(
+        "builtins.",
+        lambda: {name: now[name] for name in sorted(now.keys() - before - NAMES_OF_IPYTHON)},
+        lambda name, value: now.update({name: value}),
+    )
 
-    PREFIX = "pickling of "
 
-    def __init__(self, mine: Mine) -> None:
-        self._mine = mine
-
-    def read(self) -> Mapping[str, Any]:
-        """Return the class and the function by the name of the class."""
-        every = copyreg.dispatch_table.items()
-        return {
-            self.PREFIX + name_of(kind): (kind, reduce)
-            for kind, reduce in every
-            if kind in self._mine or reduce in self._mine
-        }
-
-    def write(self, name: str, value: Any) -> None:
-        """Register a function."""
-        copyreg.pickle(*value)
+def reducers(mine: Mine) -> ThingFamily:
+    """Return `copyreg`'s functions that pickle objects, where the function or the class is the user's."""
+    return ThingFamily(
+        "pickling of ",
+        lambda: {
+            name_of(kind): (kind, reduce)
+            for kind, reduce in copyreg.dispatch_table.items()
+            if kind in mine or reduce in mine
+        },
+        lambda _, value: copyreg.pickle(*value),
+    )
 
 
 class AtExit:

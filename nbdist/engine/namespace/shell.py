@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import types
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +12,9 @@ from nbdist.engine.namespace.things import (
     Fixed,
     Mine,
     SingleThing,
+    ThingFamily,
     ThingKind,
+    attribute,
     name_of,
 )
 
@@ -32,27 +33,31 @@ def of_shell(shell: Any, mine: Mine) -> tuple[ThingKind, ...]:
     """Return all kinds of this module, in the order in which they are set."""
     formatter = shell.display_formatter.formatters["text/plain"]
     return (
-        Extensions(shell),
-        Traits(shell),
-        SingleThing(
-            "precision",
-            lambda: formatter.float_precision,
-            lambda v: setattr(formatter, "float_precision", v),
-        ),
+        extensions(shell),
+        traits(shell),
+        attribute("precision", formatter, "float_precision"),
         SingleThing(
             "%xmode",
             lambda: shell.InteractiveTB.mode,
             lambda v: shell.InteractiveTB.set_mode(mode=v),
         ),
-        SingleThing("%pdb", lambda: shell.call_pdb, lambda v: setattr(shell, "call_pdb", v)),
+        attribute("%pdb", shell, "call_pdb"),
         SingleThing(
             "aliases", lambda: sorted(shell.alias_manager.aliases), lambda v: _define(shell, v)
         ),
-        MagicFunctions(shell, mine),
-        Printers(shell, mine),
+        magic_functions(shell, mine),
+        printers(shell, mine),
         Functions(shell, mine),
-        CustomErrors(shell),
+        SingleThing("custom exceptions", lambda: _custom_exceptions(shell), lambda _: None),
     )
+
+
+def _custom_exceptions(shell: Any) -> Fixed:
+    """Return the exceptions for which somebody has set a function, which cannot be read, with `set_custom_exc`."""
+    try:
+        return Fixed(", ".join(map(name_of, shell.custom_exceptions)))
+    except TypeError:
+        raise LookupError from None
 
 
 def _define(shell: Any, aliases: list[tuple[str, str]]) -> None:
@@ -60,22 +65,15 @@ def _define(shell: Any, aliases: list[tuple[str, str]]) -> None:
         shell.alias_manager.soft_define_alias(name, command)
 
 
-class Extensions:
-    """Loaded extensions."""
+def extensions(shell: Any) -> ThingFamily:
+    """Return the loaded extensions."""
+    manager = shell.extension_manager
 
-    PREFIX = "extension "
+    def load(_: str, name: str) -> None:
+        if manager.load_extension(name) == "no load function":
+            raise ImportError(f"{name} is no extension of IPython")
 
-    def __init__(self, shell: Any) -> None:
-        self._manager = shell.extension_manager
-
-    def read(self) -> Mapping[str, Any]:
-        """Return the names of the loaded extensions."""
-        return {self.PREFIX + name: name for name in self._manager.loaded}
-
-    def write(self, name: str, value: Any) -> None:
-        """Load an extension."""
-        if self._manager.load_extension(value) == "no load function":
-            raise ImportError(f"{value} is no extension of IPython")
+    return ThingFamily("extension ", lambda: {name: name for name in manager.loaded}, load)
 
 
 class Autoreload:
@@ -119,76 +117,58 @@ class Autoreload:
         return {name: one for name, one in seen.items() if name in self._modules}
 
 
-class Traits:
-    """Options of the shell that `%config` sets."""
+def traits(shell: Any) -> ThingFamily:
+    """Return the options that `%config` sets, as far as they are plain values or simple containers."""
 
-    PREFIX = "IPython's "
+    def every() -> dict[str, Any]:
+        names = [name for name in shell.trait_names(config=True) if name not in OWN_TRAITS]
+        found = {name: getattr(shell, name) for name in names}
+        return {n: one for n, one in found.items() if type(one) in (*PLAIN, list, tuple, set)}
 
-    def __init__(self, shell: Any) -> None:
-        self._shell = shell
-
-    def read(self) -> Mapping[str, Any]:
-        """Return the options that are plain values or simple containers."""
-        found = {
-            self.PREFIX + name: getattr(self._shell, name)
-            for name in self._shell.trait_names(config=True)
-            if name not in OWN_TRAITS
-        }
-        return {n: value for n, value in found.items() if type(value) in (*PLAIN, list, tuple, set)}
-
-    def write(self, name: str, value: Any) -> None:
-        """Set an option."""
-        setattr(self._shell, name.removeprefix(self.PREFIX), value)
+    return ThingFamily("IPython's ", every, lambda name, value: setattr(shell, name, value))
 
 
-class MagicFunctions:
-    """Magics that cells have defined, as functions or as classes."""
+def magic_functions(shell: Any, mine: Mine) -> ThingFamily:
+    """Return the magics that cells have defined, as functions or as classes."""
+    manager = shell.magics_manager
 
-    def __init__(self, shell: Any, mine: Mine) -> None:
-        self._shell, self._mine = shell, mine
-
-    def read(self) -> Mapping[str, Any]:
-        """Return the kind, the name, and the function or class of each magic."""
+    def defined() -> dict[str, Any]:
         found = {}
         for kind, sign in (("line", "%"), ("cell", "%%")):
-            for name, function in self._shell.magics_manager.magics[kind].items():
-                if function in self._mine:
+            for name, function in manager.magics[kind].items():
+                if function in mine:
                     owner = getattr(function, "__self__", None)
-                    found[f"magic {sign}{name}"] = (
-                        kind,
-                        name,
-                        function if owner is None else type(owner),
-                    )
+                    made = function if owner is None else type(owner)
+                    found[sign + name] = (kind, name, made)
         return found
 
-    def write(self, name: str, value: Any) -> None:
-        """Register a function, or a class that is not registered yet."""
+    def register(_: str, value: Any) -> None:
         kind, name, function = value
         if not isinstance(function, type):
-            self._shell.register_magic_function(function, kind, name)
-        elif function.__name__ not in self._shell.magics_manager.registry:
-            self._shell.register_magics(function)
+            shell.register_magic_function(function, kind, name)
+        elif function.__name__ not in manager.registry:
+            shell.register_magics(function)
+
+    return ThingFamily("magic ", defined, register)
 
 
-class Printers:
-    """Functions that show objects, where the function or the objects' class is the user's."""
+def printers(shell: Any, mine: Mine) -> ThingFamily:
+    """Return the functions that show objects, where the function or the objects' class is the user's."""
+    formatters = shell.display_formatter.formatters
 
-    def __init__(self, shell: Any, mine: Mine) -> None:
-        self._formatters, self._mine = shell.display_formatter.formatters, mine
-
-    def read(self) -> Mapping[str, Any]:
-        """Return the functions by class and MIME type."""
+    def registered() -> dict[str, Any]:
         return {
-            f"printer of {name_of(kind)} as {mime}": (mime, kind, function)
-            for mime, formatter in self._formatters.items()
+            f"{name_of(kind)} as {mime}": (mime, kind, function)
+            for mime, formatter in formatters.items()
             for kind, function in formatter.type_printers.items()
-            if kind in self._mine or function in self._mine
+            if kind in mine or function in mine
         }
 
-    def write(self, name: str, value: Any) -> None:
-        """Register a function."""
+    def register(_: str, value: Any) -> None:
         mime, kind, function = value
-        self._formatters[mime].for_type(kind, function)
+        formatters[mime].for_type(kind, function)
+
+    return ThingFamily("printer of ", registered, register)
 
 
 class Functions:
@@ -219,21 +199,3 @@ class Functions:
             getattr(self._shell, place).append(function)
         else:
             self._shell.events.register(place, function)
-
-
-class CustomErrors:
-    """Exceptions for which somebody has set a function with IPython's `set_custom_exc`."""
-
-    def __init__(self, shell: Any) -> None:
-        self._shell = shell
-
-    def read(self) -> Mapping[str, Any]:
-        """Return the names of the exceptions, as a thing that cannot be set."""
-        with contextlib.suppress(TypeError):
-            return {
-                "custom exceptions": Fixed(", ".join(map(name_of, self._shell.custom_exceptions)))
-            }
-        return {}
-
-    def write(self, name: str, value: Any) -> None:
-        """Do nothing: the function cannot be read, nor set elsewhere."""

@@ -4,5 +4,5 @@ In come the user's namespace, the cell that runs, and an observer of each import
 of a report, each as soon as it changes and again after a while. The probe only observes: it imports no framework
 and runs nothing that users wrote, since a cell may be running.
 
-Read first `probe.py`, the thread, then `look.py`, one look, and `walk.py`, which finds the arrays.
+Read first `probe.py`, the thread, then `observer.py`, one look, and `walk.py`, which finds the arrays.
 """

@@ -174,11 +174,19 @@ def _constant(constant: Any) -> Any:
 def _class(cls: type, depth: int, modules: Collection[str]) -> tuple[Any, ...]:
     if _module(cls) not in modules:
         return ()
-    members = sorted(_class_dict(cls).items(), key=lambda member: str(member[0]))
+    members = sorted(class_dict(cls).items(), key=lambda member: str(member[0]))
     found = [(name, _parts(one, depth - 1, modules)) for name, one in members if _is_code(one)]
     own = [(name, parts) for name, parts in found if parts]
-    bases = [_class(base, depth - 1, modules) for base in _bases(cls)[1:] if depth > 1]
+    bases = [_class(base, depth - 1, modules) for base in bases_of(cls)[1:] if depth > 1]
     return (cls.__name__, tuple(own), tuple(bases))
+
+
+def captured(cell: Any) -> Any:
+    """Return the variable that a function has captured; None for one that the enclosing function has not set."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
 
 
 def _is_code(member: Any) -> bool:
@@ -186,9 +194,5 @@ def _is_code(member: Any) -> bool:
 
 
 def _module(cls: type) -> str:
-    found = _class_dict(cls).get("__module__")
+    found = class_dict(cls).get("__module__")
     return found if isinstance(found, str) else ""
-
-
-_class_dict = type.__dict__["__dict__"].__get__
-_bases = type.__dict__["__mro__"].__get__

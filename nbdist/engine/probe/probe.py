@@ -21,8 +21,7 @@ from nbdist.engine.cell.main_thread import MainThread
 from nbdist.engine.cell.running import CurrentCell
 from nbdist.engine.probe import activity
 from nbdist.engine.probe.activity import ActivityReader, Pace, Sections
-from nbdist.engine.probe.look import NamespaceLook
-from nbdist.engine.probe.observer import Observed
+from nbdist.engine.probe.observer import NamespaceLook, Observed
 from nbdist.engine.probe.samples import SeenArray, Values, glance, samples
 from nbdist.engine.probe.walk import Bounds
 from nbdist.message_guard import MessageGuard

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-from nbdist.engine.probe.classes import NOTEBOOK, WRAPPERS, code_digest
+from nbdist.engine.probe.classes import NOTEBOOK, WRAPPERS, captured, class_dict, code_digest
 from nbdist.engine.probe.walk import IPYTHON_NAMES
 
 OPEN = "?"
@@ -356,7 +356,7 @@ def _code(value: Any, kind: type) -> _Parts | None:
         return _class(value)
     if kind is types.FunctionType:
         name = _name(kind), f"{value.__module__}.{value.__qualname__}", code_digest(value)
-        cells = [_captured(cell) for cell in value.__closure__ or ()]
+        cells = [captured(cell) for cell in value.__closure__ or ()]
         keywords = value.__kwdefaults__
         return _Parts(name, [value.__defaults__ or (), keywords or (), value.__dict__, *cells])
     if kind is types.MethodType:
@@ -379,7 +379,7 @@ def _code(value: Any, kind: type) -> _Parts | None:
 def _class(cls: type) -> _Parts:
     if cls.__module__ != NOTEBOOK:
         return _Parts(("class", _name(cls)))
-    members = type.__dict__["__dict__"].__get__(cls)
+    members = class_dict(cls)
     own = {n: v for n, v in members.items() if not (n.startswith("__") and n.endswith("__"))}
     described = {n: v for n, v in own.items() if type(v) not in _OF_CLASSES}
     # A class that came from another process has its members in another order.
@@ -405,7 +405,7 @@ def _attributes(value: Any) -> dict[str, Any]:
     """Return an object's attributes, from its dictionary and slots, without calling code of its class."""
     found: dict[str, Any] = {}
     for cls in type(value).__mro__:
-        members = type.__dict__["__dict__"].__get__(cls)
+        members = class_dict(cls)
         own = members.get("__dict__")
         if isinstance(own, types.GetSetDescriptorType):
             found.update(own.__get__(value))
@@ -418,7 +418,7 @@ def _attributes(value: Any) -> dict[str, Any]:
 
 
 def _slots(cls: type) -> list[str]:
-    members = type.__dict__["__dict__"].__get__(cls)
+    members = class_dict(cls)
     if "__slots__" not in members:
         return []
     return [name for name, one in members.items() if type(one) is types.MemberDescriptorType]
@@ -430,13 +430,6 @@ def _has_more(kind: type, base: type) -> bool:
     known = slots + (kind.__dictoffset__ != 0) + (kind.__weakrefoffset__ > 0)
     # A tuple has no memory of a fixed size.
     return base is not tuple and kind.__basicsize__ > base.__basicsize__ + 8 * known
-
-
-def _captured(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # a name that the enclosing function has not set
-        return None
 
 
 def _reduced(value: Any) -> list[Any]:

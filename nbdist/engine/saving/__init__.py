@@ -5,5 +5,5 @@ in it, or values that have no names yet. All processes do each step at the same 
 before the next one, so that an error of one stops all.
 
 Read first `save.py` and `restore.py`, then `folder.py`, what lies in the folder, and `exchange.py`, how processes
-wait for each other. `orbax.py` alone imports Orbax.
+wait for each other; it alone imports Orbax.
 """

@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nbdist.contract.wire import decode
 from nbdist.engine.saving.parts import SavedLeaf
-from nbdist.errors import ArrayError, OptionError
+from nbdist.errors import ArrayError, OptionError, WireError
 
 KEYS = (str, int, bool)
 
@@ -197,7 +198,7 @@ def commit(folder: Path, token: str, save: SaveFile) -> None:
             # Kept here until the next save, in case this process ends before it has removed them.
             "replaced": [p.name for p in before if p.name.startswith(ARRAYS)],
             "processes": save.processes,
-            "variables": [_plain(variable) for variable in save.variables],
+            "variables": [dataclasses.asdict(variable) for variable in save.variables],
         }
     )
     new = folder / f"{FILE}.{token}"
@@ -264,9 +265,11 @@ def read(folder: Path, host: str) -> SaveFile:
         found = SaveFile(
             arrays=_arrays(data["arrays"]),
             processes=data["processes"],
-            variables=tuple(_variable(one) for one in data["variables"]),
+            variables=tuple(decode(SavedVariable, one) for one in data["variables"]),
         )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        for variable in found.variables:
+            _refuse_name(variable.name)
+    except (AttributeError, KeyError, TypeError, ValueError, WireError) as error:
         raise ArrayError(
             f"{said}: {FILE} is not as it was written ({type(error).__name__}: {error}). No variable was changed."
         ) from error
@@ -305,15 +308,6 @@ def skeleton_of(variable: SavedVariable) -> Any:
         ) from error
 
 
-def _plain(variable: SavedVariable) -> dict[str, Any]:
-    return {
-        "name": variable.name,
-        "first": variable.first,
-        "parts": [dataclasses.asdict(part) for part in variable.parts],
-        "structure": variable.structure,
-    }
-
-
 def _arrays(name: str) -> str:
     """Return the name of the folder of the arrays; empty if there are none.
 
@@ -325,33 +319,16 @@ def _arrays(name: str) -> str:
     return name
 
 
-def _name(name: str) -> str:
-    """Return a name that the processes may be given.
+def _refuse_name(name: str) -> None:
+    """Raise an error for a name that the processes may not be given.
 
     Raises:
       ValueError: The text is no name, or a name that Python itself uses.
     """
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("__"):
         raise ValueError(f"{name!r} is no name of a variable")
-    return name
 
 
 def is_builtin(name: str) -> bool:
     """Return whether Python itself has something under this name, such as `print`."""
     return hasattr(builtins, name)
-
-
-def _variable(data: dict[str, Any]) -> SavedVariable:
-    return SavedVariable(
-        name=_name(data["name"]),
-        first=data["first"],
-        parts=tuple(_part(one) for one in data["parts"]),
-        structure=data["structure"],
-    )
-
-
-def _part(data: dict[str, Any]) -> SavedLeaf:
-    spec = data["spec"]
-    entries = None if spec is None else tuple(tuple(e) if isinstance(e, list) else e for e in spec)
-    axes = tuple((name, size) for name, size in data["axes"])
-    return SavedLeaf(**data | {"spec": entries, "axes": axes, "shape": tuple(data["shape"])})

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nbdist.contract.calls.saving import Saving
+from nbdist.contract.calls.namespace import Saving
 from nbdist.engine.saving import folder as folders
-from nbdist.engine.saving import orbax
-from nbdist.engine.saving.exchange import Exchange
+from nbdist.engine.saving.exchange import Exchange, read_arrays, refuse_without_orbax
 from nbdist.engine.saving.folder import SavedVariable, SaveFile
 from nbdist.engine.saving.parts import SCALARS, SavedLeaf, SavedObjects, VariableParts
 from nbdist.engine.saving.save import refuse_other_folders
@@ -200,7 +199,7 @@ def restore(
     saves: list[SaveFile] = []
 
     def look() -> dict[str, Any]:
-        orbax.refuse_without()
+        refuse_without_orbax()
         folder = folders.folder_of(path)
         saves.append(folders.read(folder, host))
         digest = hashlib.sha256(repr(saves[0]).encode()).hexdigest()
@@ -232,7 +231,7 @@ def restore(
     }
     arrays: dict[str, Any] = {}
     if asked:
-        arrays = orbax.read(
+        arrays = read_arrays(
             Path(said[0]["folder"]) / saves[0].arrays,
             {number: sharding for number, (_, sharding) in asked.items()},
             {number: jax.numpy.dtype(part.dtype) for number, (part, _) in asked.items()},
@@ -382,7 +381,7 @@ def _leaf(name: str, part: SavedLeaf, sharding: Any, value: Any) -> Any:
 
 
 def _reported(target: Target) -> Any:
-    from nbdist.contract.calls.saving import SavedName
+    from nbdist.contract.calls.namespace import SavedName
 
     parts = target.variable.parts
     return SavedName(

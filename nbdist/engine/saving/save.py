@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nbdist.contract.calls.saving import SavedName, Saving
+from nbdist.contract.calls.namespace import SavedName, Saving
 from nbdist.engine.saving import folder as folders
-from nbdist.engine.saving import orbax
-from nbdist.engine.saving.exchange import Exchange
+from nbdist.engine.saving.exchange import Exchange, refuse_without_orbax, write_arrays
 from nbdist.engine.saving.folder import SavedVariable, SaveFile, plain
 from nbdist.engine.saving.parts import SavedObjects, VariableParts, is_spanning
 from nbdist.errors import ArrayError, OptionError
@@ -151,7 +150,7 @@ def save(
     left_out: list[str] = []
 
     def look() -> dict[str, Any]:
-        orbax.refuse_without()
+        refuse_without_orbax()
         folder = folders.folder_of(path)
         parts, others = chosen(names, variables, objects)
         found.update(parts)
@@ -181,7 +180,7 @@ def save(
         )
         described, arrays = _described(found)
         if arrays:
-            orbax.write(folders.arrays_of(folder, exchange.token), arrays, exchange)
+            write_arrays(folders.arrays_of(folder, exchange.token), arrays, exchange)
         made = SaveFile(
             arrays=folders.arrays_of(folder, exchange.token).name if arrays else "",
             processes=exchange.count,

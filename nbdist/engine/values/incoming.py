@@ -10,16 +10,17 @@ from __future__ import annotations
 import contextlib
 import math
 import mmap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from nbdist.contract.calls.values import ArrayType, MemoryAddress, OfferedBox, Room, Spot, box
+from nbdist.contract.calls.values import ArrayType, Box, MemoryAddress, OfferedBox, Room, Spot, box
+from nbdist.engine.values.arrays import ReadablePiece
 from nbdist.engine.values.packing import unpacked
 from nbdist.errors import SessionError, StaleError
 from nbdist.machine import checkup
 from nbdist.machine.sealed import Sealed, mapped
 from nbdist.notation import dtype_named
-from nbdist.pieces import shape_of
+from nbdist.pieces import shape_of, slices
 
 
 class HeldValue:
@@ -31,19 +32,43 @@ class HeldValue:
 
 
 class ArraySource(HeldValue):
-    """Arrays that a kernel takes from this process."""
+    """Arrays that a kernel takes from this process in parts; each piece is read once, with its first part."""
 
-    def take(self, boxes: Sequence[OfferedBox]) -> bytes:
+    def __init__(self) -> None:
+        self._pieces: dict[str, tuple[Any, Sequence[ReadablePiece]]] = {}
+        self._read: dict[tuple[str, int], Any] = {}
+
+    def add(self, path: str, dtype: Any, pieces: Sequence[ReadablePiece]) -> None:
+        """Offer the pieces of an array; `dtype` as in `ArrayType`."""
+        self._pieces[path] = dtype_named(dtype), pieces
+
+    def take(self, boxes: Iterable[OfferedBox]) -> bytes:
         """Return the bytes of parts of arrays, one behind the other."""
-        raise NotImplementedError
+        return b"".join(self.part(one).tobytes() for one in boxes)
+
+    def part(self, one: OfferedBox) -> Any:
+        """Return a part of a piece."""
+        _, pieces = self._pieces[one.path]
+        return self.piece(one.path, one.piece)[slices(one.box, pieces[one.piece].bounds)]
+
+    def piece(self, path: str, number: int) -> Any:
+        """Return a piece of the array at a path as a NumPy array."""
+        found = self._read.get((path, number))
+        if found is None:
+            dtype, pieces = self._pieces[path]
+            piece = pieces[number]
+            found = piece.read().reshape(shape_of(piece.bounds)).view(dtype)
+            self._read[path, number] = found
+        return found
+
+    def close(self) -> None:
+        """Drop all pieces."""
+        self._pieces.clear()
+        self._read.clear()
 
 
 class ArraySink(HeldValue):
     """Arrays that a kernel brings to this process."""
-
-    def describe(self) -> Room:
-        """Return which parts of each array are wanted, the available memory, and the groups that limit it."""
-        raise NotImplementedError
 
     def share(self, sizes: Sequence[int], spots: Sequence[Sequence[Spot]]) -> list[MemoryAddress]:
         """Make memories that messages are to fill.
@@ -60,6 +85,15 @@ class ArraySink(HeldValue):
     def put(self, memory: int, at: int, data: Any) -> None:
         """Copy bytes into a memory made here, `at` bytes from its start."""
         raise NotImplementedError
+
+
+def room(wanted: Iterable[Iterable[Box]]) -> Room:
+    """Return these wanted parts of each array, the available memory, and the groups that limit it."""
+    return Room(
+        wanted=tuple(map(tuple, wanted)),
+        available=checkup.memory()["available"],
+        group=checkup.group(),
+    )
 
 
 H = TypeVar("H", bound=HeldValue)
@@ -132,11 +166,7 @@ class Incoming(ArraySink):
 
     def describe(self) -> Room:
         """Return which pieces of each array are wanted, the available memory, and the groups that limit it."""
-        return Room(
-            wanted=tuple(tuple(map(box, bounds)) for bounds in self._bounds),
-            available=checkup.memory()["available"],
-            group=checkup.group(),
-        )
+        return room([list(map(box, bounds)) for bounds in self._bounds])
 
     def share(self, sizes: Sequence[int], spots: Sequence[Sequence[Spot]]) -> list[MemoryAddress]:
         """Make memories that messages are to fill.

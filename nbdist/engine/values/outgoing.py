@@ -17,7 +17,7 @@ from typing import Any
 
 from nbdist.contract.calls.values import MemoryAddress, OfferedBox, Spot, ValueOffer
 from nbdist.engine.cell.code_owners import error_text
-from nbdist.engine.probe.classes import code_digest
+from nbdist.engine.probe.classes import captured, code_digest
 from nbdist.engine.values.arrays import (
     Children,
     OfferArray,
@@ -34,7 +34,6 @@ from nbdist.engine.values.packing import packed
 from nbdist.errors import ArrayError
 from nbdist.machine.sealed import OpenedMemory
 from nbdist.notation import array_type_text, dtype_named
-from nbdist.pieces import shape_of, slices
 
 SHORT = 40
 """Largest number of characters of a value in an error text."""
@@ -156,7 +155,7 @@ class ValueTree:
             self._note_leaf(path, value)
             closure = value.__closure__ if cls is types.FunctionType else None
             for number, cell in enumerate(closure or ()):
-                self._visit(f"{path}.__closure__[{number}]", _captured(cell), (*within, id(value)))
+                self._visit(f"{path}.__closure__[{number}]", captured(cell), (*within, id(value)))
             return
         known = self._containers.setdefault(id(value), path)
         self._alive.append(value)
@@ -271,13 +270,6 @@ def fields(value: Any) -> Children:
     return found
 
 
-def _captured(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # a name that the enclosing function has not set
-        return None
-
-
 def _key_text(key: Any) -> str:
     if type(key) in (*_PLAIN, tuple):
         return repr(key)
@@ -322,7 +314,9 @@ class Outgoing(ArraySource):
         # Made at once: pickling finds the arrays inside of objects that do not list their contents.
         self._structure = self._tree.packed(value, expression)
         self._memories: list[OpenedMemory] = []
-        self._read: dict[tuple[str, int], Any] = {}
+        super().__init__()
+        for path, array in self._tree.arrays.items():
+            self.add(path, array.dtype, array.pieces)
 
     def describe(self) -> ValueOffer:
         """Return the value's arrays by path, and a digest of all else."""
@@ -339,11 +333,11 @@ class Outgoing(ArraySource):
 
     def digests(self, pieces: Sequence[tuple[str, int]]) -> list[str]:
         """Return a digest of each of these pieces; digests are equal where the bytes are."""
-        return [digest(self._piece(path, number)) for path, number in pieces]
+        return [digest(self.piece(path, number)) for path, number in pieces]
 
     def preview(self, path: str, number: int) -> str:
         """Return the first elements of a piece, as text."""
-        piece = self._piece(path, number).reshape(-1)
+        piece = self.piece(path, number).reshape(-1)
         shown = ", ".join(str(element) for element in piece[:PREVIEWED])
         return f"[{shown}{', …' if piece.size > PREVIEWED else ''}]"
 
@@ -357,10 +351,6 @@ class Outgoing(ArraySource):
             return False
         return True
 
-    def take(self, boxes: Sequence[OfferedBox]) -> bytes:
-        """Return the bytes of parts of arrays, one behind the other."""
-        return b"".join(self._box(box).tobytes() for box in boxes)
-
     def write(self, boxes: Sequence[OfferedBox], spots: Sequence[Spot]) -> None:
         """Write parts of arrays into memories of the kernel.
 
@@ -369,28 +359,15 @@ class Outgoing(ArraySource):
           spots: For each part, the memory that its whole array goes to, and how many bytes from its start.
         """
         for one, (memory, at) in zip(boxes, spots, strict=True):
-            shape, part = self._tree.arrays[one.path].shape, self._box(one)
-            self._memories[memory].write_box(at, shape, one.box, part)
+            shape = self._tree.arrays[one.path].shape
+            self._memories[memory].write_box(at, shape, one.box, self.part(one))
 
     def close(self) -> None:
         """Drop the pieces that were read, and close the memories."""
-        self._read.clear()
+        super().close()
         self._close_memories()
 
     def _close_memories(self) -> None:
         for memory in self._memories:
             memory.close()
         self._memories = []
-
-    def _box(self, one: OfferedBox) -> Any:
-        origin = self._tree.arrays[one.path].pieces[one.piece].bounds
-        return self._piece(one.path, one.piece)[slices(one.box, origin)]
-
-    def _piece(self, path: str, number: int) -> Any:
-        found = self._read.get((path, number))
-        if found is None:
-            array = self._tree.arrays[path]
-            piece = array.pieces[number]
-            found = piece.read().reshape(shape_of(piece.bounds)).view(dtype_named(array.dtype))
-            self._read[path, number] = found
-        return found

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.agent.coordinator import HEARTBEAT_SECONDS
-from nbdist.contract.calls.engine import Described, Initialized
-from nbdist.contract.stages import JaxStage
+from nbdist.contract.calls.engine import Described, Initialized, JaxStage
 from nbdist.errors import LaunchError
 from nbdist.launch.model.framework import Answers, Asked, Chosen, Framework
 from nbdist.launch.model.plan import Plan, PlannedProcess, Platform

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nbdist.contract.calls.engine import Described, Initialized
-from nbdist.contract.stages import KerasArguments, KerasStage
+from nbdist.contract.calls.engine import Described, Initialized, KerasArguments, KerasStage
 from nbdist.errors import OptionError
 from nbdist.launch.frameworks import jax
 from nbdist.launch.model.framework import Answers, Asked, Chosen

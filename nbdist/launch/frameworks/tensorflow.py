@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nbdist.contract.stages import DevicesStage, StrategyStage
+from nbdist.contract.calls.engine import DevicesStage, StrategyStage
 from nbdist.errors import LaunchError, OptionError
 from nbdist.launch.model.framework import Answers, Asked, Chosen, Framework
 from nbdist.launch.model.plan import Plan, PlannedProcess, Platform, Role

@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from nbdist.contract.calls.engine import Described, Initialized
-from nbdist.contract.stages import EmptyStage
+from nbdist.contract.calls.engine import Described, EmptyStage, Initialized
 from nbdist.errors import OptionError
 from nbdist.launch.model.plan import Plan, PlannedProcess, Platform
 from nbdist.spelling import option
@@ -139,7 +138,7 @@ class Framework:
     def stages(self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> Sequence[Any]:
         """Return the arguments of the engine's `initialize`, one entry per call; equally many on all processes.
 
-        Each is a dataclass of `nbdist.contract.stages`, as the engine's side declares in `stage`.
+        Each is a dataclass of `nbdist.contract.calls.engine`, as the engine's side declares in `stage`.
         """
         return [EmptyStage()]
 

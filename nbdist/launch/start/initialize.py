@@ -216,7 +216,7 @@ def join(running: Cluster, *, progress: StartProgress) -> dict[int, Initialized]
 def broadcast(
     running: Cluster, stages: Mapping[int, Any], *, progress: StartProgress
 ) -> dict[int, Initialized]:
-    """Call `initialize` on processes, each with its own `nbdist.contract.stages`, and wait for all answers.
+    """Call `initialize` on processes, each with its own `nbdist.contract.calls.engine`, and wait for all answers.
 
     Raises:
       LaunchError: As for `join`.

@@ -10,9 +10,8 @@ import signal
 import time
 from collections.abc import Collection
 
-from nbdist.contract.calls.engine import Complete, Initialized
+from nbdist.contract.calls.engine import Complete, Initialized, StrategyStage
 from nbdist.contract.orders import CONTROLLER, RestartController
-from nbdist.contract.stages import StrategyStage
 from nbdist.errors import LaunchError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import POLL_SECONDS, StartProgress, silent

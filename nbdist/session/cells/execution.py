@@ -42,7 +42,7 @@ what was sent for as long again, until TCP tries once more."""
 
 INTERRUPTS = ("KeyboardInterrupt", "CancelledError", "StoppedBeforeStep")
 """Errors that an interrupt raises: the second where the cell awaits something, the third (see
-`nbdist.engine.cell.stop`) where all processes were asked to leave before the same step."""
+`nbdist.engine.cell.interrupts`) where all processes were asked to leave before the same step."""
 
 CUT_ERRORS = ("JaxRuntimeError", "XlaRuntimeError", "ValueError")
 """Errors of a collective whose connections are cut; ValueError in jax 0.10 where NumPy asks for the values."""

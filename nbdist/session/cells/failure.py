@@ -25,7 +25,7 @@ from nbdist.spelling import command
 UNTRUE = "Numbers that this cell printed after that may be wrong: do not use them."
 
 STOPPED = "StoppedBeforeStep"
-"""The class of the error of a process that has left before a step; see `nbdist.engine.cell.stop`."""
+"""The class of the error of a process that has left before a step; see `nbdist.engine.cell.interrupts`."""
 
 
 def failure(

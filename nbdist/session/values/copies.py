@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from nbdist.contract.calls.call import Call
-from nbdist.contract.calls.namespace import NamespaceArray
-from nbdist.contract.calls.saving import (
+from nbdist.contract.calls.namespace import (
     CopiedPiece,
     CopiesOffer,
     GoBack,
     KeepCopies,
+    NamespaceArray,
     OfferCopies,
     OfferRound,
     ReceiveCopies,
@@ -210,7 +210,7 @@ class Back:
       paths: Their paths.
       older: Whether some have changed since.
       newer: If `older`, what leads to other arrays that have changed since, and stay; see
-        `nbdist.contract.calls.saving.WentBack`.
+        `nbdist.contract.calls.namespace.WentBack`.
       why_not: Why none are.
     """
 

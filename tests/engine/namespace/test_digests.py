@@ -97,5 +97,5 @@ def test_which_arrays_each_process_has_in_whole() -> None:
     mesh = jax.make_mesh((2, 4), ("a", "b"))
     for spec in (P(), P("a"), P(None, "b")):
         array = jax.device_put(np.zeros((4, 8)), NamedSharding(mesh, spec))
-        assert module._is_whole_everywhere(array), "here one process has all devices"
+        assert module._is_whole_everywhere(array)  # here one process has all devices
     assert not module._is_whole_everywhere(np.zeros(3))

@@ -93,7 +93,7 @@ class Bring(Bringing):
             CopyStore(),
         )
         hooks = {"renew": lambda: None, "lost": namespace["refuses"]}
-        offer, (lying, structure) = self.there.offer(users(namespace, {}), hooks)
+        offer, lying, structure = self.there.offer(users(namespace, {}), hooks)
         self.new: dict[str, Any] = {"__name__": "__main__"}
         self.here = IncomingNamespace(self.new, placements, offer.arrays, lying)
         self.here.share([64, *[1 << 17 for _ in offer.arrays]], [[(0, 0)] for _ in offer.arrays])
@@ -111,7 +111,7 @@ class Bring(Bringing):
                 setting = self.here.make(buffers[0], (), lambda _: None)
             names_before = set(self.new) - {"__name__"}
             if isinstance(setting, NotMade):
-                assert not names_before, "it is not half filled"
+                assert not names_before
                 found = NamespaceMade(not_made=setting), []
             else:
                 found = NamespaceMade(names=tuple(setting.names)), []

@@ -122,10 +122,10 @@ def test_what_functions_and_arrays_share_stays_shared() -> None:
     assert [new["up"](), new["up"](), new["now"](), new["recursive"](3)] == [1, 2, 2, 2]
     new["whole"][:] = 7
     new["base"][0] = 9
-    assert new["column"].tolist() == [7.0] * 3, "both are views of one array that has no name"
+    assert new["column"].tolist() == [7.0] * 3  # views of one array that has no name
     assert new["back"].tolist() == [5, 4, 3, 2, 1, 9]
     assert new["alone"].tolist() == [2, 3]
-    assert new["alone"].base.size == 2, "nothing more goes along than the array itself"
+    assert new["alone"].base.size == 2  # nothing else goes along
 
 
 def test_the_namespace_itself_stays_the_namespace() -> None:
@@ -180,7 +180,7 @@ def test_what_cannot_go_is_left_out_by_name_and_the_rest_goes() -> None:
         lambda names: {name: Sample("a", own=name == "large") for name in names},
         CopyStore(),
     )
-    offer, (_, structure) = outgoing.offer(users(namespace, {}), {})
+    offer, _, structure = outgoing.offer(users(namespace, {}), {})
     assert [(one.name, one.type) for one in offer.left_out] == [("lock", "lock")]
     assert "cannot pickle" in offer.left_out[0].why
     assert [(one.key, one.shape) for one in offer.arrays] == [("numpy 0", (1 << 15,))]

@@ -146,7 +146,7 @@ def test_numbers_of_libraries_that_cells_have_set_are_named_and_left_as_they_are
     library.LIMIT, library.NEW = 3, 4
     assert state.constants(KEY) == {}
     del sys.modules["a_library"]
-    assert state.constants(KEY) == {}, "the process has not imported it"
+    assert state.constants(KEY) == {}  # the process has not imported it
 
 
 def test_objects_and_classes_of_the_users_that_stand_in_a_library_come_along(

@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from nbdist.engine.namespace.settings import Environment, Options, Streams
+from nbdist.engine.namespace.settings import Streams, environment, pandas_options
 
 
 class Group:
@@ -53,24 +53,24 @@ def pandas(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def test_options_of_pandas_are_read_with_their_groups_and_set(pandas: dict[str, Any]) -> None:
     with warnings.catch_warnings(action="error"):
-        read = Options().read()
+        read = pandas_options().read()
     assert read == {f"pandas' option {name}": value for name, value in pandas.items()}
-    Options().write("pandas' option display.max_rows", 7)
+    pandas_options().write("pandas' option display.max_rows", 7)
     assert pandas["display.max_rows"] == 7
-    assert Options().read()["pandas' option display.max_rows"] == 7
+    assert pandas_options().read()["pandas' option display.max_rows"] == 7
 
 
 def test_without_pandas_there_are_none_of_its_options() -> None:
     with mock.patch.dict(sys.modules):
         sys.modules.pop("pandas", None)
-        assert Options().read() == {}
+        assert pandas_options().read() == {}
 
 
 def test_variables_that_have_changed_are_read_and_those_of_a_start_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "environ", {"SAME": "1", "OTHER": "2", "NEW": "3", "JAX_X": "4"})
-    here = Environment({"SAME": "1", "OTHER": "1", "GONE": "1"})
+    here = environment({"SAME": "1", "OTHER": "1", "GONE": "1"})
     read = here.read()
     assert read == {
         "environment variable OTHER": "2",

@@ -16,8 +16,10 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from nbdist.engine.probe import activity
 from nbdist.engine.probe.activity import REPEAT_SECONDS, Pace, Sections
 from nbdist.engine.probe.samples import READ, digest_of
+from tests.builders.clock import Clock
 from tests.builders.reports import running
 from tests.engine.recording import recorded
 
@@ -199,9 +201,9 @@ def test_at_most_ten_reports_a_second_and_each_section_again_within_two(names):
 def test_what_has_not_changed_is_left_out_until_it_is_due_again():
     sections = Sections()
     sections.put("arrays", ["w"])
-    activity = running(line=3, cell_seconds=1.0, line_seconds=0.5, rss_bytes=5)
-    later = replace(activity, cell_seconds=1.1, line_seconds=0.6, rss_bytes=6)
-    sections.put_activity(activity)
+    earlier = running(line=3, cell_seconds=1.0, line_seconds=0.5, rss_bytes=5)
+    later = replace(earlier, cell_seconds=1.1, line_seconds=0.6, rss_bytes=6)
+    sections.put_activity(earlier)
     assert set(sections.due(10.0)) == {"arrays", "activity"}
     sections.sent(sections.due(10.0), 10.0)
     sections.put("arrays", ["w"])
@@ -209,9 +211,9 @@ def test_what_has_not_changed_is_left_out_until_it_is_due_again():
     assert sections.due(10.1) == {}
     assert sections.due(11.0) == {"activity": later}
     assert set(sections.due(10.0 + REPEAT_SECONDS)) == {"arrays", "activity"}
-    sections.put_activity(replace(activity, line=4))
+    sections.put_activity(replace(earlier, line=4))
     sections.put("arrays", ["w", "b"])
-    assert sections.due(10.2) == {"arrays": ["w", "b"], "activity": replace(activity, line=4)}
+    assert sections.due(10.2) == {"arrays": ["w", "b"], "activity": replace(earlier, line=4)}
 
 
 def test_a_section_that_could_not_be_published_stays_due():
@@ -220,31 +222,20 @@ def test_a_section_that_could_not_be_published_stays_due():
     assert sections.due(1.0) == sections.due(1.1) == {"arrays": ["w"]}
 
 
-def test_work_takes_no_more_than_its_share_of_the_time():
-    pace = Pace(share=0.1, least_seconds=0.0, most_seconds=10.0)
-    spent = turns = 0
-    end = time.monotonic() + 1.5
-    while time.monotonic() < end:
-        if pace.due():
-            with pace.turn():
-                began = time.thread_time()
-                while time.thread_time() < began + 0.01:
-                    pass
-                spent += 0.01
-                turns += 1
-        time.sleep(0.002)
-    assert turns > 1
-    assert spent <= 1.5 * 0.1 + 0.01
-
-
-def test_one_dear_turn_does_not_silence_a_process():
-    pace = Pace(share=0.001, least_seconds=0.0, most_seconds=0.2)
+@pytest.mark.parametrize(
+    ("share", "cost", "due_after"),
+    [(0.1, 0.01, 0.1), (0.001, 0.05, 0.05 + 0.2)],  # one dear turn does not silence a process
+)
+def test_work_takes_no_more_than_its_share_of_the_time(share, cost, due_after, monkeypatch):
+    clock = Clock()
+    clock.thread_time = clock.monotonic
+    monkeypatch.setattr(activity, "time", clock)
+    pace = Pace(share=share, least_seconds=0.0, most_seconds=0.2)
     with pace.turn():
-        began = time.thread_time()
-        while time.thread_time() < began + 0.05:  # would be followed by 50 s of silence
-            pass
+        clock.sleep(cost)
+    clock.sleep(due_after - cost - 0.001)
     assert not pace.due()
-    time.sleep(0.25)
+    clock.sleep(0.002)
     assert pace.due()
 
 

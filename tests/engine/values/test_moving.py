@@ -495,7 +495,7 @@ def test_a_repair_lets_go_of_arrays_of_the_old_back_end():
     moving = Moving()
     moving.begin("a", out(jnp.ones(3)))
     begun = types.SimpleNamespace(begun=True, saved="what was saved")
-    save(types.SimpleNamespace(moving=moving, repair=begun), [], Save(common=0))
+    save(types.SimpleNamespace(moving=moving, repair=begun), Save(common=0))
     with pytest.raises(StaleError):
         moving.held("a", Outgoing)
 

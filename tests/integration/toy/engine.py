@@ -5,9 +5,8 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from nbdist.contract.calls.engine import Initialized
+from nbdist.contract.calls.engine import EmptyStage, Initialized
 from nbdist.contract.snapshot import Array, Device, SingleDevice
-from nbdist.contract.stages import EmptyStage
 from nbdist.engine.frameworks.framework import Framework
 from nbdist.engine.frameworks.interfaces import Arrays
 from nbdist.engine.probe.observer import Observer

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nbdist.contract.calls.arrays import ArraySummary, Numbers, PieceSummary, Summary
-from nbdist.contract.messages import AskValues, Hello, read_request
+from nbdist.contract.page import AskValues, Hello, read_request
 from nbdist.errors import ArrayError, SessionError
 from nbdist.view.arrays import shown_values
 from nbdist.view.channel import answer_values

@@ -10,8 +10,7 @@ import jax
 from jax.sharding import PartitionSpec as P
 
 import nbdist
-from nbdist.contract.messages import plain
-from nbdist.contract.page import MIME_TYPE
+from nbdist.contract.page import MIME_TYPE, plain
 from nbdist.view.widget import View, packed
 
 

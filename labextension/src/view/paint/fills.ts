@@ -1,4 +1,4 @@
-/** Fills of pieces; made by `make types` from `nbdist/contract/palette.py`. */
+/** Fills of pieces; made by `make types` from `nbdist/contract/page.py`. */
 
 export const FILLS = {
   light: ['#73d0dc', '#ecccb8', '#a9bffc', '#abcf8e', '#f2a9c4', '#e7e694', '#d3e6ff', '#9ff0d8'],

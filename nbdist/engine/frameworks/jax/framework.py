@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from nbdist.contract.stages import JaxStage
+from nbdist.contract.calls.engine import JaxStage
 from nbdist.engine.frameworks.framework import Framework
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         ThisProcess,
         Trees,
     )
-    from nbdist.engine.namespace.placements import Objects, Placements
+    from nbdist.engine.namespace.things import Objects, Placements
     from nbdist.engine.probe.classes import Library
     from nbdist.engine.probe.observer import Observer
     from nbdist.engine.saving.parts import Keeper

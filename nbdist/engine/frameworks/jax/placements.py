@@ -28,7 +28,7 @@ from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
 from nbdist.engine.frameworks.jax.step.step import Step
 from nbdist.engine.frameworks.jax.versions import without_path
 from nbdist.engine.namespace.copies import within
-from nbdist.engine.namespace.placements import Parts
+from nbdist.engine.namespace.things import Parts
 from nbdist.engine.values.arrays import ReadablePiece
 from nbdist.notation import dtype_named
 

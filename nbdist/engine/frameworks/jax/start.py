@@ -14,8 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from types import ModuleType
 from typing import Any
 
-from nbdist.contract.calls.engine import Initialized, Membership, UsedDevices
-from nbdist.contract.stages import JaxStage
+from nbdist.contract.calls.engine import Initialized, JaxStage, Membership, UsedDevices
 from nbdist.engine.frameworks.interfaces import ThisProcess
 from nbdist.engine.frameworks.jax import describe, private
 from nbdist.engine.frameworks.jax.repair.backend import leaves_without_asking

@@ -10,7 +10,7 @@ import sys
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from nbdist.contract.stages import KerasStage
+from nbdist.contract.calls.engine import KerasStage
 from nbdist.engine.frameworks.framework import Framework
 from nbdist.engine.frameworks.jax.framework import FRAMEWORK as JAX
 from nbdist.engine.frameworks.keras.expressions import PACKAGES
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nbdist.contract.calls.engine import Initialized
     from nbdist.engine.agreement.facts import Comparer
     from nbdist.engine.frameworks.interfaces import Plans, ThisProcess
-    from nbdist.engine.namespace.placements import Objects, Placements
+    from nbdist.engine.namespace.things import Objects, Placements
     from nbdist.engine.probe.classes import Library
     from nbdist.engine.probe.observer import ModelObserver
     from nbdist.engine.probe.samples import SeenArray

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
-from nbdist.contract.calls.engine import Initialized
-from nbdist.contract.stages import KerasStage
+from nbdist.contract.calls.engine import Initialized, KerasStage
 from nbdist.engine.frameworks.interfaces import ThisProcess
 from nbdist.engine.frameworks.jax.repair.backend import leaves_without_asking
 from nbdist.engine.frameworks.jax.start import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nbdist.contract.stages import TensorFlowStage
+from nbdist.contract.calls.engine import TensorFlowStage
 from nbdist.engine.frameworks.framework import Framework
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from nbdist.contract.calls.engine import Initialized
-from nbdist.contract.stages import DevicesStage, StrategyStage, TensorFlowStage
+from nbdist.contract.calls.engine import DevicesStage, Initialized, StrategyStage, TensorFlowStage
 from nbdist.engine.frameworks.interfaces import ThisProcess
 from nbdist.engine.frameworks.tensorflow import adapt, interrupt, observe
 from nbdist.engine.frameworks.tensorflow.interrupt import reset_context

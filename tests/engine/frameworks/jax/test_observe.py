@@ -19,7 +19,7 @@ from nbdist.engine.frameworks.jax import observe
 from nbdist.engine.frameworks.jax import observe as observe_module
 from nbdist.engine.frameworks.jax.describe import backend, ready
 from nbdist.engine.frameworks.jax.observe import JaxObserver, describe, devices
-from nbdist.engine.probe.look import NamespaceLook, Seen
+from nbdist.engine.probe.observer import NamespaceLook, Seen
 from nbdist.engine.probe.walk import Bounds
 
 NOTHING = Seen((), (), (), 0, (), ())

@@ -77,7 +77,7 @@ def test_each_type_refuses_a_field_it_does_not_know_and_one_of_another_type(
     with pytest.raises(WireError, match=rf"^{cls.__name__}\.more is 1; allowed: no such field"):
         decode(cls, {**data, "more": 1})
     hints = get_type_hints(cls)
-    for name in (one for one in data if hints[one] is not Any):
+    for name in (one for one in data if hints.get(one) is not Any):
         with pytest.raises(WireError, match=rf"^{cls.__name__}\.{name}"):
             decode(cls, {**data, name: object()})
 
@@ -88,9 +88,11 @@ def test_each_call_is_answered_by_a_function_of_its_own_types(cls: type[Call[Any
     wanted = answer_of(cls)
     said = " | ".join(one.__name__ for one in get_args(wanted) or (wanted,))
     plain = {
-        name: re.sub(r"\b(contract|engine|arrays|stepping)\.", "", hints[name]) for name in hints
+        name: re.sub(r"\b(engine|arrays|stepping|values|namespace)\.", "", hints[name])
+        for name in hints
     }
-    assert (plain["call"], plain["return"]) == (cls.__name__, f"tuple[{said}, list[Any]]")
+    alone = plain["return"].partition(" | tuple[")[0]  # buffers may go with the answer
+    assert (plain["call"], alone.removeprefix("tuple[").split(", ")[0]) == (cls.__name__, said)
 
 
 def test_no_two_calls_have_one_name() -> None:

@@ -48,7 +48,7 @@ def test_all_that_was_written_is_passed_on_before_the_cell_ends(log: Path) -> No
     text = "äöü\n" * (output.LARGEST_READ // 3)
     log.write_text(text)
     reader.flush()
-    assert "".join(published) == text, "also the characters at the edges of what is read at once"
+    assert "".join(published) == text  # also characters at the edges of a read
 
 
 def test_of_more_than_can_be_passed_on_the_end_is_and_where_all_of_it_is(

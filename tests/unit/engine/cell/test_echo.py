@@ -46,4 +46,4 @@ def test_what_a_program_wrote_before_python_printed_is_sent_before_it() -> None:
     publisher.send_multipart(frames("printed"))
     publisher.send_multipart([b"engine.0.stderr", *frames("of a program")[1:]])
     assert publisher.sent[0] == "of a program"
-    assert len(publisher.sent) == 3, "once, and not before stderr, in which it is sent"
+    assert len(publisher.sent) == 3  # once, and not before stderr, in which it is sent

@@ -18,8 +18,7 @@ import pytest
 
 from nbdist.engine.cell import interrupts as module
 from nbdist.engine.cell.interrupts import InterruptHandler
-from nbdist.engine.kernel.calls import SentCall
-from nbdist.engine.kernel.kernel_gaps import interruptible
+from nbdist.engine.kernel.calls import SentCall, interruptible
 from tests.builders.clock import Clock
 
 LONG_SECONDS = 30.0

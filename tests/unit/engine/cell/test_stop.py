@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from nbdist.engine.cell import stop
+from nbdist.engine.cell import interrupts as stop
+from nbdist.engine.cell.interrupts import AgreedStop
 from nbdist.engine.cell.running import CurrentCell
-from nbdist.engine.cell.stop import AgreedStop
 
 LIMIT_SECONDS = 60.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nbdist.engine.cell.notebook_cell import Withdrawal
+from nbdist.engine.cell.notebook_cell import report_withdrawals
 
 
 class Kernel:
@@ -16,7 +16,7 @@ class Kernel:
         self.sent: list[dict[str, Any]] = []
         self.all_aborted = False
         self.session = self
-        Withdrawal().install(self)
+        report_withdrawals(self)
 
     def should_handle(self, stream: Any, message: dict[str, Any], idents: Any) -> bool:
         return message["header"]["msg_id"] not in self.aborted

@@ -24,7 +24,7 @@ from nbdist.contract.orders import (
     ListFiles,
     WriteFile,
 )
-from nbdist.engine.kernel.engine_calls import imported
+from nbdist.engine.kernel.engine_calls import imported_from
 from nbdist.errors import OptionError, SessionError, SyncError
 from nbdist.launch import files as listing
 from nbdist.launch.agents import AgentSpec
@@ -289,7 +289,7 @@ def test_byte_code_of_an_older_source_of_the_same_size_and_second_is_not_used(
         os.utime(copy, (1e9, 1e9))
         importlib.invalidate_caches()
         assert importlib.reload(model).width == 2
-        assert imported([str(copy), str(copy.parent / "other.py")]) == ["model"]
+        assert imported_from([str(copy), str(copy.parent / "other.py")]) == ["model"]
     finally:
         del sys.modules["model"]
 
@@ -304,7 +304,7 @@ def test_a_module_that_has_come_is_found_although_its_folder_looks_the_same(
     (tmp_path / "has_come.py").write_text("")
     # As on a file system whose clock has gone no further.
     os.utime(tmp_path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    imported([])
+    imported_from([])
     importlib.import_module("has_come")
     del sys.modules["has_come"]
 

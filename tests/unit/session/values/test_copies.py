@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.contract.calls.namespace import NamespaceArray
-from nbdist.contract.calls.saving import CopiesOffer, RoundOffer
+from nbdist.contract.calls.namespace import CopiesOffer, NamespaceArray, RoundOffer
 from nbdist.contract.calls.values import Box
 from nbdist.session.values.copies import keeper_of, missing, not_alike, together
 

@@ -27,6 +27,9 @@ from nbdist.contract.calls.stepping import Origin
 from nbdist.engine.frameworks.jax.private import base_array, coordinator_client
 from nbdist.errors import ArrayError
 
+OF_A_THREAD = "thread "
+"""Beginning of the last entry of the origin of an array that a thread other than the main one has made."""
+
 UNKNOWN: Origin = (0, 0, "")
 """Origin of an array that no program computed, and no path led to."""
 
@@ -117,9 +120,9 @@ class Origins:
         return _found(self._known, array) is not None
 
     def __iter__(self) -> Iterator[tuple[Any, Origin]]:
-        """Yield living arrays with their origins; those of `made` with serial 0, as by threads, are left out."""
+        """Yield living arrays with their origins, but those that a thread has made from values on the host."""
         self._settle()
-        made = [one for one in self._made.values() if one[1][1] > 0]
+        made = [one for one in self._made.values() if not one[1][2].startswith(OF_A_THREAD)]
         for reference, origin in [*self._known.values(), *made]:
             array = reference()
             if array is not None:
@@ -281,7 +284,7 @@ class Made:
         if run == self.run:
             return
         self.run = run
-        for name in [name for name in self._numbers if not name.startswith("thread ")]:
+        for name in [name for name in self._numbers if not name.startswith(OF_A_THREAD)]:
             del self._numbers[name]
         self.announced.begin()
 
@@ -307,7 +310,7 @@ class Made:
         else:
             # A thread makes arrays at any time, such as batches ahead of a training: which programs are sent
             # before and after is chance, and with several threads the order is, too.
-            name = f"thread {threading.current_thread().name}"
+            name = f"{OF_A_THREAD}{threading.current_thread().name}"
             self._numbers[name] += 1
             number, origin = 0, (place[0], 0, f"{name} made {self._numbers[name]} {group} {shape}")
         self._unused[id(array)] = _One(weakref.ref(array), self.run, number, shape)

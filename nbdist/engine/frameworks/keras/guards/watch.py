@@ -18,8 +18,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from nbdist.engine.cell.code_owners import outside
-from nbdist.engine.cell.interrupts import InterruptHandler
-from nbdist.engine.cell.stop import AgreedStop
+from nbdist.engine.cell.interrupts import AgreedStop, InterruptHandler
 from nbdist.engine.frameworks.keras.guards.agreement import CallAgreement
 from nbdist.engine.frameworks.keras.guards.arguments import (
     BatchPlaces,

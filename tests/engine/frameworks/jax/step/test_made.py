@@ -120,6 +120,7 @@ def test_what_a_thread_makes_counts_by_its_shape_alone_and_is_not_looked_for(see
     own = rows(split)
     assert seen.origins.of(found[0])[2].startswith("thread loader made 1 ")
     assert seen.origins.of(own)[2].startswith("5 made 1 ")
+    assert [array is own for array, _ in seen.origins] == [True], "also before the first program"
     jax.jit(lambda x: x * 2)(found[0])
     assert list(seen.given) == ["0: float32[8]"]
     assert id(found[0]) not in {id(array) for array, _ in seen.origins}

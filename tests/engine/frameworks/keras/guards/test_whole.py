@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from keras import layers
 
+from nbdist.engine.cell.interrupts import AgreedStop
 from nbdist.engine.cell.running import CurrentCell
-from nbdist.engine.cell.stop import AgreedStop
 from nbdist.engine.frameworks.jax.objects import array_paths
 from nbdist.engine.frameworks.keras import guards
 

@@ -98,7 +98,7 @@ def typed(flag: Flag) -> str:
 def init_options() -> str:
     """The options of `%dist_init` that are none of `nbdist.start`."""
     of_start = {name for flag in FLAGS.values() for name in flag.names}
-    parser = options.dist_init()
+    parser = options.parser("dist_init")
     return options_table(parser, lambda action: not of_start.intersection(action.option_strings))
 
 
@@ -108,8 +108,8 @@ def init_options() -> str:
 def magics() -> str:
     """A section a magic: what it does, its options and an example, from its parser and its docstring."""
     parts, first = [], dict[str, str]()
-    for name, make in sorted(options.MAGICS.items()):
-        parser = make()
+    for name, magic in sorted(options.MAGICS.items()):
+        parser = magic.parser()
         if parser.prog in first:
             parts += [f"## `%%{name}`", f"The same as [`{parser.prog}`](#{first[parser.prog]})."]
             continue

@@ -88,7 +88,7 @@ def start(
     tunnel: bool = False,
     progress: StartProgress | None = None,
 ) -> Session:
-    """Starts processes on this machine, or where the options say, and joins them to one cluster.
+    """Start processes on this machine, or where the options say, and join them to one cluster.
 
     `%dist_init` has the same options.
 
@@ -179,7 +179,7 @@ def attach(
     shutdown_timeout_s: int | None = None,
     progress: StartProgress | None = None,
 ) -> Session:
-    """Takes part in a session that runs, or makes one of engines that somebody else has started.
+    """Take part in a session that runs, or make one of engines that somebody else has started.
 
     Args:
       word: The id of a session, `last` (the last that was kept), a file, or a profile of ipyparallel's.
@@ -215,6 +215,12 @@ def attach(
         return attach_session(options.pop("word"), **options)
 
 
+def _resident() -> Any | None:
+    """Return what an engine keeps for the kernel; None in a process that is not one of a session."""
+    module = sys.modules.get("nbdist.engine.kernel.resident")
+    return None if module is None else module.Resident.there()
+
+
 def checkpoint() -> None:
     """Let all processes leave a loop together, before the same step. Call it once a step, on all processes.
 
@@ -226,9 +232,7 @@ def checkpoint() -> None:
     Raises:
       KeyboardInterrupt: The cell was stopped.
     """
-    module = sys.modules.get("nbdist.engine.kernel.resident")
-    resident = None if module is None else module.Resident.there()
-    if resident is not None:
+    if (resident := _resident()) is not None:
         resident.checkpoint()
 
 
@@ -247,9 +251,7 @@ def on_recover(hook: Callable[[], object]) -> Callable[[], object]:
     Returns:
       The function.
     """
-    module = sys.modules.get("nbdist.engine.kernel.resident")
-    resident = None if module is None else module.Resident.there()
-    if resident is not None:
+    if (resident := _resident()) is not None:
         resident.hooks[getattr(hook, "__qualname__", repr(hook))] = hook
     return hook
 
@@ -290,20 +292,12 @@ def plan(
       OptionError: An unknown topology, a mesh that does not fit, or specs that are none; says what would do.
       ArrayError: The value has no arrays.
     """
+    options = dict(locals())
     from nbdist.rehearsal import make_plan
     from nbdist.spelling import Door, through
 
     with through(Door.PYTHON):
-        return make_plan(
-            value,
-            specs,
-            topology=topology,
-            slices=slices,
-            devices=devices,
-            mesh=mesh,
-            memory=memory,
-            name=name,
-        )
+        return make_plan(**options)
 
 
 def rehearse(topology: str, *, slices: int = 1) -> Pod:

@@ -15,16 +15,20 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nbdist import listing, rehearsal
+from nbdist import rehearsal
 from nbdist.contract.wire import encode
-from nbdist.errors import NbdistError, OptionError
+from nbdist.errors import NbdistError, OptionError, SessionError
 from nbdist.launch.doctor import doctor
-from nbdist.magics.options import doctor_arguments, doctor_options, rehearse_options
+from nbdist.launch.sessions import registry
+from nbdist.launch.sessions.registry import Record
+from nbdist.magics.options import DOCTOR, REHEARSE, doctor_arguments
+from nbdist.notation import columns, count_text, seconds_text
 from nbdist.spelling import Door, through
 
 TOUR = "01_tour.ipynb"
@@ -33,27 +37,9 @@ MAY_FAIL = "raises-exception"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point of the command `nbdist`.
-
-    Returns:
-      The exit code.
-    """
+    """Run the command `nbdist`; return its exit code."""
     parser = argparse.ArgumentParser(prog="nbdist", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    demo = commands.add_parser("demo", help="run the tour")
-    demo.add_argument("--notebook", type=Path, default=None, help="another notebook than the tour")
-    demo.add_argument("--terminal", action="store_true", help="here, also where there is a display")
-    doctor_options(
-        commands.add_parser("doctor", help="check hosts before a start", allow_abbrev=False)
-    )
-    listing.add_commands(commands)
-    rehearse_options(
-        commands.add_parser(
-            "rehearse",
-            help="compile what a script does for a pod that is not there",
-            allow_abbrev=False,
-        )
-    )
+    add_commands(parser.add_subparsers(dest="command", required=True))
     words = list(sys.argv[1:] if arguments is None else arguments)
     # What follows `--` is for a script, also where it looks like an option.
     end = words.index("--") if "--" in words else len(words)
@@ -61,25 +47,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if end < len(words) and options.command != "rehearse":
         parser.error(f"nbdist {options.command} takes nothing after --")
     with through(Door.MAGIC):
-        return run(options, words[end + 1 :])
+        if options.command == "rehearse":
+            return rehearse(options, words[end + 1 :])
+        return COMMANDS[options.command](options)
 
 
-def run(options: argparse.Namespace, rest: Sequence[str] = ()) -> int:
-    """Does what a command line says.
+def add_commands(commands: Any) -> None:
+    """Add the commands and their options to argparse's subparsers."""
+    demo = commands.add_parser("demo", help="run the tour")
+    demo.add_argument("--notebook", type=Path, default=None, help="another notebook than the tour")
+    demo.add_argument("--terminal", action="store_true", help="here, also where there is a display")
+    examined = commands.add_parser("doctor", help="check hosts before a start", allow_abbrev=False)
+    for add in DOCTOR:
+        add(examined)
+    listed = commands.add_parser("ls", help="list the sessions that run", allow_abbrev=False)
+    listed.add_argument("--json", action="store_true", help="for scripts")
+    stopped = commands.add_parser("stop", help="stop a session", allow_abbrev=False)
+    stopped.add_argument("sessions", nargs="*", metavar="ID", help="as nbdist ls has it; or last")
+    stopped.add_argument("--all", action="store_true", help="all that run on this machine")
+    stopped.add_argument(
+        "--forget",
+        action="store_true",
+        help="only off the list, where its machine is gone for good",
+    )
+    rehearsed = commands.add_parser(
+        "rehearse",
+        help="compile what a script does for a pod that is not there",
+        allow_abbrev=False,
+    )
+    for add in REHEARSE:
+        add(rehearsed)
 
-    Args:
-      options: The command and its options.
-      rest: What follows `--`.
 
-    Returns:
-      The exit code.
-    """
-    if options.command == "doctor":
-        return examine(options)
-    if options.command == "rehearse":
-        return rehearse(options, rest)
-    if options.command in listing.COMMANDS:
-        return listing.COMMANDS[options.command](options)
+def demo(options: argparse.Namespace) -> int:
+    """Run `nbdist demo`; return the exit code of JupyterLab, or of the cells in this terminal."""
     notebook = options.notebook or find_tour()
     if options.terminal or not can_show(os.environ, terminal=sys.stdin.isatty()):
         return in_terminal(notebook)
@@ -87,7 +88,7 @@ def run(options: argparse.Namespace, rest: Sequence[str] = ()) -> int:
 
 
 def examine(options: argparse.Namespace) -> int:
-    """`nbdist doctor`: prints what is wrong with the hosts, where, and what to type.
+    """Run `nbdist doctor`: print what is wrong with the hosts, where, and what to type.
 
     Returns:
       0 when a start would succeed, 1 when it would not, 2 for options that cannot be read; 130 when interrupted.
@@ -103,12 +104,88 @@ def examine(options: argparse.Namespace) -> int:
     return report.exit_code
 
 
-def rehearse(options: argparse.Namespace, arguments: Sequence[str]) -> int:
-    """`nbdist rehearse`: runs a script on a pod that is not there.
+HEADINGS = ("ID", "hosts", "processes", "framework", "age", "kernel", "kept")
 
-    Args:
-      options: Of the command.
-      arguments: Of the script.
+
+def ls(options: argparse.Namespace) -> int:
+    """Run `nbdist ls`; return the exit code, 0."""
+    there = registry.sessions()
+    if options.json:
+        print(json.dumps([as_json(one) for one in there], indent=2))
+    elif there:
+        print("\n".join(columns([HEADINGS, *(row(one, now=time.time()) for one in there)])))
+    else:
+        print("No session runs. %dist_init starts one.")
+    return 0
+
+
+def stop(options: argparse.Namespace) -> int:
+    """Run `nbdist stop`.
+
+    Returns:
+      0 when all named sessions are stopped; 1 when one does not exist; 2 when none is named.
+    """
+    if options.all == bool(options.sessions) or (options.all and options.forget):
+        print("nbdist stop: name sessions by their ID, or --all.", file=sys.stderr)
+        return 2
+    code = 0
+    words = options.sessions or [one.id for one in registry.sessions() if one.here]
+    for word in words:
+        try:
+            record = registry.find(word)
+            if options.forget:
+                registry.forget(record)
+            else:
+                registry.stop(record)
+        except SessionError as error:
+            print(f"nbdist stop: {error}", file=sys.stderr)
+            code = 1
+        else:
+            what = (
+                "forgotten"
+                if options.forget
+                else f"{count_text(record.processes, 'process')} stopped"
+            )
+            print(f"session {record.id}: {what}")
+    if not words:
+        print("No session runs.")
+    return code
+
+
+def row(record: Record, *, now: float) -> tuple[str, ...]:
+    """Return one line of the table."""
+    kernels = ", ".join(str(kernel.pid) for kernel in record.attached) or "none"
+    return (
+        record.id,
+        ", ".join(record.hosts),
+        str(record.processes),
+        record.framework,
+        seconds_text(now - record.created),
+        kernels if record.here else f"on {record.host}",
+        "yes" if record.kept else "no",
+    )
+
+
+def as_json(record: Record) -> dict[str, Any]:
+    """Return a session for scripts: the table's fields, and the paths of its folder and connection file."""
+    return {
+        "id": record.id,
+        "host": record.host,
+        "hosts": list(record.hosts),
+        "processes": record.processes,
+        "framework": record.framework,
+        "created": record.created,
+        "kept": record.kept,
+        "kernels": [kernel.pid for kernel in record.attached],
+        "folder": record.folder,
+        "connection": record.connection,
+        "cwd": record.cwd,
+        "nbdist": record.nbdist,
+    }
+
+
+def rehearse(options: argparse.Namespace, arguments: Sequence[str]) -> int:
+    """Run `nbdist rehearse`: a script on a pod that is not there.
 
     Returns:
       0 when all its programs fit, 1 when one does not, 2 when it could not be run to its end; with several meshes
@@ -153,7 +230,7 @@ def rehearse(options: argparse.Namespace, arguments: Sequence[str]) -> int:
 
 
 def find_tour() -> Path:
-    """The tour's notebook, in the checkout this package was installed from.
+    """Return the tour's notebook, in the checkout this package was installed from.
 
     Raises:
       SystemExit: It is not there, as in an installation without the notebooks.
@@ -167,14 +244,14 @@ def find_tour() -> Path:
 
 
 def can_show(environment: Mapping[str, str], *, terminal: bool) -> bool:
-    """Whether a browser can be opened for somebody: a terminal, and a display."""
+    """Return whether a browser can be opened for somebody: a terminal, and a display."""
     if sys.platform in ("darwin", "win32"):
         return terminal
     return terminal and any(environment.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
 def in_lab(notebook: Path) -> int:
-    """Opens JupyterLab on a copy of the notebook, so that the original stays as it is.
+    """Open JupyterLab on a copy of the notebook, so that the original stays as it is.
 
     Returns:
       JupyterLab's exit code; 1 where it is not installed.
@@ -204,7 +281,7 @@ def in_lab(notebook: Path) -> int:
 
 
 def in_terminal(notebook: Path) -> int:
-    """Runs the notebook's cells in this terminal, with everything shown as text.
+    """Run the notebook's cells in this terminal, with everything shown as text.
 
     Returns:
       0 when every cell did what it should, 1 at the first that did not.
@@ -243,7 +320,7 @@ class NotebookCell:
 
 
 def cells(notebook: Mapping[str, Any]) -> Iterator[NotebookCell]:
-    """The cells of a notebook, in order."""
+    """Yield the cells of a notebook, in order."""
     for cell in notebook["cells"]:
         source = cell["source"]
         yield NotebookCell(
@@ -254,12 +331,21 @@ def cells(notebook: Mapping[str, Any]) -> Iterator[NotebookCell]:
 
 
 def prose(markdown: str) -> str:
-    """Markdown for a terminal: a line under each heading, the rest as it is written."""
+    """Return Markdown for a terminal: a line under each heading, the rest as it is written."""
     lines: list[str] = []
     for line in markdown.splitlines():
         title = line.lstrip("#").strip()
         lines += [title, "─" * len(title)] if line.startswith("#") else [line]
     return "\n".join(lines)
+
+
+COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "demo": demo,
+    "doctor": examine,
+    "ls": ls,
+    "stop": stop,
+}
+"""What runs each command; `rehearse` takes the arguments of its script as well."""
 
 
 if __name__ == "__main__":

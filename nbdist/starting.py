@@ -1,4 +1,4 @@
-"""`nbdist.start`: from what a person asked for to a session."""
+"""Start of a session, or attachment to one, from what a person asked for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nbdist.launch.model.start_options import StartOptions
 from nbdist.launch.planning import choose_placement, make_plan, proxy_warning
 from nbdist.launch.sessions import registry
 from nbdist.launch.start.spawn import spawn
-from nbdist.spelling import option
+from nbdist.spelling import command, option
 
 if TYPE_CHECKING:
     from nbdist.session.session import Session
@@ -31,7 +31,7 @@ RULES = tuple(field.name for field in fields(Rules))
 def start_session(
     options: StartOptions, *, progress: StartProgress | None = None, feed: Feed | None = None
 ) -> Session:
-    """Starts processes, on this machine or where `hosts` says, and joins them to one cluster.
+    """Start processes, on this machine or where `hosts` says, and join them to one cluster.
 
     Args:
       options: What was asked for.
@@ -60,7 +60,7 @@ def start_session(
 
 
 def _refuse_copies(options: StartOptions) -> None:
-    """Refuses to promise copies that no process would make.
+    """Refuse to promise copies that no process would make.
 
     Raises:
       OptionError: The processes compute with something that cannot be repaired in place.
@@ -77,29 +77,16 @@ def _refuse_copies(options: StartOptions) -> None:
 
 
 def attach_session(
-    word: str,
-    *,
-    grace_s: float | None = None,
-    give_up_s: float | None = None,
-    check: bool | None = None,
-    recover: bool | None = None,
-    copies_s: float | None = None,
-    progress: StartProgress | None = None,
-    feed: Feed | None = None,
-    **options: Any,
+    word: str, *, progress: StartProgress | None = None, feed: Feed | None = None, **options: Any
 ) -> Session:
-    """Takes part in a session that runs, or makes one of engines that somebody else has started.
+    """Take part in a session that runs, or make one of engines that somebody else has started.
 
     Args:
       word: As for `nbdist.launch.sessions.foreign.resolve`: an id, `last`, a file, a profile of ipyparallel's.
-      grace_s: As for `start_session`; default: as the session has it.
-      give_up_s: The same.
-      check: The same.
-      recover: The same.
-      copies_s: The same.
       progress: Called with (stage, done, total).
       feed: Gets the snapshots; default: one of the session's own.
-      **options: Of `StartOptions`, for engines that somebody else has started.
+      **options: Any of `RULES`, by default as the session has them; for engines that somebody else has started,
+        those of `StartOptions` as well.
 
     Raises:
       SessionError: There is no such session or cluster, or its processes are gone; the text says what there is.
@@ -110,29 +97,27 @@ def attach_session(
     from nbdist.launch.sessions.recorded import regain
     from nbdist.session.session import Session
 
+    rules = {name: options.pop(name) for name in RULES if name in options}
     found = resolve(word)
     if isinstance(found, ForeignCluster):
         regained = take_part(found, progress=progress or silent, **options)
+    elif options:
+        raise OptionError(
+            f"Session {found.id} runs already, and {option(next(iter(options)))} cannot "
+            "change it. Leave it out."
+        )
     else:
-        if options:
-            raise OptionError(
-                f"Session {found.id} runs already, and {option(next(iter(options)))} cannot "
-                "change it. Leave it out."
-            )
         regained = regain(found)
-    asked: dict[str, Any] = {
-        "grace_s": grace_s,
-        "give_up_s": give_up_s,
-        "check": check,
-        "recover": recover,
-        "copies_s": copies_s,
-    }
-    rules = replace(regained.rules, **{k: v for k, v in asked.items() if v is not None})
-    return Session(regained, rules=rules, progress=progress or silent, feed=feed)
+    return Session(
+        regained,
+        rules=replace(regained.rules, **rules),
+        progress=progress or silent,
+        feed=feed,
+    )
 
 
 def kept_here(besides: str | None = None) -> list[str]:
-    """A sentence for each kept session that was started from this folder and has no kernel."""
+    """Return a sentence for each kept session that was started from this folder and has no kernel."""
     try:
         there = registry.sessions()
         cwd = os.getcwd()  # noqa: PTH109 - as it is written down
@@ -144,6 +129,22 @@ def kept_here(besides: str | None = None) -> list[str]:
         for one in there
         if one.kept and one.here and one.cwd == cwd and one.id != besides and not one.attached
     ]
+
+
+def no_session() -> str:
+    """Return the text of a kernel without a session: how to come back to one that is kept, or to start one."""
+    try:
+        kept = [one for one in registry.sessions() if one.kept and one.here]
+    except (OSError, SessionError):
+        kept = []
+    if not kept:
+        return f"No session is running. {command('start')} starts one."
+    newest = kept[-1].id
+    more = f", and {len(kept) - 1} more: nbdist ls lists them" if len(kept) > 1 else ""
+    return (
+        f"No session is running in this kernel. Session {newest} is kept{more}. {command('attach', newest)} goes "
+        f"back to it, {command('start')} starts another."
+    )
 
 
 def _start(
@@ -172,7 +173,7 @@ def _start(
 
 
 def _without(plan: Plan, error: HostError | VersionError) -> Plan:
-    """The plan without a host that did not come up, where enough others are left.
+    """Return the plan without a host that did not come up, where enough others are left.
 
     Raises:
       HostError: That same error: all were wanted, or too few are left.

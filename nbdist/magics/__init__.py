@@ -5,6 +5,6 @@ In come lines and cells as a person types them, and the hooks that IPython calls
 Out go calls: each magic reads its options and calls one method of `Session`, or one function of Python beside it;
 then it displays what comes back. Errors say what to type.
 
-Read first `commands.py` (the magics), `parser.py` (how a line of options is read) and `cell_options.py` (which
-options a magic has).
+Read first `options.py` (the table of the magics and their options), `commands.py` (what each does) and `parser.py`
+(how a line of options is read).
 """

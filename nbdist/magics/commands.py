@@ -5,26 +5,27 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from IPython.core.magic import Magics, cell_magic, line_cell_magic, line_magic, magics_class
 from IPython.display import display
 
-import nbdist.magics.options as options
 from nbdist.errors import ArrayError, NbdistError, OptionError, ProcessError, SessionError
 from nbdist.launch.doctor import doctor, running
 from nbdist.launch.model.start_options import StartOptions
-from nbdist.listing import no_session
-from nbdist.magics.completion import Completion, OneSide, say_here
+from nbdist.magics import options
+from nbdist.magics.completion import Completion, say_here
 from nbdist.magics.mode import CELL_MAGIC, Mode, refuse_here, run_here
+from nbdist.magics.parser import HelpShown, names_and_expressions
 from nbdist.magics.progress import Moved, ProgressDisplay
 from nbdist.notation import count_text
 from nbdist.session.cells.history import cells_text
 from nbdist.session.cells.outcome import ProcessOutcome
 from nbdist.session.session import Session
 from nbdist.spelling import Door, through
-from nbdist.starting import attach_session, kept_here, start_session
+from nbdist.starting import attach_session, kept_here, no_session, start_session
 from nbdist.view.channel import Broadcast
 from nbdist.view.feed import Feed
 
@@ -37,7 +38,7 @@ E = TypeVar("E", NbdistError, KeyboardInterrupt)
 
 
 def teaching(method: F) -> F:
-    """Shows nbdist's errors and interrupts without the frames of nbdist, and makes `--help` end quietly.
+    """Show nbdist's errors and interrupts without the frames of nbdist, and make `--help` end quietly.
 
     What `--help` prints is part of the docstring, which IPython shows for `%dist_pull?`.
     """
@@ -47,7 +48,7 @@ def teaching(method: F) -> F:
         try:
             with through(Door.MAGIC):
                 return method(*args, **kwargs)
-        except options.HelpShown:
+        except HelpShown:
             return None
         except NbdistError as error:
             raise _shown_alone(error, str(error)) from None
@@ -55,8 +56,29 @@ def teaching(method: F) -> F:
             raise _shown_alone(error, f"%{method.__name__} was interrupted.") from None
 
     if method.__name__ in options.MAGICS:
-        called.__doc__ = f"{method.__doc__}\n\n{options.MAGICS[method.__name__]().format_help()}"
+        called.__doc__ = f"{method.__doc__}\n\n{options.parser(method.__name__).format_help()}"
     return cast(F, called)
+
+
+def reads_options(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a magic of a method that takes what the magic's parser has read of the line, in place of the line."""
+
+    @functools.wraps(method)
+    def read(magics: DistMagics, line: str, *cell: str) -> Any:
+        return method(magics, options.parser(method.__name__).parse(line), *cell)
+
+    return teaching(read)
+
+
+def reads_expression(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a magic of a method that takes the options at the front of the line, and the expression behind them."""
+
+    @functools.wraps(method)
+    def read(magics: DistMagics, line: str) -> Any:
+        parser = options.parser(method.__name__)
+        return method(magics, *parser.parse_before_expression(line))
+
+    return teaching(read)
 
 
 def _shown_alone(error: E, said: str) -> E:
@@ -68,7 +90,7 @@ def _shown_alone(error: E, said: str) -> E:
 
 @contextlib.contextmanager
 def _undone_by_interrupt(undo: Callable[[], None]) -> Iterator[None]:
-    """Whoever interrupts a start expects no session; one that stayed would refuse the next start."""
+    """Undo a start that is interrupted: a session that stayed would refuse the next start."""
     try:
         yield
     except KeyboardInterrupt:
@@ -78,7 +100,7 @@ def _undone_by_interrupt(undo: Callable[[], None]) -> Iterator[None]:
 
 @magics_class
 class DistMagics(Magics):
-    """Registered by `%load_ext nbdist`; holds the active session."""
+    """The magics that `%load_ext nbdist` registers; holds the active session."""
 
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
@@ -88,15 +110,13 @@ class DistMagics(Magics):
         self.mode = Mode()
         self._rehearsing: Rehearsing | None = None
         self.completion = Completion(shell, lambda: self.session, lambda: self.mode.enabled)
-        self._one_side = OneSide(shell, lambda: self.session)
 
     # -- the session -----------------------------------------------------------------------------
 
     @line_magic
-    @teaching
-    def dist_init(self, line: str) -> None:
+    @reads_options
+    def dist_init(self, asked: Namespace) -> None:
         """Start processes, connect them, and form one cluster; in a live one, -n alone changes their number."""
-        asked = options.dist_init().parse(line)
         if asked.restart:
             options.refuse_beside_restart(asked)
             self._restart()
@@ -104,16 +124,17 @@ class DistMagics(Magics):
         arguments = (
             options.attach_arguments(asked) if asked.attach else options.start_arguments(asked)
         )
-        if self.session is not None and self.session.alive:
+        living = self._living
+        if living is not None:
             if not asked.attach and options.asks_for_processes_alone(arguments):
                 self._resize(arguments["processes"])
                 return
             raise SessionError(
-                f"A session is running, and nothing has been changed: {self.session.describe()}. Go on with "
+                f"A session is running, and nothing has been changed: {living.describe()}. Go on with "
                 "%%dist; %dist_init -n N alone changes the number of its processes; %dist_init --restart starts "
                 "it afresh as it was; for other options end it first, with %dist_shutdown."
             )
-        progress = ProgressDisplay(in_notebook=self._in_notebook)
+        progress = self._progress()
         if asked.attach:
             self.session = attach_session(
                 asked.attach, progress=progress, feed=self.feed, **arguments
@@ -127,12 +148,12 @@ class DistMagics(Magics):
 
     def _resize(self, processes: int) -> None:
         session = self._active()
-        progress = ProgressDisplay(in_notebook=self._in_notebook)
+        progress = self._progress()
         progress.close(session.resize(processes, progress=progress))
 
     def _restart(self) -> None:
         session = self._active()
-        progress = ProgressDisplay(in_notebook=self._in_notebook)
+        progress = self._progress()
         session.restart(progress=progress)
         with _undone_by_interrupt(session.shutdown):
             self._started(progress)
@@ -143,27 +164,33 @@ class DistMagics(Magics):
         session.mesh().show(in_notebook=self._in_notebook)
 
     @line_magic
-    @teaching
-    def dist_recover(self, line: str) -> None:
+    @reads_options
+    def dist_recover(self, asked: Namespace) -> None:
         """Bring the processes in step again; with TensorFlow, replace lost ones and make the strategy anew."""
-        asked = options.dist_recover().parse(line)
-        progress = ProgressDisplay(in_notebook=self._in_notebook)
+        progress = self._progress()
         progress.close(self._active().recover(without=asked.without, progress=progress))
 
     @property
     def _in_notebook(self) -> bool:
         return getattr(self.shell, "kernel", None) is not None
 
+    @property
+    def _living(self) -> Session | None:
+        return self.session if self.session is not None and self.session.alive else None
+
     def _active(self) -> Session:
-        if self.session is None or not self.session.alive:
+        session = self._living
+        if session is None:
             raise SessionError(no_session())
-        return self.session
+        return session
+
+    def _progress(self) -> ProgressDisplay:
+        return ProgressDisplay(in_notebook=self._in_notebook)
 
     @line_magic
-    @teaching
-    def dist_shutdown(self, line: str) -> None:
+    @reads_options
+    def dist_shutdown(self, asked: Namespace) -> None:
         """Stop what was started."""
-        asked = options.dist_shutdown().parse(line)
         session = self._active()
         count = count_text(len(session.hosts), "process")
         if asked.leave and not session.kept:
@@ -181,17 +208,16 @@ class DistMagics(Magics):
         )
 
     @line_magic
-    @teaching
-    def dist_interrupt(self, line: str) -> None:
+    @reads_options
+    def dist_interrupt(self, asked: Namespace) -> None:
         """Interrupt what runs on the processes."""
-        asked, session = options.dist_interrupt().parse(line), self._active()
+        session = self._active()
         print(session.stop_at_step() if asked.stop_at_step else session.interrupt())
 
     @line_magic
-    @teaching
-    def dist_cells(self, line: str) -> None:
+    @reads_options
+    def dist_cells(self, asked: Namespace) -> None:
         """List the cells that run and the last that have ended; follow one, or interrupt it."""
-        asked = options.dist_cells().parse(line)
         session = self._active()
         if asked.interrupt:
             if asked.cell is None:
@@ -206,49 +232,44 @@ class DistMagics(Magics):
             print(cells_text(session.cells()))
 
     @line_magic
-    @teaching
-    def dist_status(self, line: str) -> None:
+    @reads_options
+    def dist_status(self, asked: Namespace) -> None:
         """One row a process: where it is, what it does, what it holds."""
-        options.dist_status().parse(line)
         print(self._active().status())
 
     @line_magic
-    @teaching
-    def dist_stack(self, line: str) -> None:
+    @reads_options
+    def dist_stack(self, asked: Namespace) -> None:
         """Show what processes are in the middle of, also while they run a cell."""
-        asked = options.dist_stack().parse(line)
         print(self._active().stacks(asked.on, native=asked.native))
 
     @line_magic
-    @teaching
-    def dist_debug(self, line: str) -> None:
+    @reads_options
+    def dist_debug(self, asked: Namespace) -> None:
         """Look at the frame in which the last cell failed on a process, or answer one that is at a breakpoint."""
-        asked = options.dist_debug().parse(line)
         self._active().debug(asked.on, cell=self._cell_number)
 
     @line_magic
-    @teaching
-    def dist_doctor(self, line: str) -> None:
+    @reads_options
+    def dist_doctor(self, asked: Namespace) -> None:
         """Check the hosts: what is wrong, where, and what to type."""
-        asked = options.dist_doctor().parse(line)
         arguments = options.doctor_arguments(asked)
-        if self.session is not None and self.session.alive and not arguments["placement"].hosts:
-            arguments = running(self.session.plan)
+        living = self._living
+        if living is not None and not arguments["placement"].hosts:
+            arguments = running(living.plan)
         report = doctor(**arguments)
         print(report.json() if asked.json else report.text())
 
     @line_magic
-    @teaching
-    def sync(self, line: str) -> None:
+    @reads_options
+    def sync(self, asked: Namespace) -> None:
         """Wait until all processes have finished what they were given."""
-        options.sync().parse(line)
         self._active().sync()
 
     @line_magic
-    @teaching
-    def dist_sync(self, line: str) -> None:
+    @reads_options
+    def dist_sync(self, asked: Namespace) -> None:
         """Bring changed files of `%dist_init --sync` to the hosts."""
-        options.dist_sync().parse(line)
         print(self._active().sync_files())
 
     @property
@@ -273,7 +294,7 @@ class DistMagics(Magics):
     def dist(self, line: str, cell: str | None = None) -> Any:
         """Run this cell on the processes; as %dist, what stands behind it on the line."""
         if cell is None:
-            asked, cell = options.dist().parse_before_code(line)
+            asked, cell = options.parser("dist").parse_before_code(line)
             if not cell:
                 raise OptionError(
                     "%dist runs the rest of its line on the processes, such as %dist x.shape. For a whole cell "
@@ -281,7 +302,7 @@ class DistMagics(Magics):
                 )
             offset = 0
         else:
-            asked, offset = options.dist().parse(line), 1
+            asked, offset = options.parser("dist").parse(line), 1
         send = functools.partial(
             self._run,
             cell,
@@ -313,17 +334,16 @@ class DistMagics(Magics):
         """Run this cell on some processes: `%%rank [0,1-2]`, both ends included."""
         words = line.strip()
         if not words or {"--help", "-h"}.intersection(words.split()):
-            options.rank().parse("--help")
+            options.parser("rank").parse("--help")
         if not words.startswith("["):
             words = f"[{words}]"
         self._run(cell, on=words, cell=self._cell_number, offset=1)
 
     @cell_magic
-    @teaching
-    def local(self, line: str, cell: str) -> None:
+    @reads_options
+    def local(self, asked: Namespace, cell: str) -> None:
         """Run this cell in the notebook while `%dist_mode` is on."""
         # Without options the line is taken away before magics are looked for; see `Mode`.
-        options.local().parse(line)
 
     @cell_magic(CELL_MAGIC)
     @teaching
@@ -332,10 +352,9 @@ class DistMagics(Magics):
         self._run(cell, cell=self._cell_number)
 
     @line_magic
-    @teaching
-    def dist_mode(self, line: str) -> None:
+    @reads_options
+    def dist_mode(self, asked: Namespace) -> None:
         """Run plain cells on the processes (-e), or no longer (-d)."""
-        asked = options.dist_mode().parse(line)
         if asked.enable:
             self._active()
             self.mode.enabled = True
@@ -355,32 +374,29 @@ class DistMagics(Magics):
         # A path such as params['w'] holds quotes that a shell would take away.
         path = line.strip()
         if path.startswith("-"):
-            options.dist_mesh().parse(line)
+            options.parser("dist_mesh").parse(line)
         if len(path) > 1 and path[0] == path[-1] and path[0] in "'\"":
             path = path[1:-1]
         self._active().mesh(path or None).show(in_notebook=self._in_notebook)
 
     @line_magic
-    @teaching
-    def dist_shards(self, line: str) -> None:
+    @reads_expression
+    def dist_shards(self, asked: Namespace, expression: str) -> None:
         """Show the shards of one array, or the arrays of a tree or model."""
-        asked, expression = options.before_expression(options.dist_shards(), line)
-        found = self._active().shards(expression, **options.limit(asked))
+        found = self._active().shards(expression, **options.timeout(asked))
         print(found.text(by_bytes=asked.by_bytes))
 
     @line_magic
-    @teaching
-    def dist_nan(self, line: str) -> None:
+    @reads_expression
+    def dist_nan(self, asked: Namespace, expression: str) -> None:
         """Count NaN and Inf in each array of a tree, piece by piece, without a collective."""
-        asked, expression = options.before_expression(options.dist_nan(), line)
-        print(self._active().nan(expression, **options.limit(asked)))
+        print(self._active().nan(expression, **options.timeout(asked)))
 
     @line_magic
-    @teaching
-    def dist_explain(self, line: str) -> None:
+    @reads_expression
+    def dist_explain(self, asked: Namespace, expression: str) -> None:
         """Compile a call without running it: its memory, and what its devices exchange, for which line."""
-        asked, expression = options.before_expression(options.dist_explain(), line)
-        found = self._active().explain(expression, **options.limit(asked))
+        found = self._active().explain(expression, **options.timeout(asked))
         if not self._in_notebook:
             print(found.text())
             return
@@ -389,30 +405,18 @@ class DistMagics(Magics):
         found.picture().show(in_notebook=True)
 
     @line_magic
-    @teaching
-    def dist_layout(self, line: str) -> None:
+    @reads_expression
+    def dist_layout(self, asked: Namespace, expression: str) -> None:
         """Show each variable of a Keras model with the rule that placed it; of others as %dist_shards does."""
-        asked, expression = options.before_expression(options.dist_layout(), line)
-        print(self._active().layout(expression, **options.limit(asked)).text())
+        print(self._active().layout(expression, **options.timeout(asked)).text())
 
     @line_magic
-    @teaching
-    def dist_plan(self, line: str) -> None:
+    @reads_expression
+    def dist_plan(self, asked: Namespace, expression: str) -> None:
         """Show what each device of a pod would hold of an array, a tree or a model, by shapes alone."""
         from nbdist.magics.plan_expression import plan_expression
 
-        asked, expression = options.before_expression(options.dist_plan(), line)
-        plan = plan_expression(
-            expression,
-            self.shell.user_ns,
-            session=self.session if self.session is not None and self.session.alive else None,
-            specs=asked.specs,
-            topology=asked.topology,
-            devices=asked.devices,
-            mesh=asked.mesh,
-            slices=asked.slices,
-            memory=asked.memory,
-        )
+        plan = plan_expression(expression, asked, self.shell.user_ns, self._living)
         if not self._in_notebook:
             print(plan.text())
             return
@@ -427,7 +431,7 @@ class DistMagics(Magics):
         # Most notebooks rehearse nothing: what that needs is imported by those that do.
         from nbdist.rehearsal import Rehearsing
 
-        asked = options.dist_rehearse().parse(line)
+        asked = options.parser("dist_rehearse").parse(line)
         self._rehearsing = self._rehearsing or Rehearsing(in_notebook=self._in_notebook)
         comparison = self._rehearsing.run(
             # The first line, so that lines have the numbers that the notebook shows.
@@ -444,10 +448,9 @@ class DistMagics(Magics):
         return comparison
 
     @line_magic
-    @teaching
-    def dist_push(self, line: str) -> None:
+    @reads_options
+    def dist_push(self, asked: Namespace) -> None:
         """Send values of this notebook to the processes."""
-        asked = options.dist_push().parse(line)
         missing = [name for name in asked.names if name not in self.shell.user_ns]
         if missing:
             raise ArrayError(f"This notebook has no name {missing[0]!r}; nothing was sent.")
@@ -460,11 +463,10 @@ class DistMagics(Magics):
     @teaching
     def dist_pull(self, line: str) -> None:
         """Bring values of the processes into this notebook."""
-        asked = options.dist_pull().parse_among_code(line)
+        asked = options.parser("dist_pull").parse_among_code(line)
         session = self._active()
-        wanted = options.names_and_expressions(asked.names)
-        arguments = {"on": asked.on, "each": asked.each}
-        arguments |= {} if asked.timeout is None else {"timeout_s": asked.timeout}
+        wanted = names_and_expressions(asked.names)
+        arguments = {"on": asked.on, "each": asked.each, **options.timeout(asked)}
         confirm = _say_yes if asked.yes else self._ask_person
         values = {}
         for name, expression in wanted.items():
@@ -475,21 +477,19 @@ class DistMagics(Magics):
         self.shell.push(values)
 
     @line_magic
-    @teaching
-    def dist_save(self, line: str) -> None:
+    @reads_options
+    def dist_save(self, asked: Namespace) -> None:
         """Write variables of the processes into a folder, by shard."""
-        asked = options.dist_save().parse(line)
-        print(self._active().save(asked.path, asked.names, **options.limit(asked)))
+        print(self._active().save(asked.path, asked.names, **options.timeout(asked)))
 
     @line_magic
-    @teaching
-    def dist_restore(self, line: str) -> None:
+    @reads_options
+    def dist_restore(self, asked: Namespace) -> None:
         """Read variables that %dist_save has written, on as many processes or another number."""
-        asked = options.dist_restore().parse(line)
-        print(self._active().restore(asked.path, asked.names, **options.limit(asked)))
+        print(self._active().restore(asked.path, asked.names, **options.timeout(asked)))
 
     def _debugger(self, force: bool = False) -> None:
-        """Opens a post-mortem for `%debug` and `%pdb on`, which call this public method of the shell.
+        """Open a post-mortem for `%debug` and `%pdb on`, which call this public method of the shell.
 
         The error of a cell on processes is looked at where it was raised: here it has frames of nbdist alone.
         """
@@ -512,7 +512,7 @@ class DistMagics(Magics):
         progress.close()
 
     def _ask_person(self, question: str) -> bool:
-        """Asks where somebody can answer; no answer is a no."""
+        """Ask where somebody can answer; no answer is a no."""
         try:
             return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
         except (EOFError, NotImplementedError, RuntimeError):
@@ -522,23 +522,21 @@ class DistMagics(Magics):
 
     @property
     def installed(self) -> bool:
-        """Whether the magics can be typed."""
+        """Return whether the magics can be typed."""
         return self.mode.transform in self.shell.input_transformers_cleanup
 
     def install(self) -> None:
-        """Registers the magics, and what belongs to them."""
+        """Register the magics, and what belongs to them."""
         self.shell.register_magics(self)
         self.shell.input_transformers_cleanup.insert(0, self.mode.transform)
         self.shell.debugger = self._debugger
         self.completion.install()
-        self._one_side.install()
         self.channel.open()
 
     def remove(self) -> None:
-        """Takes back what `install` has registered; a session that runs goes on."""
+        """Take back what `install` has registered; a session that runs goes on."""
         self.channel.close()
         self.completion.remove()
-        self._one_side.remove()
         self.shell.input_transformers_cleanup.remove(self.mode.transform)
         del self.shell.debugger  # the method of its class is there again
         for kind, names in self.magics.items():
@@ -546,7 +544,7 @@ class DistMagics(Magics):
                 self.shell.magics_manager.magics[kind].pop(name, None)
 
     def close(self) -> None:
-        """Ends the session and the rehearsals, if any are running."""
+        """End the session and the rehearsals, if any are running."""
         if self._rehearsing is not None:
             self._rehearsing.end()
         if self.session is not None:
@@ -564,7 +562,7 @@ def _found(shell: Any) -> DistMagics | None:
 
 
 def load(shell: Any) -> DistMagics:
-    """Registers the magics in a shell, with the session that they had before; a second call changes nothing."""
+    """Register the magics in a shell, with the session that they had before; a second call changes nothing."""
     magics = _found(shell) or DistMagics(shell)
     if not magics.installed:
         magics.install()
@@ -572,7 +570,7 @@ def load(shell: Any) -> DistMagics:
 
 
 def unload(shell: Any) -> None:
-    """Takes back what `load` has registered. A session that runs goes on, and `load` has it again."""
+    """Take back what `load` has registered. A session that runs goes on, and `load` has it again."""
     magics = _found(shell)
     if magics is None or not magics.installed:
         return
@@ -582,7 +580,7 @@ def unload(shell: Any) -> None:
 
 
 def end(shell: Any) -> None:
-    """Takes all back, and ends the session as the end of the kernel does."""
+    """Take all back, and end the session as the end of the kernel does."""
     magics = _found(shell)
     if magics is not None:
         unload(shell)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from IPython.core.completer import (
     CompletionContext,
@@ -20,13 +20,12 @@ from IPython.core.completer import (
 )
 from IPython.utils.tokenutil import token_at_cursor
 
-from nbdist.contract.calls.call import Call
 from nbdist.contract.calls.engine import Complete, Inspect
-from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import NbdistError, ProcessError
-from nbdist.magics.options import MAGICS, ON_THE_PROCESSES, Parser
+from nbdist.magics.options import MAGICS
+from nbdist.session.session import Session
 from nbdist.spelling import Door, command, through
-from nbdist.view.branches import steps
+from nbdist.view.tree import steps
 
 _MAGIC = re.compile(r"\s*(%%?)(\w+)[ \t](.*)\Z")
 
@@ -57,15 +56,16 @@ def wanted(before: str) -> CompletionText | None:
     if not found or found[2] not in MAGICS:
         return None
     sign, name, rest = found.groups()
-    parser = MAGICS[name]()
+    magic, parser = MAGICS[name], MAGICS[name].parser()
     *words, word = ["", *re.split(r"\s+", rest)]
     if choices := parser.choices(words[-1]):
         return CompletionText(fragment=word, matches=_beginning(choices, word))
-    if word.startswith("-") and not _code_before(parser, name, rest):
+    whole = parser.split_options(rest)[1] if magic.asks_processes and name != "dist_pull" else ""
+    # Behind code, a `-` is a minus.
+    if word.startswith("-") and (not whole or whole.startswith("-")):
         return CompletionText(fragment=word, matches=_beginning(parser.flags, word))
-    if sign == "%" and name in ON_THE_PROCESSES and not parser.takes_value(words[-1]):
-        whole = word if name == "dist_pull" else parser.split_options(rest)[1]
-        return CompletionText(fragment=word, code=whole)
+    if sign == "%" and magic.asks_processes and not parser.takes_value(words[-1]):
+        return CompletionText(fragment=word, code=word if name == "dist_pull" else whole)
     return CompletionText(fragment=word)
 
 
@@ -73,35 +73,17 @@ def _beginning(known: list[str], word: str) -> tuple[str, ...]:
     return tuple(one for one in known if one.startswith(word))
 
 
-def _code_before(parser: Parser, name: str, rest: str) -> bool:
-    """Return whether a `-` is a minus: the text before it is code already."""
-    code = parser.split_options(rest)[1] if name in ON_THE_PROCESSES - {"dist_pull"} else ""
-    return bool(code) and not code.startswith("-")
-
-
-A = TypeVar("A")
-
 ANSWER_SECONDS = 0.25
 """Seconds in which a process must answer: a completion that takes longer than 0.3 s is of no use."""
+
+NAME_SECONDS = 2.0
+"""Seconds in which an idle process must say whether it has a name."""
 
 _PATH = re.compile(r"[\w.\[\]'\"]*$")
 _DISTRIBUTED = re.compile(r"^\s*%%(dist|distributed|rank)\b[^\n]*\n")
 
 
-class CompletionSession(Protocol):
-    """The part of a `Session` that completion needs."""
-
-    def ask_idle(self, call: Call[A], *, timeout_s: float) -> A | None:
-        """Ask the lowest idle process."""
-
-    def snapshot(self) -> Snapshot:
-        """Return what is known of the session."""
-
-    def values(self, path: str, *, timeout_s: float) -> dict[str, Any]:
-        """Return a summary of an array's values, as `text`."""
-
-
-def _asked(session: CompletionSession, code: str, cursor: int) -> SimpleMatcherResult | None:
+def _asked(session: Session, code: str, cursor: int) -> SimpleMatcherResult | None:
     answer = session.ask_idle(Complete(code=code, cursor=cursor), timeout_s=ANSWER_SECONDS)
     if answer is not None:
         return _found(answer.matches, answer.text)
@@ -144,7 +126,7 @@ def body(text: str, *, mode: bool) -> int | None:
 
 
 class Completion:
-    """Completion and inspection of one shell, answered by the processes.
+    """Completion and inspection of one shell, answered by the processes, and hints below cells.
 
     Args:
       shell: The notebook's IPython shell.
@@ -153,7 +135,7 @@ class Completion:
     """
 
     def __init__(
-        self, shell: Any, session: Callable[[], CompletionSession | None], mode: Callable[[], bool]
+        self, shell: Any, session: Callable[[], Session | None], mode: Callable[[], bool]
     ) -> None:
         self._shell = shell
         self._session = session
@@ -167,15 +149,17 @@ class Completion:
         self._matcher = nbdist_matcher
 
     def install(self) -> None:
-        """Register a matcher, and wrap the kernel's `do_inspect`."""
+        """Register a matcher, look at each cell that ends, and wrap the kernel's `do_inspect`."""
         self._shell.Completer.custom_matchers.append(self._matcher)
+        self._shell.events.register("post_run_cell", self.look)
         kernel = getattr(self._shell, "kernel", None)
         if kernel is not None:
             self._inspect = kernel.do_inspect
             kernel.do_inspect = self.inspect
 
     def remove(self) -> None:
-        """Remove the matcher and the wrapper."""
+        """Remove all of that."""
+        self._shell.events.unregister("post_run_cell", self.look)
         if self._matcher in self._shell.Completer.custom_matchers:
             self._shell.Completer.custom_matchers.remove(self._matcher)
         kernel = getattr(self._shell, "kernel", None)
@@ -196,9 +180,7 @@ class Completion:
         cursor = sum(map(len, lines[: context.cursor_line])) + context.cursor_position
         return _asked(session, context.full_text[start:], cursor - start) or nothing
 
-    def _argument(
-        self, asked: CompletionText, session: CompletionSession | None
-    ) -> SimpleMatcherResult:
+    def _argument(self, asked: CompletionText, session: Session | None) -> SimpleMatcherResult:
         """Complete after a magic of nbdist; IPython completes what neither the magic nor a process knows."""
         if session is not None and asked.code is not None:
             return _asked(session, asked.code, len(asked.code)) or {"completions": []}
@@ -220,10 +202,22 @@ class Completion:
                 return {"status": "ok", "data": data, "metadata": {}, "found": True}
         return self._inspect(code, cursor_pos, detail_level, omit_sections)
 
+    def look(self, result: Any) -> None:
+        """Look at a cell that has ended, for IPython; ask a process only if a name was missing."""
+        error = result.error_in_exec
+        session = self._session()
+        if session is None or not isinstance(error, NameError) or not error.name:
+            return
+        name = error.name
+        asked = Complete(code=name, cursor=len(name))
+        answer = session.ask_idle(asked, timeout_s=NAME_SECONDS)
+        if answer is not None and name in answer.matches:
+            with through(Door.MAGIC):
+                remedy = f"{command('pull')} {name} brings it."
+            print(f"{name} exists on the processes, not in the notebook. {remedy}")
 
-def _with_values(
-    session: CompletionSession, symbol: str, data: Mapping[str, str]
-) -> Mapping[str, str]:
+
+def _with_values(session: Session, symbol: str, data: Mapping[str, str]) -> Mapping[str, str]:
     """Add the values of the array of that name below the help on the name."""
     try:
         text = session.values(symbol, timeout_s=ANSWER_SECONDS)["text"]
@@ -231,9 +225,6 @@ def _with_values(
         return data
     return {"text/plain": f"{text}\n\n{data.get('text/plain', '')}"}
 
-
-NAME_SECONDS = 2.0
-"""Seconds in which an idle process must say whether it has a name."""
 
 _UNKNOWN = re.compile(r"^NameError: name '(\w+)' is not defined")
 
@@ -257,38 +248,3 @@ def say_here(error: ProcessError, namespace: Mapping[str, Any]) -> None:
         )
         error.shown += f"\n{name} exists in the notebook, not on the processes. {remedy}"
         return
-
-
-class OneSide:
-    """Hints below plain cells that a name which is missing exists on the processes.
-
-    Args:
-      shell: The notebook's IPython shell.
-      session: Returns the active session, or None.
-    """
-
-    def __init__(self, shell: Any, session: Callable[[], CompletionSession | None]) -> None:
-        self._shell = shell
-        self._session = session
-
-    def install(self) -> None:
-        """Look at each cell that ends from now on."""
-        self._shell.events.register("post_run_cell", self.look)
-
-    def remove(self) -> None:
-        """Look at no more cells."""
-        self._shell.events.unregister("post_run_cell", self.look)
-
-    def look(self, result: Any) -> None:
-        """Look at a cell that has ended, for IPython; ask a process only if a name was missing."""
-        error = result.error_in_exec
-        session = self._session()
-        if session is None or not isinstance(error, NameError) or not error.name:
-            return
-        name = error.name
-        asked = Complete(code=name, cursor=len(name))
-        answer = session.ask_idle(asked, timeout_s=NAME_SECONDS)
-        if answer is not None and name in answer.matches:
-            with through(Door.MAGIC):
-                remedy = f"{command('pull')} {name} brings it."
-            print(f"{name} exists on the processes, not in the notebook. {remedy}")

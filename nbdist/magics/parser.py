@@ -1,4 +1,4 @@
-"""How a line of options is read: argparse that raises, and says which option is near."""
+"""Parser of a line of options: argparse that raises, says which option is near, and leaves Python as it is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import NoReturn
 
-from nbdist.errors import OptionError
+from nbdist.errors import ArrayError, OptionError
 
 
 class HelpShown(Exception):
@@ -17,17 +17,11 @@ class HelpShown(Exception):
 
 
 MOST_LISTED = 12
-"""So many options are listed where one is unknown; of more the nearest is named, and where all are."""
+"""The most options that are listed where one is unknown; of more, the nearest is named, and where all are."""
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse that raises instead of ending the process.
-
-    Args:
-      magic: With its signs, as a person writes it.
-      description: One or two sentences.
-      example: A line, or a cell, that can be typed as it is.
-    """
+    """A parser that raises instead of ending the process; its arguments are those of a `Magic`."""
 
     def __init__(self, magic: str, description: str, *, example: str) -> None:
         super().__init__(
@@ -41,11 +35,11 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--help", "-h", action="store_true", help="show this and do nothing")
 
     def error(self, message: str) -> NoReturn:
-        """Called by argparse for what it cannot read."""
+        """Raise what argparse cannot read, for argparse."""
         raise OptionError(f"{self.prog}: {message}. See {self.prog} --help.")
 
     def parse(self, line: str) -> argparse.Namespace:
-        """The options of one line.
+        """Return the options of one line.
 
         Raises:
           OptionError: Something unknown or unreadable, with the nearest known option.
@@ -67,7 +61,7 @@ class Parser(argparse.ArgumentParser):
         return options
 
     def parse_among_code(self, line: str) -> argparse.Namespace:
-        """As `parse`, for a line whose words may be Python: quotes and brackets hold a word together, and stay.
+        """Do as `parse`, for a line whose words may be Python: quotes and brackets hold a word together, and stay.
 
         Raises:
           OptionError: Something unknown or unreadable, with the nearest known option.
@@ -76,7 +70,7 @@ class Parser(argparse.ArgumentParser):
         return self.parse(shlex.join(_words_of_code(line)))
 
     def parse_before_code(self, line: str) -> tuple[argparse.Namespace, str]:
-        """Takes the options off the front of a line; the rest is Python, which no shell's rules take apart.
+        """Take the options off the front of a line; the rest is Python, which no shell's rules take apart.
 
         Args:
           line: Such as `--on 0 w['a b'].shape`.
@@ -93,8 +87,26 @@ class Parser(argparse.ArgumentParser):
         code = ["code"] * any(action.required for action in self._actions)
         return self.parse(shlex.join([*words, *code])), rest
 
+    def parse_before_expression(self, line: str) -> tuple[argparse.Namespace, str]:
+        """Do as `parse_before_code`, for a line that needs an expression and has no option behind it.
+
+        Raises:
+          OptionError: An option is unknown, cannot be read, or stands behind the expression.
+          HelpShown: The line is empty, or asks for help.
+        """
+        if line.split()[-1:] in ([], ["--help"], ["-h"]):
+            self.parse("--help")
+        asked, expression = self.parse_before_code(line)
+        late = next((word for word in expression.split() if word in self.flags), None)
+        if late is not None:
+            raise OptionError(
+                f"{late} goes before the expression, such as {self.prog} {late} "
+                f"{'S ' if self.takes_value(late) else ''}{expression.split()[0]}."
+            )
+        return asked, expression
+
     def split_options(self, line: str) -> tuple[list[str], str]:
-        """The options at the front of a line and their values, unread, and what stands behind them."""
+        """Return the options at the front of a line and their values, unread, and what stands behind them."""
         words, rest = [], line.strip()
         while rest.startswith("--") or rest == "-h":
             word, _, rest = rest.partition(" ")
@@ -107,16 +119,16 @@ class Parser(argparse.ArgumentParser):
 
     @property
     def flags(self) -> list[str]:
-        """All options, such as `--on`."""
+        """All options, such as `--on`, and those of one letter."""
         return [flag for action in self._actions for flag in action.option_strings]
 
     def choices(self, flag: str) -> list[str]:
-        """The values that an option may have, where they are few; none for others."""
+        """Return the values that an option may have, where they are few; none for others."""
         actions = [action for action in self._actions if flag in action.option_strings]
         return [str(choice) for action in actions for choice in action.choices or ()]
 
     def takes_value(self, flag: str) -> bool:
-        """Whether a value follows an option."""
+        """Return whether a value follows an option."""
         return any(flag in action.option_strings and action.nargs != 0 for action in self._actions)
 
     def _unknown(self, word: str) -> str:
@@ -135,7 +147,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _words_of_code(line: str) -> list[str]:
-    """`k=p['a b'] --on "0,1"` → `["k=p['a b']", "--on", "0,1"]`."""
+    """Return the words of `k=p['a b'] --on "0,1"`: `["k=p['a b']", "--on", "0,1"]`."""
     words, rest = [], line.strip()
     while rest:
         word, rest = _first_word(rest)
@@ -143,8 +155,27 @@ def _words_of_code(line: str) -> list[str]:
     return words
 
 
+def names_and_expressions(words: Sequence[str]) -> dict[str, str]:
+    """Return expressions by name: `["w", "k=model.a.kernel"]` → `{"w": "w", "k": "model.a.kernel"}`.
+
+    Raises:
+      ArrayError: An expression has no name.
+    """
+    found = {}
+    for word in words:
+        name, is_named, expression = word.partition("=")
+        if not name.isidentifier() or (is_named and not expression):
+            value = "EXPR" if is_named else word
+            raise ArrayError(
+                f"{word!r} is no name to pull into. Give it one: NAME={value}, in brackets where it has blanks, "
+                "such as k=(a + b)."
+            )
+        found[name] = expression if is_named else name
+    return found
+
+
 def _first_word(line: str) -> tuple[str, str]:
-    """The first word, which quotes and brackets keep together, and what follows it.
+    """Return the first word, which quotes and brackets keep together, and what follows it.
 
     A word that is nothing but a quotation is an option's value, and comes without its quotes.
     """
@@ -168,7 +199,7 @@ OPTIONS_OF_OTHERS = ("--slurm-option", "--mpi-option")
 
 
 def _joined(words: Sequence[str]) -> list[str]:
-    """`--slurm-option --gres=gpu:4` as one word: argparse would take the second for an option of ours."""
+    """Make `--slurm-option --gres=gpu:4` one word: argparse would take the second for an option of ours."""
     joined: list[str] = []
     for word in words:
         if joined and joined[-1] in OPTIONS_OF_OTHERS:

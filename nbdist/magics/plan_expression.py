@@ -1,7 +1,8 @@
-"""`%dist_plan`: an expression, evaluated in the notebook or looked up on the processes, becomes a plan."""
+"""Plans of `%dist_plan`, of an expression that is evaluated in the notebook or looked up on the processes."""
 
 from __future__ import annotations
 
+import argparse
 import ast
 import builtins
 from collections.abc import Mapping
@@ -14,51 +15,39 @@ from nbdist.session.session import Session
 
 def plan_expression(
     expression: str,
+    asked: argparse.Namespace,
     namespace: Mapping[str, Any],
-    *,
     session: Session | None,
-    specs: str | None,
-    topology: str | None,
-    devices: int | None,
-    mesh: str | None,
-    slices: int,
-    memory: str | None,
 ) -> ArrayPlan:
     """Return the plan of an expression.
 
     Args:
       expression: A Python expression, evaluated in the notebook. If the notebook lacks one of its names and a
         session runs, the arrays of that name on the processes are planned.
+      asked: The options of `%dist_plan`; `specs` is evaluated in the notebook, and None means what arrays carry.
       namespace: The names of the notebook.
       session: A session that runs; None if none does.
-      specs: An expression that is evaluated in the notebook; None: what the arrays carry.
-      topology: As for `nbdist.plan`, like all that follow.
-      devices: The same.
-      mesh: The same.
-      slices: The same.
-      memory: The same.
 
     Raises:
       OptionError: Something that cannot be.
       ArrayError: There are no such arrays, or a name is not known.
     """
     # Before the expression is evaluated, which may take long.
-    pod = None if topology is None else read_topology(topology, slices=slices)
-    asked = None if specs is None else _evaluated(specs, namespace, "--specs ")
-    missing = _missing(expression, namespace)
-    if missing is not None and session is not None:
+    pod = None if asked.topology is None else read_topology(asked.topology, slices=asked.slices)
+    specs = None if asked.specs is None else _evaluated(asked.specs, namespace, "--specs ")
+    if session is not None and _missing(expression, namespace) is not None:
         found = session.shards(expression)
         value, source, shards = None, "the processes", (found.arrays, found.meshes)
     else:
         value, source, shards = _evaluated(expression, namespace, ""), "this notebook", None
     return make_plan(
         value,
-        asked,
+        specs,
         topology=pod,
-        devices=devices,
-        mesh=mesh,
-        slices=slices,
-        memory=memory,
+        devices=asked.devices,
+        mesh=asked.mesh,
+        slices=asked.slices,
+        memory=asked.memory,
         name=expression,
         source=source,
         shards=shards,
@@ -76,7 +65,7 @@ def _evaluated(expression: str, namespace: Mapping[str, Any], option: str) -> An
 
 
 def _missing(expression: str, namespace: Mapping[str, Any]) -> str | None:
-    """The first name of an expression that the notebook does not have; None where it has all.
+    """Return the first name of an expression that the notebook does not have; None if it has all.
 
     Raises:
       ArrayError: It is no expression.

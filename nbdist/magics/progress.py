@@ -26,12 +26,28 @@ WIDTH = 24
 """Characters of a bar."""
 
 
+class _Output:
+    """An output of the running cell that is changed in place."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+
+    def show(self, bundle: dict[str, str]) -> None:
+        """Show a MIME bundle, in place of the one before."""
+        from IPython.display import display
+
+        if self._handle is None:
+            self._handle = display(bundle, raw=True, display_id=True)
+        else:
+            self._handle.update(bundle, raw=True)
+
+
 class ProgressDisplay:
     """Progress of a start, called with (stage, done, total); `close` leaves one line behind."""
 
     def __init__(self, *, in_notebook: bool) -> None:
         self._started = time.monotonic()
-        self._handle: Any = None
+        self._output = _Output()
         self._in_notebook = in_notebook
         self._last = ""
 
@@ -64,7 +80,7 @@ class ProgressDisplay:
     def close(self, line: str) -> None:
         """Replace the bar by one closing line."""
         if self._in_notebook:
-            self._display({"text/plain": line})
+            self._output.show({"text/plain": line})
         else:
             print(line)
 
@@ -72,7 +88,7 @@ class ProgressDisplay:
         filled = round(part * WIDTH)
         bar = "█" * filled + "░" * (WIDTH - filled)
         style = "font-family:var(--jp-code-font-family,monospace)"
-        self._display(
+        self._output.show(
             {
                 "text/plain": f"{bar} {words}, {passed}",
                 "text/html": (
@@ -81,14 +97,6 @@ class ProgressDisplay:
                 ),
             }
         )
-
-    def _display(self, bundle: dict[str, str]) -> None:
-        from IPython.display import display
-
-        if self._handle is None:
-            self._handle = display(bundle, raw=True, display_id=True)
-        else:
-            self._handle.update(bundle, raw=True)
 
 
 SHOW_SECONDS = 1.0

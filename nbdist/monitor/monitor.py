@@ -1,4 +1,4 @@
-"""The monitor: hears the processes' reports on a thread and a socket of its own, and keeps one snapshot.
+"""Monitor that hears the processes' reports on a thread and a socket of its own, and keeps one snapshot.
 
 Reports pass neither through an engine's main thread nor through the client's request socket, so they
 arrive while cells run, and every attached kernel receives the same.
@@ -27,13 +27,13 @@ from nbdist.monitor.states import at_rest
 logger = logging.getLogger(__name__)
 
 PERIOD_SECONDS = 0.1
-"""Snapshots go out at 10 Hz at most; at 30 Hz a browser that draws two views falls behind."""
+"""The fewest seconds between two snapshots: at 30 a second a browser that draws two views falls behind."""
 
 IDLE_PERIOD_SECONDS = 1.0
-"""How often ages and silences are updated when nothing new has come."""
+"""Seconds between updates of ages and silences when nothing new has come."""
 
 AFTER_FAILURE_SECONDS = 0.5
-"""How long a socket that cannot be read is left alone."""
+"""Seconds for which a socket that cannot be read is left alone."""
 
 MOST_FAULTS = 5
 """The most faults of nbdist's own threads that are shown; the log has all."""
@@ -48,7 +48,7 @@ class LatestActivity:
 
 
 class Monitor:
-    """Listens to all processes of one session.
+    """Listener to all processes of one session.
 
     Args:
       session: The session's id, as snapshots carry it.
@@ -84,11 +84,11 @@ class Monitor:
         self._thread = threading.Thread(target=self._run, name="nbdist-monitor", daemon=True)
 
     def start(self) -> None:
-        """Begins to listen."""
+        """Begin to listen."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Publishes a last snapshot and ends."""
+        """Publish a last snapshot and end."""
         self._stop.set()
         self._thread.join(2.0)
         with self._publishing:
@@ -157,24 +157,22 @@ class Monitor:
 
     def wait_for(self, sequences: Mapping[int, int], *, timeout_s: float) -> bool:
         """Wait until reports of these numbers have come; return whether all have."""
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
+
+        def all_came() -> bool:
             with self._lock:
-                if all(self._merger.sequence(p) >= n for p, n in sequences.items()):
-                    return True
-            time.sleep(0.005)
-        return False
+                return all(self._merger.sequence(p) >= n for p, n in sequences.items())
+
+        return _comes_true(all_came, timeout_s, look_s=0.005)
 
     def wait_for_all(self, *, timeout_s: float) -> bool:
         """Wait until every process has reported its devices; return whether all have."""
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
+
+        def all_reported() -> bool:
             snapshot = self.snapshot()
             reported = {device.process_id for device in snapshot.devices}
-            if reported.issuperset(process.process_id for process in snapshot.processes):
-                return True
-            time.sleep(0.02)
-        return False
+            return reported.issuperset(process.process_id for process in snapshot.processes)
+
+        return _comes_true(all_reported, timeout_s, look_s=0.02)
 
     def _run(self) -> None:
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -237,6 +235,15 @@ class Monitor:
         if report.activity is not None:
             self._latest[report.process_id] = LatestActivity(report.activity, time.monotonic())
         return True
+
+
+def _comes_true(condition: Callable[[], bool], timeout_s: float, *, look_s: float) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(look_s)
+    return False
 
 
 def _sender(topics: Sequence[bytes]) -> str:

@@ -7,6 +7,7 @@ divided, and which distributions and models do not do what they seem to do (`of`
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from nbdist.contract.page import LARGE_BYTES
 from nbdist.contract.snapshot import Array, Distribution, Mesh, Model, Notice, Process
@@ -14,6 +15,9 @@ from nbdist.monitor.arrays import Merged
 from nbdist.monitor.states import Known
 from nbdist.notation import bytes_text, count_text, processes_text, seconds_text
 from nbdist.pieces import split
+
+_warn = partial(Notice, level="warn")
+_bad = partial(Notice, level="bad")
 
 MAY_HANG = "Collectives may hang or mix up values."
 REPAIRING = "Not all processes have sent the same programs to their devices. Cells wait until the repair is done."
@@ -36,13 +40,11 @@ def trouble(processes: Iterable[Process], known: Known, *, time_s: float) -> tup
         state: [process for process in everyone if process.state == state]
         for state in ("failed", "lost", "stuck")
     }
-    notices = []
-    if of_state["failed"]:
-        notices.append(_raised(of_state["failed"], everyone))
-    if of_state["lost"]:
-        notices.append(_lost(of_state["lost"], everyone))
-    if of_state["stuck"]:
-        notices.append(_stuck(of_state["stuck"], everyone))
+    notices = [
+        notice(of_state[state], everyone)
+        for state, notice in (("failed", _raised), ("lost", _lost), ("stuck", _stuck))
+        if of_state[state]
+    ]
     notices += [
         _silent(host, time_s - since, [one for one in everyone if one.host == host])
         for host, since in list(known.silent.items())[:SHOWN]
@@ -50,16 +52,13 @@ def trouble(processes: Iterable[Process], known: Known, *, time_s: float) -> tup
     if known.repairing:
         notices.append(_repairing([one.process_id for one in of_state["lost"]]))
     elif known.resizing is not None:
-        notices.append(
-            Notice(level="warn", title=f"Going on with {known.resizing}.", text=RESIZING)
-        )
+        notices.append(_warn(title=f"Going on with {known.resizing}.", text=RESIZING))
     elif known.out_of_step and of_state["lost"] == list(everyone):
-        notices.append(Notice(level="bad", title="All processes have ended.", text=known.advice))
+        notices.append(_bad(title="All processes have ended.", text=known.advice))
     elif known.out_of_step:
         why = f"Collectives may hang or mix up values: {known.why}." if known.why else MAY_HANG
         notices.append(
-            Notice(
-                level="bad",
+            _bad(
                 title="The collectives are out of step.",
                 text=f"{why} {known.advice}".rstrip(),
             )
@@ -69,16 +68,15 @@ def trouble(processes: Iterable[Process], known: Known, *, time_s: float) -> tup
         # Lines may begin with names of the user's, which stay as they are written.
         said = "; ".join(line.strip() for line in text.splitlines())
         title = f"{title[:1].upper()}{title[1:]}{':' if said else '.'}"
-        notices.append(Notice(level="warn", title=title, text=f"{said}." if said else ""))
+        notices.append(_warn(title=title, text=f"{said}." if said else ""))
     return tuple(notices)
 
 
 def _repairing(lost: Sequence[int]) -> Notice:
     if not lost:
-        return Notice(level="warn", title="Getting in step again.", text=REPAIRING)
+        return _warn(title="Getting in step again.", text=REPAIRING)
     many = len(lost) > 1
-    return Notice(
-        level="warn",
+    return _warn(
         title=f"Bringing {processes_text(lost)} back.",
         text=f"{'Others start in their places' if many else 'Another starts in its place'}, and "
         f"{'get' if many else 'gets'} the names and the parts of arrays of one that lives. Cells wait until then.",
@@ -96,7 +94,7 @@ def whole_array(arrays: Iterable[Array], meshes: Mapping[str, Mesh]) -> tuple[No
         return ()
     devices = split(largest, meshes).devices
     text = f"is whole on all {devices} devices ({bytes_text(largest.nbytes)} each)"
-    return (Notice(level="warn", title=largest.path, text=text),)
+    return (_warn(title=largest.path, text=text),)
 
 
 def more_disagreements(count: int) -> tuple[Notice, ...]:
@@ -104,7 +102,7 @@ def more_disagreements(count: int) -> tuple[Notice, ...]:
     if count <= 0:
         return ()
     text = "only the first are listed; often one process has missed a whole cell"
-    return (Notice(level="warn", title=f"{count} more differences between processes", text=text),)
+    return (_warn(title=f"{count} more differences between processes", text=text),)
 
 
 def _is_whole(array: Array, meshes: Mapping[str, Mesh]) -> bool:
@@ -123,18 +121,15 @@ def _raised(failed: list[Process], everyone: tuple[Process, ...]) -> Notice:
         f"On process {process.process_id}{_on_host(process, everyone, ' ({})')}: {process.error}{_at(process)}."
         for process in failed[:SHOWN]
     ]
-    return Notice(
-        level="bad", title=title, text=" ".join([*parts, *_rest(failed), *_lines(inside)])
-    )
+    return _bad(title=title, text=" ".join([*parts, *_rest(failed), *_lines(inside)]))
 
 
 def _lost(lost: list[Process], everyone: tuple[Process, ...]) -> Notice:
     parts = [
         f"Process {one.process_id}{_on_host(one, everyone)}: {one.error}." for one in lost[:SHOWN]
     ]
-    verb = "is" if len(lost) == 1 else "are"
     text = " ".join([*parts, *_rest(lost)])
-    return Notice(level="bad", title=f"{_named(lost)} {verb} lost.", text=text)
+    return _bad(title=f"{_are(lost)} lost.", text=text)
 
 
 def _silent(host: str, seconds: float, processes: list[Process]) -> Notice:
@@ -143,7 +138,7 @@ def _silent(host: str, seconds: float, processes: list[Process]) -> Notice:
     )
     if processes:
         text += f" {_named(processes)} there may still be running."
-    return Notice(level="bad", title=f"Host {host} does not answer.", text=text)
+    return _bad(title=f"Host {host} does not answer.", text=text)
 
 
 def _stuck(stuck: list[Process], everyone: tuple[Process, ...]) -> Notice:
@@ -152,9 +147,8 @@ def _stuck(stuck: list[Process], everyone: tuple[Process, ...]) -> Notice:
         f"stopped{_still_at(one)}."
         for one in stuck[:SHOWN]
     ]
-    verb = "is" if len(stuck) == 1 else "are"
     text = " ".join([*parts, *_rest(stuck)])
-    return Notice(level="bad", title=f"{_named(stuck)} {verb} stuck.", text=text)
+    return _bad(title=f"{_are(stuck)} stuck.", text=text)
 
 
 def _on_host(process: Process, everyone: tuple[Process, ...], form: str = " on {}") -> str:
@@ -170,8 +164,7 @@ def _lines(inside: list[Process]) -> list[str]:
     sentences = []
     for group in sorted(places.values(), key=len, reverse=True)[:SHOWN]:
         seconds = max((process.line_seconds or 0 for process in group), default=0)
-        verb = "is" if len(group) == 1 else "are"
-        sentences.append(f"{_named(group)} {verb}{_at(group[0])} for {seconds_text(seconds)}.")
+        sentences.append(f"{_are(group)}{_at(group[0])} for {seconds_text(seconds)}.")
     return sentences
 
 
@@ -197,6 +190,10 @@ def _ids(processes: list[Process]) -> str:
 def _named(processes: list[Process]) -> str:
     text = _ids(processes)
     return text[0].upper() + text[1:]
+
+
+def _are(processes: list[Process]) -> str:
+    return f"{_named(processes)} {'is' if len(processes) == 1 else 'are'}"
 
 
 SHOWN_RULES = 3
@@ -226,7 +223,7 @@ def beside_models(arrays: Iterable[Array], merged: Merged) -> tuple[Array, ...]:
 
 
 def _problem(one: Distribution) -> Notice:
-    return Notice(level="warn", title=f"{one.kind}:", text=one.problem or "")
+    return _warn(title=f"{one.kind}:", text=one.problem or "")
 
 
 def _uneven(one: Distribution) -> Notice:
@@ -239,7 +236,7 @@ def _uneven(one: Distribution) -> Notice:
     total = sum(one.replica_batches) if one.global_batch is None else one.global_batch
     count = len(one.replica_batches)
     text = f"global batch {total} on {count_text(count, 'replica')}: {each}; {effect}"
-    return Notice(level="warn", title="The batch is divided unevenly:", text=text)
+    return _warn(title="The batch is divided unevenly:", text=text)
 
 
 def _unmatched(one: Distribution, models: tuple[Model, ...]) -> Iterator[Notice]:
@@ -254,8 +251,7 @@ def _unmatched(one: Distribution, models: tuple[Model, ...]) -> Iterator[Notice]
     several = len(patterns) > 1
     paths = {model.path for model in theirs}
     whose = f"no variable of {theirs[0].path}" if len(paths) == 1 else "no variable of any model"
-    yield Notice(
-        level="warn",
+    yield _warn(
         title=f"Rule{'s' * several} {named}{more}",
         text=f"of the layout map match{'es' * (not several)} {whose}",
     )
@@ -276,4 +272,4 @@ def _missed(model: Model) -> Notice:
     on = f"all {devices} devices" if devices > 1 else "every device"
     more = f", nor {count_text(len(missed) - 1, 'other large variable')}" if len(missed) > 1 else ""
     text = f"is whole on {on} ({bytes_text(largest.nbytes)} each): no rule of the layout map matched it"
-    return Notice(level="warn", title=largest.path, text=f"{text}{more}")
+    return _warn(title=largest.path, text=f"{text}{more}")

@@ -103,17 +103,19 @@ def process_now(
     """Return one process of the plan as the session knows it at Unix time `time_s`."""
     activity = latest.activity if latest else None
     state = _state(planned.process_id, activity, known)
-    place = _place(activity, known.failed.get(planned.process_id) if state == "failed" else None)
-    error = known.lost.get(planned.process_id) if state == "lost" else place.error
+    failure = known.failed.get(planned.process_id) if state == "failed" else None
+    # One that has raised stands where it did.
+    place = failure or activity
+    error = known.lost.get(planned.process_id) if failure is None else failure.error
     return Process(
         process_id=planned.process_id,
         host=planned.host,
         pid=latest.pid if latest else None,
         role=planned.role,
         state=state,
-        cell=place.cell,
-        line=place.line,
-        source=place.source,
+        cell=place.cell if place else None,
+        line=place.line if place else None,
+        source=place.source if place else None,
         cell_seconds=activity.cell_seconds if activity else None,
         line_seconds=activity.line_seconds if activity else None,
         waiting=activity.waiting if activity and state in ("running", "stuck") else False,
@@ -144,14 +146,6 @@ def session_state(processes: tuple[Process, ...], known: Known) -> SessionState:
     return "running" if states & {"running", "compiling"} else "idle"
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    cell: int | None
-    line: int | None
-    source: str | None
-    error: str | None
-
-
 def _state(process_id: int, activity: Activity | None, known: Known) -> ProcessState:
     if process_id in known.lost:
         return "lost"
@@ -171,15 +165,6 @@ def has_left(activity: Activity, run: int) -> bool:
     reported that it was in it.
     """
     return activity.state == "idle" and activity.run is not None and activity.run >= run
-
-
-def _place(activity: Activity | None, failure: Failure | None) -> _Place:
-    """Return where the process stands; for one that has raised, where it did."""
-    if failure is not None:
-        return _Place(failure.cell, failure.line, failure.source, failure.error)
-    if activity is None:
-        return _Place(None, None, None, None)
-    return _Place(activity.cell, activity.line, activity.source, None)
 
 
 def at_rest(activity: Activity) -> Activity:

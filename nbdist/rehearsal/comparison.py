@@ -19,7 +19,7 @@ from nbdist.contract.wire import encode
 from nbdist.notation import WIDTH, bytes_text, columns, count_text
 from nbdist.rehearsal.mesh import AskedPod
 from nbdist.rehearsal.topology import Chip, read_topology
-from nbdist.view.text.program import BETWEEN, program_text
+from nbdist.view.program import BETWEEN, program_text
 
 BEST = "*"
 """Mark behind the best of the meshes on which the program fits."""

@@ -31,9 +31,9 @@ from nbdist.rehearsal.planned import Planned, planned_arrays
 from nbdist.rehearsal.topology import Topology, read_topology
 from nbdist.rehearsal.torus import place_mesh
 from nbdist.spelling import option
-from nbdist.view.branches import steps
 from nbdist.view.feed import OneFrame
 from nbdist.view.picture import Picture
+from nbdist.view.tree import steps
 
 MOST_SHOWN = 60
 """The most characters shown of a value that is no spec."""

@@ -38,7 +38,7 @@ from nbdist.rehearsal.pod import Pod, PodProgram, Programs
 from nbdist.rehearsal.topology import read_topology
 from nbdist.rehearsal.trace import RehearsalTrace
 from nbdist.rehearsal.values import DescribedArray, cut_to_users, user_line
-from nbdist.view.text.program import program_text
+from nbdist.view.program import program_text
 
 
 class Replaced:

@@ -1,4 +1,4 @@
-"""Arrays and models as users get them: shards, layouts and summaries, from what processes answer or last reported.
+"""Arrays as users get them: their shards, values and NaN, from what processes answer or last reported.
 
 Reports are shown while no process can be asked.
 """
@@ -6,18 +6,132 @@ Reports are shown while no process can be asked.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 from nbdist import summary
-from nbdist.contract.calls.arrays import ArraysFound, ModelFound, Summary
-from nbdist.contract.snapshot import Array, Distribution, Mesh, Model, Snapshot
+from nbdist.contract.calls.arrays import ArrayNan, ArraysFound, NanCounts, Summary
+from nbdist.contract.snapshot import Array, Device, Mesh, Snapshot
 from nbdist.errors import ArrayError
-from nbdist.notation import count_text, processes_text
-from nbdist.pieces import meshes_of
-from nbdist.view.branches import within
-from nbdist.view.text import layout_text, shards_text, tree_text
+from nbdist.notation import (
+    ROWS,
+    array_type_text,
+    bytes_text,
+    columns,
+    count_text,
+    names_text,
+    not_looked_at,
+    processes_text,
+)
+from nbdist.pieces import Part, meshes_of, piece_bytes, pieces, sentence
+from nbdist.view.mesh import array_texts, device_text, part_text
+from nbdist.view.tree import tree_text, within
+
+_DEVICES = 4
+"""The most devices named for each piece; copies on more are counted."""
+
+
+def shards_text(array: Array, meshes: Mapping[str, Mesh], snapshot: Snapshot) -> str:
+    """Return how one array lies, then a row for each piece with the devices that hold it.
+
+    Args:
+      array: Any array, even one that the snapshot does not name.
+      meshes: Meshes by id, among them that of the array.
+      snapshot: The snapshot with the devices' platforms.
+
+    Raises:
+      SpecError: The array's sharding does not fit its mesh.
+    """
+    devices = {device.key: device for device in snapshot.devices}
+    parts = pieces(array, meshes)
+    rows = [_part_row(array, part, devices) for part in parts[:ROWS]]
+    mesh = meshes[array.sharding.mesh] if array.sharding.kind == "named" else None
+    lines = [
+        "  ".join(array_texts(array, on=mesh)),
+        sentence(array, meshes),
+        *columns(rows, right=(1,)),
+    ]
+    if len(parts) > ROWS:
+        lines.append(f"… and {len(parts) - ROWS} more pieces")
+    return "\n".join(lines)
+
+
+def _part_row(array: Array, part: Part, devices: Mapping[str, Device]) -> list[str]:
+    named = [
+        f"{device_text(key, devices)} p{key.partition(':')[0]}" for key in part.devices[:_DEVICES]
+    ]
+    more = len(part.devices) - len(named)
+    held = ", ".join(named) + (f" and {more} more" if more else "")
+    own = array.sharding.kind == "per_process"
+    return [part_text(part, own=own), bytes_text(piece_bytes(array, part.slices)), held]
+
+
+def nan_text(expression: str, answers: Mapping[int, NanCounts]) -> str:
+    """Return a table of the arrays that have NaN or infinite values, each followed by the pieces that have them.
+
+    Args:
+      expression: The expression of the tree.
+      answers: The counts of each process in its own pieces.
+    """
+    arrays: dict[str, list[tuple[int, ArrayNan]]] = {}
+    for process_id, answer in sorted(answers.items()):
+        for array in answer.arrays:
+            arrays.setdefault(array.path, []).append((process_id, array))
+    counted = max(answer.looked for answer in answers.values())
+    omitted = max(answer.omitted for answer in answers.values())
+    closed = max(answer.closed for answer in answers.values())
+    rest = not_looked_at(omitted, closed)
+    if not arrays and not counted:
+        return (
+            f"{expression} has no array that can be counted; {rest}"
+            if rest
+            else f"{expression} holds no arrays"
+        )
+    rows, unknown = [], []
+    for path, everywhere in arrays.items():
+        if any(array.pieces is None for _, array in everywhere):
+            unknown.append(path)
+            continue
+        rows += _nan_rows(path, everywhere)
+    looked = count_text(counted, "array")
+    lines = (
+        columns([("array", "type", "NaN", "Inf"), *rows], right=(2, 3))
+        if rows
+        else [f"no NaN or Inf in {looked} of {expression}"]
+    )
+    if unknown:
+        lines.append(f"without values, and not counted: {names_text(unknown)}")
+    if rest:
+        lines.append(rest)
+    return "\n".join(lines)
+
+
+def _nan_rows(
+    path: str, everywhere: Sequence[tuple[int, ArrayNan]]
+) -> list[tuple[str, str, str, str]]:
+    """Return a row for the array and one for each piece with NaN or infinite values; none if there are no such."""
+    pieces = [
+        (process_id, piece) for process_id, array in everywhere for piece in array.pieces or ()
+    ]
+    touched = [(p, piece) for p, piece in pieces if piece.nan or piece.inf]
+    if not touched:
+        return []
+    first = everywhere[0][1]
+    nan = sum(piece.nan for _, piece in pieces if piece.first)
+    inf = sum(piece.inf for _, piece in pieces if piece.first)
+    return [
+        (path, array_type_text(first.dtype, first.shape), str(nan), str(inf)),
+        *(
+            (
+                f"  process {process_id}, device {piece.device}",
+                piece.index,
+                str(piece.nan),
+                str(piece.inf),
+            )
+            for process_id, piece in touched
+        ),
+    ]
 
 
 def shown_values(path: str, answers: Mapping[int, Summary]) -> dict[str, Any]:
@@ -157,49 +271,6 @@ class Shards(Reported):
             left_out=self.left_out,
             by_bytes=by_bytes,
         )
-
-    def __repr__(self) -> str:
-        return self.text()
-
-
-@dataclass(frozen=True, slots=True)
-class Layout(Reported):
-    """The answer to `%dist_layout`: a model's variables, each with the rule that placed it, and the distributions.
-
-    `meshes` are those of the model and of the distributions, by id. `remark` must be shown with the layout; it is
-    empty if there is none.
-    """
-
-    model: Model
-    distributions: tuple[Distribution, ...]
-    meshes: Mapping[str, Mesh]
-    snapshot: Snapshot
-    remark: str = ""
-
-    @classmethod
-    def of(cls, found: ModelFound, snapshot: Snapshot) -> Layout:
-        """Return the layout from a process's answer.
-
-        :meta private:
-        """
-        meshes = {mesh.id: mesh for mesh in found.meshes}
-        return cls(found.model, found.distributions, meshes, snapshot)
-
-    @classmethod
-    def _found(
-        cls, path: str, snapshot: Snapshot, meshes: Mapping[str, Mesh], remark: str
-    ) -> Self | None:
-        """Return the layout of a model; if it differs, that of the first processes."""
-        models = [model for model in snapshot.models if model.path == path]
-        if not models:
-            return None
-        if len(models) > 1:
-            remark += f"; this is that of {processes_text(models[0].processes)}, others differ"
-        return cls(models[0], snapshot.distributions, meshes, snapshot, remark)
-
-    def text(self) -> str:
-        """Return the text that `%dist_layout` prints."""
-        return self._remarked(layout_text(self.model, self.distributions, self.meshes))
 
     def __repr__(self) -> str:
         return self.text()

@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from comm import get_comm_manager
@@ -64,21 +65,13 @@ def forget_reply_shell(comm: Any) -> None:
     vars(comm).pop("_reply_subshell_id", None)
 
 
-def between_cells(kernel: Any, call: Callable[[], None]) -> None:
-    """Call a function on the thread that runs cells, after the running one; from any thread.
-
-    Messages of a comm come on a thread of their own (a subshell), but a session is used on the thread that runs
-    cells.
-    """
-    kernel.io_loop.add_callback(call)
-
-
 def answer_values(
     feed: Source, kernel: Any, path: str, send: Callable[[dict[str, Any]], None]
 ) -> None:
     """Answer a request for a summary of the array under a path.
 
-    The processes are asked on the thread that runs cells, and so after the running cell.
+    The request comes on a thread of its own (a subshell), but a session is used on the thread that runs cells.
+    There the processes are asked, and so after the running cell.
 
     Args:
       feed: The session's feed.
@@ -86,11 +79,7 @@ def answer_values(
       path: The array's path.
       send: Sends a message to the view that has asked.
     """
-
-    def answer() -> None:
-        send(plain(_values(feed, path)))
-
-    between_cells(kernel, answer)
+    kernel.io_loop.add_callback(lambda: send(plain(_values(feed, path))))
 
 
 def _values(feed: Source, path: str) -> Values:
@@ -190,9 +179,6 @@ class Broadcast:
             if outputs is not None:
                 broadcast(self.kernel, COMM_ID, outputs)
 
-    def _answer(self, answer: Plain) -> None:
-        broadcast(self.kernel, COMM_ID, answer)
-
     def _opened(self, comm: Any, message: dict[str, Any]) -> None:
         forget_reply_shell(comm)
         comm.on_msg(self._received)
@@ -203,4 +189,5 @@ class Broadcast:
             case Hello():
                 self.feed.refresh(self)
             case AskValues(path=path):
-                answer_values(self.feed, self.kernel, path, self._answer)
+                send = partial(broadcast, self.kernel, COMM_ID)
+                answer_values(self.feed, self.kernel, path, send)

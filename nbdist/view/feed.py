@@ -223,35 +223,22 @@ class Feed:
         now = time.monotonic()
         age = round(now - pushed_at, 3)
         for sink, reader in readers.items():
-            sent = False
+            failed = True
             with self._sending:
-                self._send_to(sink, reader, changed, now=now, age=age, beat=beat)
-                sent = True
-            if not sent:
+                if reader.is_due(now):
+                    reader.full_due = False
+                    sink.take(self._frame(None, dict(self._sections), age))
+                    reader.full_at = time.monotonic()
+                    reader.full_cost = reader.full_at - now
+                # One that has missed a frame is left alone for a moment.
+                elif changed and not reader.full_due:
+                    sink.take(self._frame(self._number - 1, changed, age))
+                elif beat and not reader.full_due:
+                    sink.take(self._frame(self._number, {}, age))
+                failed = False
+            if failed:
                 reader.missed(now)
         return bool(changed) or beat
-
-    def _send_to(
-        self,
-        sink: Sink,
-        reader: _Reader,
-        changed: dict[str, Any],
-        *,
-        now: float,
-        age: float,
-        beat: bool,
-    ) -> None:
-        if reader.is_due(now):
-            reader.full_due = False
-            sink.take(self._frame(None, dict(self._sections), age))
-            reader.full_at = time.monotonic()
-            reader.full_cost = reader.full_at - now
-        elif reader.full_due:
-            return  # the sink has missed a frame, and is left alone for a moment
-        elif changed:
-            sink.take(self._frame(self._number - 1, changed, age))
-        elif beat:
-            sink.take(self._frame(self._number, {}, age))
 
     def _fault(self, text: str) -> None:
         if self.on_fault is not None:

@@ -14,12 +14,20 @@ from typing import Any
 from nbdist.contract.page import FILLS, STILL_ATTRIBUTE
 from nbdist.contract.snapshot import Process, Snapshot
 from nbdist.errors import ArrayError
-from nbdist.notation import array_type_text, mesh_axes_text, processes_text, spec_text
+from nbdist.notation import mesh_axes_text, processes_text
 from nbdist.pieces import meshes_of, sentence
 from nbdist.view.feed import Source
-from nbdist.view.grid import Block, Grid, GridCell, GridRow, bytes_note, grids
-from nbdist.view.text import mesh_text
-from nbdist.view.text.status import (
+from nbdist.view.mesh import (
+    Block,
+    Grid,
+    GridCell,
+    GridRow,
+    array_texts,
+    bytes_note,
+    grids,
+    mesh_text,
+)
+from nbdist.view.status import (
     disagreement_text,
     distribution_text,
     model_text,
@@ -189,14 +197,12 @@ def _cell(cell: GridCell) -> str:
 def _legend(snapshot: Snapshot, grid: Grid) -> str:
     array = grid.array
     assert array is not None
-    meshes = meshes_of(snapshot)
-    about = f"{array_type_text(array.dtype, array.shape)} {spec_text(array)}"
-    by = f"({processes_text(array.processes)})" if array.processes else ""
+    path, kind, spec, *by = array_texts(array)
     return _paragraph(
-        f"<b>{escape(array.path)}</b>",
-        f"<code>{escape(about)}</code>",
-        by,
-        f"<br>{escape(sentence(array, meshes))}",
+        f"<b>{escape(path)}</b>",
+        f"<code>{escape(f'{kind} {spec}')}</code>",
+        *by,
+        f"<br>{escape(sentence(array, meshes_of(snapshot)))}",
     )
 
 

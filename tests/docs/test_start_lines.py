@@ -36,7 +36,7 @@ def read(name: str, line: str) -> None:
     Raises:
       OptionError: It cannot be read.
     """
-    asked = options.MAGICS[name]().parse(line)
+    asked = options.parser(name).parse(line)
     if name == "dist_init":
         (options.attach_arguments if asked.attach else options.start_arguments)(asked)
 

@@ -14,49 +14,32 @@ snapshot, in the same order:
 `exchanges`, of compiled programs: with whom each device exchanges data, `[{device key: [device key, …]}, …]`, one
 for each collective, in the order of their ids; see `compiled.py`.
 
-`trees` are the arrays as the trees that their paths make, one for each name: see `nbdist.view.branches`.
+`trees` are the arrays as the trees that their paths make, one for each name: see `nbdist.view.tree`.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import jax
 
 DEVICES = 256
-CASES = {
-    "layouts": (
-        "axes_1",
-        "axes_2",
-        "axes_3",
-        "axes_4",
-        "axes_5",
-        "several_meshes",
-        "part_of_devices",
-        "axes_on_one_dimension",
-        "axes_of_size_1",
-        "uneven",
-        "unreduced",
-        "memory_kinds",
-        "replicated",
-        "single_device",
-        "per_process",
-        "indexed",
-        "pieces_256",
-    ),
-    "sessions": ("empty", "tour", "failed", "out_of_step", "stuck", "long_names"),
-    "trees": ("transformer",),
-    "frameworks": ("keras_model", "keras_disagree", "tensorflow"),
-    "compiled": (
-        "compiled_step",
-        "compiled_ring",
-        "compiled_parts",
-        "compiled_moved",
-        "compiled_refused",
-    ),
-}
+
+
+def cases(module: ModuleType) -> list[Callable[[], dict]]:
+    """The functions of a module that make a golden file each, which has their name."""
+    return [
+        make
+        for name, make in inspect.getmembers(module, inspect.isfunction)
+        if make.__module__ == module.__name__
+        and not name.startswith("_")
+        and not inspect.signature(make).parameters
+    ]
 
 
 def text(value: object, depth: int = 0) -> str:
@@ -87,8 +70,8 @@ def main() -> None:
     from nbdist.contract.wire import encode
 
     for module in (layouts, sessions, trees, frameworks, compiled):
-        for name in CASES[module.__name__]:
-            case = getattr(module, name)()
+        for make in cases(module):
+            case = make()
             snapshot = case["snapshot"]
             meshes = {mesh.id: mesh for mesh in snapshot.meshes}
             content = {
@@ -99,7 +82,7 @@ def main() -> None:
             if "exchanges" in case:
                 content["exchanges"] = case["exchanges"]
             plain = json.loads(json.dumps(content))
-            (folder / f"{name}.json").write_text(text(plain) + "\n", encoding="utf-8")
+            (folder / f"{make.__name__}.json").write_text(text(plain) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,8 +6,7 @@ from jax.sharding import PartitionSpec as P
 from world import World
 
 from nbdist.contract.snapshot import Array, Mesh
-from nbdist.view.branches import Branch, grow, steps
-from nbdist.view.text.arrays import whole_why
+from nbdist.view.tree import Branch, grow, steps, whole_why
 
 
 def transformer() -> dict:

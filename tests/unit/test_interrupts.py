@@ -38,7 +38,7 @@ def test_a_kernel_that_is_asked_to_end_is_known_to(
     monkeypatch.setattr(interrupts, "get_ipython", lambda: shell)
     assert kernel_ends(within_s=0.0) is (message is not None)
     monkeypatch.setattr(interrupts, "get_ipython", lambda: None)
-    assert not kernel_ends(within_s=600.0), "there is nobody to ask"
+    assert not kernel_ends(within_s=600.0)  # there is nobody to ask
 
 
 def test_ipykernel_notes_that_it_is_asked_to_end_where_that_is_looked_for() -> None:

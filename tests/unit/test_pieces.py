@@ -8,7 +8,6 @@ import pytest
 from nbdist.contract.snapshot import Array, Axis, Indexed, Mesh, NamedSharding, Piece, Snapshot
 from nbdist.contract.wire import decode
 from nbdist.errors import SpecError
-from nbdist.notation import spec_text
 from nbdist.pieces import Part, piece_bytes, pieces, sentence, split
 from tests.places import GOLDEN
 
@@ -161,15 +160,3 @@ def array(spec, *, shape=(512, 256), mesh="m", unreduced=(), processes=()):
 def test_an_impossible_spec_is_refused_with_what_is_allowed(function, value, text):
     with pytest.raises(SpecError, match=text):
         function(value, {"m": MESH})
-
-
-@pytest.mark.parametrize(
-    ("spec", "text"),
-    [
-        ((("data",), ("model",)), "P('data', 'model')"),
-        ((("data", "model"), ()), "P(('data', 'model'), None)"),
-        ((), "P()"),
-    ],
-)
-def test_specs_read_as_in_jax(spec, text):
-    assert spec_text(array(spec)) == text

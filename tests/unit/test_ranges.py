@@ -29,20 +29,16 @@ def test_both_ends_count_and_the_order_is_kept(text: str, expected: list[int]) -
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("8-11", ["8", "9", "10", "11"]),
-        ("08-11", ["08", "09", "10", "11"]),
-        ("098-101", ["098", "099", "100", "101"]),
-        ("98-0101", ["98", "99", "100", "101"]),
-        ("007", ["007"]),
-        ("00-20:10", ["00", "10", "20"]),
+        ("8-11", "8 9 10 11"),
+        ("08-11", "08 09 10 11"),
+        ("98-0101", "98 99 100 101"),
+        ("007", "007"),
+        ("00-20:10", "00 10 20"),
+        ("099-100", "099 100"),
     ],
 )
-def test_the_first_number_says_how_many_digits_there_are_at_least(
-    text: str, expected: list[str]
-) -> None:
-    assert ranges.read_range(text).texts() == expected
-    first, *_, last = ranges.read_range("01-100").texts()
-    assert (first, last) == ("01", "100")
+def test_the_first_number_says_how_many_digits_there_are_at_least(text: str, expected: str) -> None:
+    assert ranges.read_range(text).texts() == expected.split()
 
 
 @pytest.mark.parametrize(
@@ -51,7 +47,7 @@ def test_the_first_number_says_how_many_digits_there_are_at_least(
         ("", "a number is missing"),
         ("1,,2", "a number is missing"),
         ("1,", "a number is missing"),
-        ("a", "'a' is no number and no range. Expected numbers and ranges, such as 0-3,5"),
+        ("a", "'a' is no number and no range. Expected"),
         ("-1", "'-1' is no number"),
         ("1-", "'1-' is no number"),
         ("1-2-3", "'1-2-3' is no number"),

@@ -8,33 +8,23 @@ import inspect
 import re
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import nbdist
-from nbdist.contract import cells
 from nbdist.contract.questions import Threads, ThreadStack
 from nbdist.engine.frameworks.framework import Framework
-from nbdist.engine.frameworks.jax.start import explain_second_call
 from nbdist.engine.kernel.calls import SentCall
 from nbdist.errors import OptionError
-from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.start_options import FLAGS, StartOptions
-from nbdist.launch.sessions.foreign import resolve
-from nbdist.magics.cell_options import MAGICS
-from nbdist.session.cells.check import busy_text, differences, differences_text
-from nbdist.session.cells.facts import ELSEWHERE, RECOVER, ProcessFacts
-from nbdist.session.cells.failure import refuse_busy, refuse_sound
-from nbdist.session.cells.followed import stopping_text
-from nbdist.session.cells.prompts import Prompt, say_prompts
+from nbdist.magics.options import MAGICS
+from nbdist.session.cells.facts import RECOVER, ProcessFacts
 from nbdist.session.cells.supervisor import timeout_error
 from nbdist.session.interrupting import stacks_text
 from nbdist.session.keeping import say_kept
 from nbdist.session.session import Session
-from nbdist.session.values.flow import too_slow
 from nbdist.spelling import (
     COMMANDS,
     Door,
@@ -54,7 +44,6 @@ PACKAGE = Path(nbdist.__file__).parent
 OF_MAGICS = (
     "magics/",
     "cli.py",
-    "listing.py",
     "starting.py",
     "spelling.py",
     "rehearsal/run/",
@@ -139,7 +128,7 @@ def test_texts_name_only_options_there_are() -> None:
 @pytest.mark.parametrize("name", sorted({name for _, name in named()} - FLAGS.keys()))
 def test_the_flag_of_a_method_is_one_that_its_magic_takes(name: str) -> None:
     magics = ("dist", "dist_push", "dist_pull", "dist_plan", "dist_recover")
-    assert flag(name) in {flag for magic in magics for flag in MAGICS[magic]().flags}
+    assert flag(name) in {flag for magic in magics for flag in MAGICS[magic].parser().flags}
 
 
 @pytest.mark.parametrize(
@@ -188,130 +177,49 @@ def test_a_command_is_a_magic_there_is_or_a_call_there_is(name: str) -> None:
     typed, called = COMMANDS[name]
     magic, *words = typed.split()
     assert magic.strip("%") in MAGICS
-    assert {word for word in words if word.startswith("-")} <= set(MAGICS[magic.strip("%")]().flags)
+    assert {word for word in words if word.startswith("-")} <= set(
+        MAGICS[magic.strip("%")].parser().flags
+    )
     for holder, there in (("session", Session), ("nbdist", nbdist)):
         for method, given in re.findall(rf"{holder}\.(\w+)(?:\(([^)]*)\))?", called):
             known = inspect.signature(getattr(there, method)).parameters
             assert set(re.findall(r"(\w+)=", given)) <= known.keys()
 
 
-def disagreeing() -> str:
-    facts = {p: cells.Facts(software={"jax": f"0.{p}"}) for p in (0, 1)}
-    return differences_text(differences(facts), {0: "h1", 1: "h2"})
-
-
-def second_call() -> str:
-    """What is raised where a cell makes the call that the start has made."""
-    module = type(inspect)("jax_distributed")
-
-    def initialize() -> None:
-        raise RuntimeError("only once")
-
-    module.initialize = initialize  # type: ignore[attr-defined]
-    explain_second_call(module)
-    try:
-        module.initialize()
-    except RuntimeError as error:
-        return "".join(error.__notes__)
-    raise AssertionError
-
-
-def said_by(call: Callable[[], object]) -> str:
-    try:
-        return str(call())
-    except Exception as error:  # noqa: BLE001 - whatever it is, its text is compared
-        return str(error)
-
-
-LOST = ProcessFacts(workers=frozenset((0, 1)), advice=RECOVER, lost={1: "gone"}, proves=True)
-OUT = ProcessFacts(workers=frozenset((0, 1)), advice=RECOVER, since=3)
 THREADS = {
     0: Threads(
         threads=(ThreadStack(name="main", lines=("a",)), ThreadStack(name="other", lines=("b",)))
     )
 }
+OUT = ProcessFacts(workers=frozenset((0, 1)), advice=RECOVER, since=3)
 
-MESSAGES: dict[str, tuple[Callable[[], object], str, str]] = {
-    "out of step": (lambda: OUT.remedy, "%dist_recover brings", "session.recover() brings"),
-    "a process lost": (lambda: LOST.remedy, "%dist_pull brings", "session.pull brings"),
-    "a process lost that another kernel has started": (
-        lambda: replace(LOST, advice=ELSEWHERE).remedy,
-        "only where they were started; %dist_pull brings",
-        "only where they were started; session.pull brings",
-    ),
-    "no repair": (
-        lambda: (
-            ProcessFacts(workers=OUT.workers, advice=framework_named("jax").after_failure).remedy
-        ),
-        "%dist_init --restart starts",
-        "session.restart() starts",
-    ),
-    "a limit": (lambda: timeout_error({}, 2.0, OUT), "(--timeout)", "(timeout_s)"),
-    "no post-mortem": (
-        lambda: refuse_busy([1]),
-        "%dist_stack 1 shows where, %dist_interrupt ends",
-        "session.stacks([1]) shows where, session.interrupt() ends",
-    ),
-    "nothing failed": (lambda: refuse_sound({0: None}), "in a %%dist cell", "cell of session.run"),
-    "a breakpoint": (
-        lambda: say_prompts(
-            {2: Prompt(number=2, text="pdb> ", what="at a breakpoint", line=1, source=None)},
-            others=True,
-            attended=False,
-        ),
-        "%dist_debug 2 opens",
-        "session.debug([2]) opens",
-    ),
-    "a cell that waits": (
-        lambda: stopping_text(7, [0], {0: None}),
-        "%dist_cells 7 --interrupt cancels",
-        "session.interrupt(7) cancels",
-    ),
-    "threads": (
-        lambda: stacks_text(THREADS, [], whole=False),
-        "%dist_stack with",
-        "session.stacks() with",
-    ),
-    "no answer": (lambda: too_slow([0], 2.0), "%dist_stack shows", "session.stacks() shows"),
-    "compared": (
-        disagreeing,
-        "%dist_init --restart. %%dist --no-check runs",
-        "session.restart(). session.run(…, check=False) runs",
-    ),
-    "not compared": (
-        lambda: busy_text({0: None}, {0: "h1"}, 2.0),
-        "%sync waits",
-        "session.sync() waits",
-    ),
-    "no such session": (
-        lambda: resolve("no/such.json"),
-        "%dist_init --attach no",
-        "nbdist.attach('no",
-    ),
-    "kept": (
-        lambda: say_kept("ab12"),
-        "%dist_init --attach ab12 is back",
-        "nbdist.attach('ab12') is back",
-    ),
-    "no such arrays": (
-        lambda: Framework().arrays().placed(None, "P('x')"),
+MESSAGES: list[tuple[Callable[[], object], str, str]] = [
+    (lambda: OUT.remedy, "%dist_recover", "session.recover()"),
+    (lambda: timeout_error({}, 2.0, OUT), "(--timeout)", "(timeout_s)"),
+    (lambda: stacks_text(THREADS, [], whole=False), "%dist_stack", "session.stacks()"),
+    (lambda: say_kept("ab12"), "%dist_init --attach ab12", "nbdist.attach('ab12')"),
+    (
+        lambda: Framework().placed(None, "P('x')"),
         "--sharding \"P('x')\"",
         "sharding=\"P('x')\"",
     ),
-    "a second call": (
-        second_call,
-        "%dist_init has already called",
-        "nbdist.start() has already called",
-    ),
-}
+]
+"""Texts of several rooms; that no other text spells a magic by itself is tested below."""
 
 
-@pytest.mark.parametrize("message", MESSAGES)
-def test_a_message_names_magics_to_who_types_them_and_methods_in_python(message: str) -> None:
-    make, typed, called = MESSAGES[message]
-    as_typed = said_by(make)
+@pytest.mark.parametrize(("make", "typed", "called"), MESSAGES)
+def test_a_message_names_magics_to_who_types_them_and_methods_in_python(
+    make: Callable[[], object], typed: str, called: str
+) -> None:
+    def said() -> str:
+        try:
+            return str(make())
+        except Exception as error:  # noqa: BLE001 - whatever it is, its text is compared
+            return str(error)
+
+    as_typed = said()
     with through(Door.PYTHON):
-        in_python = said_by(make)
+        in_python = said()
     assert typed in as_typed and called in in_python
     assert not re.search(r"session\.|nbdist\.\w+\(", as_typed)
     assert not re.search(r"%|(?<![\w-])--\w", in_python)

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nbdist.view.output.blocks import Block, NoteBlock
-from nbdist.view.output.bounded_log import Queue
+from nbdist.view.output.bounded_log import FRESH_S, STRICT_S, Limits, Queue
 from nbdist.view.output.entries import WIDGET_MIME, Line
 from nbdist.view.output.fold import Follower, Note, fold
-from nbdist.view.output.limits import FRESH_S, STRICT_S, Limits
 from nbdist.view.output.record import ProcessOutput
 from nbdist.view.widgets import LiveWidget, Widgets
 

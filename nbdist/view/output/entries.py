@@ -18,8 +18,8 @@ from typing import Any, Literal, NamedTuple
 from nbdist import summary
 from nbdist.contract.calls.arrays import MIME, ArraySummary
 from nbdist.contract.wire import decode, encode
+from nbdist.view.widget_models import WIDGET_MIME as WIDGET_MIME
 from nbdist.view.widgets import LiveWidget
-from nbdist.view.widgets.models import WIDGET_MIME as WIDGET_MIME
 
 _LONGEST = 1000
 """The most characters of a bar; a longer line is not searched."""

@@ -9,18 +9,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
-from nbdist.view.output.agree import (
-    Section,
-    align,
-    choose,
-    keys,
-    settle_for,
-    whole_tracebacks,
-)
+from nbdist.view.output.agree import Section, align, choose, keys, settle_for, whole_tracebacks
 from nbdist.view.output.blocks import Block, Builder
-from nbdist.view.output.bounded_log import Item
+from nbdist.view.output.bounded_log import HOLD_S, Item
 from nbdist.view.output.entries import Display, Entry
-from nbdist.view.output.limits import HOLD_S
 from nbdist.view.output.record import Column, ProcessOutput
 
 

@@ -12,16 +12,16 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from IPython.display import publish_display_data
 
 from nbdist.notation import processes_text
 from nbdist.view.output import cursor
+from nbdist.view.output.agree import slowest_bar
 from nbdist.view.output.blocks import Block, Name, RichBlock, lay_out
 from nbdist.view.output.cell import CellOutput
 from nbdist.view.output.entries import WIDGET_MIME, view_of
-from nbdist.view.output.widgets import slowest_bar
 
 MOST_CELLS = 50
 """The most cells that are remembered; those that run longest are the last to go."""
@@ -112,20 +112,6 @@ _PAGE = 16_000
 _MUTED = "38;2;118;118;118"
 
 
-class Publish(Protocol):
-    """`IPython.display.publish_display_data`, as far as it is used here."""
-
-    def __call__(
-        self,
-        data: Mapping[str, Any],
-        metadata: Mapping[str, Any],
-        *,
-        transient: Mapping[str, Any],
-        update: bool,
-    ) -> None:
-        """Show a MIME bundle, or change the one that has this display id."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Content:
     digest: str
@@ -147,7 +133,7 @@ class NotebookRenderer:
     which JupyterLab, nbconvert and VS Code draw, so that a saved notebook reads without any style sheet of ours.
 
     Args:
-      publish: Shows a display, or changes one.
+      publish: Shows a display, or changes one, as IPython's own function.
       clock: Returns seconds that never go back.
       name: Words the labels of output; None: names the processes.
       shown: Keeps the outputs for a page that is reloaded.
@@ -156,7 +142,7 @@ class NotebookRenderer:
     def __init__(
         self,
         *,
-        publish: Publish = publish_display_data,
+        publish: Callable[..., None] = publish_display_data,
         clock: Callable[[], float] = time.monotonic,
         name: Name | None = None,
         shown: Shown | None = None,

@@ -10,7 +10,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from nbdist.notation import bytes_text
-from nbdist.view.output.bounded_log import HashPoint, Item, KeptEntries, Queue, Spool
+from nbdist.view.output.bounded_log import HashPoint, Item, KeptEntries, Limits, Queue, Spool
 from nbdist.view.output.cursor import WIDTH, Pen, ScreenRow
 from nbdist.view.output.entries import (
     Display,
@@ -20,7 +20,6 @@ from nbdist.view.output.entries import (
     Stream,
     digest_of_lines,
 )
-from nbdist.view.output.limits import Limits
 from nbdist.view.widgets import LiveWidget
 
 REACH = 32

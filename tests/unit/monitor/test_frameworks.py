@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import pytest
@@ -140,22 +139,27 @@ def test_totals_put_the_fullest_devices_first():
     )
 
 
-def test_models_that_differ_between_processes_are_named_with_the_first_variable_that_differs():
-    whole = replace(KERNEL, spec=((), ()))
-    snapshot = settled(models=lambda n: (model(n, whole if n == 2 else KERNEL),))
+@pytest.mark.parametrize(
+    ("other", "texts"),
+    [
+        (
+            (replace(KERNEL, spec=((), ())),),
+            [
+                "dense/kernel f32[64, 64] P(None, 'model'), asked for (None, 'model')",
+                "dense/kernel f32[64, 64] P(None, None), asked for (None, 'model')",
+            ],
+        ),
+        ((KERNEL, TABLE), ["1 variable", "2 variables"]),
+    ],
+)
+def test_models_that_differ_are_named_with_their_number_or_first_variable_that_differs(
+    other, texts
+):
+    snapshot = settled(models=lambda n: (model(n, *(other if n == 2 else [KERNEL])),))
     assert [one.processes for one in snapshot.models] == [(0, 1, 3), (2,)]
     [disagreement] = snapshot.disagreements
     assert disagreement.about == "model model"
-    assert [version.value for version in disagreement.versions] == [
-        "dense/kernel f32[64, 64] P(None, 'model'), asked for (None, 'model')",
-        "dense/kernel f32[64, 64] P(None, None), asked for (None, 'model')",
-    ]
-
-
-def test_models_with_other_numbers_of_variables_differ_in_them():
-    snapshot = settled(models=lambda n: (model(n, *[KERNEL, TABLE][: 1 + (n == 0)]),))
-    [disagreement] = snapshot.disagreements
-    assert [version.value for version in disagreement.versions] == ["1 variable", "2 variables"]
+    assert [version.value for version in disagreement.versions] == texts
 
 
 def test_models_are_merged_again_only_after_a_change():
@@ -164,20 +168,6 @@ def test_models_are_merged_again_only_after_a_change():
     again = (report(n, sequence=2, activity=RUNNING, models=(model(n, KERNEL),)) for n in range(4))
     session.take(*again)
     assert session.settled().models is first.models
-
-
-def test_models_of_a_pod_are_merged_in_bounded_time():
-    count = 2000
-    planned = [ExpectedProcess(process_id=n, host="h", role="worker") for n in range(count)]
-    merger = Merger("s", planned)
-    variables = tuple(replace(KERNEL, path=f"dense_{n}/kernel") for n in range(500))
-    for n in range(count):
-        one = report(n % 4, models=(model(n % 4, *variables),))
-        merger.update(replace(one, process_id=n), time_s=NOW)
-    began = time.perf_counter()
-    snapshot = merger.snapshot(Known(), time_s=NOW + 3)
-    assert time.perf_counter() - began < 1
-    assert [(one.processes, len(one.variables)) for one in snapshot.models] == [((), 500)]
 
 
 def test_a_large_variable_that_no_rule_matched_is_said_once():
@@ -232,9 +222,7 @@ def test_rules_of_one_process_are_matched_with_its_own_models():
         return (RULED if n == 3 else PARALLEL,)
 
     [notice] = settled(models=models, distributions=distributions).notices
-    assert f"{notice.title} {notice.text}" == (
-        "Rules '.*attention.*', '.*conv.*' of the layout map match no variable of model"
-    )
+    assert "Rules '.*attention.*', '.*conv.*'" in notice.title and notice.text.endswith(" of model")
 
 
 def test_rules_are_no_worry_before_there_is_a_model():
@@ -246,8 +234,11 @@ def test_t2_an_uneven_division_of_the_batch_is_a_notice():
     assert settled(distributions=lambda n: (even,)).notices == ()
     uneven = replace(even, global_batch=10, replica_batches=(3, 3, 2, 2))
     [notice] = settled(distributions=lambda n: (uneven,)).notices
-    assert notice.title == "The batch is divided unevenly:"
-    assert notice.text.startswith("global batch 10 on 4 replicas: 3, 3, 2, 2; ")
+    assert (notice.title, notice.text) == (
+        "The batch is divided unevenly:",
+        "global batch 10 on 4 replicas: 3, 3, 2, 2; the means of all replicas count the same, "
+        "so examples in smaller parts weigh more",
+    )
 
 
 def test_a_distribution_that_does_nothing_is_a_notice():

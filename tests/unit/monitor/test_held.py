@@ -67,7 +67,7 @@ def test_sections_that_have_not_changed_are_kept_and_a_new_process_holds_its_own
     holdings = Holdings()
     assert holdings.held(1) is None
     holdings.take(report(meshes=MESHES, arrays=(named("w"),)))
-    assert holdings.held(1) is None, "its memory is not known"
+    assert holdings.held(1) is None  # its memory is not known
     holdings.take(report(2, activity=replace(IDLE, rss_bytes=5000)))
     found = holdings.held(1)
     assert found is not None

@@ -114,41 +114,44 @@ def test_meshes_in_context_that_differ_are_named():
     ]
 
 
-def test_a_process_that_raised_shows_where_and_who_is_still_inside():
+@pytest.mark.parametrize("host", ["", "h2"])
+def test_trouble_is_worded_with_the_host_where_there_are_several(host):
+    some = Session(*(report(n, activity=RUNNING) for n in range(4)), count=4).settled().processes
+    states = ("failed", "lost", "stuck", "running")
+    one, *others = (
+        replace(each, host="vm", state=state, error="E: x")
+        for each, state in zip(some, states, strict=True)
+    )
+    processes = [replace(one, host=host or "vm", line=2, source="f()"), *others]
+    found = trouble(processes, Known(silent={"vm": NOW - 5}), time_s=NOW)
+    assert {notice.level for notice in found} == {"bad"}
+    on, at = (" on vm", f" ({host})") if host else ("", "")
+    there = "Processes 1–3" if host else "Processes 0–3"
+    assert [(notice.title, notice.text) for notice in found] == [
+        (
+            "Process 0 raised, process 3 still in the cell.",
+            f"On process 0{at}: E: x in line 2, f(). Process 3 is in line 4, loss = step(x) for 3.0 s.",
+        ),
+        ("Process 1 is lost.", f"Process 1{on}: E: x."),
+        (
+            "Process 2 is stuck.",
+            f"Process 2{on} was interrupted and has not stopped; it is in line 4, loss = step(x).",
+        ),
+        (
+            "Host vm does not answer.",
+            "It has sent nothing for 5.0 s: it is cut off, overloaded, or stopped. "
+            f"{there} there may still be running.",
+        ),
+    ]
+
+
+def test_a_process_that_raised_shows_where_and_makes_the_session_stuck():
     session = Session(report(1), *(report(n, activity=RUNNING) for n in (0, 2, 3)))
     failure = Failure(error="ValueError: empty batch", cell=12, line=2, source="x = next(b)")
     snapshot = session.settled(failed={1: failure})
     process = snapshot.processes[1]
-    assert (process.state, process.line, process.error) == ("failed", 2, "ValueError: empty batch")
-    assert snapshot.state == "stuck"
-    [notice] = snapshot.notices
-    assert notice.level == "bad"
-    assert notice.title == "Process 1 raised, processes 0, 2, 3 still in the cell."
-    assert notice.text == (
-        "On process 1 (h1): ValueError: empty batch in line 2, x = next(b). "
-        "Processes 0, 2, 3 are in line 4, loss = step(x) for 3.0 s."
-    )
-
-
-def test_the_host_is_named_only_where_there_are_several():
-    some = Session(*(report(n) for n in range(3)), count=3).settled().processes
-    processes = [
-        replace(one, host="vm", state=state, error="E: x")
-        for one, state in zip(some, ("failed", "lost", "stuck"), strict=True)
-    ]
-    one = [notice.text for notice in trouble(processes, Known(), time_s=NOW)]
-    assert one == [
-        "On process 0: E: x.",
-        "Process 1: E: x.",
-        "Process 2 was interrupted and has not stopped.",
-    ]
-    processes[0] = replace(processes[0], host="h2")
-    two = [notice.text for notice in trouble(processes, Known(), time_s=NOW)]
-    assert two == [
-        "On process 0 (h2): E: x.",
-        "Process 1 on vm: E: x.",
-        "Process 2 on vm was interrupted and has not stopped.",
-    ]
+    assert (process.state, process.line, process.error) == ("failed", 2, failure.error)
+    assert (snapshot.state, len(snapshot.notices)) == ("stuck", 1)
 
 
 def test_a_failure_with_nobody_inside_does_not_make_the_session_stuck():
@@ -174,7 +177,6 @@ def test_a_stuck_process_keeps_its_line():
     session = Session(*(report(n, activity=RUNNING) for n in range(4)))
     snapshot = session.settled(stuck=frozenset({2}))
     assert (snapshot.processes[2].state, snapshot.processes[2].line) == ("stuck", 4)
-    assert snapshot.notices[0].title == "Process 2 is stuck."
 
 
 @pytest.mark.parametrize(
@@ -191,7 +193,7 @@ def test_a_stuck_process_is_so_until_it_reports_that_it_has_left_its_cell(activi
     snapshot = session.settled(stuck=frozenset({2}), stuck_in={2: 7}, out_of_step=True)
     assert snapshot.processes[2].state == state
     assert snapshot.state == ("out of step" if state == "idle" else "stuck")
-    assert any(n.title == "Process 2 is stuck." for n in snapshot.notices) is (state == "stuck")
+    assert any("stuck" in n.title for n in snapshot.notices) is (state == "stuck")
 
 
 def test_where_all_have_ended_it_is_said_how_to_go_on_and_nothing_of_collectives():
@@ -203,40 +205,37 @@ def test_where_all_have_ended_it_is_said_how_to_go_on_and_nothing_of_collectives
         "advice": "%dist_init starts afresh.",
     }
     _, notice = Session(count=4).settled(**known).notices
-    assert (notice.title, notice.text) == ("All processes have ended.", "%dist_init starts afresh.")
-    assert "out of step" in Session(count=5).settled(**known).notices[1].title
+    assert (notice.title, notice.text) == ("All processes have ended.", known["advice"])
+    others = Session(count=5).settled(**known).notices[1]
+    assert (others.title, others.text) == (
+        "The collectives are out of step.",
+        f"Collectives may hang or mix up values: gone. {known['advice']}",
+    )
 
 
 def test_many_lost_processes_are_counted_not_listed():
-    lost = dict.fromkeys(range(6), "gone")
-    notice = Session(count=8).settled(lost=lost).notices[0]
+    notice = Session(count=8).settled(lost=dict.fromkeys(range(6), "gone")).notices[0]
     assert notice.title == "Processes 0–5 are lost."
     assert notice.text.endswith("And 3 more.")
 
 
 @pytest.mark.parametrize(
-    ("lost", "title", "text"),
+    ("known", "state", "title"),
     [
-        ({}, "Getting in step again.", "until the repair is done"),
-        ({1: "killed"}, "Bringing process 1 back.", "Another starts in its place, and gets"),
+        ({"repairing": True}, "repairing", "Getting in step again."),
+        ({"repairing": True, "lost": {1: "killed"}}, "repairing", "Bringing process 1 back."),
         (
-            {0: "killed", 1: "killed"},
+            {"repairing": True, "lost": {0: "killed", 1: "killed"}},
+            "repairing",
             "Bringing processes 0, 1 back.",
-            "Others start in their places",
         ),
+        ({"resizing": "3 in place of 4"}, "resizing", "Going on with 3 in place of 4."),
+        ({"repaired": "repaired; w is kept\n v is not"}, "idle", "Repaired:"),
     ],
 )
-def test_who_is_brought_back_is_said(lost, title, text):
-    session = Session(*(report(n) for n in range(4)))
-    notice = session.settled(lost=lost, repairing=True).notices[-1]
-    assert notice.title == title
-    assert text in notice.text
-
-
-def test_what_is_started_in_place_of_the_processes_is_said():
-    snapshot = Session(report(0)).settled(resizing="3 processes in place of 4")
-    assert snapshot.state == "resizing"
-    assert snapshot.notices[0].title == "Going on with 3 processes in place of 4."
+def test_what_is_done_and_was_done_is_the_last_notice(known, state, title):
+    snapshot = Session(*(report(n) for n in range(4))).settled(**known)
+    assert (snapshot.state, snapshot.notices[-1].title) == (state, title)
 
 
 def test_the_largest_array_that_is_whole_everywhere_is_named():
@@ -255,11 +254,11 @@ def test_the_largest_array_that_is_whole_everywhere_is_named():
 def test_notices_of_the_kernel_come_first():
     reported = Notice(level="bad", title="T", text="t")
     snapshot = Session(report(0)).settled(notices=(reported,), stuck=frozenset({0}))
-    assert [notice.title for notice in snapshot.notices] == ["T", "Process 0 is stuck."]
+    assert (snapshot.notices[0], len(snapshot.notices)) == (reported, 2)
 
 
 def test_only_twenty_differences_are_listed():
     arrays = [named(f"w{n}") for n in range(50)]
     snapshot = Session(report(0, *arrays), report(1)).settled()
     assert len(snapshot.disagreements) == 20
-    assert snapshot.notices[0].title == "30 more differences between processes"
+    assert snapshot.notices[0].title.startswith("30 more")

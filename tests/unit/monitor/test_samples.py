@@ -79,7 +79,7 @@ def test_names_that_differ_since_a_cell() -> None:
     assert apart(reported, 2) == ("new", "step")
     # `me` is new as well, and what each process is.
     assert apart({p: {2: one[2]} for p, one in reported.items()}, 2) == ("new", "rows", "step")
-    assert apart({**reported, 1: {1: {"step": "4"}}}, 2) == (), "one has not reported yet"
+    assert apart({**reported, 1: {1: {"step": "4"}}}, 2) == ()  # one has not reported yet
 
 
 def test_values_on_devices_are_compared_where_both_were_read() -> None:

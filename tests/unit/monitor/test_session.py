@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-import importlib.util
-import time
 from dataclasses import replace
 
 import pytest
 
 from nbdist.contract.snapshot import VERSION, PerProcess, Report, SingleDevice
 from nbdist.errors import VersionError
-from nbdist.monitor import ExpectedProcess, Known, Merger
+from nbdist.monitor import ExpectedProcess, Known, Merger, arrays
 from tests.builders.reports import (
     KEYS,
     MESHES,
@@ -19,7 +17,6 @@ from tests.builders.reports import (
     report,
     single,
 )
-from tests.places import GOLDEN
 
 
 def test_processes_not_heard_from_come_from_the_plan():
@@ -79,9 +76,6 @@ def test_a_lost_process_is_not_asked_for_its_arrays_and_its_devices_stay():
     assert snapshot.processes[3].state == "lost"
     assert snapshot.processes[3].error == "ended by signal 9 (SIGKILL)"
     assert snapshot.state == "stuck"
-    [notice] = snapshot.notices
-    assert notice.title == "Process 3 is lost."
-    assert notice.text == "Process 3 on h2: ended by signal 9 (SIGKILL)."
 
 
 def test_when_all_are_lost_the_last_picture_stays():
@@ -134,9 +128,7 @@ def test_reports_of_processes_outside_the_plan_are_ignored():
 
 
 def test_another_version_of_the_contract_is_refused_with_the_host():
-    text = (
-        rf"process 3 \(host h2\) sends reports of version 99, this kernel reads version {VERSION}"
-    )
+    text = rf"process 3 \(host h2\).* version 99, .* version {VERSION}"
     with pytest.raises(VersionError, match=text):
         Session(replace(report(3), version=99))
 
@@ -159,24 +151,19 @@ def test_removed_arrays_disappear():
     assert session.settled().arrays == (named("b"),)
 
 
-def test_a_pod_of_2240_processes_is_merged_in_bounded_time():
-    path = GOLDEN / "large.py"
-    spec = importlib.util.spec_from_file_location("golden_large", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    pod = module.large(2240, 4, 2000)
-    shared = [array for array in pod.arrays if array.sharding.kind == "named"][:100]
-    merger = Merger(
-        "s", [ExpectedProcess(process_id=n, host="h", role="worker") for n in range(2240)]
-    )
-    first = report(0, meshes=pod.meshes)
-    for n in range(2240):
-        own = SingleDevice(device=pod.meshes[0].devices[4 * n], memory_kind=None)
-        section = (*shared, *(replace(array, sharding=own) for array in pod.arrays[1980:]))
-        merger.update(replace(first, process_id=n, arrays=section), time_s=NOW)
-    began = time.perf_counter()
+def test_processes_with_equal_arrays_are_merged_as_one_group(monkeypatch):
+    looked = []
+    real = arrays._is_own
+    monkeypatch.setattr(arrays, "_is_own", lambda array: looked.append(array) or real(array))
+    shared = [named(f"w{n}") for n in range(20)]
+    planned = [ExpectedProcess(process_id=n, host="h", role="worker") for n in range(1000)]
+    merger = Merger("s", planned)
+    for n in range(1000):
+        own = replace(single(0), sharding=SingleDevice(device=f"{n}:0", memory_kind=None))
+        one = replace(report(0, meshes=MESHES), process_id=n, arrays=(*shared, own))
+        merger.update(one, time_s=NOW)
     snapshot = merger.snapshot(Known(), time_s=NOW + 3)
-    assert time.perf_counter() - began < 1
-    assert len(snapshot.arrays) == 120
-    assert snapshot.arrays[100].sharding.devices == pod.meshes[0].devices[::4]
+    assert len(looked) < 100, "groups × arrays, not processes × arrays"
+    assert len(snapshot.arrays) == 21
+    assert snapshot.arrays[20].sharding.devices == tuple(f"{n}:0" for n in range(1000))
     assert snapshot.disagreements == ()

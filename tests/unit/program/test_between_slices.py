@@ -8,7 +8,7 @@ from nbdist.contract.program import MeshAxes, totals
 from nbdist.errors import ProgramError
 from nbdist.program.axes import ids_of, kind_of
 from nbdist.program.compiled import read_program
-from nbdist.view.text.program import program_text
+from nbdist.view.program import program_text
 
 TEXT = """HloModule jit_step, is_scheduled=true, num_partitions=2
 

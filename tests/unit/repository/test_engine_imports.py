@@ -63,7 +63,7 @@ def test_the_proof_fails_for_a_module_that_imports_numpy(tmp_path):
     (tmp_path / "fed.py").write_text("import json\nimport numpy\n")
     done = prove(["fed"], tmp_path)
     assert done.returncode != 0
-    assert "numpy is not in the standard library" in done.stderr
+    assert "numpy is not" in done.stderr
 
 
 def test_the_proof_fails_for_an_import_that_is_allowed_to_fail_as_well(tmp_path):

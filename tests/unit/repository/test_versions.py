@@ -30,7 +30,7 @@ def test_this_environment_is_not_behind_the_versions_the_readme_names() -> None:
     promised, here = named("newest", TEXT), installed("newest")
     if behind({"python": promised["python"]}, here):
         pytest.skip(f"the README's newest is on Python {promised['python']}, which is not here")
-    assert behind(promised, here) == {}, "make clean, or name the versions that are tested"
+    assert behind(promised, here) == {}  # else make clean, or name those
 
 
 @pytest.mark.skipif(not is_oldest(), reason="this is not the environment of the oldest versions")

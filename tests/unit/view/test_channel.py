@@ -1,8 +1,8 @@
-"""The channel: broadcasts on iopub, and answers what a front end asks."""
+"""The channel: broadcasts on iopub, answers what a front end asks, and repeats the outputs of running cells."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,9 +10,18 @@ import pytest
 from comm import get_comm_manager
 from ipykernel.comm.comm import BaseComm
 
-from nbdist.contract.page import COMM_ID, TARGET
+from nbdist.contract.page import COMM_ID, TARGET, AskValues, Hello, read_request
 from nbdist.contract.snapshot import Snapshot
-from nbdist.view.channel import Broadcast, broadcast, forget_reply_shell, running_kernel
+from nbdist.errors import SessionError
+from nbdist.view.channel import (
+    BYTES_PER_SECOND,
+    UNCHANGED_SECONDS,
+    Broadcast,
+    RepeatedOutputs,
+    answer_values,
+    forget_reply_shell,
+    running_kernel,
+)
 from nbdist.view.feed import Feed
 from tests.waiting import wait_for
 
@@ -107,19 +116,108 @@ def test_without_a_kernel_nothing_is_sent_or_registered(feed: Feed) -> None:
 @pytest.mark.skipif(
     not hasattr(BaseComm, "_reply_subshell_for"), reason="ipykernel before 7.4 remembers no shell"
 )
-def test_forgetting_the_reply_shell_leaves_ipykernel_to_use_the_one_asked_for() -> None:
+def test_ipykernel_without_a_remembered_shell_uses_the_one_asked_for() -> None:
     comm = BaseComm(primary=False)
     comm._reply_subshell_id = None
     forget_reply_shell(comm)
     assert comm._reply_subshell_for(None, "asked for") == "asked for"
+    forget_reply_shell(SimpleNamespace())
 
 
-def test_forgetting_the_reply_shell_does_nothing_where_ipykernel_remembers_none() -> None:
-    comm = SimpleNamespace()
-    forget_reply_shell(comm)
-    assert vars(comm) == {}
+def answers(feed: Feed, path: str) -> list[dict[str, Any]]:
+    """What a view that has asked for values gets between two cells, and not before."""
+    calls: list[Any] = []
+    sent: list[dict[str, Any]] = []
+    loop = SimpleNamespace(io_loop=SimpleNamespace(add_callback=calls.append))
+    answer_values(feed, loop, path, sent.append)
+    assert sent == []
+    for call in calls:
+        call()
+    return sent
 
 
-def test_a_broadcast_names_the_comm_as_topic(kernel: Kernel) -> None:
-    broadcast(kernel, "abc", {"method": "custom"})
-    assert kernel.sent[0]["ident"] == b"comm-abc"
+def test_a_view_is_answered_between_cells_with_values_or_the_error(feed: Feed) -> None:
+    (nobody,) = answers(feed, "w")
+    assert nobody["error"] == "No session is running."
+    drawn = {"rows": 1, "columns": 1, "low": 1.0, "high": 9.0, "values": [0.0]}
+    feed.values = lambda path: {"text": f"of {path}", "picture": drawn}
+    assert answers(feed, "w") == [
+        {"type": "values", "path": "w", "text": "of w", "picture": drawn, "error": None}
+    ]
+
+    def busy(path: str) -> dict[str, Any]:
+        raise SessionError("busy")
+
+    feed.values = busy
+    (failed,) = answers(feed, "w")
+    assert (failed["text"], failed["error"]) == (None, "busy")
+
+
+@pytest.mark.parametrize(
+    ("data", "read"),
+    [
+        ({"type": "hello"}, Hello()),
+        ({"type": "values", "path": "w"}, AskValues(path="w")),
+        *(
+            (wrong, None)
+            for wrong in (
+                *(None, 3, [], {}, {"type": []}, {"type": "frame"}, {"type": "values"}),
+                {"type": "values", "path": 3},
+                {"type": "hello", "more": 1},
+            )
+        ),
+    ],
+)
+def test_requests_are_read_and_all_else_is_none(data: object, read: object) -> None:
+    assert read_request(data) == read
+
+
+class Cells:
+    """The cells of a kernel, as `ShownCells.of` answers them."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self.running: set[str] = set()
+
+    def of(self, wanted: Collection[str]) -> list[dict[str, Any]]:
+        return [
+            {"cell": cell, "running": cell in self.running, "outputs": [{"text": text}]}
+            for cell, text in self.texts.items()
+            if cell in self.running or cell in wanted
+        ]
+
+
+def test_nothing_is_sent_while_no_cell_runs() -> None:
+    cells = Cells()
+    cells.texts["a"] = "ended long ago"
+    assert RepeatedOutputs().due(cells.of, 0.0) is None
+
+
+def test_a_running_cell_is_sent_when_it_changes_and_once_more_when_it_has_ended() -> None:
+    cells, repeated = Cells(), RepeatedOutputs()
+    cells.texts["a"], cells.running = "1", {"a"}
+    assert repeated.due(cells.of, 0.0) == {"type": "outputs", "cells": cells.of([])}
+    cells.texts["a"] = "1 2"
+    assert repeated.due(cells.of, 2.0) == {"type": "outputs", "cells": cells.of([])}
+    cells.running = set()
+    ended = repeated.due(cells.of, 4.0)
+    assert ended is not None
+    assert [cell["running"] for cell in ended["cells"]] == [False]
+    assert repeated.due(cells.of, 6.0) is None
+
+
+def test_what_has_not_changed_is_sent_more_rarely() -> None:
+    cells, repeated = Cells(), RepeatedOutputs()
+    cells.texts["a"], cells.running = "1", {"a"}
+    assert repeated.due(cells.of, 0.0)
+    assert repeated.due(cells.of, 0.9 * UNCHANGED_SECONDS) is None
+    assert repeated.due(cells.of, UNCHANGED_SECONDS)
+
+
+def test_large_outputs_take_no_more_than_so_many_bytes_in_the_mean() -> None:
+    cells, repeated = Cells(), RepeatedOutputs()
+    cells.texts["a"], cells.running = "x" * (5 * BYTES_PER_SECOND), {"a"}
+    assert repeated.due(cells.of, 0.0)
+    cells.texts["a"] += "more"
+    assert repeated.due(cells.of, 4.9) is None
+    assert repeated.due(cells.of, 5.1)

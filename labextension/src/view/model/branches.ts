@@ -65,7 +65,7 @@ interface Sprout {
  *
  * A branch that has only one branch below it, and nothing else, is joined with it. Neighbours in a
  * list that are alike, such as the layers of a transformer, become one branch with `alike`. The
- * tree is the same as in `nbdist.view.branches`.
+ * tree is the same as in `nbdist.view.tree`.
  */
 export function grow(root: string, arrays: readonly NamedArray[]): Branch {
   const top: Sprout = { name: root, path: root, arrays: [], below: [] };

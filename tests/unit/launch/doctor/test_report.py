@@ -124,11 +124,13 @@ def test_options_that_cannot_be_read_end_with_two_and_name_the_option(
     with pytest.raises(
         OptionError, match=r"%dist_doctor has no option '--hots'\. Did you mean --hosts"
     ):
-        options.dist_doctor().parse("--hots h1")
+        options.parser("dist_doctor").parse("--hots h1")
 
 
 def test_the_options_say_what_is_to_be_started() -> None:
-    asked = options.dist_doctor().parse("--hosts ada@h1:2 --framework keras --backend tensorflow")
+    asked = options.parser("dist_doctor").parse(
+        "--hosts ada@h1:2 --framework keras --backend tensorflow"
+    )
     arguments = options.doctor_arguments(asked)
     assert arguments["placement"].hosts[0].processes == 2
     assert arguments["needs"] == Needs(framework="keras", backend="tensorflow")

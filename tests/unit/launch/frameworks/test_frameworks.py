@@ -293,7 +293,7 @@ def test_others_are_asked_once_the_coordinator_listens_and_in_any_case_soon(
 
 
 def test_options_beside_restart_are_refused_since_the_plan_stays() -> None:
-    parse = options.dist_init().parse
+    parse = options.parser("dist_init").parse
     options.refuse_beside_restart(parse("--restart"))
     with pytest.raises(OptionError, match="--devices-per-process cannot change it"):
         options.refuse_beside_restart(parse("--restart --devices-per-process 2"))

@@ -18,7 +18,7 @@ from nbdist.launch.launchers.slurm import (
 from nbdist.launch.model.plan import Job, Placement
 from nbdist.launch.model.start_options import StartOptions
 from nbdist.launch.planning import make_plan
-from nbdist.magics.options import dist_init, start_arguments
+from nbdist.magics.options import parser, start_arguments
 
 INSIDE = Allocation(job="12", nodes=2, node_list="h[1-2]", tasks_per_node=4)
 
@@ -275,8 +275,8 @@ def test_a_job_is_cancelled_by_its_name() -> None:
 
 def test_options_of_srun_may_follow_as_they_are_written_in_a_shell() -> None:
     line = "--slurm -N 2 --slurm-option --gres=gpu:4 --slurm-option='--mem 4G' --time 1:00:00"
-    arguments = start_arguments(dist_init().parse(line))
+    arguments = start_arguments(parser("dist_init").parse(line))
     assert arguments["slurm_options"] == ("--gres=gpu:4", "--mem 4G")
     assert (arguments["nodes"], arguments["time"]) == (2, "1:00:00")
     with pytest.raises(OptionError, match="no option '--gres=gpu:4'"):
-        dist_init().parse("--slurm --gres=gpu:4")
+        parser("dist_init").parse("--slurm --gres=gpu:4")

@@ -15,7 +15,6 @@ from nbdist.errors import OptionError
 from nbdist.launch.model.start_options import FLAGS, StartOptions, environment_of
 from nbdist.launch.planning import choose_placement, make_plan
 from nbdist.magics import options
-from nbdist.magics.start_options import ATTACH_ARGUMENTS
 from nbdist.starting import RULES
 
 FIELDS = {field.name: field for field in fields(StartOptions)}
@@ -38,19 +37,21 @@ def test_start_has_each_option_with_its_type_and_default() -> None:
 
 
 def test_attach_has_those_that_it_can_take() -> None:
-    parameters = list(inspect.signature(nbdist.attach).parameters)
-    assert set(parameters) - {"word", "progress"} == ATTACH_ARGUMENTS
-    assert parameters == documented(nbdist.attach)
+    assert list(inspect.signature(nbdist.attach).parameters) == documented(nbdist.attach)
+    assert FIELDS.keys() > options.ATTACH_ARGUMENTS
 
 
 def test_a_line_without_options_stands_for_the_defaults() -> None:
-    assert StartOptions(**options.start_arguments(options.dist_init().parse(""))) == StartOptions()
+    assert (
+        StartOptions(**options.start_arguments(options.parser("dist_init").parse("")))
+        == StartOptions()
+    )
 
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_each_option_has_a_flag(name: str) -> None:
-    assert FLAGS[name].name in options.dist_init().flags
-    assert FLAGS[name].name in options.dist_init().format_help()
+    assert FLAGS[name].name in options.parser("dist_init").flags
+    assert FLAGS[name].name in options.parser("dist_init").format_help()
 
 
 class Recording:

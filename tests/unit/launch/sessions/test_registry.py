@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist import cli, listing
+from nbdist import cli
 from nbdist.contract.calls.engine import Initialized, Membership
 from nbdist.contract.cells import OpenCell, PastCell, Rules
 from nbdist.contract.wire import decode, encode
@@ -31,6 +31,7 @@ from nbdist.launch.sessions.recorded import State
 from nbdist.launch.sessions.registry import ParentMark, Record
 from nbdist.machine.processes import ProcessHandle, beginning, found
 from nbdist.session.cells.history import History, read
+from nbdist.starting import no_session
 from tests.builders.described import reported
 
 BY_HOST = "by host and engine id"
@@ -227,13 +228,13 @@ def test_ls_prints_a_row_a_session_and_json(
     assert cli.main(["ls"]) == 0
     assert "No session runs" in capsys.readouterr().out
     made = record(process, tmp_path / "nbdist-a", hosts=("h1", "h2"))
-    assert listing.row(made, now=126.0) == (
+    assert cli.row(made, now=126.0) == (
         *("0badcafe", "h1, h2", "2", "jax", "2 min 5 s", "none", "yes"),
     )
     registry.write(made)
     assert cli.main(["ls"]) == 0
     head, line = capsys.readouterr().out.splitlines()
-    assert head.split() == list(listing.HEADINGS)
+    assert head.split() == list(cli.HEADINGS)
     assert line.startswith("0badcafe  h1, h2  2          jax")
     assert cli.main(["ls", "--json"]) == 0
     assert '"id": "0badcafe"' in capsys.readouterr().out
@@ -387,11 +388,11 @@ def test_a_cluster_file_leads_to_its_connection_file(tmp_path: Path) -> None:
 def test_a_kernel_without_a_session_names_the_one_that_is_kept(
     process: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    assert listing.no_session() == "No session is running. %dist_init starts one."
+    assert no_session() == "No session is running. %dist_init starts one."
     registry.write(record(process, tmp_path / "nbdist-other", id="0badcafe", kept=False))
-    assert listing.no_session() == "No session is running. %dist_init starts one."
+    assert no_session() == "No session is running. %dist_init starts one."
     registry.write(record(process, tmp_path / "nbdist-kept", id="1badcafe", kept=True))
-    assert listing.no_session() == (
+    assert no_session() == (
         "No session is running in this kernel. Session 1badcafe is kept. %dist_init --attach 1badcafe goes back "
         "to it, %dist_init starts another."
     )

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import nbdist.magics.options as options
 from nbdist.contract.calls.call import Call, Done
 from nbdist.contract.calls.values import (
     ArrayOffer,
@@ -22,6 +21,8 @@ from nbdist.contract.calls.values import (
     ValueOffer,
 )
 from nbdist.errors import ArrayError, GoneError, SessionError, StaleError
+from nbdist.magics import options
+from nbdist.magics.parser import names_and_expressions
 from nbdist.pieces import boxes, elements
 from nbdist.session import moving
 from nbdist.session.values.flow import Flow, PartsMessage, answer_of, send
@@ -63,18 +64,18 @@ def test_an_element_is_never_divided() -> None:
     ],
 )
 def test_a_word_of_a_pull_is_a_name_or_a_name_and_python(line: str, names: dict[str, str]) -> None:
-    asked = options.dist_pull().parse_among_code(line)
-    assert options.names_and_expressions(asked.names) == names
+    asked = options.parser("dist_pull").parse_among_code(line)
+    assert names_and_expressions(asked.names) == names
 
 
 def test_an_option_keeps_its_quotation() -> None:
-    assert options.dist_pull().parse_among_code('w --on "0, 1"').on == "0, 1"
+    assert options.parser("dist_pull").parse_among_code('w --on "0, 1"').on == "0, 1"
 
 
 @pytest.mark.parametrize("word", ["p['n']", "k=", "1=2", "+"])
 def test_what_has_no_name_is_refused(word: str) -> None:
     with pytest.raises(ArrayError, match="is no name to pull into"):
-        options.names_and_expressions([word])
+        names_and_expressions([word])
 
 
 def test_large_arrays_travel_beside_the_pickle_once() -> None:

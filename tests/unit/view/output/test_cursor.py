@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from nbdist.view.output.bounded_log import Limits
 from nbdist.view.output.cursor import WIDTH
 from nbdist.view.output.entries import Line
-from nbdist.view.output.limits import Limits
 from nbdist.view.output.record import REACH, ProcessOutput
 
 BOLD, RED, OFF = "\x1b[1m", "\x1b[31m", "\x1b[0m"

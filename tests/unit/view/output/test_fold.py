@@ -8,7 +8,7 @@ import pytest
 
 from nbdist.view.output import CellOutput, NoteBlock, TextBlock
 from nbdist.view.output.agree import align
-from nbdist.view.output.limits import FRESH_S, HOLD_S
+from nbdist.view.output.bounded_log import FRESH_S, HOLD_S
 from tests.builders.outputs import PNG, say, shown
 
 
@@ -18,22 +18,64 @@ def lines_of(cell, process_id):
     return [line for block in blocks if process_id in block.processes for line in block.lines]
 
 
-def test_equal_text_is_shown_once(cell):
-    say(cell, "0.2311\n")
+ALL = (0, 1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        pytest.param([("0123", "0.2311\n")], [(ALL, ("0.2311",))], id="equal"),
+        pytest.param(
+            [("02", "even\n"), ("13", "odd\n")],
+            [((0, 2), ("even",)), ((1, 3), ("odd",))],
+            id="some agree",
+        ),
+        pytest.param(
+            [("0123", "a\n"), ("0", "saving\nsaved\n"), ("0123", "b\nc\n")],
+            [(ALL, ("a",)), ((0,), ("saving", "saved")), (ALL, ("b", "c"))],
+            id="extra lines of one do not split the rest",
+        ),
+        pytest.param(
+            [("013", "a\nb\n"), ("2", "quite\ndifferent\n"), ("1", "mine\n"), ("013", "c\n")],
+            [
+                ((0, 1, 3), ("a", "b")),
+                ((1,), ("mine",)),
+                ((0, 1, 3), ("c",)),
+                ((2,), ("quite", "different")),
+            ],
+            id="others still fold beside one that says something else",
+        ),
+        pytest.param(
+            [("0", "a\n\nb\n\nend\n"), ("1", "x\ny\n\nend\n"), ("23", "z\n\nend\n")],
+            [
+                ((0,), ("a", "", "b", "")),
+                ((1,), ("x", "y", "")),
+                ((2, 3), ("z", "")),
+                (ALL, ("end",)),
+            ],
+            id="empty lines are no place to meet",
+        ),
+        pytest.param(
+            [("0", "x\n"), ("1", "y\n")],
+            [((0,), ("x",)), ((1,), ("y",))],
+            id="a silent one is behind nobody where the others differ",
+        ),
+        pytest.param(
+            [*((str(p), f"I am {p}\n") for p in ALL), ("01", "a\n")],
+            [*(((p,), (f"I am {p}",)) for p in ALL), ((0, 1), ("a",))],
+            id="first lines of all before what some have in common",
+        ),
+        pytest.param(
+            [("01", "x"), ("23", "x\n")], [(ALL, ("x",))], id="a missing line end is none"
+        ),
+        pytest.param([("0", "a\ud800b\n")], [((0,), ("a?b",))], id="lone surrogates"),
+    ],
+)
+def test_lines_stand_once_for_all_that_have_them(cell, said, expected):
+    for processes, text in said:
+        say(cell, text, map(int, processes))
     cell.close()
-    assert shown(cell) == [((0, 1, 2, 3), ("0.2311",))]
-
-
-def test_one_process_alone_is_named(tmp_path):
-    cell = CellOutput(processes=[2], folder=tmp_path)
-    cell.stream(2, "stdout", "x\n")
-    assert shown(cell) == [((2,), ("x",))]
-
-
-def test_processes_that_agree_share_a_block(cell):
-    say(cell, "even\n", (0, 2))
-    say(cell, "odd\n", (1, 3))
-    assert shown(cell) == [((0, 2), ("even",)), ((1, 3), ("odd",))]
+    assert shown(cell) == expected
 
 
 def test_one_differing_line_stands_between_folded_runs(cell):
@@ -46,43 +88,6 @@ def test_one_differing_line_stands_between_folded_runs(cell):
         ((0, 1), 1),
         ((2, 3), 1),
         ((0, 1, 2, 3), 50),
-    ]
-
-
-def test_extra_lines_of_one_process_do_not_split_the_rest(cell):
-    say(cell, "a\n")
-    say(cell, "saving\nsaved\n", (0,))
-    say(cell, "b\nc\n")
-    assert shown(cell) == [
-        ((0, 1, 2, 3), ("a",)),
-        ((0,), ("saving", "saved")),
-        ((0, 1, 2, 3), ("b", "c")),
-    ]
-
-
-def test_others_still_fold_below_a_process_that_says_something_else(cell):
-    say(cell, "a\nb\n", (0, 1, 3))
-    say(cell, "quite\ndifferent\n", (2,))
-    say(cell, "mine\n", (1,))
-    say(cell, "c\n", (0, 1, 3))
-    cell.close()
-    assert shown(cell) == [
-        ((0, 1, 3), ("a", "b")),
-        ((1,), ("mine",)),
-        ((0, 1, 3), ("c",)),
-        ((2,), ("quite", "different")),
-    ]
-
-
-def test_empty_lines_are_no_place_to_meet(cell):
-    cell.stream(0, "stdout", "a\n\nb\n\nend\n")
-    cell.stream(1, "stdout", "x\ny\n\nend\n")
-    say(cell, "z\n\nend\n", (2, 3))
-    assert shown(cell) == [
-        ((0,), ("a", "", "b", "")),
-        ((1,), ("x", "y", "")),
-        ((2, 3), ("z", "")),
-        ((0, 1, 2, 3), ("end",)),
     ]
 
 
@@ -125,59 +130,28 @@ def test_bars_stay_while_a_line_is_held_back(cell):
     assert (processes, len(lines)) == ((0, 1, 2, 3), 1)
 
 
-def test_process_in_the_middle_of_a_line_does_not_split(cell):
+@pytest.mark.parametrize("ends", [False, True])
+def test_process_in_the_middle_of_a_line_does_not_split_until_it_is_stuck_or_done(
+    cell, clock, ends
+):
     say(cell, "loss 0.25\n", (0, 1, 2))
     cell.stream(3, "stdout", "loss 0.")
     assert shown(cell) == []
-    cell.finish(3)
+    if ends:
+        cell.finish(3)
+    else:
+        clock[0] += FRESH_S + 0.1
     assert shown(cell) == [((0, 1, 2), ("loss 0.25",)), ((3,), ("loss 0.",))]
 
 
-def test_process_stuck_in_the_middle_of_a_line_shows_it(cell, clock):
-    say(cell, "loss 0.25\n", (0, 1, 2))
-    cell.stream(3, "stdout", "loss 0.")
-    clock[0] += FRESH_S + 0.1
-    assert shown(cell) == [((0, 1, 2), ("loss 0.25",)), ((3,), ("loss 0.",))]
-
-
-def test_silent_process_is_behind_nobody_when_the_others_differ(cell):
-    say(cell, "x\n", (0,))
-    say(cell, "y\n", (1,))
-    assert shown(cell) == [((0,), ("x",)), ((1,), ("y",))]
-
-
-def test_first_lines_of_all_stand_before_what_some_have_in_common(cell):
-    for process_id in range(4):
-        cell.stream(process_id, "stdout", f"I am {process_id}\n")
-    say(cell, "a\n", (0, 1))
-    assert shown(cell) == [
-        ((0,), ("I am 0",)),
-        ((1,), ("I am 1",)),
-        ((2,), ("I am 2",)),
-        ((3,), ("I am 3",)),
-        ((0, 1), ("a",)),
-    ]
-
-
-def test_process_that_stays_behind_is_named_when_it_comes(cell, clock):
+def test_process_that_stays_behind_or_is_done_is_not_named_until_it_comes(cell, clock):
     say(cell, "a\n", (0, 1, 2))
     clock[0] += HOLD_S
     assert shown(cell) == [((0, 1, 2), ("a",))]
-    say(cell, "a\n", (3,))
-    assert shown(cell) == [((0, 1, 2, 3), ("a",))]
-
-
-def test_finished_process_that_said_less_is_compared_strictly_at_once(cell):
-    say(cell, "a\n", (0, 1, 2))
     cell.finish(3)
     assert shown(cell) == [((0, 1, 2), ("a",))]
-
-
-def test_missing_line_end_makes_no_difference(cell):
-    say(cell, "x", (0, 1))
-    say(cell, "x\n", (2, 3))
-    cell.close()
-    assert shown(cell) == [((0, 1, 2, 3), ("x",))]
+    say(cell, "a\n", (3,))  # as of a thread that goes on
+    assert shown(cell) == [(ALL, ("a",))]
 
 
 def test_order_of_the_two_streams_is_kept(cell):
@@ -194,19 +168,6 @@ def test_output_after_close_is_dropped(cell):
     cell.clear(0)
     cell.close()
     assert cell.blocks() == ()
-
-
-def test_output_of_a_thread_after_the_cell_is_still_shown(cell):
-    cell.finish(0)
-    cell.stream(0, "stdout", "late\n")
-    cell.close()
-    assert shown(cell) == [((0,), ("late",))]
-
-
-def test_lone_surrogates_are_replaced(cell):
-    cell.stream(0, "stdout", "a\ud800b\n")
-    cell.close()
-    assert shown(cell) == [((0,), ("a?b",))]
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -270,15 +231,9 @@ def reply(cell, process_id, text):
     cell.display(process_id, {"text/plain": text}, {})
 
 
-def test_results_of_several_lines_that_differ_are_not_torn_apart(cell):
-    texts = [SHARDS.format(2 * p, 2 * p + 1) for p in range(4)]
-    for process_id, text in enumerate(texts):
-        reply(cell, process_id, text)
-    assert shown(cell) == [((p,), tuple(text.split("\n"))) for p, text in enumerate(texts)]
-
-
 def test_equal_results_of_several_lines_are_shown_once_beside_one_that_differs(cell):
     for process_id in range(4):
+        cell.clear(process_id, wait=True)
         reply(cell, process_id, SHARDS.format(0, 1 if process_id < 3 else 9))
     assert shown(cell) == [
         ((0, 1, 2), tuple(SHARDS.format(0, 1).split("\n"))),
@@ -330,13 +285,6 @@ def test_a_terminal_prints_results_of_several_lines_as_blocks_too(cell):
         cell.finish(process_id)
     found = [(block.processes, block.lines) for block in cell.take(final=True)]
     assert found == [((p,), ("a", str(p), "b")) for p in range(4)]
-
-
-def test_a_result_after_a_clear_that_waited_is_a_block_too(cell):
-    for process_id in range(4):
-        cell.clear(process_id, wait=True)
-        reply(cell, process_id, f"a\n{process_id}\nb")
-    assert shown(cell) == [((p,), ("a", str(p), "b")) for p in range(4)]
 
 
 def test_what_one_process_shows_at_a_prompt_is_not_what_others_are_behind_with(cell):

@@ -64,16 +64,17 @@ def in_notebook(notebook, clock):
     return NotebookRenderer(publish=notebook.publish, clock=lambda: clock[0])
 
 
-def test_notebook_shows_a_single_line_behind_its_label(cell, notebook, in_notebook):
-    say(cell, "0.2311\n")
+@pytest.mark.parametrize(("text", "between"), [("\x1b[31mred\x1b[0m\n", "   "), ("a\nb\n", "\n")])
+def test_notebook_shows_a_line_behind_its_label_and_several_below_it(
+    cell, notebook, in_notebook, clock, text, between
+):
+    say(cell, text)
     in_notebook.refresh(cell)
-    assert notebook.outputs[0][1]["data"] == {"text/plain": f"{GRAY}processes 0–3{OFF}   0.2311"}
-
-
-def test_notebook_shows_several_lines_below_their_label(cell, notebook, in_notebook):
-    say(cell, "a\nb\n")
-    in_notebook.refresh(cell)
-    assert notebook.seen == ["processes 0–3\na\nb"]
+    NotebookRenderer(publish=notebook.publish, clock=lambda: clock[0]).refresh(cell)
+    (one, content), (other, same) = notebook.outputs
+    whole = f"{GRAY}processes 0–3{OFF}{between}{text.rstrip()}"
+    assert content["data"] == same["data"] == {"text/plain": whole}
+    assert one != other
 
 
 def test_neighboring_labels_have_one_width(cell, notebook, in_notebook):
@@ -180,19 +181,6 @@ def test_slots_no_longer_needed_are_empty_and_used_again(cell, clock, notebook, 
     clock[0] += 1.0
     in_notebook.refresh(cell)
     assert len(notebook.outputs) == len(notebook.seen) == slots
-
-
-def test_two_renderers_never_share_a_display_id(cell, notebook, clock):
-    say(cell, "a\n")
-    for _ in range(2):
-        NotebookRenderer(publish=notebook.publish, clock=lambda: clock[0]).refresh(cell)
-    assert len({display_id for display_id, _ in notebook.outputs}) == 2
-
-
-def test_colors_of_the_text_are_kept(cell, notebook, in_notebook):
-    say(cell, "\x1b[31mred\x1b[0m\n")
-    in_notebook.refresh(cell)
-    assert "\x1b[31mred\x1b[0m" in notebook.outputs[0][1]["data"]["text/plain"]
 
 
 def test_renderer_is_that_of_the_shell():

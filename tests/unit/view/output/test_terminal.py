@@ -8,7 +8,7 @@ import random
 import pytest
 
 from nbdist.view.output import CellOutput, TerminalRenderer
-from nbdist.view.output.limits import HOLD_S
+from nbdist.view.output.bounded_log import HOLD_S
 from tests.builders.outputs import PNG, say
 
 OFF = "\x1b[0m"
@@ -27,12 +27,6 @@ def file():
 @pytest.fixture
 def in_terminal(file, clock):
     return TerminalRenderer(file=file, clock=lambda: clock[0])
-
-
-def test_terminal_prints_at_once_what_all_have(cell, file, in_terminal):
-    say(cell, "0.2311\n")
-    in_terminal.refresh(cell)
-    assert file.getvalue() == "processes 0–3   0.2311\n"
 
 
 def test_terminal_waits_for_the_rest_of_the_processes(cell, clock, file, in_terminal):
@@ -54,13 +48,6 @@ def test_terminal_prints_by_process_what_differs_after_a_while(cell, clock, file
     assert file.getvalue() == "processes 0, 2   I am 0\nprocesses 1, 3   I am 1\n"
 
 
-def test_terminal_waits_for_nobody_who_has_finished(cell, file, in_terminal):
-    cell.finish(3)
-    say(cell, "a\n", (0, 1, 2))
-    in_terminal.refresh(cell)
-    assert file.getvalue() == "processes 0–2   a\n"
-
-
 def test_terminal_prints_differing_lines_at_once_when_all_have_gone_on(cell, file, in_terminal):
     for process_id in range(4):
         cell.stream(process_id, "stdout", f"I am {process_id % 2}\nsame\n")
@@ -70,13 +57,18 @@ def test_terminal_prints_differing_lines_at_once_when_all_have_gone_on(cell, fil
     )
 
 
-def test_terminal_does_not_repeat_the_label_of_lines_that_go_on(cell, clock, file, in_terminal):
+def test_terminal_prints_at_once_what_all_have_and_repeats_no_label(cell, clock, file, in_terminal):
     say(cell, "a\nb\n")
     in_terminal.refresh(cell)
     clock[0] += 1.0
     say(cell, "c\n")
     in_terminal.refresh(cell)
-    assert file.getvalue() == "processes 0–3\na\nb\nc\n"
+    cell.finish(3)
+    say(cell, "d\n", (0, 1, 2))  # nobody waits for who has finished
+    cell.meanwhile("for a terminal alone")
+    clock[0] += 1.0
+    in_terminal.refresh(cell)
+    assert file.getvalue() == "processes 0–3\na\nb\nc\nprocesses 0–2   d\n"
 
 
 def test_terminal_prints_a_bar_once_when_it_is_complete(cell, clock, file, in_terminal):
@@ -153,19 +145,6 @@ def test_terminal_cuts_a_flood_and_says_where_it_is(cell, clock, file, in_termin
     assert (tmp_path / "cell" / "process-0.txt").read_text().count("\n") == 100_000
 
 
-def test_terminal_cuts_a_flood_of_small_messages_too(cell, clock, file, in_terminal):
-    in_terminal.refresh(cell)
-    for number in range(5000):
-        cell.stream(2, "stdout", f"{number} some line\n")
-    clock[0] += 1.0
-    in_terminal.refresh(cell)
-    label, cut, *lines = file.getvalue().splitlines()
-    assert label == "process 2"
-    assert cut.startswith("… ")
-    assert lines[-1] == "4999 some line"
-    assert len(lines) < 1000
-
-
 @pytest.mark.parametrize("seed", range(40))
 def test_terminal_prints_every_line_once_and_in_order(tmp_path, clock, seed):
     chance = random.Random(seed)
@@ -203,7 +182,7 @@ def test_terminal_renderer_writes_to_the_stdout_of_the_moment(cell, capsys):
 def test_how_things_stand_is_shown_below_all_else_and_nothing_of_it_is_left(cell, clock):
     file = Terminal()
     in_terminal = TerminalRenderer(file=file, clock=lambda: clock[0])
-    for text in ("process 0 has been at line 9 for 13 s", "process 0 has been at line 9 for 14 s"):
+    for text in ("line 9 for 13 s", "line 9 for 14 s"):
         cell.meanwhile(text)
         clock[0] += 1.0
         in_terminal.refresh(cell)
@@ -213,10 +192,3 @@ def test_how_things_stand_is_shown_below_all_else_and_nothing_of_it_is_left(cell
     in_terminal.refresh(cell, final=True)
     assert file.getvalue().endswith("\x1b[1F\x1b[J")
     assert cell.blocks() == ()
-
-
-def test_how_things_stand_is_not_written_to_a_file(cell, file, in_terminal):
-    cell.meanwhile("process 0 has been at line 9 for 13 s")
-    in_terminal.refresh(cell)
-    in_terminal.refresh(cell, final=True)
-    assert file.getvalue() == ""

@@ -6,9 +6,7 @@ import pytest
 
 from nbdist.contract.calls.arrays import ModelFound
 from nbdist.contract.wire import decode, encode
-from nbdist.view.arrays import Layout
-from nbdist.view.text import layout_text
-from nbdist.view.text.status import DIFFERS, MISSED, flag
+from nbdist.view.layout import DIFFERS, MISSED, Layout, flag, layout_text
 from tests.builders import golden
 
 
@@ -27,27 +25,21 @@ def lines(snapshot, model, distributions=None):
     return layout_text(model, shown, {mesh.id: mesh for mesh in snapshot.meshes}).splitlines()
 
 
-def test_what_is_set_stands_above_and_what_matches_nothing_below(snapshot, model):
+def test_what_is_set_stands_above_flagged_rows_first_and_what_matches_nothing_below(
+    snapshot, model
+):
     found = lines(snapshot, model)
-    assert found[0] == "model  Sequential, 16 variables, 65.7 MB on each of 4 devices"
+    assert found[0].startswith("model  Sequential, 16 variables, ")
     assert found[1].startswith("distribution ModelParallel  mesh batch=2 × model=2")
-    assert found[2].split("  ")[-1].strip() == "device"
     assert found[-3:] == [
         f"! {MISSED}",
         "rule that matches nothing:",
         "  .*attention.*/query/kernel",
     ]
-
-
-def test_flagged_variables_come_first_and_no_path_is_shortened(snapshot, model):
-    rows = lines(snapshot, model)[3 : 3 + len(model.variables)]
+    rows = found[3 : 3 + len(model.variables)]
     assert [row[0] for row in rows] == ["!"] * 3 + [" "] * 13
-    shown = [row[1:].split()[0] for row in rows]
-    assert sorted(shown) == sorted(variable.path for variable in model.variables)
-
-
-def test_a_row_tells_type_group_rule_what_it_asks_for_what_holds_and_bytes(snapshot, model):
-    (row,) = [row for row in lines(snapshot, model) if " sequential/dense/kernel " in row]
+    assert {row[1:].split()[0] for row in rows} == {one.path for one in model.variables}
+    (row,) = [row for row in rows if " sequential/dense/kernel " in row]
     assert [cell.strip() for cell in row.split("  ") if cell.strip()] == [
         *("sequential/dense/kernel", "f32[512, 2048]", "trainable", ".*dense.*/kernel"),
         *("(None, 'model')", "P(None, 'model')", "2 MB"),
@@ -56,11 +48,9 @@ def test_a_row_tells_type_group_rule_what_it_asks_for_what_holds_and_bytes(snaps
 
 def test_without_rules_there_are_no_columns_for_them(snapshot, model):
     plain = [replace(one, rule=None, axes=None, missed=False) for one in model.variables]
-    bare = replace(model, variables=tuple(plain), unmatched=())
-    found = lines(snapshot, bare, [])
+    found = lines(snapshot, replace(model, variables=tuple(plain), unmatched=()), [])
     assert found[1] == "no distribution is set"
     assert found[2].split() == ["variable", "type", "group", "lies", "device"]
-    assert "no rule" not in "\n".join(found)
     assert len(found) == 3 + len(plain)
 
 
@@ -69,25 +59,20 @@ def test_a_variable_that_is_not_laid_out_as_its_rule_asks_is_flagged(snapshot, m
     assert flag(kernel) is None
     # Keras leaves out what is whole at the end.
     assert flag(replace(kernel, axes=("model",), spec=(("model",), ()))) is None
-    assert flag(replace(kernel, spec=((), ()))) == DIFFERS
-    assert flag(replace(kernel, spec=None)) == DIFFERS
+    assert flag(replace(kernel, spec=((), ()))) == flag(replace(kernel, spec=None)) == DIFFERS
     assert flag(replace(kernel, missed=True, axes=None)) == MISSED
-    wrong = replace(model, variables=(replace(kernel, spec=None),))
-    found = lines(snapshot, wrong)
-    assert found[3].startswith("~  sequential/dense/kernel")
-    assert "no mesh" in found[3]
+    found = lines(snapshot, replace(model, variables=(replace(kernel, spec=None),)))
+    assert found[3].startswith("~  sequential/dense/kernel") and "no mesh" in found[3]
     assert f"~ {DIFFERS}" in found
 
 
 def test_a_problem_and_variables_left_out_are_reported(snapshot, model):
-    problem = replace(snapshot.distributions[0], problem="It does nothing here.")
+    problem = replace(snapshot.distributions[0], problem="It is.")
     found = lines(snapshot, replace(model, variables_omitted=3), [problem])
-    assert "It does nothing here." in found
-    assert "… and 3 more variables" in found
+    assert "It is." in found and "… and 3 more variables" in found
 
 
 def test_an_engine_s_answer_is_read_and_shown(snapshot, model):
     found = ModelFound(model=model, meshes=snapshot.meshes, distributions=snapshot.distributions)
     layout = Layout.of(decode(ModelFound, encode(found)), snapshot)
-    assert layout.model == model
     assert repr(layout) == layout.text() == "\n".join(lines(snapshot, model))

@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from nbdist.contract.snapshot import Array, Axis, Mesh, NamedSharding, Snapshot
-from nbdist.view.arrays import Shards
-from nbdist.view.branches import grow, steps, within
-from nbdist.view.text import tree_text
+from nbdist.contract.snapshot import Array, Axis, Mesh, NamedSharding
+from nbdist.view.tree import grow, steps, tree_text, within
 
 MESH = Mesh(
     id="m",
@@ -75,7 +73,7 @@ def test_layers_that_are_alike_are_one_row() -> None:
     ]
     odd = [array("m.layers[12].w", None, None)]
     lines = tree_text("m", [*layers, *odd], MESHES).splitlines()
-    assert lines[0] == "m  25 arrays, 1.6 KB; a device needs up to 832 B"
+    assert lines[0].startswith("m  25 arrays, 1.6 KB; ") and lines[0].endswith(" 832 B")
     assert [line.split()[0] for line in lines[1:]] == [
         *("array", ".layers", "[0–11]", ".w", ".v", "[12].w")
     ]
@@ -86,7 +84,7 @@ def test_layers_of_other_sizes_or_layouts_are_not_alike() -> None:
     arrays = [array("m[0].w", None), array("m[1].w", "data"), array("m[2].w", "data", size=8)]
     assert len(grow("m", arrays, MESHES, {}).branches) == 3
     same = [array("m[0].w", None), array("m[2].w", None)]
-    assert len(grow("m", same, MESHES, {}).branches) == 2, "a number is left out"
+    assert len(grow("m", same, MESHES, {}).branches) == 2  # a number is left out
 
 
 def test_layers_on_other_devices_are_not_alike() -> None:
@@ -134,22 +132,3 @@ def test_very_deep_and_very_wide_trees() -> None:
     assert text.endswith(
         "not looked at: 7 more arrays, 1 container that lies too deep or is one too many"
     )
-
-
-def test_what_was_reported_last_is_shown_while_a_cell_runs() -> None:
-    snapshot = Snapshot(
-        session="s",
-        sequence=1,
-        time=0.0,
-        state="running",
-        meshes=(MESH,),
-        arrays=(array("p.a", None), array("p2", None), array("w", "data", processes=(1,))),
-        arrays_omitted=2,
-    )
-    text = Shards.seen("p", snapshot, while_="process 0 is in cell 7").text()
-    assert text.splitlines()[0] == (
-        "as last reported, while process 0 is in cell 7; of 2 more arrays nothing is reported"
-    )
-    assert "p  1 array" in text and "p2" not in text
-    assert "(process 1)" in Shards.seen("w", snapshot, while_="busy").text()
-    assert Shards.seen("q", snapshot, while_="busy") is None

@@ -9,8 +9,8 @@ from typing import Any
 
 from ipywidgets import Widget
 
-from nbdist.view.widgets.live import Event, LiveWidget
-from nbdist.view.widgets.models import Path, referring
+from nbdist.view.widget_models import Path, referring
+from nbdist.view.widgets import Event, LiveWidget
 
 NAMESPACE = uuid.UUID("c2f6c1f0-6c3c-4d0e-9a0e-6a1f1d1b7f11")
 """Of the ids of models here, so that one widget has the same ones whenever it is shown."""

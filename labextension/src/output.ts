@@ -13,9 +13,9 @@ import { RenderMimeRegistry } from '@jupyterlab/rendermime';
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { Widget } from '@lumino/widgets';
 
-import { unpacked } from './packed';
 import { LivePlace, mountFixed } from './place';
 import type { Sources } from './source';
+import { unpacked } from './view/model/frames';
 import type { ViewTraits } from './view/model/messages';
 
 /** A widget of the shell that has a kernel, such as a notebook or a console. */
@@ -76,7 +76,7 @@ export class OutputView extends Widget implements IRenderMime.IRenderer {
     private readonly sources: Sources,
   ) {
     super();
-    this.addClass('nbdist-output');
+    this.addClass('nbdist-lab-output');
     this.hide();
   }
 

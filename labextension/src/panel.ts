@@ -2,11 +2,21 @@
 
 import type { ISessionContext } from '@jupyterlab/apputils';
 import type { INotebookTracker } from '@jupyterlab/notebook';
+import { LabIcon } from '@jupyterlab/ui-components';
 import { Widget } from '@lumino/widgets';
 
-import { panelIcon } from './icon';
 import { LivePlace } from './place';
 import type { Sources } from './source';
+
+const cells = [4, 10, 16]
+  .flatMap(y => [4, 10, 16].map(x => `<rect x="${x}" y="${y}" width="4" height="4" rx="1"/>`))
+  .join('');
+
+/** The panel's icon: a mesh of devices. */
+const panelIcon = new LabIcon({
+  name: 'nbdist:devices',
+  svgstr: `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 24"><g class="jp-icon3 jp-icon-selectable" fill="#616161">${cells}</g></svg>`,
+});
 
 export class DevicesPanel extends Widget {
   private readonly message = document.createElement('p');
@@ -19,10 +29,10 @@ export class DevicesPanel extends Widget {
   ) {
     super();
     this.id = 'nbdist-devices';
-    this.addClass('nbdist-panel');
+    this.addClass('nbdist-lab-panel');
     this.title.icon = panelIcon;
     this.title.caption = 'Devices (nbdist)';
-    this.message.className = 'nbdist-panel-message';
+    this.message.className = 'nbdist-lab-message';
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', 'Devices');
     this.node.append(this.message);

@@ -4,85 +4,49 @@ import type { IDisposable } from '@lumino/disposable';
 
 import type { KernelSource } from './source';
 import type { Frame, Request, Values, ViewTraits } from './view/model/messages';
-import type { ViewModel } from './view/model/view_model';
-import { mount } from './view/view';
+import { mount, type ViewModel } from './view/view';
 
 type Listener = (message: unknown) => void;
 
-/** Adapter that gives a view the frames and values of a kernel, as a `ViewModel`. */
-class SourceModel implements ViewModel {
-  private readonly listeners = new Set<Listener>();
-
-  constructor(
-    private readonly source: KernelSource,
-    private readonly traits: ViewTraits,
-  ) {
-    source.frames.connect(this.pass, this);
-    source.values.connect(this.pass, this);
-  }
-
-  get(key: keyof ViewTraits): unknown {
-    return this.traits[key];
-  }
-
-  on(_: 'msg:custom', listener: Listener): void {
-    this.listeners.add(listener);
-    const newest = this.source.newest();
-    if (newest) listener(newest);
-  }
-
-  off(_: 'msg:custom', listener: Listener): void {
-    this.listeners.delete(listener);
-  }
-
-  send(request: Request): void {
-    if (request.type === 'hello') this.source.ask();
-    else this.source.send(request);
-  }
-
-  dispose(): void {
-    this.source.frames.disconnect(this.pass, this);
-    this.source.values.disconnect(this.pass, this);
-  }
-
-  private pass(_: unknown, message: Frame | Values): void {
-    for (const listener of this.listeners) listener(message);
-  }
+/** The data of one view; `pass` gives it a message. */
+interface PlaceModel extends ViewModel {
+  readonly pass: Listener;
 }
 
-/** Adapter that gives a view one frame that never changes; there is no kernel to ask for values. */
-class FixedModel implements ViewModel {
-  private readonly listeners = new Set<Listener>();
-
-  constructor(
-    private readonly traits: ViewTraits,
-    private readonly frame: Frame,
-  ) {}
-
-  get(key: keyof ViewTraits): unknown {
-    return this.traits[key];
-  }
-
-  on(_: 'msg:custom', listener: Listener): void {
-    this.listeners.add(listener);
-    listener(this.frame);
-  }
-
-  off(_: 'msg:custom', listener: Listener): void {
-    this.listeners.delete(listener);
-  }
-
-  send(request: Request): void {
-    if (request.type !== 'values') return;
-    const error = 'This picture has no values.';
-    const answer = { type: 'values', path: request.path, error };
-    for (const listener of this.listeners) listener(answer);
-  }
+/** Return the data of a view that begins with the `newest` frame, and whose requests `answer` gets. */
+function modelOf(
+  traits: ViewTraits,
+  newest: () => Frame | null,
+  answer: (request: Request) => void,
+): PlaceModel {
+  const listeners = new Set<Listener>();
+  return {
+    get: key => traits[key],
+    on: (_, listener) => {
+      listeners.add(listener);
+      const frame = newest();
+      if (frame) listener(frame);
+    },
+    off: (_, listener) => {
+      listeners.delete(listener);
+    },
+    send: answer,
+    pass: message => {
+      for (const listener of listeners) listener(message);
+    },
+  };
 }
 
 /** Mount a view of a frame that never changes in `node`. Return the function that removes it. */
-export const mountFixed = (node: HTMLElement, traits: ViewTraits, frame: Frame): (() => void) =>
-  mount(new FixedModel(traits, frame), node);
+export function mountFixed(node: HTMLElement, traits: ViewTraits, frame: Frame): () => void {
+  const answer = (request: Request): void => {
+    if (request.type !== 'values') return;
+    // There is no kernel to ask for values.
+    model.pass({ type: 'values', path: request.path, error: 'This picture has no values.' });
+  };
+  const model = modelOf(traits, () => frame, answer);
+  return mount(model, node);
+}
 
 /** A place that mounts a view in `node` as soon as the followed source has sent a full frame. */
 export class LivePlace implements IDisposable {
@@ -127,11 +91,21 @@ export class LivePlace implements IDisposable {
     const session = source?.newest()?.snapshot.session;
     if (!source || session === undefined) return;
     if (traits.session && traits.session !== session) return;
-    const model = new SourceModel(source, traits);
+    const answer = (request: Request): void => {
+      if (request.type === 'hello') source.ask();
+      else source.send(request);
+    };
+    const model = modelOf(traits, () => source.newest(), answer);
+    const pass = (_: unknown, message: Frame | Values): void => {
+      model.pass(message);
+    };
+    source.frames.connect(pass);
+    source.values.connect(pass);
     const unmount = mount(model, this.node);
     this.unmount = () => {
       unmount();
-      model.dispose();
+      source.frames.disconnect(pass);
+      source.values.disconnect(pass);
     };
     this.changed(true);
   }

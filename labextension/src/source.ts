@@ -5,9 +5,8 @@ import type { IDisposable } from '@lumino/disposable';
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import { COMM_ID, TARGET } from './view/model/contract';
-import { ASK_MS, takeFrame, type Known } from './view/model/frame';
+import { ASK_MS, isFrame, isOutputs, isValues, takeFrame, type Known } from './view/model/frames';
 import type { Frame, Outputs, Request, Values } from './view/model/messages';
-import { isFrame, isOutputs, isValues } from './view/model/received';
 
 const GONE: ReadonlySet<Kernel.Status> = new Set([
   'restarting',
@@ -27,6 +26,14 @@ export class KernelSource implements IDisposable {
   private readonly valuesSignal = new Signal<this, Values>(this);
   private readonly outputsSignal = new Signal<this, Outputs>(this);
   private readonly goneSignal = new Signal<this, undefined>(this);
+  /** Every frame, as it comes. */
+  readonly frames: ISignal<this, Frame> = this.frameSignal;
+  /** Every answer to a view that has asked for values. */
+  readonly values: ISignal<this, Values> = this.valuesSignal;
+  /** Outputs so far of the cells that run, from time to time. */
+  readonly outputs: ISignal<this, Outputs> = this.outputsSignal;
+  /** Signal that the kernel is gone or restarts: earlier data is no longer valid. */
+  readonly gone: ISignal<this, undefined> = this.goneSignal;
   private comm: Promise<Kernel.IComm | null> | null = null;
   private known: Known | null = null;
   private receivedAt = 0;
@@ -40,26 +47,6 @@ export class KernelSource implements IDisposable {
     kernel.iopubMessage.connect(this.onMessage, this);
     kernel.statusChanged.connect(this.onStatus, this);
     kernel.disposed.connect(this.dispose, this);
-  }
-
-  /** Every frame, as it comes. */
-  get frames(): ISignal<this, Frame> {
-    return this.frameSignal;
-  }
-
-  /** Every answer to a view that has asked for values. */
-  get values(): ISignal<this, Values> {
-    return this.valuesSignal;
-  }
-
-  /** Outputs so far of the cells that run, from time to time. */
-  get outputs(): ISignal<this, Outputs> {
-    return this.outputsSignal;
-  }
-
-  /** Signal that the kernel is gone or restarts: earlier data is no longer valid. */
-  get gone(): ISignal<this, undefined> {
-    return this.goneSignal;
   }
 
   get isDisposed(): boolean {

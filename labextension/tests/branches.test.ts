@@ -11,7 +11,7 @@ import {
 } from '../src/view/model/branches';
 import { divisionOf } from '../src/view/model/pieces';
 import type { Array as NamedArray, Mesh } from '../src/view/model/snapshot';
-import { wholeWhy } from '../src/view/model/whole';
+import { wholeWhy } from '../src/view/model/array_text';
 import { golden, goldens, meshesOf, type ExpectedTree } from './golden';
 
 /** Return a branch as the golden files have it. */

@@ -6,9 +6,9 @@ import {
   collectiveText,
   groupsText,
   partnersRows,
-} from '../src/view/model/exchange_text';
+} from '../src/view/model/device_text';
 import { gridsOf, wrapsText } from '../src/view/model/grid';
-import { marginText, memoryParts, wholeOf } from '../src/view/model/program_text';
+import { memoryParts, wholeOf } from '../src/view/sections/program/program';
 import { sceneMaker, type Scene } from '../src/view/model/scene';
 import type { ShownProgram, Snapshot } from '../src/view/model/snapshot';
 import { initialState, reduce, type State } from '../src/view/model/state';
@@ -28,10 +28,6 @@ function shown(snapshot: Snapshot, collectives: readonly number[]): [State, Scen
   const state = reduce(first, { type: 'choose', collectives });
   return [state, sceneMaker()(state, snapshot)];
 }
-
-it('has programs to look at', () => {
-  expect(compiled.length).toBeGreaterThan(3);
-});
 
 describe.each(compiled)('of $name', ({ snapshot, exchanges = [] }) => {
   const { program } = snapshot;
@@ -58,23 +54,37 @@ describe.each(compiled)('of $name', ({ snapshot, exchanges = [] }) => {
 describe('what is chosen', () => {
   const { snapshot, program } = named('compiled_step');
 
-  it('colours the groups of a collective', () => {
-    const [, scene] = shown(snapshot, [0]);
-    expect(groupsText(scene)).toBe('2 groups of 4 devices');
-    expect(chosenText(scene)).toBe('all-reduce along model');
-    expect(scene.shares?.of.get('0:3')).toBe(0);
-    expect(scene.shares?.of.get('1:4')).toBe(1);
-    expect(partnersRows(scene, '0:1')).toEqual([['exchanges', 'with tpu 0, tpu 2, tpu 3']]);
+  it.each<[string, readonly number[], string, string, readonly string[]]>([
+    [
+      'compiled_step',
+      [0],
+      'all-reduce along model',
+      '2 groups of 4 devices',
+      ['exchanges with tpu 0, tpu 2, tpu 3'],
+    ],
+    // All of a line, which have no groups in common.
+    [
+      'compiled_step',
+      [0, 2],
+      '2 collectives of programs.py:109',
+      '',
+      ['exchanges with tpu 0, tpu 2, tpu 3, tpu 5'],
+    ],
+    [
+      'compiled_ring',
+      [0],
+      'collective-permute along seq',
+      '1 chain or ring',
+      ['sends to tpu 2', 'receives from tpu 0'],
+    ],
+  ])('in %s %j is said in words', (name, collectives, chosen, groups, partners) => {
+    const [, scene] = shown(named(name).snapshot, collectives);
+    expect([chosenText(scene), groupsText(scene)]).toEqual([chosen, groups]);
+    expect(partnersRows(scene, '0:1').map(row => row.join(' '))).toEqual(partners);
   });
 
-  it('is all of a line, which may have no groups in common', () => {
-    const line = collectivesOf(program, 'programs.py:109');
-    expect(line).toEqual([0, 2]);
-    const [, scene] = shown(snapshot, line);
-    expect(scene.shares?.groups).toEqual([]);
-    expect(groupsText(scene)).toBe('');
-    expect(chosenText(scene)).toBe('2 collectives of programs.py:109');
-    expect(partnersRows(scene, '0:1')[0]?.[1]).toBe('with tpu 0, tpu 2, tpu 3, tpu 5');
+  it('may be all of a line', () => {
+    expect(collectivesOf(program, 'programs.py:109')).toEqual([0, 2]);
     expect(collectivesOf(program, '')).toEqual([]);
   });
 
@@ -94,16 +104,6 @@ describe('what is chosen', () => {
     expect(scene.exchange).toBeNull();
   });
 
-  it('of a permutation says who sends to whom', () => {
-    const ring = named('compiled_ring');
-    const [, scene] = shown(ring.snapshot, [0]);
-    expect(groupsText(scene)).toBe('1 chain or ring');
-    expect(partnersRows(scene, '0:0')).toEqual([
-      ['sends to', 'tpu 1'],
-      ['receives', 'from tpu 7'],
-    ]);
-  });
-
   it('is said in one sentence', () => {
     const [first] = named('compiled_moved').program.collectives;
     expect(first && collectiveText(first)).toBe(
@@ -116,13 +116,6 @@ describe('what is chosen', () => {
   });
 });
 
-it('what is missing, or left, is said', () => {
-  expect(marginText(named('compiled_ring').program)).toBe('20.4 KB too much');
-  expect(marginText(named('compiled_step').program)).toBe('16 GB are left');
-  expect(marginText(named('compiled_refused').program)).toBe('48.3 GB too much');
-  expect(marginText({ ...named('compiled_step').program, limit: null })).toBe('');
-});
-
 describe('a torus', () => {
   const torus = {
     axes: (['z', 'y', 'x'] as const).map(name => ({ name, size: 4, type: 'auto' as const })),
@@ -132,44 +125,33 @@ describe('a torus', () => {
   const [grid] = gridsOf([], [], torus);
   const room = { width: 480, height: 460, character: 6.6 };
 
-  it('says which dimensions wrap around', () => {
-    const rest = ' around: the last chip is linked to the first';
-    expect(wrapsText(torus)).toBe(`x, y and z wrap${rest}`);
-    expect(wrapsText({ ...torus, wraps: ['z'] })).toBe(`z wraps${rest}`);
-    expect(wrapsText({ ...torus, wraps: [] })).toBe('no dimension wraps around');
-    expect(wrapsText({ ...torus, wraps: null })).toContain('not known');
+  it.each([
+    [['x', 'y', 'z'], 'x, y and z wrap around: the last chip is linked to the first'],
+    [['z'], 'z wraps around: the last chip is linked to the first'],
+    [[], 'no dimension wraps around'],
+    [null, 'it is not known which dimensions wrap around'],
+  ])('says which dimensions wrap around: %j', (wraps, text) => {
+    expect(wrapsText({ ...torus, wraps })).toBe(text);
   });
 
   it('has a line at both ends of each row and column that wraps, within its canvas', () => {
     const layout = grid && layTiles(grid, room);
     if (!layout) throw new Error('does not fit');
     expect(layout.wraps.length).toBe(4 * (2 * 4 + 2 * 4));
+    const { width, height } = layout;
     for (const { x, y, dx, dy } of layout.wraps) {
-      for (const [at, most] of [
-        [x, layout.width],
-        [x + dx, layout.width],
-        [y, layout.height],
-        [y + dy, layout.height],
-      ] as const) {
-        expect(at).toBeGreaterThanOrEqual(0);
-        expect(at).toBeLessThanOrEqual(most);
-      }
+      expect(Math.min(x, x + dx, y, y + dy)).toBeGreaterThanOrEqual(0);
+      expect(Math.max(x, x + dx)).toBeLessThanOrEqual(width);
+      expect(Math.max(y, y + dy)).toBeLessThanOrEqual(height);
     }
     const only = layTiles({ ...grid, torus: { ...torus, wraps: ['z'] } }, room);
     expect(only?.wraps).toEqual([]);
   });
 
   it('of the largest pod is drawn chip by chip', () => {
-    const sizes = [28, 20, 16];
-    const large: typeof torus = {
-      ...torus,
-      axes: (['z', 'y', 'x'] as const).map((name, i) => ({
-        name,
-        size: sizes[i] ?? 0,
-        type: 'auto',
-      })),
-      devices: Array.from({ length: 8960 }, (_, i) => `0:${i}`),
-    };
+    const axes = torus.axes.map((axis, i) => ({ ...axis, size: [28, 20, 16][i] ?? 0 }));
+    const devices = Array.from({ length: 8960 }, (_, i) => `0:${i}`);
+    const large = { ...torus, axes, devices };
     const [found] = gridsOf([], [], large);
     const layout = found && layTiles(found, { ...room, width: 466, height: 720 }, 4);
     expect(layout?.side).toBe(4);

@@ -1,20 +1,20 @@
 import { describe, expect, it } from 'vitest';
 
-import { factsOf, rulesOf, rulesTitle } from '../src/view/model/distribution_text';
+import { layoutForm } from '../src/view/layout/list_layout';
+import { SILENT_SECONDS } from '../src/view/model/contract';
+import { factsOf, rulesOf, rulesTitle } from '../src/view/sections/session/distributions';
 import {
+  keyOfModel,
   labelOfVariable,
-  layoutForm,
+  modelOf,
+  sizeText,
   textsOfVariable,
-} from '../src/view/sections/lists/layout_row';
-import { rowAfter } from '../src/view/sections/lists/list_keys';
-import { keyOfModel, modelOf, sizeText, titleOf, totalsTexts } from '../src/view/model/model_text';
-import type { Distribution, Model, Variable } from '../src/view/model/snapshot';
-import { golden, meshesOf } from './golden';
-
-function the<T>(value: T | undefined): T {
-  if (value === undefined) throw new Error('missing');
-  return value;
-}
+  titleOf,
+  totalsTexts,
+} from '../src/view/model/model_text';
+import type { Distribution, Model, Process, Variable } from '../src/view/model/snapshot';
+import { activityParts, metricsText, taskText } from '../src/view/sections/session/processes';
+import { golden, the } from './golden';
 
 const first = <T>(values: readonly T[]): T => the(values[0]);
 
@@ -24,15 +24,6 @@ const model: Model = first(keras.models);
 const kernel = the(model.variables.find(({ path }) => path.endsWith('/dense/kernel')));
 
 describe('a distribution', () => {
-  it('is said with its mesh, batch axis, auto-sharding and batch', () => {
-    expect(factsOf(parallel, meshesOf(keras))).toEqual([
-      ['mesh', 'batch=2 × model=2'],
-      ['batches split over', 'batch'],
-      ['auto-sharding', 'off'],
-      ['global batch', '64'],
-    ]);
-  });
-
   it('says what each replica gets of a batch', () => {
     const strategy = first(golden('tensorflow').snapshot.distributions);
     const told = (one: Distribution): unknown => factsOf(one, new Map()).at(-1);
@@ -44,7 +35,7 @@ describe('a distribution', () => {
   it('has rules that match and rules that do not, once there is a model', () => {
     const rules = rulesOf(parallel, keras.models);
     expect(rules.map(rule => rule.matched)).toEqual([true, true, false]);
-    expect(rules[2]?.axes).toEqual([[], ['model'], []]);
+    expect(rules[2]?.axes.map(part => part.text).join('')).toBe('(·, model, ·)');
     expect(rulesTitle(rules)).toBe('3 layout rules, 1 matches nothing');
     expect(rulesTitle(rulesOf(parallel, []))).toBe('3 layout rules');
   });
@@ -68,24 +59,15 @@ describe('a variable', () => {
   });
 
   it('is told in words with rule, layout and bytes', () => {
-    expect(labelOfVariable(textsOfVariable(kernel, true))).toBe(
-      'sequential/dense/kernel, f32[512,2048], trainable, rule .*dense.*/kernel, ' +
-        'asks for (·, model), lies (·, model), 2 MB a device',
-    );
-    expect(labelOfVariable(textsOfVariable(first(model.variables), true))).toContain(
-      'whole on every device: no rule matched it',
-    );
-  });
-
-  it('may have a layout of its own without a rule', () => {
-    const texts = textsOfVariable({ ...kernel, rule: null }, true);
-    expect(labelOfVariable(texts)).toContain('trainable, no rule, asks for (·, model), lies');
-  });
-
-  it('has no word about rules where there are none', () => {
-    const texts = textsOfVariable({ ...kernel, rule: null, axes: null }, false);
-    expect(texts.rule).toBe('');
-    expect(labelOfVariable(texts)).not.toContain('rule');
+    const label = (variable: Variable, ruled = true): string =>
+      labelOfVariable(textsOfVariable(variable, ruled));
+    const about = 'sequential/dense/kernel, f32[512,2048], trainable';
+    const lies = 'lies (·, model), 2 MB a device';
+    const asks = 'asks for (·, model)';
+    expect(label(kernel)).toBe(`${about}, rule .*dense.*/kernel, ${asks}, ${lies}`);
+    expect(label({ ...kernel, rule: null })).toBe(`${about}, no rule, ${asks}, ${lies}`);
+    expect(label({ ...kernel, rule: null, axes: null }, false)).toBe(`${about}, ${lies}`);
+    expect(label(first(model.variables))).toContain('whole on every device: no rule matched it');
   });
 
   it('has a line where everything fits, else several', () => {
@@ -124,12 +106,54 @@ describe('a model', () => {
   });
 });
 
-describe('keys in a list', () => {
-  it('move to a row that is there', () => {
-    expect(rowAfter('ArrowDown', -1, 3, 100)).toBe(0);
-    expect(rowAfter('ArrowUp', 0, 3, 100)).toBe(0);
-    expect(rowAfter('End', 0, 3, 100)).toBe(2);
-    expect(rowAfter('PageDown', 0, 3, 100)).toBe(2);
-    expect(rowAfter('x', 0, 3, 100)).toBeNull();
+const [chief, , evaluator] = golden('tensorflow').snapshot.processes;
+
+describe('a process', () => {
+  it('has the name the framework gives it, else a role that is not the usual one', () => {
+    expect(taskText(the(chief))).toBe('worker 0, chief');
+    expect(taskText({ ...the(chief), task: null })).toBe('');
+    expect(taskText({ ...the(evaluator), task: null })).toBe('evaluator');
+  });
+
+  it('tells its measures', () => {
+    expect(metricsText(the(evaluator?.progress))).toBe('loss 0.418  accuracy 0.88');
+  });
+});
+
+describe('what a process is doing', () => {
+  const process: Process = {
+    ...the(golden('tour').snapshot.processes[0]),
+    state: 'running',
+    cell: 12,
+    line: 4,
+    cell_seconds: 30,
+    line_seconds: 3.2,
+    waiting: false,
+    error: null,
+    silent_seconds: 0.1,
+  };
+
+  it.each<[string, Partial<Process>, readonly string[]]>([
+    ['computes', {}, ['cell 12', 'line 4', '30 s']],
+    ['waits in a line', { waiting: true }, ['cell 12', 'line 4', 'waiting', '3.2 s']],
+    ['has no line yet', { line: null }, ['cell 12', '30 s']],
+    ['compiles', { state: 'compiling' }, ['compiling', 'cell 12', 'line 4', '30 s']],
+    ['is stuck in a line', { state: 'stuck' }, ['stuck', 'cell 12', 'line 4', '3.2 s']],
+    [
+      'has failed',
+      { state: 'failed', error: 'ValueError: empty' },
+      ['ValueError: empty', 'cell 12', 'line 4'],
+    ],
+    ['is idle', { state: 'idle' }, ['idle']],
+    ['has not reported yet', { state: 'starting', silent_seconds: null }, ['starting']],
+    ['is silent', { state: 'idle', silent_seconds: 6 }, ['idle', 'last report 6.0 s ago']],
+    ['is late by the limit', { state: 'idle', silent_seconds: SILENT_SECONDS }, ['idle']],
+    [
+      'is lost',
+      { state: 'lost', error: 'killed', silent_seconds: 1 },
+      ['lost', 'killed', 'last report 1.0 s ago'],
+    ],
+  ])('is said where it %s', (_, change, parts) => {
+    expect(activityParts({ ...process, ...change })).toEqual(parts);
   });
 });

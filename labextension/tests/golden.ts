@@ -56,3 +56,9 @@ export function golden(name: string): Golden {
 
 export const meshesOf = (snapshot: Snapshot): Map<string, Mesh> =>
   new Map(snapshot.meshes.map(mesh => [mesh.id, mesh]));
+
+/** Return a value that a golden snapshot has for certain; throw if it is missing. */
+export function the<T>(value: T | null | undefined): T {
+  if (value === undefined || value === null) throw new Error('missing');
+  return value;
+}

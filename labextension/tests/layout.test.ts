@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { blocksOf, placesOf } from '../src/view/layout/blocks';
 import { layCards } from '../src/view/layout/card_layout';
 import type { Grid } from '../src/view/model/grid';
-import { moved } from '../src/view/sections/mesh/keyboard';
+import { moved } from '../src/view/layout/blocks';
 import { layHosts, layTiles } from '../src/view/layout/tile_layout';
 
 const grid = (...sizes: number[]): Grid => ({
@@ -103,26 +103,25 @@ describe('blocks', () => {
 
 describe('moving with the keyboard', () => {
   const blocks = blocksOf(grid(2, 3, 4), { kind: 'plain' });
-  const press = (from: number | null, key: string, control = false): number | null =>
-    moved(blocks, from, key, control);
 
-  it('follows rows, columns and blocks', () => {
-    expect(press(null, 'ArrowRight')).toBe(0);
-    expect(press(5, 'ArrowRight')).toBe(6);
-    expect(press(5, 'ArrowLeft')).toBe(4);
-    expect(press(5, 'ArrowDown')).toBe(9);
-    expect(press(5, 'ArrowUp')).toBe(1);
-    expect(press(5, 'PageDown')).toBe(17);
-    expect(press(17, 'PageUp')).toBe(5);
-    expect(press(5, 'Home')).toBe(4);
-    expect(press(5, 'End')).toBe(7);
-    expect(press(5, 'Home', true)).toBe(0);
-    expect(press(5, 'End', true)).toBe(23);
-  });
-
-  it('stays at the edges', () => {
-    expect(press(3, 'ArrowRight')).toBe(3);
-    expect(press(0, 'ArrowUp')).toBe(0);
-    expect(press(17, 'PageDown')).toBe(17);
+  it.each<[number | null, string, number]>([
+    [null, 'ArrowRight', 0],
+    [5, 'ArrowRight', 6],
+    [5, 'ArrowLeft', 4],
+    [5, 'ArrowDown', 9],
+    [5, 'ArrowUp', 1],
+    [5, 'PageDown', 17],
+    [17, 'PageUp', 5],
+    [5, 'Home', 4],
+    [5, 'End', 7],
+    [5, 'Control+Home', 0],
+    [5, 'Control+End', 23],
+    // It stays at the edges.
+    [3, 'ArrowRight', 3],
+    [0, 'ArrowUp', 0],
+    [17, 'PageDown', 17],
+  ])('from %s by %s leads to %i', (from, keys, to) => {
+    const [key = ''] = keys.split('+').reverse();
+    expect(moved(blocks, from, key, keys.startsWith('Control'))).toBe(to);
   });
 });

@@ -99,12 +99,3 @@ describe('the shown mesh', () => {
     expect(shownMesh(begin(golden('single_device').snapshot))).toBe('all by process');
   });
 });
-
-describe('the cursor', () => {
-  it('is kept by pinning and let go by pinning again', () => {
-    const pin = (state: State): State => reduce(state, { type: 'pin', device: '0:1' });
-    const once = pin(begin(golden('tour').snapshot));
-    expect([once.cursor, once.pinned]).toEqual(['0:1', true]);
-    expect([pin(once).cursor, pin(once).pinned]).toEqual([null, false]);
-  });
-});

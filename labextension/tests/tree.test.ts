@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 
 import { forest, type Branch } from '../src/view/model/branches';
-import { OpenBranches, shownIn } from '../src/view/model/open_branches';
+import { OpenBranches, shownIn } from '../src/view/model/tree_rows';
 import type { Array as NamedArray } from '../src/view/model/snapshot';
-import { turned } from '../src/view/sections/lists/tree_keys';
+import { rowAfter } from '../src/view/sections/lists/rows';
 import { treeRows, type ListRow } from '../src/view/model/tree_rows';
 
 function array(path: string): NamedArray {
@@ -86,28 +86,12 @@ describe('the rows of a tree', () => {
   });
 });
 
-describe('Right and Left', () => {
-  it('open, show each, go in; and the same backwards', () => {
-    const { roots, open, rows } = settled(layers('m', 3));
-    const [root] = roots;
-    if (root) open.set(root, 'closed');
-    let at = 0;
-    const press = (key: string): string => {
-      const turn = turned(key, rows(), at);
-      if (turn && 'to' in turn) at = turn.to;
-      else if (turn) open.set(turn.row.branch, turn.shown);
-      return `${rows()[at]?.name ?? ''} of ${rows().length}`;
-    };
-    const right = Array.from({ length: 6 }, () => press('ArrowRight'));
-    expect(right).toEqual([
-      ...['m of 4', '[0–2] of 4', '[0–2] of 5', '[0] of 5', '[0] of 7', '.w of 7'],
-    ]);
-    expect(press('ArrowRight')).toBe('.w of 7');
-    const left = Array.from({ length: 7 }, () => press('ArrowLeft'));
-    expect(left).toEqual([
-      ...['[0] of 7', '[0] of 5', '[0–2] of 5', '[0–2] of 4', '[0–2] of 2', 'm of 2', 'm of 1'],
-    ]);
-    expect(press('ArrowLeft')).toBe('m of 1');
-    expect(turned('x', rows(), 0)).toBeNull();
-  });
+it.each([
+  ['ArrowDown', -1, 0],
+  ['ArrowUp', 0, 0],
+  ['End', 0, 2],
+  ['PageDown', 0, 2],
+  ['x', 0, null],
+])('%s in a list of three moves from %i to %s', (key, from, to) => {
+  expect(rowAfter(key, from, 3, 100)).toBe(to);
 });

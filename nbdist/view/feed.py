@@ -1,7 +1,7 @@
 """Sources of the view's frames: the feed of a session, or one snapshot that never changes.
 
 A frame carries the top-level sections of a snapshot that changed since the frame before, or all sections:
-`nbdist.contract.page.Frame`, which `labextension/src/view/model/frame.ts` reads.
+`nbdist.contract.page.Frame`, which `labextension/src/view/model/frames.ts` reads.
 """
 
 from __future__ import annotations

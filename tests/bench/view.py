@@ -38,12 +38,13 @@ TIMED = """async ([text, kind]) => {
   const drawn = () => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
   await drawn();
   const started = performance.now();
-  if (kind === 'collective') document.querySelectorAll('.nbdist-collectives tbody tr')[Number(text)].click();
+  const nth = selector => document.querySelectorAll(selector)[Number(text)];
+  if (kind === 'collective') nth('.nbdist-program-collectives tbody tr').click();
   else if (kind === 'point') {
-    const rings = document.querySelector('.nbdist-rings'), area = rings.getBoundingClientRect();
+    const rings = document.querySelector('.nbdist-mesh-rings'), area = rings.getBoundingClientRect();
     const at = { clientX: area.left + 12 + 5 * Number(text), clientY: area.top + 32 };
     rings.dispatchEvent(new PointerEvent('pointermove', { ...at, bubbles: true }));
-  } else if (kind === 'pick') document.querySelectorAll('.nbdist-spacer [aria-selected]')[Number(text)].click();
+  } else if (kind === 'pick') nth('.nbdist-lists-spacer [aria-selected]').click();
   else page[kind](JSON.parse(text));
   await drawn();
   return performance.now() - started;
@@ -84,7 +85,7 @@ def measure(browser: Browser, hosts: int, devices_per_host: int, shots: Path | N
     updates = [timed(page, changed(plain, round_), "change") for round_ in range(ROUNDS)]
     # A search lists arrays alone; in the tree of so many all branches are closed.
     page.get_by_role("searchbox").fill("layers")
-    page.wait_for_selector(".nbdist-spacer [aria-selected] >> nth=6")
+    page.wait_for_selector(".nbdist-lists-spacer [aria-selected] >> nth=6")
     picks = [timed(page, str(round_ % 7), "pick") for round_ in range(ROUNDS)]
     if shots is not None:
         shots.mkdir(parents=True, exist_ok=True)

@@ -141,7 +141,7 @@ def open_view(page_of_module: Page, new_page: Callable[..., Page]) -> OpenView:
         set_theme(page, dark=dark)
         if snapshot is not None:
             page.evaluate("snapshot => page.show(snapshot)", snapshot)
-            page.wait_for_selector(".nbdist-bar b:not(:empty)", state="attached")
+            page.wait_for_selector(".nbdist-session-bar b:not(:empty)", state="attached")
         return page
 
     return open_

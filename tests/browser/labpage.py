@@ -183,11 +183,11 @@ class LabPage:
 
 def moving(view: Locator) -> bool:
     """Whether the line the processes are in moves on."""
-    expect(view.locator(".nbdist-what").first).to_be_visible()
-    first = view.locator(".nbdist-what").first.inner_text()
+    expect(view.locator(".nbdist-session-what").first).to_be_visible()
+    first = view.locator(".nbdist-session-what").first.inner_text()
     deadline = time.monotonic() + MOVES_SECONDS
     while time.monotonic() < deadline:
-        if view.locator(".nbdist-what").first.inner_text() != first:
+        if view.locator(".nbdist-session-what").first.inner_text() != first:
             return True
         time.sleep(0.1)
     return False
@@ -195,9 +195,9 @@ def moving(view: Locator) -> bool:
 
 def slices_shown(view: Locator) -> dict[str, str]:
     """What each device's card says it holds."""
-    expect(view.locator(".nbdist-card").first).to_be_visible()
-    cards = view.locator(".nbdist-card").all()
+    expect(view.locator(".nbdist-mesh-card").first).to_be_visible()
+    cards = view.locator(".nbdist-mesh-card").all()
     return {
-        str(card.get_attribute("data-device")): card.locator(".nbdist-holds").inner_text()
+        str(card.get_attribute("data-device")): card.locator(".nbdist-mesh-holds").inner_text()
         for card in cards
     }

@@ -34,9 +34,9 @@ def test_a_collective_is_chosen_in_the_picture_of_a_call_by_mouse_and_keyboard(
     picture = page.locator(".nbdist").filter(has_text="compiled").last
     program = picture.get_by_role("region", name="Program")
     expect(program).to_contain_text("jit_step")
-    rows = program.locator(".nbdist-collectives tbody tr")
+    rows = program.locator(".nbdist-program-collectives tbody tr")
     rows.filter(has_text="model").first.click()
-    cards = picture.locator(".nbdist-card .nbdist-holds")
+    cards = picture.locator(".nbdist-mesh-card .nbdist-mesh-holds")
     expect(cards).to_have_text(["group 0", "group 0", "group 1", "group 1"])
     page.screenshot(path=shots / "explain-light.png")
     lab_.theme("dark")
@@ -46,7 +46,7 @@ def test_a_collective_is_chosen_in_the_picture_of_a_call_by_mouse_and_keyboard(
     expect(cards).to_have_text(["group 0", "group 1", "group 0", "group 1"])
     page.screenshot(path=shots / "explain-dark.png")
     page.keyboard.press("Escape")
-    expect(picture.locator(".nbdist-collectives tr[aria-selected='true']")).to_have_count(0)
+    expect(picture.locator(".nbdist-program-collectives tr[aria-selected='true']")).to_have_count(0)
     lab_.command("notebook:run-cell-and-select-next")
     lab_.command("docmanager:save")
 
@@ -61,5 +61,5 @@ def test_the_picture_is_in_the_saved_notebook_and_used_without_a_kernel(
     preference = {"shouldStart": False, "canStart": False}
     lab_.start("docmanager:open", {"path": "again.ipynb", "kernelPreference": preference})
     program = page.get_by_role("region", name="Program")
-    program.locator(".nbdist-collectives tbody tr").first.click()
-    expect(page.locator(".nbdist-card .nbdist-holds").first).to_have_text("group 0")
+    program.locator(".nbdist-program-collectives tbody tr").first.click()
+    expect(page.locator(".nbdist-mesh-card .nbdist-mesh-holds").first).to_have_text("group 0")

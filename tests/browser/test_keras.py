@@ -81,14 +81,16 @@ def test_k4_k5_the_view_shows_the_distribution_change_while_a_cell_trains(
     view = lab_.output.last
     lab_.start("notebook:run-cell")
     # One process is there first, so for a moment there may be two.
-    kinds = view.locator(".nbdist-distribution-head button")
-    progress = view.locator(".nbdist-progress")
+    kinds = view.locator(".nbdist-session-distribution-head button")
+    progress = view.locator(".nbdist-session-progress")
     expect(kinds).to_have_text(["DataParallel"], timeout=60_000)
     expect(progress).to_contain_text(re.compile(r"fit, epoch \d of 4.*accuracy"), timeout=60_000)
     assert lab_.busy(), "the cell still trains"
     (tmp_path / "data").touch()
     expect(kinds).to_have_text(["ModelParallel"], timeout=60_000)
-    expect(view.locator(".nbdist-rules")).to_contain_text(".*/model_hidden/kernel(·, model)")
+    expect(view.locator(".nbdist-session-rules")).to_contain_text(
+        ".*/model_hidden/kernel(·, model)"
+    )
     view.get_by_role("tab", name="layout").click()
     layout = view.get_by_role("region", name="Layout of a model")
     split = layout.get_by_role("option", name=re.compile(r"^sequential_1.model_hidden.kernel, "))
@@ -101,7 +103,7 @@ def test_k4_k5_the_view_shows_the_distribution_change_while_a_cell_trains(
     missed = layout.get_by_role("option", name=re.compile(r"^sequential_1.model_middle.kernel, "))
     expect(missed).to_have_accessible_name(re.compile("no rule matched it"))
     expect(progress).to_contain_text(re.compile(r"fit, epoch \d+ of 10"), timeout=60_000)
-    holds = view.locator(".nbdist-card .nbdist-holds").first
+    holds = view.locator(".nbdist-mesh-card .nbdist-mesh-holds").first
     missed.click()
     expect(holds).to_have_text("[0:1024, 0:1024]")
     split.click()

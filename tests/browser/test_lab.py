@@ -80,17 +80,17 @@ def test_output_and_panel_follow_a_running_cell_and_can_be_used_meanwhile(
     expect(lab_.output).to_have_attribute("data-nbdist-theme", "dark")
     assert slices_shown(lab_.output) == slices_expected("params.dense1.kernel")
     lab_.output.get_by_role("treeitem", name=re.compile(r"^batch,")).click()
-    expect(lab_.output.locator(".nbdist-path")).to_have_text("batch")
+    expect(lab_.output.locator(".nbdist-array-path")).to_have_text("batch")
     assert slices_shown(lab_.output) == slices_expected("batch")
     cells = page.locator(".jp-Notebook .jp-Cell").count()
-    lab_.output.locator(".nbdist-mesh").focus()
+    lab_.output.locator(".nbdist-mesh-mesh").focus()
     for key in ("ArrowRight", "ArrowRight", "ArrowDown", "d", "d", "Enter"):
         page.keyboard.press(key)
-    expect(lab_.output.locator(".nbdist-detail-title")).to_contain_text("cpu 2049 kept")
+    expect(lab_.output.locator(".nbdist-device-title")).to_contain_text("cpu 2049 kept")
     assert page.locator(".jp-Notebook .jp-Cell").count() == cells
     page.keyboard.press("/")
     page.keyboard.type("mu")
-    expect(lab_.output.locator(".nbdist-spacer .nbdist-array")).to_have_count(1)
+    expect(lab_.output.locator(".nbdist-lists-spacer .nbdist-lists-row")).to_have_count(1)
     assert lab_.busy()
     page.screenshot(path=shots / "lab-dark.png")
     over.touch()
@@ -112,8 +112,8 @@ def test_both_are_live_again_after_a_reload_in_the_middle_of_a_cell(
         "window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel != null"
     )
     expect(lab_.panel).to_have_count(1, timeout=60_000)
-    expect(lab_.panel.locator(".nbdist-card")).to_have_count(8, timeout=60_000)
-    expect(lab_.output.locator(".nbdist-card")).to_have_count(8, timeout=60_000)
+    expect(lab_.panel.locator(".nbdist-mesh-card")).to_have_count(8, timeout=60_000)
+    expect(lab_.output.locator(".nbdist-mesh-card")).to_have_count(8, timeout=60_000)
     assert moving(lab_.panel)
     assert moving(lab_.output)
     kernel = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"

@@ -31,19 +31,19 @@ def plain(topology: str, mesh: str, **options: Any) -> dict[str, Any]:
 
 
 def point_at(page: Page, x: int, y: int) -> None:
-    page.locator(".nbdist-rings").first.hover(position={"x": x, "y": y}, force=True)
+    page.locator(".nbdist-mesh-rings").first.hover(position={"x": x, "y": y}, force=True)
 
 
 def test_the_pod_is_shown_as_planned_with_what_each_device_would_take(open_view: OpenView) -> None:
     page = open_view(plain("v5e:8x8", "data=8,model=8", memory="2MB"))
-    header = page.locator(".nbdist-bar")
+    header = page.locator(".nbdist-session-bar")
     expect(header).to_have_text("planned64 TPU v5 lite devices")
-    expect(page.locator(".nbdist-foot")).to_have_text(
+    expect(page.locator(".nbdist-session-foot")).to_have_text(
         "planned 2 arrays, 172 MBthey would take 2.7 MB a device"
     )
-    expect(page.locator(".nbdist-legend")).to_contain_text("planned arrays, of the memory")
+    expect(page.locator(".nbdist-mesh-legend")).to_contain_text("planned arrays, of the memory")
     expect(page.get_by_role("button", name="Show values")).to_be_hidden()
-    notices = page.locator(".nbdist-notices")
+    notices = page.get_by_role("region", name="Notices")
     expect(notices).to_contain_text("It does not fit. 2.7 MB of 2 MB on each device.")
     expect(notices).to_contain_text(
         "Not in the picture: params['bad'], P(None, 'data') has 2 entries"
@@ -60,8 +60,8 @@ def test_the_pod_is_shown_as_planned_with_what_each_device_would_take(open_view:
 
 def test_the_largest_pod_is_drawn_host_by_host(open_view: OpenView) -> None:
     page = open_view(plain("v5p:16x20x28", "data=560,model=16"))
-    expect(page.locator(".nbdist-bar")).to_have_text("planned8,960 TPU v5 devices")
-    expect(page.locator(".nbdist-left")).to_contain_text(
+    expect(page.locator(".nbdist-session-bar")).to_have_text("planned8,960 TPU v5 devices")
+    expect(page.locator(".nbdist-page-left")).to_contain_text(
         "one cell a host, 8,960 devices on 2,240 hosts"
     )
     point_at(page, 3, 3)

@@ -37,7 +37,7 @@ COLOURS = """canvas => {
 
 def colours(view: Locator) -> set[str]:
     """With which the cells of the pod are filled."""
-    return set(view.locator(".nbdist-tiles").evaluate(COLOURS))
+    return set(view.locator(".nbdist-mesh-tiles").evaluate(COLOURS))
 
 
 def test_an_array_is_chosen_in_the_picture_of_a_plan_by_mouse_and_keyboard(
@@ -50,16 +50,18 @@ def test_an_array_is_chosen_in_the_picture_of_a_plan_by_mouse_and_keyboard(
     lab_.wait_for_kernel()
     lab_.run_cells(2)
     view = lab_.output.filter(has_text="planned").last
-    expect(view.locator(".nbdist-bar")).to_have_text("planned256 TPU v5 lite devices")
-    expect(view.locator(".nbdist-title").first).to_have_text("showing params['embed']")
+    expect(view.locator(".nbdist-session-bar")).to_have_text("planned256 TPU v5 lite devices")
+    expect(view.locator(".nbdist-parts-title").first).to_have_text("showing params['embed']")
     page.screenshot(path=shots / "plan-light.png")
     light = colours(view)
     # By mouse: which piece a device would hold is that of its places along both axes.
     arrays = view.get_by_role("tree", name="Arrays")
     arrays.get_by_role("treeitem", name=re.compile(r"^params\['blocks'\]\[0\]\['up'\]")).click()
-    expect(view.locator(".nbdist-title").first).to_have_text("showing params['blocks'][0]['up']")
+    expect(view.locator(".nbdist-parts-title").first).to_have_text(
+        "showing params['blocks'][0]['up']"
+    )
     device = view.get_by_role("region", name="Device")
-    rings = view.locator(".nbdist-rings").first
+    rings = view.locator(".nbdist-mesh-rings").first
     rings.hover(position={"x": 65, "y": 35}, force=True)
     expect(device).to_contain_text("tpu 0")
     expect(device).to_contain_text("0:512, 0:2048")
@@ -69,14 +71,14 @@ def test_an_array_is_chosen_in_the_picture_of_a_plan_by_mouse_and_keyboard(
     view.get_by_role("tab", name="data=16 × model=16").focus()
     page.keyboard.press("ArrowRight")
     expect(torus).to_have_attribute("aria-selected", "true")
-    expect(view.locator(".nbdist-mesh-section")).to_contain_text("x and y wrap around")
+    expect(view.locator(".nbdist-page-left")).to_contain_text("x and y wrap around")
     arrays.focus()
     page.keyboard.press("Home")
     page.keyboard.press("End")
     page.keyboard.press("Enter")
-    expect(view.locator(".nbdist-title").first).to_have_text("showing params['embed']")
+    expect(view.locator(".nbdist-parts-title").first).to_have_text("showing params['embed']")
     expect(torus).to_have_attribute("aria-selected", "true")
-    view.locator(".nbdist-mesh").focus()
+    view.locator(".nbdist-mesh-mesh").focus()
     for key, wanted in (("ArrowDown", "tpu 0"), ("ArrowRight", "tpu 1"), ("ArrowDown", "tpu 17")):
         page.keyboard.press(key)
         expect(device.locator("b")).to_have_text(wanted)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,28 +13,32 @@ Golden = Callable[[str], dict[str, Any]]
 
 
 def rows(page: Page) -> Locator:
-    return page.locator(".nbdist-collectives tbody tr")
+    return page.locator(".nbdist-program-collectives tbody tr")
 
 
 def expect_chosen(page: Page, *wanted: int) -> None:
     """That these rows are chosen, and no others."""
     for number in wanted:
         expect(rows(page).nth(number)).to_have_attribute("aria-selected", "true")
-    expect(page.locator(".nbdist-collectives tr[aria-selected='true']")).to_have_count(len(wanted))
+    expect(page.locator(".nbdist-program-collectives tr[aria-selected='true']")).to_have_count(
+        len(wanted)
+    )
 
 
 def expect_cards(page: Page, attribute: str, *wanted: str) -> None:
     """That the cards of these devices have an attribute, and no others."""
     for device in wanted:
-        expect(page.locator(f".nbdist-card[data-device='{device}'][{attribute}]")).to_have_count(1)
-    expect(page.locator(f".nbdist-card[{attribute}]")).to_have_count(len(wanted))
+        expect(
+            page.locator(f".nbdist-mesh-card[data-device='{device}'][{attribute}]")
+        ).to_have_count(1)
+    expect(page.locator(f".nbdist-mesh-card[{attribute}]")).to_have_count(len(wanted))
 
 
 def expect_groups(page: Page, wanted: dict[str, tuple[str, ...]]) -> None:
     """What the cards of devices say."""
     for text, devices in wanted.items():
         for device in devices:
-            expect(page.locator(f"[data-device='{device}'] .nbdist-holds")).to_have_text(text)
+            expect(page.locator(f"[data-device='{device}'] .nbdist-mesh-holds")).to_have_text(text)
 
 
 @pytest.fixture
@@ -51,7 +54,7 @@ PAIRS = {f"group {n}": (f"0:{n}", f"1:{n + 4}") for n in range(4)}
 
 def test_a_program_is_shown_beside_its_mesh(open_view: OpenView, step: dict[str, Any]) -> None:
     page = open_view(step)
-    expect(page.locator(".nbdist-bar")).to_have_text("compiled8 TPU v5 lite devices")
+    expect(page.locator(".nbdist-session-bar")).to_have_text("compiled8 TPU v5 lite devices")
     program = page.get_by_role("region", name="Program")
     expect(program).to_contain_text("jit_step: fits, 4 MB of 16 GB on each device 16 GB are left")
     expect(program.get_by_role("img")).to_have_attribute(
@@ -63,7 +66,7 @@ def test_a_program_is_shown_beside_its_mesh(open_view: OpenView, step: dict[str,
     expect(rows(page).nth(2)).to_have_text("all-reducedata512 KB6backwardprograms.py:109")
     expect(program).to_contain_text("along data: 3 MB a device in one run")
     expect(program).to_contain_text("1.5 MBf32[6,256,256]")
-    expect(page.locator(".nbdist-foot")).to_have_text("it would take 4 MB a device")
+    expect(page.locator(".nbdist-session-foot")).to_have_text("it would take 4 MB a device")
     expect(page.get_by_role("tab", name="arrays")).to_be_hidden()
 
 
@@ -71,7 +74,9 @@ def test_a_collective_is_chosen_with_the_mouse(open_view: OpenView, step: dict[s
     page = open_view(step)
     rows(page).nth(0).click()
     expect_chosen(page, 0)
-    expect(page.locator(".nbdist-title").first).to_contain_text("showing all-reduce along model")
+    expect(page.locator(".nbdist-parts-title").first).to_contain_text(
+        "showing all-reduce along model"
+    )
     expect_groups(page, HALVES)
     page.locator("[data-device='1:5']").hover()
     expect_cards(page, "data-same", "1:4", "1:6", "1:7")
@@ -92,7 +97,7 @@ def test_a_line_chooses_all_of_its_collectives(open_view: OpenView, step: dict[s
     page = open_view(step)
     rows(page).nth(2).get_by_role("button", name="programs.py:109").click()
     expect_chosen(page, 0, 2)
-    expect(page.locator(".nbdist-mesh-section")).to_contain_text(
+    expect(page.locator(".nbdist-page-left")).to_contain_text(
         "several groups: choose one collective to see them"
     )
     page.locator("[data-device='0:1']").hover()
@@ -104,7 +109,7 @@ def test_a_collective_is_chosen_with_the_keyboard(
 ) -> None:
     page = open_view(step)
     grid = page.get_by_role("grid", name="Collectives")
-    said = page.locator(".nbdist-hidden[role=status]")
+    said = page.locator(".nbdist-parts-hidden[role=status]")
     grid.focus()
     page.keyboard.press("ArrowDown")
     expect_chosen(page, 0)
@@ -125,7 +130,7 @@ def test_a_collective_is_chosen_with_the_keyboard(
     expect(said).to_have_text("2 collectives chosen")
     page.keyboard.press("Space")
     expect_chosen(page, 2)
-    page.locator(".nbdist-mesh").focus()
+    page.locator(".nbdist-mesh-mesh").focus()
     page.keyboard.press("ArrowDown")
     expect(said).to_contain_text("tpu 0")
     expect(said).to_contain_text("exchanges with tpu 4")
@@ -174,7 +179,7 @@ def test_what_nobody_asked_for_is_marked(open_view: OpenView, golden: Golden) ->
     page = open_view(golden("compiled_moved")["snapshot"])
     expect(rows(page)).to_have_count(9)
     expect(rows(page).filter(has_text="all-gather *")).to_have_count(4)
-    expect(page.locator(".nbdist-collectives tr[data-resharding]")).to_have_count(4)
+    expect(page.locator(".nbdist-program-collectives tr[data-resharding]")).to_have_count(4)
     expect(page.get_by_role("region", name="Program")).to_contain_text("* put in by the compiler")
 
 
@@ -185,32 +190,6 @@ def test_the_groups_are_shown_on_the_torus_as_well(
     rows(page).nth(0).click()
     page.get_by_role("tab", name="torus x=2 × y=4").click()
     expect_groups(page, HALVES)
-    expect(page.locator(".nbdist-mesh-section")).to_contain_text("no dimension wraps around")
+    expect(page.locator(".nbdist-page-left")).to_contain_text("no dimension wraps around")
     for label in ("x 0", "x 1", "y 0", "y 3"):
-        expect(page.locator(".nbdist-axis", has_text=label)).to_have_count(1)
-
-
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_a_program_in_both_themes(
-    open_view: OpenView, golden: Golden, shots: Path, dark: bool
-) -> None:
-    page = open_view(golden("compiled_step")["snapshot"], dark=dark)
-    rows(page).nth(0).click()
-    page.locator("[data-device='0:1']").hover()
-    expect(page.locator(".nbdist-card[data-same]")).to_have_count(3)
-    fills = {
-        card.evaluate("card => getComputedStyle(card).backgroundColor")
-        for card in page.locator(".nbdist-card").all()
-    }
-    named = page.evaluate(
-        """() => [0, 1].map(i => {
-          const probe = document.createElement('i');
-          probe.style.color = `var(--nbdist-fill-${i})`;
-          document.querySelector('.nbdist').append(probe);
-          const color = getComputedStyle(probe).color;
-          probe.remove();
-          return color;
-        })"""
-    )
-    assert fills == set(named)
-    page.screenshot(path=shots / f"program-{'dark' if dark else 'light'}.png", full_page=True)
+        expect(page.locator(".nbdist-mesh-axis", has_text=label)).to_have_count(1)

@@ -48,14 +48,14 @@ WHOLE = re.compile(r"^args\[1\],")
 
 def picture(lab_: LabPage, state: str) -> Locator:
     """The picture of a program that was compiled, or refused."""
-    view = lab_.output.filter(has=lab_.page.locator(".nbdist-state", has_text=state))
-    expect(view.locator(".nbdist-bar")).to_have_text(f"{state}16 TPU v5 lite devices")
+    view = lab_.output.filter(has=lab_.page.locator(".nbdist-session-state", has_text=state))
+    expect(view.locator(".nbdist-session-bar")).to_have_text(f"{state}16 TPU v5 lite devices")
     return view
 
 
 def cards(view: Locator) -> Locator:
     """What the devices hold, or in which group they are."""
-    return view.locator(".nbdist-card .nbdist-holds")
+    return view.locator(".nbdist-mesh-card .nbdist-mesh-holds")
 
 
 def test_what_does_not_fit_shows_how_its_arguments_lie_and_what_fits_who_talks_to_whom(
@@ -73,7 +73,7 @@ def test_what_does_not_fit_shows_how_its_arguments_lie_and_what_fits_who_talks_t
     expect(program).to_contain_text("jit_step does not fit")
     expect(program).to_contain_text("too much")
     expect(program).to_contain_text("exceeds available HBM")
-    expect(refused.locator(".nbdist-notices")).to_contain_text(
+    expect(refused.get_by_role("region", name="Notices")).to_contain_text(
         "Not compiled. Arguments lie as they were given."
     )
     expect(cards(refused)).to_have_text(PARTS * 4)
@@ -88,12 +88,12 @@ def test_what_does_not_fit_shows_how_its_arguments_lie_and_what_fits_who_talks_t
     fits.scroll_into_view_if_needed()
     program = fits.get_by_role("region", name="Program")
     expect(program).to_contain_text("jit_step: fits")
-    rows = program.locator(".nbdist-collectives tbody tr")
+    rows = program.locator(".nbdist-program-collectives tbody tr")
     rows.filter(has_text="data").first.click()
     device = fits.get_by_role("region", name="Device")
     for tab in ("data=4 × model=4", "torus x=4 × y=4"):
         fits.get_by_role("tab", name=tab).click()
-        fits.locator(".nbdist-mesh").focus()
+        fits.locator(".nbdist-mesh-mesh").focus()
         page.keyboard.press("ArrowDown")
         expect(device).to_contain_text("exchangeswith tpu 4, tpu 8, tpu 12")
     page.screenshot(path=shots / "rehearse-fits-dark.png")

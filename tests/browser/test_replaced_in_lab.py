@@ -42,12 +42,12 @@ def test_the_view_says_who_is_brought_back_and_training_goes_on(
     page = lab_.page
     name = notebook(lab, f"replaced-{theme}.ipynb", START, MODEL, SHOW, DIES, AGAIN)
     view = lab_.open_with_view(name, run=3, theme=theme)
-    expect(view.locator(".nbdist-state")).to_have_text("idle")
+    expect(view.locator(".nbdist-session-state")).to_have_text("idle")
     view.evaluate(WATCH)
     lab_.start_next()
     page.wait_for_function("window.texts.some(text => text.includes('repairing'))", timeout=60_000)
     page.screenshot(path=shots / f"replacing-{theme}.png")
-    notice = view.locator(".nbdist-notice")
+    notice = view.locator(".nbdist-session-notice")
     expect(notice).to_have_count(1, timeout=180_000)
     expect(notice).to_have_text(
         re.compile(r"In step again after .*: process 1 started again; lost: rows")
@@ -55,7 +55,7 @@ def test_the_view_says_who_is_brought_back_and_training_goes_on(
     expect(notice).to_contain_text("names of process 2")
     texts = " ".join(page.evaluate("window.texts"))
     assert "Process 1 is lost" in texts and "Bringing process 1 back" in texts
-    expect(view.locator(".nbdist-state")).to_have_text("idle")
+    expect(view.locator(".nbdist-session-state")).to_have_text("idle")
     page.screenshot(path=shots / f"replaced-{theme}.png")
     lab_.start_next()
     output = page.locator(".jp-Notebook .jp-CodeCell").nth(4).locator(".jp-OutputArea")

@@ -35,7 +35,7 @@ def test_the_open_view_follows_the_new_processes(
     page = lab_.page
     name = notebook(lab, f"resized-{theme}.ipynb", START, MODEL, SHOW, FEWER, AGAIN)
     view = lab_.open_with_view(name, run=3, theme=theme)
-    expect(view.locator(".nbdist-state")).to_have_text("idle")
+    expect(view.locator(".nbdist-session-state")).to_have_text("idle")
     expect(view).to_contain_text("data=4 × model=2")
     view.evaluate(WATCH)
     lab_.start_next()
@@ -47,9 +47,9 @@ def test_the_open_view_follows_the_new_processes(
         re.compile(r"3 processes in place of 4 after [\d.]+ s; all variables kept"), timeout=60_000
     )
     expect(view).to_contain_text("data=3 × model=2", timeout=60_000)
-    expect(view.locator(".nbdist-state")).to_have_text("idle")
+    expect(view.locator(".nbdist-session-state")).to_have_text("idle")
     assert "Going on with 3 processes in place of 4" in " ".join(page.evaluate("window.texts"))
-    expect(view.locator(".nbdist-notice")).to_have_count(0)
+    expect(view.locator(".nbdist-session-notice")).to_have_count(0)
     page.screenshot(path=shots / f"resized-{theme}.png")
     lab_.start_next()
     output = page.locator(".jp-Notebook .jp-CodeCell").nth(4).locator(".jp-OutputArea")

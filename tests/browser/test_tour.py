@@ -75,7 +75,7 @@ def test_screenshots_of_the_view_in_the_tour(tour: LabPage, shots: Path) -> None
     tour.page.set_viewport_size({"width": 1500, "height": 1300})
     for name in THEMES:
         tour.theme(name)
-        expect(view.locator(".nbdist-card")).to_have_count(8)
+        expect(view.locator(".nbdist-mesh-card")).to_have_count(8)
         expect(view).to_have_attribute("data-nbdist-theme", name)
         wait_for(lambda: trains(tour, view), within_s=180)
         view.screenshot(path=shots / f"view-{name}.png")
@@ -90,7 +90,7 @@ def test_the_view_lives_while_a_cell_runs_and_says_what_jax_says(
     view = tour.output.last
     tour.theme("dark")
     tour.command("nbdist:show-devices")
-    expect(view.locator(".nbdist-path")).to_have_text(KERNEL_PATH)
+    expect(view.locator(".nbdist-array-path")).to_have_text(KERNEL_PATH)
     tour.start("notebook:run-cell")
     page.wait_for_timeout(700)
     assert tour.busy()
@@ -99,11 +99,11 @@ def test_the_view_lives_while_a_cell_runs_and_says_what_jax_says(
     expect(view).to_have_attribute("data-nbdist-theme", "dark")
     # Picked and moved by mouse and keyboard, while the cell still runs.
     view.get_by_role("treeitem", name=re.compile(r"^x_train,")).click()
-    expect(view.locator(".nbdist-path")).to_have_text("x_train")
-    view.locator(".nbdist-mesh").focus()
+    expect(view.locator(".nbdist-array-path")).to_have_text("x_train")
+    view.locator(".nbdist-mesh-mesh").focus()
     for key in ("ArrowRight", "ArrowRight", "ArrowDown", "Enter"):
         page.keyboard.press(key)
-    expect(view.locator(".nbdist-detail-title")).to_contain_text("cpu 2049 kept")
+    expect(view.locator(".nbdist-device-title")).to_contain_text("cpu 2049 kept")
     assert tour.busy(), "the kernel was busy all the time"
     page.screenshot(path=shots / "tour-dark.png")
     while tour.busy():
@@ -120,53 +120,3 @@ def test_the_slices_shown_are_those_of_devices_indices_map(tour: LabPage) -> Non
     printed = tour.page.locator(".jp-OutputArea-output", has_text="slices {").last.inner_text()
     asked = json.loads(printed[printed.index("{") :])
     assert slices_shown(view) == {key: to_slices(text) for key, text in asked.items()}
-
-
-def test_the_panel_is_live_after_a_reload_in_a_running_cell(tour: LabPage, tmp_path: Path) -> None:
-    page, over = tour.page, tmp_path / "over"
-    run = f"%%dist\nimport os\nwhile not os.path.exists({str(over)!r}):\n    time.sleep(0.1)\n    marker = 1"
-    page.evaluate(
-        "source => { const n = jupyterapp.shell.currentWidget.content;"
-        " n.activeCell.model.sharedModel.setSource(source); }",
-        run,
-    )
-    tour.command("docmanager:save")
-    tour.start("notebook:run-cell")
-    tour.wait_for_saved_layout()
-    page.reload()
-    page.wait_for_selector(".jp-NotebookPanel .jp-Cell")
-    page.wait_for_function(
-        "window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel != null"
-    )
-    expect(tour.panel.locator(".nbdist-card")).to_have_count(8, timeout=60_000)
-    assert moving(tour.panel)
-    kernel = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
-    assert page.evaluate(f"{kernel}.status") != "idle"
-    over.touch()
-
-
-def test_reopened_without_a_kernel_the_pictures_are_there_and_no_error(
-    tour: LabPage, lab: Lab, lab_browser: BrowserContext, shots: Path
-) -> None:
-    page = tour.page
-    kernel = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
-    page.wait_for_function(f"{kernel}.status === 'idle'", timeout=30_000)
-    tour.command("docmanager:save")
-    page.evaluate("jupyterapp.serviceManager.sessions.shutdownAll()")
-    saved = json.loads((lab.root / "tour.ipynb").read_text())
-    assert "widgets" not in saved["metadata"], "saved with default settings"
-    (lab.root / "reopened.ipynb").write_text(json.dumps(saved))
-    again = LabPage(lab_browser.new_page(), lab)
-    again.page.set_viewport_size({"width": 1500, "height": 1000})
-    again.open_empty()
-    preference = {"shouldStart": False, "canStart": False}
-    again.start("docmanager:open", {"path": "reopened.ipynb", "kernelPreference": preference})
-    still = again.page.locator(".nbdist-still").last
-    still.scroll_into_view_if_needed()
-    expect(still).to_be_visible()
-    expect(still).to_contain_text("[0:64, 128:256]")
-    shown = again.page.locator(".jp-Notebook").inner_text()
-    assert "model not found" not in shown
-    assert "Loading widget" not in shown
-    again.page.screenshot(path=shots / "tour-reopened.png")
-    again.page.close()

@@ -30,7 +30,7 @@ CUT_TEXT = """() => {
   while (walker.nextNode()) {
     const node = walker.currentNode;
     const parent = node.parentElement;
-    const unseen = '.nbdist-hidden, [hidden], details:not([open]) > :not(summary)';
+    const unseen = '.nbdist-parts-hidden, [hidden], details:not([open]) > :not(summary)';
     if (!node.textContent.trim() || parent.closest(unseen)) continue;
     const range = document.createRange();
     range.selectNodeContents(node);
@@ -38,7 +38,7 @@ CUT_TEXT = """() => {
     for (let up = parent; up && up !== root; up = up.parentElement) {
       if (getComputedStyle(up).overflowX !== 'visible') clips.push(up);
     }
-    const row = parent.closest('.nbdist-spacer > .nbdist-array');
+    const row = parent.closest('.nbdist-lists-spacer > .nbdist-lists-row');
     for (const rect of range.getClientRects()) {
       if (!rect.width) continue;
       const box = row?.getBoundingClientRect();
@@ -52,17 +52,17 @@ CUT_TEXT = """() => {
   return cut;
 }"""
 
-SHORTENED = """() => [...document.querySelectorAll('.nbdist-name')].map(node => [
+SHORTENED = """() => [...document.querySelectorAll('.nbdist-lists-name')].map(node => [
   node.textContent, node.getAttribute('title')])"""
 
-TABLE = """() => Object.fromEntries([...document.querySelectorAll('.nbdist-table tbody tr')].map(
+TABLE = """() => Object.fromEntries([...document.querySelectorAll('.nbdist-device-table tbody tr')].map(
   row => [row.dataset.device, row.children[3].textContent]))"""
 
-CARDS = """() => [...document.querySelectorAll('.nbdist-card[data-piece]')].map(card => {
+CARDS = """() => [...document.querySelectorAll('.nbdist-mesh-card[data-piece]')].map(card => {
   const style = getComputedStyle(card);
   return {
     device: card.dataset.device,
-    holds: card.querySelector('.nbdist-holds').textContent,
+    holds: card.querySelector('.nbdist-mesh-holds').textContent,
     look: [style.backgroundColor, style.backgroundImage].join(),
   };
 })"""
@@ -88,7 +88,9 @@ def test_nothing_is_cut_wide_or_narrow_light_or_dark(
         check_in_both_themes(page, width, first, shots / name)
         if snapshot["models"]:
             open_layout(page)
-            expect(page.locator(".nbdist-variables [role=option]").first).to_be_visible()
+            expect(
+                page.locator(".nbdist-lists-layout .nbdist-lists-box [role=option]").first
+            ).to_be_visible()
             check_in_both_themes(page, width, not first, shots / name, part="-layout")
 
 
@@ -101,21 +103,6 @@ def check_in_both_themes(page: Page, width: int, first: bool, shot: Path, part: 
         picture(page, shot.with_name(f"{shot.name}-{width}-{theme}{part}.png"))
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         check_texts(page)
-
-
-def test_what_is_loaded_knows_nothing_of_what_was_in_its_page(open_view: OpenView) -> None:
-    hovered = "document.querySelectorAll('.nbdist-card:hover').length"
-    page = open_view(read("tour")["snapshot"])
-    page.evaluate("window.mine = localStorage.mine = sessionStorage.mine = 1")
-    page.locator(".nbdist-card").nth(3).click()
-    expect(page.locator(".nbdist-detail-title")).to_have_text("cpu 2049 kept")
-    assert page.evaluate(hovered) == 1
-    page = open_view(read("tour")["snapshot"])
-    assert page.evaluate(hovered) == 0
-    expect(page.locator(".nbdist-detail-title")).to_have_count(0)
-    assert page.evaluate("[document.activeElement.tagName, scrollX, scrollY]") == ["BODY", 0, 0]
-    mine = "[window.mine, localStorage.mine, sessionStorage.mine].map(value => value ?? null)"
-    assert page.evaluate(mine) == [None] * 3
 
 
 def picture(page: Page, path: Path) -> None:
@@ -140,12 +127,12 @@ def test_every_array_is_shown_where_the_framework_says_it_is(
 ) -> None:
     golden = read(name)
     page = open_view(golden["snapshot"])
-    page.locator(".nbdist-table summary").click()
-    page.locator(".nbdist-arrays").focus()
+    page.locator(".nbdist-device-table summary").click()
+    page.locator(".nbdist-lists-arrays .nbdist-lists-box").focus()
     page.keyboard.press("Home")
     left = list(golden["expected"])
     while left:
-        active = page.locator(".nbdist-array[data-active]")
+        active = page.locator(".nbdist-lists-row[data-active]")
         while active.get_attribute("aria-expanded") is not None:
             # Opens it, then each of those that are alike, then moves on.
             page.keyboard.press("ArrowRight")
@@ -156,7 +143,7 @@ def test_every_array_is_shown_where_the_framework_says_it_is(
             page.keyboard.press("Enter")
         # Another version of the same path may have been picked before.
         expect(active).to_have_attribute("aria-selected", "true")
-        expect(page.locator(".nbdist-path")).to_have_text(expected["path"])
+        expect(page.locator(".nbdist-array-path")).to_have_text(expected["path"])
         check_slices(page, golden["snapshot"], expected)
         page.keyboard.press("ArrowDown")
 
@@ -164,7 +151,7 @@ def test_every_array_is_shown_where_the_framework_says_it_is(
 def check_slices(page: Page, snapshot: dict[str, Any], expected: dict[str, Any]) -> None:
     lost = {p["process_id"] for p in snapshot["processes"] if p["state"] == "lost"}
     page.wait_for_function(
-        "path => document.querySelector('.nbdist-table caption').textContent.endsWith(path)",
+        "path => document.querySelector('.nbdist-device-table caption').textContent.endsWith(path)",
         arg=expected["path"],
     )
     for device, shown in page.evaluate(TABLE).items():
@@ -216,12 +203,12 @@ def test_a_choice_is_announced_once_and_new_data_is_not(open_view: OpenView) -> 
     page = open_view(read("tour")["snapshot"])
     live = page.get_by_role("status")
     expect(live).to_have_text("")
-    page.locator(".nbdist-mesh").focus()
+    page.locator(".nbdist-mesh-mesh").focus()
     page.keyboard.press("ArrowRight")
     expect(live).to_contain_text("cpu 0, data 0, model 0")
     text = live.inner_text()
     page.evaluate("page.change({state: 'idle'})")
-    expect(page.locator(".nbdist-state")).to_have_text("idle")
+    expect(page.locator(".nbdist-session-state")).to_have_text("idle")
     assert live.inner_text() == text
     array_row(page, "batch").click()
     expect(live).to_have_text("Showing batch")
@@ -229,7 +216,7 @@ def test_a_choice_is_announced_once_and_new_data_is_not(open_view: OpenView) -> 
 
 TYPED_AT_ONCE = """
 path => {
-  const input = document.querySelector('.nbdist-find');
+  const input = document.querySelector('.nbdist-lists-find');
   input.focus();
   input.value = path;
   input.dispatchEvent(new Event('input', { bubbles: true }));
@@ -247,7 +234,7 @@ def test_keys_that_are_faster_than_the_display_choose_what_was_searched(
 ) -> None:
     page = open_view(read("several_meshes")["snapshot"])
     page.evaluate(TYPED_AT_ONCE, "turned")
-    expect(page.locator(".nbdist-path")).to_have_text("state.turned")
+    expect(page.locator(".nbdist-array-path")).to_have_text("state.turned")
 
 
 def test_the_whole_view_can_be_used_with_the_keyboard(open_view: OpenView) -> None:
@@ -258,16 +245,16 @@ def test_the_whole_view_can_be_used_with_the_keyboard(open_view: OpenView) -> No
         page.keyboard.press("Tab")
         stops.append(page.evaluate(active))
     assert stops == [
-        *("nbdist-tab", "nbdist-mesh", "nbdist-button nbdist-ask", "SUMMARY"),
-        *("nbdist-find", "nbdist-arrays"),
+        *("nbdist-parts-button", "nbdist-mesh-mesh", "nbdist-parts-button", "SUMMARY"),
+        *("nbdist-lists-find", "nbdist-lists-box"),
     ]
-    page.locator(".nbdist-tab[aria-selected=true]").focus()
+    page.locator(".nbdist-page-left [role=tab][aria-selected=true]").focus()
     page.keyboard.press("ArrowRight")
-    expect(page.locator(".nbdist-tab[aria-selected=true]")).to_have_text(
+    expect(page.locator(".nbdist-page-left [role=tab][aria-selected=true]")).to_have_text(
         "data=4 × model=2 explicit"
     )
     page.keyboard.press("Tab")
-    title = page.locator(".nbdist-detail-title")
+    title = page.locator(".nbdist-device-title")
     for key, wanted in (
         ("ArrowDown", "cpu 0"),
         ("ArrowDown", "cpu 2048"),
@@ -279,7 +266,7 @@ def test_the_whole_view_can_be_used_with_the_keyboard(open_view: OpenView) -> No
     ):
         page.keyboard.press(key)
         expect(title).to_have_text(wanted)
-    described = page.locator(".nbdist-mesh").get_attribute("aria-activedescendant")
+    described = page.locator(".nbdist-mesh-mesh").get_attribute("aria-activedescendant")
     expect(page.locator(f"#{described}")).to_have_attribute("aria-selected", "true")
     page.keyboard.press("Escape")
     expect(title).to_have_count(0)
@@ -287,8 +274,10 @@ def test_the_whole_view_can_be_used_with_the_keyboard(open_view: OpenView) -> No
     page.keyboard.type("turned")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    expect(page.locator(".nbdist-path")).to_have_text("state.turned")
-    expect(page.locator(".nbdist-tab[aria-selected=true]")).to_have_text("data=4 × model=2 auto")
+    expect(page.locator(".nbdist-array-path")).to_have_text("state.turned")
+    expect(page.locator(".nbdist-page-left [role=tab][aria-selected=true]")).to_have_text(
+        "data=4 × model=2 auto"
+    )
 
 
 def test_keys_do_not_reach_the_notebook_around_the_view(open_view: OpenView) -> None:
@@ -296,7 +285,7 @@ def test_keys_do_not_reach_the_notebook_around_the_view(open_view: OpenView) -> 
     page.evaluate(
         "window.keys = []; document.addEventListener('keydown', event => keys.push(event.key))"
     )
-    page.locator(".nbdist-mesh").focus()
+    page.locator(".nbdist-mesh-mesh").focus()
     for key in ("ArrowRight", "d", "x", "/"):
         page.keyboard.press(key)
     assert page.evaluate("keys") == []
@@ -304,51 +293,51 @@ def test_keys_do_not_reach_the_notebook_around_the_view(open_view: OpenView) -> 
 
 def test_copies_of_the_piece_under_the_cursor_are_marked(open_view: OpenView) -> None:
     page = open_view(read("tour")["snapshot"], query="?focus=batch")
-    page.locator(".nbdist-card").nth(2).click()
-    expect(page.locator(".nbdist-card[data-same]")).to_have_count(2)
-    expect(page.locator(".nbdist-facts")).to_contain_text("copies on")
+    page.locator(".nbdist-mesh-card").nth(2).click()
+    expect(page.locator(".nbdist-mesh-card[data-same]")).to_have_count(2)
+    expect(page.locator(".nbdist-device-facts")).to_contain_text("copies on")
     array_row(page, "params.dense1.kernel").click()
-    expect(page.locator(".nbdist-card[data-same]")).to_have_count(1)
+    expect(page.locator(".nbdist-mesh-card[data-same]")).to_have_count(1)
 
 
 def test_partial_sums_are_not_called_copies(open_view: OpenView) -> None:
     page = open_view(read("unreduced")["snapshot"], query="?focus=gradient")
-    expect(page.locator(".nbdist-caption")).to_contain_text(
+    expect(page.locator(".nbdist-array-caption")).to_contain_text(
         "2 pieces of 8 × 8, 256 B each, in 4 partial sums, still to be added: not copies"
     )
-    page.locator(".nbdist-card").first.click()
-    expect(page.locator(".nbdist-facts")).to_contain_text("to be added to 3 others")
-    expect(page.locator(".nbdist-facts")).not_to_contain_text("copies on")
+    page.locator(".nbdist-mesh-card").first.click()
+    expect(page.locator(".nbdist-device-facts")).to_contain_text("to be added to 3 others")
+    expect(page.locator(".nbdist-device-facts")).not_to_contain_text("copies on")
 
 
 def test_what_processes_disagree_on_is_listed_with_who_says_what(open_view: OpenView) -> None:
     page = open_view(read("out_of_step")["snapshot"], width=320)
-    expect(page.locator(".nbdist-state")).to_have_text("out of step")
-    expect(page.locator(".nbdist-state")).to_have_attribute("data-trouble", "")
-    notice = page.locator(".nbdist-notice", has_text="Processes disagree on array x")
+    expect(page.locator(".nbdist-session-state")).to_have_text("out of step")
+    expect(page.locator(".nbdist-session-state")).to_have_attribute("data-trouble", "")
+    notice = page.locator(".nbdist-session-notice", has_text="Processes disagree on array x")
     expect(notice.locator("li")).to_have_text(
         ["processes 0, 1 f32[64] P('data')", "processes 2, 3 missing"]
     )
-    expect(page.locator(".nbdist-only")).to_have_text(["p0, 1, 3", "p2", "p0, 1"])
+    expect(page.locator(".nbdist-parts-badge")).to_have_text(["p0, 1, 3", "p2", "p0, 1"])
 
 
 def test_updates_keep_the_elements_and_what_was_chosen(open_view: OpenView) -> None:
     snapshot = read("tour")["snapshot"]
     page = open_view(snapshot)
     array_row(page, "batch").click()
-    page.locator(".nbdist-card").nth(3).click()
+    page.locator(".nbdist-mesh-card").nth(3).click()
     page.evaluate(
-        "document.querySelectorAll('.nbdist-card, .nbdist-process').forEach(n => n.mine = 1)"
+        "document.querySelectorAll('.nbdist-mesh-card, .nbdist-session-process').forEach(n => n.mine = 1)"
     )
     processes = copy.deepcopy(snapshot["processes"])
     for process in processes:
         process["line"] = 99
     page.evaluate("processes => page.change({processes})", processes)
-    expect(page.locator(".nbdist-what").first).to_contain_text("line 99")
-    kept = "[...document.querySelectorAll('.nbdist-card, .nbdist-process')].every(n => n.mine)"
+    expect(page.locator(".nbdist-session-what").first).to_contain_text("line 99")
+    kept = "[...document.querySelectorAll('.nbdist-mesh-card, .nbdist-session-process')].every(n => n.mine)"
     assert page.evaluate(kept)
-    expect(page.locator(".nbdist-path")).to_have_text("batch")
-    expect(page.locator(".nbdist-detail-title")).to_have_text("cpu 2049 kept")
+    expect(page.locator(".nbdist-array-path")).to_have_text("batch")
+    expect(page.locator(".nbdist-device-title")).to_have_text("cpu 2049 kept")
 
 
 def test_a_missed_frame_is_asked_for_and_changes_nothing(open_view: OpenView) -> None:
@@ -358,14 +347,14 @@ def test_a_missed_frame_is_asked_for_and_changes_nothing(open_view: OpenView) ->
     frame = {"type": "frame", "stream": "page", "sequence": 9, "base": 8, "age": 0}
     page.evaluate("frame => page.receive(frame)", {**frame, "snapshot": {"state": "stuck"}})
     assert page.evaluate("page.sent.length") == 2
-    expect(page.locator(".nbdist-state")).to_have_text("running")
+    expect(page.locator(".nbdist-session-state")).to_have_text("running")
 
 
 def test_another_version_is_said_and_not_drawn(open_view: OpenView) -> None:
     snapshot = {**read("tour")["snapshot"], "version": 999}
     page = open_view(None)
     page.evaluate("snapshot => page.show(snapshot)", snapshot)
-    expect(page.locator(".nbdist-waiting")).to_contain_text("different versions of nbdist")
+    expect(page.locator(".nbdist-page-waiting")).to_contain_text("different versions of nbdist")
 
 
 def test_old_data_is_called_old(open_view: OpenView) -> None:
@@ -373,19 +362,37 @@ def test_old_data_is_called_old(open_view: OpenView) -> None:
     frame = {"type": "frame", "stream": "page", "sequence": 1, "base": None, "age": 3000}
     page.evaluate("frame => page.receive(frame)", {**frame, "snapshot": read("tour")["snapshot"]})
     # It grows meanwhile, on a busy machine by more than a second.
-    expect(page.locator(".nbdist-age")).to_have_text(re.compile(r"^no news for 5\d min"))
+    expect(page.locator(".nbdist-session-age")).to_have_text(re.compile(r"^no news for 5\d min"))
 
 
 def test_the_theme_is_followed(open_view: OpenView) -> None:
     page = open_view(read("tour")["snapshot"])
-    card = page.locator(".nbdist-card").first
+    card = page.locator(".nbdist-mesh-card").first
     light = card.evaluate("node => getComputedStyle(node).backgroundColor")
     page.evaluate("document.body.className = 'lab-dark'")
     expect(page.locator(".nbdist")).to_have_attribute("data-nbdist-theme", "dark")
     page.wait_for_function(
-        "light => getComputedStyle(document.querySelector('.nbdist-card')).backgroundColor !== light",
+        "light => getComputedStyle(document.querySelector('.nbdist-mesh-card')).backgroundColor !== light",
         arg=light,
     )
+
+
+def test_everything_grows_with_the_text_of_the_theme(open_view: OpenView) -> None:
+    page = open_view(read("tour")["snapshot"])
+    picture_of_the_array = page.locator(".nbdist-array-picture")
+    size = "node => [node.offsetWidth, node.offsetHeight, getComputedStyle(node).borderRadius]"
+    assert picture_of_the_array.evaluate(size) == [148, 96, "4px"]
+    larger = "document.documentElement.style.setProperty('--jp-ui-font-size1', '26px')"
+    page.evaluate(larger)
+    # A canvas is drawn anew for it, and as narrow as this the list is below the mesh.
+    expect(picture_of_the_array).to_have_js_property("width", 2 * 148)
+    assert picture_of_the_array.evaluate(size) == [2 * 148, 2 * 96, "8px"]
+    expect(page.locator(".nbdist-page-side")).to_have_css("position", "static")
+    check_texts(page)
+    row = array_row(page, "batch")
+    row.scroll_into_view_if_needed()
+    row.click()
+    expect(row).to_have_attribute("aria-selected", "true")
 
 
 def test_a_page_without_a_theme_of_its_own_gets_the_system_s(open_view: OpenView) -> None:
@@ -419,7 +426,7 @@ def drawings(page: Page, do: Callable[[], None]) -> int:
     page.evaluate(
         """() => {
           window.seen = new Set();
-          const state = document.querySelector('.nbdist-what');
+          const state = document.querySelector('.nbdist-session-what');
           new MutationObserver(() => seen.add(state.textContent)).observe(
             state, {subtree: true, childList: true, characterData: true});
         }"""
@@ -456,7 +463,7 @@ def test_out_of_sight_nothing_is_drawn_and_back_in_sight_the_newest_is(
     time.sleep(0.2)
     assert drawings(page, push_lines(page, 5)) == 0
     page.evaluate("document.getElementById('view').style.display = ''")
-    expect(page.locator(".nbdist-what").first).to_contain_text("line 104")
+    expect(page.locator(".nbdist-session-what").first).to_contain_text("line 104")
 
 
 def test_a_large_mesh_is_drawn_as_tiles_that_answer_pointer_and_keyboard(
@@ -465,19 +472,19 @@ def test_a_large_mesh_is_drawn_as_tiles_that_answer_pointer_and_keyboard(
     page = open_view(read("pieces_256")["snapshot"])
     mesh = page.get_by_role("application", name="Devices of data=16 × model=16")
     expect(mesh.locator("canvas")).to_have_count(2)
-    box = page.locator(".nbdist-rings").bounding_box()
+    box = page.locator(".nbdist-mesh-rings").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] - 8, box["y"] + box["height"] - 8)
-    expect(page.locator(".nbdist-detail-title")).to_have_text("cpu 63495")
+    expect(page.locator(".nbdist-device-title")).to_have_text("cpu 63495")
     page.mouse.move(5, 5)
-    expect(page.locator(".nbdist-detail-title")).to_have_count(0)
+    expect(page.locator(".nbdist-device-title")).to_have_count(0)
     mesh.focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
-    expect(page.locator(".nbdist-detail-title")).to_have_text("cpu 4096")
+    expect(page.locator(".nbdist-device-title")).to_have_text("cpu 4096")
     expect(page.get_by_role("status")).to_contain_text("data 1, model 0")
-    page.locator(".nbdist-table summary").click()
-    expect(page.locator(".nbdist-table tbody tr")).to_have_count(256)
+    page.locator(".nbdist-device-table summary").click()
+    expect(page.locator(".nbdist-device-table tbody tr")).to_have_count(256)
 
 
 def with_long_names() -> dict[str, Any]:
@@ -505,11 +512,11 @@ def with_long_names() -> dict[str, Any]:
 @pytest.mark.parametrize("width", [260, 320, 640, 700, 960])
 def test_names_of_any_length_are_not_cut(width: int, open_view: OpenView, shots: Path) -> None:
     page = open_view(with_long_names(), width=width)
-    page.locator(".nbdist-card, .nbdist-rings").first.click(position={"x": 20, "y": 9})
+    page.locator(".nbdist-mesh-card, .nbdist-mesh-rings").first.click(position={"x": 20, "y": 9})
     picture(page, shots / f"any-length-{width}.png")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     check_texts(page)
-    page.locator(".nbdist-find").fill("state")
+    page.locator(".nbdist-lists-find").fill("state")
     expect(page.locator("[aria-expanded]")).to_have_count(0)
     check_texts(page)
     names = [text for text, _ in page.evaluate(SHORTENED)]
@@ -521,8 +528,10 @@ def test_k4_the_distribution_is_shown_with_its_mesh_batch_axis_and_rules(
 ) -> None:
     page = open_view(read("keras_model")["snapshot"])
     section = page.get_by_role("region", name="Distribution")
-    expect(section.locator(".nbdist-distribution-head")).to_have_text("distributionModelParallel")
-    expect(section.locator(".nbdist-distribution-facts span")).to_have_text(
+    expect(section.locator(".nbdist-session-distribution-head")).to_have_text(
+        "distributionModelParallel"
+    )
+    expect(section.locator(".nbdist-session-distribution-facts span")).to_have_text(
         [
             "mesh batch=2 × model=2",
             "batches split over batch",
@@ -550,10 +559,10 @@ def test_k4_the_view_follows_a_distribution_that_is_set_and_taken_away(
 ) -> None:
     snapshot = read("keras_model")["snapshot"]
     page = open_view({**snapshot, "distributions": [], "models": []})
-    section = page.locator(".nbdist-distributions")
+    section = page.locator(".nbdist-session-distributions")
     expect(section).to_be_hidden()
-    expect(page.locator(".nbdist-layout")).to_be_hidden()
-    kinds = section.locator(".nbdist-distribution-head")
+    expect(page.locator(".nbdist-lists-layout")).to_be_hidden()
+    kinds = section.locator(".nbdist-session-distribution-head")
     for kind in ("DataParallel", "ModelParallel"):
         changed = [{**snapshot["distributions"][0], "kind": kind}]
         page.evaluate("distributions => page.change({distributions})", changed)
@@ -566,8 +575,8 @@ def test_k4_distributions_that_disagree_are_flagged_and_each_selects_its_mesh(
     open_view: OpenView,
 ) -> None:
     page = open_view(read("keras_disagree")["snapshot"])
-    versions = page.locator(".nbdist-distribution[data-differs]")
-    expect(versions.locator(".nbdist-only")).to_have_text(["processes 0, 1, 3", "process 2"])
+    versions = page.locator(".nbdist-session-distribution[data-differs]")
+    expect(versions.locator(".nbdist-parts-badge")).to_have_text(["processes 0, 1, 3", "process 2"])
     data = versions.get_by_role("button", name="DataParallel")
     expect(data).to_have_attribute("aria-pressed", "false")
     data.press("Enter")
@@ -589,7 +598,7 @@ def test_k5_the_layout_names_rule_axes_spec_and_bytes_of_each_variable(
     expect(tab).to_have_attribute("aria-selected", "false")
     layout = open_layout(page)
     expect(tab).to_have_attribute("aria-selected", "true")
-    expect(page.locator(".nbdist-list")).to_be_hidden()
+    expect(page.locator(".nbdist-lists-arrays")).to_be_hidden()
     expect(layout).to_contain_text("65.7 MB on each of 4 devices")
     expect(layout).to_contain_text("rule that matches nothing: .*attention.*/query/kernel")
     rows = layout.get_by_role("option")
@@ -613,15 +622,19 @@ def test_k5_a_variable_picked_with_the_keyboard_shows_its_pieces(open_view: Open
     page.get_by_role("listbox", name="Variables").focus()
     for key in ("Home", "ArrowDown", "ArrowDown", "ArrowDown", "Enter"):
         page.keyboard.press(key)
-    expect(page.locator(".nbdist-path")).to_have_text("model.layers[1].kernel")
+    expect(page.locator(".nbdist-array-path")).to_have_text("model.layers[1].kernel")
     expect(page.get_by_role("status")).to_have_text("Showing model.layers[1].kernel")
-    active = page.locator(".nbdist-variables [data-active]")
+    active = page.locator(".nbdist-lists-layout .nbdist-lists-box [data-active]")
     expect(active).to_have_attribute("aria-selected", "true")
-    described = page.locator(".nbdist-variables").get_attribute("aria-activedescendant")
+    described = page.locator(".nbdist-lists-layout .nbdist-lists-box").get_attribute(
+        "aria-activedescendant"
+    )
     expect(active).to_have_id(described or "")
-    expect(page.locator(".nbdist-card .nbdist-holds").first).to_have_text("[0:512, 0:1024]")
+    expect(page.locator(".nbdist-mesh-card .nbdist-mesh-holds").first).to_have_text(
+        "[0:512, 0:1024]"
+    )
     page.keyboard.press("Enter")
-    expect(page.locator(".nbdist-path")).to_be_hidden()
+    expect(page.locator(".nbdist-array-path")).to_be_hidden()
     page.keyboard.press("/")
     expect(page.get_by_role("searchbox", name="Find an array")).to_be_focused()
 
@@ -635,30 +648,32 @@ def test_a_model_of_thousands_of_variables_has_only_the_rows_in_sight(
     variables = [{**model["variables"][1], "path": name} for name in names]
     page = open_view({**snapshot, "models": [{**model, "variables": variables}]})
     open_layout(page)
-    rows = page.locator(".nbdist-variables [role=option]")
+    rows = page.locator(".nbdist-lists-layout .nbdist-lists-box [role=option]")
     expect(rows.first).to_contain_text("block_0/dense/kernel")
     assert rows.count() < 40
-    page.locator(".nbdist-variables").focus()
+    page.locator(".nbdist-lists-layout .nbdist-lists-box").focus()
     page.keyboard.press("End")
-    expect(page.locator(".nbdist-variables [data-active]")).to_contain_text("block_4999/")
+    expect(page.locator(".nbdist-lists-layout .nbdist-lists-box [data-active]")).to_contain_text(
+        "block_4999/"
+    )
 
 
 def test_t2_t4_t7_tasks_progress_and_replicas_are_shown(open_view: OpenView) -> None:
     page = open_view(read("tensorflow")["snapshot"])
-    expect(page.locator(".nbdist-task")).to_have_text(
+    expect(page.locator(".nbdist-session-task")).to_have_text(
         ["worker 0, chief", "worker 1", "evaluator 0"]
     )
     expect(page.get_by_role("listitem", name="process 2, evaluator 0, idle")).to_be_visible()
-    expect(page.locator(".nbdist-progress .nbdist-line")).to_have_text(
+    expect(page.locator(".nbdist-session-progress .nbdist-session-line")).to_have_text(
         [
             "fit, epoch 4 of 5loss 0.287  accuracy 0.923processes 0, 1",
             "evaluate, checkpoint ckpt-3loss 0.418  accuracy 0.88process 2",
         ]
     )
     # Underlined is only what opens something, such as the line of a program.
-    line = page.locator(".nbdist-progress .nbdist-line").first
+    line = page.locator(".nbdist-session-progress .nbdist-session-line").first
     expect(line).to_have_css("text-decoration-line", "none")
-    facts = page.locator(".nbdist-distribution-facts")
+    facts = page.locator(".nbdist-session-distribution-facts")
     expect(facts).to_contain_text("replicas 4")
     expect(facts).to_contain_text("global batch 10")
     expect(facts).to_contain_text("on the replicas 3, 3, 2, 2")
@@ -669,13 +684,13 @@ def test_the_values_of_the_picked_array_come_when_they_are_asked_for(
     width: int, dark: bool, open_view: OpenView, shots: Path
 ) -> None:
     page = open_view(read("tour")["snapshot"], width=width, dark=dark)
-    path = page.locator(".nbdist-path").inner_text()
+    path = page.locator(".nbdist-array-path").inner_text()
     page.get_by_role("button", name="Show values").press("Enter")
     sent = page.evaluate("page.sent")
     assert sent[-1] == {"type": "values", "path": path}
-    expect(page.locator(".nbdist-values")).to_contain_text("shown once no cell runs")
+    expect(page.locator(".nbdist-array-values")).to_contain_text("shown once no cell runs")
     page.evaluate("page.receive({type: 'values', path: 'another', text: 'of another view'})")
-    expect(page.locator(".nbdist-value-text")).to_be_hidden()
+    expect(page.locator(".nbdist-array-value-text")).to_be_hidden()
     side = 48
     values: list[Any] = [((n % side) * (n // side)) / (side - 1) ** 2 for n in range(side * side)]
     values[side + 1 : side + 9] = ["nan"] * 8
@@ -687,15 +702,15 @@ def test_the_values_of_the_picked_array_come_when_they_are_asked_for(
         "picture": {"rows": side, "columns": side, "low": -4.5, "high": 4.7, "values": values},
     }
     page.evaluate("answer => page.receive(answer)", answer)
-    expect(page.locator(".nbdist-value-text")).to_contain_text("f32[512, 256]")
+    expect(page.locator(".nbdist-array-value-text")).to_contain_text("f32[512, 256]")
     expect(page.get_by_role("img", name="from -4.5 to 4.7")).to_be_visible()
     theme = "dark" if dark else "light"
     picture(page, shots / f"values-{width}-{theme}.png")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.evaluate("page.change({state: 'running'})")
     page.evaluate("page.change({state: 'idle'})")
-    expect(page.locator(".nbdist-values")).to_contain_text("from before the last cell")
+    expect(page.locator(".nbdist-array-values")).to_contain_text("from before the last cell")
     page.get_by_role("button", name="Show values again").click()
     page.evaluate("path => page.receive({type: 'values', path, error: 'process 0 is busy'})", path)
-    expect(page.locator(".nbdist-values")).to_contain_text("process 0 is busy")
-    expect(page.locator(".nbdist-value-text")).to_be_hidden()
+    expect(page.locator(".nbdist-array-values")).to_contain_text("process 0 is busy")
+    expect(page.locator(".nbdist-array-value-text")).to_be_hidden()

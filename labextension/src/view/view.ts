@@ -1,31 +1,28 @@
 /** The live picture of a session: one view for notebook outputs, side panels and pages. */
 
-import { ASK_MS, takeFrame, type Known } from './model/frame';
-import type { Frame } from './model/messages';
+import { STILL_ATTRIBUTE } from './model/contract';
+import { ASK_MS, isFrame, isValues, takeFrame, type Known } from './model/frames';
+import type { Frame, Request, ViewTraits } from './model/messages';
 import { isOnPaper, sceneMaker } from './model/scene';
 import { initialState, reduce, type Action, type State } from './model/state';
-import { isFrame, isValues } from './model/received';
-import type { ViewModel } from './model/view_model';
+import { readLook, themeOf, watchTheme, type Look } from './paint/look';
 import { Painter } from './paint/painter';
-import { hideStill } from './paint/still';
-import { readLook, themeOf, watchTheme, type Look } from './paint/theme';
-import { ArrayDetail } from './sections/array/array_detail';
-import { ArrayList } from './sections/lists/array_list';
-import { DeviceDetail } from './sections/device/device_detail';
-import { DeviceTable } from './sections/device/device_table';
-import { Distributions } from './sections/session/distributions';
-import { element, setAttributes, setShown, setText } from './sections/parts/element';
-import { Footer } from './sections/session/footer';
-import { Header } from './sections/session/header';
-import { LayoutSection } from './sections/lists/layout_section';
-import { Legend } from './sections/mesh/legend';
-import { LiveRegion } from './sections/page/live_region';
-import { MeshSection } from './sections/mesh/mesh_section';
-import { Notices } from './sections/session/notices';
-import { ProgramSection } from './sections/program/program_section';
-import { Processes } from './sections/session/processes';
-import type { Section } from './sections/parts/section';
-import { Side } from './sections/page/side';
+import { Page } from './sections/page/page';
+import { setAttributes, setShown, setText } from './sections/parts/parts';
+
+/**
+ * The part of anywidget's model that the view uses; the side panel offers the same over the
+ * kernel's connection.
+ *
+ * `msg:custom` brings frames and values. The view sends a `Hello` when it is ready and when it has
+ * missed a frame, and expects a full frame in return.
+ */
+export interface ViewModel {
+  get(key: keyof ViewTraits): unknown;
+  on(event: 'msg:custom', callback: (message: unknown) => void): void;
+  off(event: 'msg:custom', callback: (message: unknown) => void): void;
+  send(content: Request): void;
+}
 
 /** Time between two updates of the age of the data, in milliseconds. */
 const AGE_MS = 500;
@@ -34,64 +31,19 @@ const SILENT_MS = 5000;
 
 const asText = (value: unknown): string => (typeof value === 'string' ? value : '');
 
-/** The sections in the order of the page, and the element that holds them. */
-class Page {
-  readonly header = new Header();
-  readonly mesh: MeshSection;
-  readonly list: ArrayList;
-  readonly detail = new DeviceDetail();
-  readonly live = new LiveRegion();
-  readonly waiting = element('p', 'nbdist-waiting', {}, 'Waiting for the session');
-  readonly content = element('div', 'nbdist-content');
-  readonly root = element('div', 'nbdist', { role: 'region', 'aria-label': 'nbdist session' });
-  private readonly sections: readonly Section[];
-
-  constructor(dispatch: (action: Action) => void, cursor: () => string | null, prefix: string) {
-    this.mesh = new MeshSection(dispatch, prefix, this.live.say, cursor);
-    this.list = new ArrayList(dispatch, prefix, this.live.say);
-    const [legend, array, table] = [new Legend(), new ArrayDetail(dispatch), new DeviceTable()];
-    const [processes, notices, footer] = [new Processes(), new Notices(), new Footer()];
-    const distributions = new Distributions(dispatch);
-    const layout = new LayoutSection(dispatch, prefix, this.live.say);
-    const left = element('div', 'nbdist-left', {}, distributions.node);
-    left.append(this.mesh.node, legend.node, array.node, this.detail.node, table.node);
-    const program = new ProgramSection(dispatch, prefix, this.live.say);
-    const panes = { program: program.node, arrays: this.list.node, layout: layout.node };
-    const side = new Side(dispatch, panes, prefix);
-    const body = element('div', 'nbdist-body', {}, left, side.node);
-    this.content.append(this.header.node, processes.node, notices.node);
-    this.content.append(body, footer.node);
-    const frame = element('div', 'nbdist-frame', {}, this.waiting, this.content, this.live.node);
-    // With this attribute, Lumino in JupyterLab leaves the keys typed here to the view.
-    setAttributes(this.root, { 'data-lm-suppress-shortcuts': 'true' });
-    this.root.append(frame);
-    this.sections = [
-      this.header,
-      processes,
-      notices,
-      distributions,
-      this.mesh,
-      legend,
-      array,
-      this.detail,
-      table,
-      side,
-      this.list,
-      layout,
-      program,
-      footer,
-    ];
-  }
-
-  draw(state: State, make: ReturnType<typeof sceneMaker>, look: Look): void {
-    const { snapshot } = state;
-    setShown(this.waiting, snapshot === null);
-    setShown(this.content, snapshot !== null);
-    if (!snapshot) return;
-    const scene = make(state, snapshot);
-    this.detail.hosts = this.mesh.drawsHosts;
-    for (const section of this.sections) section.draw(scene, look);
-  }
+/**
+ * Hide the still picture of a view: every element that has `viewId` in the attribute `STILL_ATTRIBUTE`.
+ *
+ * Returns the function that shows them again. Adds a style rule and does not change the elements,
+ * since the notebook may make its outputs anew at any time.
+ */
+function hideStill(viewId: string): () => void {
+  const style = document.createElement('style');
+  style.textContent = `[${STILL_ATTRIBUTE}="${CSS.escape(viewId)}"] { display: none !important; }`;
+  document.head.append(style);
+  return () => {
+    style.remove();
+  };
 }
 
 class LiveView {
@@ -257,7 +209,7 @@ class LiveView {
 
   private unchoose(): void {
     this.dispatch({ type: 'choose', collectives: [] });
-    this.page.live.say('No collective is chosen');
+    this.page.say('No collective is chosen');
   }
 
   dispose(): void {

@@ -1,9 +1,10 @@
 /**
- * A grid of one to five axes in two dimensions: the last axis runs across, the one before it runs
- * down, and the axes before those two count blocks.
+ * A grid of one to five axes in two dimensions, and the keys that lead through it: the last axis runs
+ * across, the one before it runs down, and the axes before those two count blocks.
  */
 
 import type { Grid } from '../model/grid';
+import { placeIn } from '../model/lists';
 
 /** One block of cells. `cells` holds positions in `Grid.devices`, row-major; -1 for an empty cell. */
 export interface Block {
@@ -37,14 +38,14 @@ export function planeSize(grid: Grid): { rows: number; columns: number; blocks: 
 }
 
 function blockLabel(axes: Axes, block: number): string {
-  const parts: string[] = [];
-  let rest = block;
-  for (const axis of [...axes.slice(0, -2)].reverse()) {
-    // An axis of size 1 does not tell blocks apart.
-    if (axis.size > 1) parts.unshift(`${axis.name} ${rest % axis.size}`);
-    rest = Math.floor(rest / axis.size);
-  }
-  return parts.join(' · ');
+  const leading = axes.slice(0, -2);
+  const place = placeIn(
+    leading.map(axis => axis.size),
+    block,
+  );
+  // An axis of size 1 does not tell blocks apart.
+  const parts = leading.map(({ name, size }, i) => (size > 1 ? `${name} ${place[i] ?? 0}` : ''));
+  return parts.filter(Boolean).join(' · ');
 }
 
 /** Return the label of every block; one empty label if there is a single block. */
@@ -131,4 +132,60 @@ export function positionAt(blocks: readonly Block[], place: Place): number | nul
   if (place.row >= block.rows || place.column >= block.columns) return null;
   const position = block.cells[place.row * block.columns + place.column] ?? -1;
   return position < 0 ? null : position;
+}
+
+/** The keys that lead to a neighbour, with the blocks, rows and columns that they move by. */
+const STEPS: Readonly<Record<string, readonly [block: number, row: number, column: number]>> = {
+  ArrowRight: [0, 0, 1],
+  ArrowLeft: [0, 0, -1],
+  ArrowDown: [0, 1, 0],
+  ArrowUp: [0, -1, 0],
+  PageDown: [1, 0, 0],
+  PageUp: [-1, 0, 0],
+};
+
+/** Keys that move over a mesh. */
+export const MOVES: ReadonlySet<string> = new Set([...Object.keys(STEPS), 'Home', 'End']);
+
+/** Return the place of the last cell in a row that has a device. */
+function lastIn(blocks: readonly Block[], block: number, row: number): Place {
+  const { columns = 1, cells = [] } = blocks[block] ?? {};
+  let column = columns - 1;
+  while (column > 0 && (cells[row * columns + column] ?? -1) < 0) column -= 1;
+  return { block, row, column };
+}
+
+/** Return the place to which a key leads, which may be outside the blocks; null for other keys. */
+function aim(blocks: readonly Block[], at: Place, key: string, control: boolean): Place | null {
+  const step = STEPS[key];
+  if (step) {
+    const [block, row, column] = step;
+    return { block: at.block + block, row: at.row + row, column: at.column + column };
+  }
+  if (key === 'Home') return control ? { block: 0, row: 0, column: 0 } : { ...at, column: 0 };
+  if (key !== 'End') return null;
+  if (!control) return lastIn(blocks, at.block, at.row);
+  const last = blocks.length - 1;
+  return lastIn(blocks, last, (blocks[last]?.rows ?? 1) - 1);
+}
+
+/**
+ * Return the position a key leads to.
+ *
+ * Arrows move along rows and columns, Page Up and Page Down to the same place of the block before
+ * or after, Home and End to the ends of the row, with Control to the first and the last place of
+ * all.
+ *
+ * Stays where it is at an edge. With no position yet, any of these keys leads to the first.
+ */
+export function moved(
+  blocks: readonly Block[],
+  position: number | null,
+  key: string,
+  control: boolean,
+): number | null {
+  const at = position === null ? undefined : placesOf(blocks).get(position);
+  if (!at) return positionAt(blocks, { block: 0, row: 0, column: 0 });
+  const target = aim(blocks, at, key, control);
+  return (target && positionAt(blocks, target)) ?? position;
 }

@@ -1,9 +1,9 @@
 /** Texts about one array, so that widths can be computed before anything is drawn. */
 
-import { bytesText, otherMemoryKind, rangesText, shardingText, typeText } from './format';
+import { LARGE_BYTES } from './contract';
+import { bytesText, otherMemoryKind, rangesText, shardingText, specText, typeText } from './format';
 import { divisionOf, type Division } from './pieces';
 import type { Array as NamedArray, Mesh } from './snapshot';
-import { wholeWhy } from './whole';
 
 /** A part of a spec as it is written: an axis in a box, or the text between boxes. */
 export interface SpecPart {
@@ -41,6 +41,10 @@ export function entryParts(spec: readonly (readonly string[])[]): SpecPart[] {
   });
   return [...parts, text(')')];
 }
+
+/** Return the axes that a layout asks for, one or none for each dimension, as a spec. */
+export const axesParts = (axes: readonly (string | null)[]): SpecPart[] =>
+  entryParts(axes.map(name => (name === null ? [] : [name])));
 
 function specParts(array: NamedArray): SpecPart[] {
   const { sharding } = array;
@@ -92,9 +96,11 @@ export function textsOf(array: NamedArray, meshes: ReadonlyMap<string, Mesh>): A
 /** Width of the edges of a box, in characters. */
 const BOX = 1.3;
 
+const lengthOf = ({ text, kind }: SpecPart): number => text.length + (kind === 'text' ? 0 : BOX);
+
 /** Return the width of a spec with its boxes, in characters. */
 export const specLength = (spec: readonly SpecPart[]): number =>
-  spec.reduce((sum, part) => sum + part.text.length + (part.kind === 'text' ? 0 : BOX), 0);
+  spec.reduce((sum, part) => sum + lengthOf(part), 0);
 
 /** Return the lengths, in characters, of the parts of a row between which a line may break. */
 export const wordLengths = (texts: ArrayTexts): number[] => [
@@ -107,7 +113,7 @@ export function specWords(spec: readonly SpecPart[]): number[] {
   const words: number[] = [];
   let word = 0;
   for (const part of spec) {
-    word += part.text.length + (part.kind === 'text' ? 0 : BOX);
+    word += lengthOf(part);
     if (!breaksAfter(part)) continue;
     words.push(word);
     word = 0;
@@ -121,3 +127,31 @@ export function specWords(spec: readonly SpecPart[]): number[] {
  */
 export const breaksAfter = (part: SpecPart): boolean =>
   part.kind === 'text' && /[ ×]$/.test(part.text);
+
+/** Return why a large array is whole on each of several devices; null for any other array. */
+export function wholeWhy(array: NamedArray, division: Division | null): string | null {
+  if (array.nbytes < LARGE_BYTES || array.sharding.kind === 'per_process') return null;
+  if (!division || division.pieces > 1 || division.copies < 2) return null;
+  return array.sharding.kind === 'named'
+    ? `its spec is ${specText(array.sharding)}, which splits nothing`
+    : 'JAX chose that: no sharding with a mesh was given';
+}
+
+/** Return the text that a search looks at: path, dtype, shape and spec. */
+const searched = (array: NamedArray): string =>
+  `${array.path} ${typeText(array)} ${array.dtype} ${shardingText(array)}`.toLowerCase();
+
+/**
+ * Return the arrays that contain every word of `query`, in their order; upper and lower case are
+ * alike.
+ *
+ * Words are matched anywhere, so `dense kernel` finds `params.dense1.kernel`.
+ */
+export function findArrays(arrays: readonly NamedArray[], query: string): readonly NamedArray[] {
+  const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+  if (words.length === 0) return arrays;
+  return arrays.filter(array => {
+    const text = searched(array);
+    return words.every(word => text.includes(word));
+  });
+}

@@ -1,6 +1,7 @@
 /** Arrays as the trees that their paths make. */
 
 import { DEEPEST } from './contract';
+import { grouped, largest } from './lists';
 import { divisionOf, elementsOf } from './pieces';
 import type { Array as NamedArray, Mesh } from './snapshot';
 
@@ -42,13 +43,7 @@ export function leavesOf(branch: Branch): NamedArray[] {
 
 /** Return a tree for each name, in the order in which the names are first met. */
 export function forest(arrays: readonly NamedArray[]): Branch[] {
-  const names = new Map<string, NamedArray[]>();
-  for (const array of arrays) {
-    const name = FIRST_STEP.exec(array.path)?.[0] ?? array.path;
-    const known = names.get(name);
-    if (known) known.push(array);
-    else names.set(name, [array]);
-  }
+  const names = grouped(arrays, ({ path }) => FIRST_STEP.exec(path)?.[0] ?? path);
   return [...names].map(([name, of]) => joined(grow(name, of)));
 }
 
@@ -176,7 +171,7 @@ export function fullest(
   for (const [devices, bytes] of groups) {
     for (const key of devices) needed.set(key, (needed.get(key) ?? 0) + bytes);
   }
-  return [...needed.values()].reduce((most, bytes) => Math.max(most, bytes), 0);
+  return largest([...needed.values()]);
 }
 
 /** Return groups of devices with the bytes that each device of the group needs for an array. */

@@ -1,9 +1,11 @@
-/** Texts about a device and what it holds: for its card, its details, the table and screen readers. */
+/** Texts about a device, what it holds and with whom it exchanges data: for cards, details, tables, screen readers. */
 
-import { bytesText, deviceText, slicesText } from './format';
+import { bytesText, countText, deviceText, slicesText } from './format';
 import type { Grid } from './grid';
+import { placeIn } from './lists';
 import type { HeldPiece } from './pieces';
 import { isLost, isOnPaper, type Scene } from './scene';
+import type { ShownCollective } from './snapshot';
 
 /** Return the name of a device, `cpu 2048`; of a device that no process has reported, the key. */
 export function nameOf(scene: Scene, key: string): string {
@@ -19,6 +21,12 @@ export function hostOf(scene: Scene, key: string): string {
 /** Return a device's process id, which is the first part of its key. */
 export const processOf = (key: string): number => Number(key.split(':')[0]);
 
+/** Return a device's process and, if it is known, its host: `3 on h1`. */
+export function ownerText(scene: Scene, key: string): string {
+  const host = hostOf(scene, key);
+  return `${processOf(key)}${host ? ` on ${host}` : ''}`;
+}
+
 /**
  * Return the host of a device, or its process if no host is known.
  *
@@ -28,15 +36,12 @@ export const unitOf = (scene: Scene, key: string): string =>
   hostOf(scene, key) || `process ${processOf(key)}`;
 
 /** Return the place in the grid in words: `data 1, model 0`. */
-export function coordinatesText(grid: Grid, position: number): string {
-  const parts: string[] = [];
-  let rest = position;
-  for (const axis of [...grid.axes].reverse()) {
-    parts.unshift(`${axis.name} ${rest % axis.size}`);
-    rest = Math.floor(rest / axis.size);
-  }
-  return parts.join(', ');
-}
+export const coordinatesText = ({ axes }: Grid, position: number): string => {
+  const sizes = axes.map(axis => axis.size);
+  return placeIn(sizes, position)
+    .map((at, i) => `${axes[i]?.name ?? ''} ${at}`)
+    .join(', ');
+};
 
 /** Return `sum 2 of 4` for a value that is still to be added to others, else an empty text. */
 export function addendText(piece: HeldPiece, addends: number): string {
@@ -94,9 +99,80 @@ export function describeDevice(scene: Scene, position: number): string {
   const parts = [
     nameOf(scene, key),
     coordinatesText(scene.grid, position),
-    `process ${processOf(key)}${hostOf(scene, key) ? ` on ${hostOf(scene, key)}` : ''}`,
+    `process ${ownerText(scene, key)}`,
     held && scene.array && held.startsWith('[') ? `holds ${held} of ${scene.array.path}` : held,
     memoryText(scene, key),
   ];
   return parts.filter(Boolean).join(', ');
+}
+
+/** Most devices that are listed by name; the rest are counted. */
+const MOST_NAMED = 6;
+
+/** Return a collective in words: `all-reduce along model, 32 KB a device, 6 times, forward, train.py:9`. */
+export function collectiveText(one: ShownCollective): string {
+  return [
+    `${one.kind} ${one.along.startsWith('devices ') ? 'among' : 'along'} ${one.along}`,
+    `${bytesText(one.bytes)} a device`,
+    one.times === '?' ? 'an unknown number of times' : timesText(one.times),
+    one.direction,
+    one.line,
+    one.resharding ? 'put in by the compiler' : '',
+  ]
+    .filter(Boolean)
+    .join(', ');
+}
+
+const timesText = (times: string): string => (times === '1' ? 'once' : `${times} times`);
+
+/** Return the chosen collective, `all-reduce along model`, or how many are chosen and of which line. */
+export function chosenText({ exchange }: Scene): string {
+  const [first, ...more] = exchange?.collectives ?? [];
+  if (!first) return '';
+  if (!more.length) return `${first.kind} along ${first.along}`;
+  return `${countText(more.length + 1, 'collective')} of ${first.line || 'several lines'}`;
+}
+
+/** Return the groups in words: `2 groups of 4 devices`; for transfers `1 chain or ring`. */
+export function groupsText({ exchange }: Scene): string {
+  const groups = exchange?.shares.groups ?? [];
+  if (!exchange || !groups.length) return '';
+  const sizes = new Set(groups.map(group => group.devices.length));
+  const [size = 0] = sizes;
+  if (exchange.pairs) return countText(groups.length, 'chain or ring', 'chains or rings');
+  const of = sizes.size === 1 ? ` of ${countText(size, 'device')}` : '';
+  return `${countText(groups.length, 'group')}${of}`;
+}
+
+/** Return the names of devices; of many, the first and how many more. */
+export function namesText(scene: Scene, keys: readonly string[]): string {
+  const named = keys.slice(0, MOST_NAMED).map(key => nameOf(scene, key));
+  if (keys.length > MOST_NAMED) named.push(`${keys.length - MOST_NAMED} more`);
+  return named.join(', ');
+}
+
+/** Return the devices that a device exchanges data with, as rows of a term and names. */
+export function partnersRows(scene: Scene, key: string): (readonly [string, string])[] {
+  const { exchange } = scene;
+  if (!exchange) return [];
+  const { to, from } = exchange.partnersOf(key);
+  if (!exchange.pairs) {
+    return [['exchanges', to.length ? `with ${namesText(scene, to)}` : 'with no other device']];
+  }
+  return [
+    ['sends to', to.length ? namesText(scene, to) : 'no other device'],
+    ['receives', from.length ? `from ${namesText(scene, from)}` : 'from no other device'],
+  ];
+}
+
+/** Return what a card says about a device: its group, or the devices it sends to. */
+export function shareText(scene: Scene, key: string): string {
+  const { exchange } = scene;
+  if (!exchange) return '';
+  if (exchange.pairs) {
+    const { to } = exchange.partnersOf(key);
+    return to.length ? `→ ${namesText(scene, to)}` : 'sends nothing';
+  }
+  const number = exchange.shares.of.get(key);
+  return number === undefined ? '' : `group ${number}`;
 }

@@ -3,6 +3,7 @@
  * which partners.
  */
 
+import { grouped } from './lists';
 import type { Grouping, Mesh, ShownCollective, ShownProgram } from './snapshot';
 
 /**
@@ -52,14 +53,8 @@ function connected(groups: readonly (readonly number[])[]): number[][] {
       leader.set(Math.max(a, b), Math.min(a, b));
     }
   }
-  const found = new Map<number, number[]>();
-  for (const place of [...new Set(groups.flat())].sort((a, b) => a - b)) {
-    const top = find(place);
-    const members = found.get(top);
-    if (members) members.push(place);
-    else found.set(top, [place]);
-  }
-  return [...found.values()];
+  const places = [...new Set(groups.flat())].sort((a, b) => a - b);
+  return [...grouped(places, find).values()];
 }
 
 function sharesOf({ groups, pairs }: Grouping, devices: readonly string[]): Shares {
@@ -114,26 +109,15 @@ export function exchangeOf(
   const [first] = groupings;
   if (!first) return null;
   const partners = groupings.map(grouping => partnersIn(grouping, devices));
+  const others = (key: string, side: keyof Partners): readonly string[] => {
+    const all = new Set(partners.flatMap(one => one.get(key)?.[side] ?? []));
+    all.delete(key);
+    return [...all];
+  };
   return {
     collectives,
     shares: numbers.size === 1 ? sharesOf(first, devices) : NOBODY,
     pairs: groupings.every(grouping => grouping.pairs),
-    partnersOf: key => ({
-      to: others(
-        key,
-        partners.map(one => one.get(key)?.to),
-      ),
-      from: others(
-        key,
-        partners.map(one => one.get(key)?.from),
-      ),
-    }),
+    partnersOf: key => ({ to: others(key, 'to'), from: others(key, 'from') }),
   };
-}
-
-/** Return all devices in several lists, each once, without the device `key`. */
-function others(key: string, lists: readonly (readonly string[] | undefined)[]): readonly string[] {
-  const found = new Set(lists.flatMap(list => list ?? []));
-  found.delete(key);
-  return [...found];
 }

@@ -1,6 +1,7 @@
 /** Grids that can be shown: the session's meshes, the torus of a pod, and all devices if no mesh has them all. */
 
 import { meshText } from './format';
+import { grouped } from './lists';
 import type { Axis, Device, Mesh, Process, Snapshot, Torus } from './snapshot';
 
 /** Devices in a grid with named axes; the last axis varies fastest. */
@@ -21,16 +22,13 @@ const ALL_DEVICES = 'all by process';
 /** Return the grid of all devices by process, since nothing else is known about their order. */
 function everyDevice(devices: readonly Device[]): Grid {
   const sorted = [...devices].sort((a, b) => a.process_id - b.process_id || a.id - b.id);
-  const counts = new Map<number, number>();
-  for (const device of sorted) {
-    counts.set(device.process_id, (counts.get(device.process_id) ?? 0) + 1);
-  }
-  const each = new Set(counts.values());
+  const processes = grouped(sorted, device => device.process_id);
+  const each = new Set([...processes.values()].map(({ length }) => length));
   const perProcess = [...each][0] ?? 0;
   const axes =
     each.size === 1
       ? [
-          { name: 'process', size: counts.size },
+          { name: 'process', size: processes.size },
           { name: 'device', size: perProcess },
         ]
       : [{ name: 'device', size: sorted.length }];
@@ -109,11 +107,9 @@ export function gridsOf(
 
 /** Return the id of the mesh that most processes have in context; null if none has one. */
 function contextMesh(processes: readonly Process[]): string | null {
-  const votes = new Map<string, number>();
-  for (const { context_mesh } of processes) {
-    if (context_mesh) votes.set(context_mesh, (votes.get(context_mesh) ?? 0) + 1);
-  }
-  return [...votes].sort((a, b) => b[1] - a[1])[0]?.[0] ?? null;
+  const named = processes.filter(process => process.context_mesh);
+  const votes = [...grouped(named, process => process.context_mesh)];
+  return votes.sort((a, b) => b[1].length - a[1].length)[0]?.[0] ?? null;
 }
 
 /**

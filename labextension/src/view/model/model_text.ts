@@ -1,8 +1,9 @@
-/** Texts about a model: its name, its size, and the bytes that its devices hold. */
+/** Texts about a model: its name, its size, the bytes that its devices hold, and each variable's layout. */
 
+import { axesParts, entryParts, type SpecPart } from './array_text';
 import { MOST_NAMED_DEVICES } from './contract';
-import { bytesText, countText, deviceText, processesText } from './format';
-import type { Device, DeviceBytes, Model } from './snapshot';
+import { bytesText, countText, deviceText, processesText, typeText } from './format';
+import type { Device, DeviceBytes, Model, Variable } from './snapshot';
 
 /** Return the key of a model. Models with one path differ in the processes that have them. */
 export const keyOfModel = ({ path, processes }: Model): string => `${path} ${processes.join()}`;
@@ -49,3 +50,70 @@ function totalText(
     keys.length > MOST_NAMED_DEVICES ? ` and ${keys.length - MOST_NAMED_DEVICES} more` : '';
   return `${bytesText(nbytes)} on ${names.join(', ')}${more}`;
 }
+
+/** The texts of the row of a variable. */
+export interface VariableTexts {
+  readonly path: string;
+  readonly type: string;
+  readonly group: string;
+  /** The pattern that matched, or `no rule`; empty if there are no rules. */
+  readonly rule: string;
+  readonly matched: boolean;
+  readonly axes: readonly SpecPart[];
+  readonly spec: readonly SpecPart[];
+  readonly bytes: string;
+  /**
+   * The problem of the variable: `missed` if it is whole although there are rules, `differs` if it
+   * lies otherwise than its rule asks.
+   */
+  readonly flag: 'missed' | 'differs' | null;
+}
+
+function flagOf({ missed, axes, spec }: Variable): VariableTexts['flag'] {
+  if (missed) return 'missed';
+  if (axes === null) return null;
+  const held = spec?.map(names => names.join()) ?? [];
+  // A layout may have fewer entries than the variable has dimensions: the other dimensions are whole.
+  const asked = held.map((_, d) => axes[d] ?? '');
+  return spec === null || asked.join('|') !== held.join('|') ? 'differs' : null;
+}
+
+export function textsOfVariable(variable: Variable, ruled: boolean): VariableTexts {
+  const { axes, spec, rule } = variable;
+  return {
+    path: variable.path,
+    type: typeText(variable).replaceAll(' ', ''),
+    group: variable.group,
+    rule: rule ?? (ruled ? 'no rule' : ''),
+    matched: rule !== null,
+    axes: axes === null ? [] : axesParts(axes),
+    spec: spec === null ? [{ text: 'no mesh', kind: 'text' }] : entryParts(spec),
+    bytes: bytesText(variable.device_bytes),
+    flag: flagOf(variable),
+  };
+}
+
+export const FLAGS: Readonly<Record<'missed' | 'differs', string>> = {
+  missed: 'whole on every device: no rule matched it',
+  differs: 'not laid out as its rule asks',
+};
+
+const listed = (parts: readonly SpecPart[]): string => parts.map(part => part.text).join('');
+
+const ruleWords = ({ rule, matched }: VariableTexts): string => (matched ? `rule ${rule}` : rule);
+
+/** Return the row in words, for screen readers. */
+export function labelOfVariable(texts: VariableTexts): string {
+  const asked = texts.axes.length ? [`asks for ${listed(texts.axes)}`] : [];
+  const flag = texts.flag ? [FLAGS[texts.flag]] : [];
+  const rule = texts.rule && texts.flag !== 'missed' ? [ruleWords(texts)] : [];
+  const lies = [`lies ${listed(texts.spec)}`, `${texts.bytes} a device`];
+  return [texts.path, texts.type, texts.group, ...rule, ...asked, ...flag, ...lies].join(', ');
+}
+
+/**
+ * Return whether the line below the path says what the rule asks for: only if the variable lies
+ * otherwise, or no rule matched it.
+ */
+export const saysAsked = (texts: VariableTexts): boolean =>
+  texts.flag === 'differs' || !texts.matched;

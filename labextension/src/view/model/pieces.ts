@@ -1,5 +1,6 @@
 /** Pieces of arrays and the devices that hold them: computed here from mesh, spec and shape, never sent. */
 
+import { placeIn, product } from './lists';
 import type {
   Array as NamedArray,
   Indexed,
@@ -49,8 +50,6 @@ function axisSizes(mesh: Mesh): Map<string, number> {
   return new Map(mesh.axes.map(axis => [axis.name, axis.size]));
 }
 
-const product = (factors: readonly number[]): number => factors.reduce((a, b) => a * b, 1);
-
 /** The cut of a dimension of `size` elements into parts, as in `nbdist/pieces.py` and XLA. */
 interface Cut {
   readonly size: number;
@@ -91,33 +90,13 @@ function along(
   return number;
 }
 
-/** Call `visit` with each device of a mesh and its coordinate along each axis. */
-function eachDevice(
-  mesh: Mesh,
-  visit: (key: string, coordinates: ReadonlyMap<string, number>) => void,
-): void {
-  const coordinates = new Map<string, number>();
-  mesh.devices.forEach((key, position) => {
-    let rest = position;
-    for (let a = mesh.axes.length - 1; a >= 0; a--) {
-      const axis = mesh.axes[a];
-      if (!axis) continue;
-      coordinates.set(axis.name, rest % axis.size);
-      rest = Math.floor(rest / axis.size);
-    }
-    visit(key, coordinates);
-  });
-}
-
 /** Return the slices of piece `number`, counted row-major over the parts of each dimension. */
 function slicesAt(cuts: readonly Cut[], number: number): Slices {
-  const slices: (readonly [number, number])[] = [];
-  let rest = number;
-  for (const cut of [...cuts].reverse()) {
-    slices.unshift(part(cut, rest % cut.distinct));
-    rest = Math.floor(rest / cut.distinct);
-  }
-  return slices;
+  const place = placeIn(
+    cuts.map(cut => cut.distinct),
+    number,
+  );
+  return cuts.map((cut, d) => part(cut, place[d] ?? 0));
 }
 
 function named(array: NamedArray, sharding: NamedSharding, mesh: Mesh): Holding {
@@ -127,7 +106,9 @@ function named(array: NamedArray, sharding: NamedSharding, mesh: Mesh): Holding 
   const addends = product(unreduced.map(name => sizes.get(name) ?? 1));
   const count = product(cuts.map(cut => cut.distinct));
   const devices: string[][] = Array.from({ length: count * addends }, () => []);
-  eachDevice(mesh, (key, coordinates) => {
+  mesh.devices.forEach((key, position) => {
+    const place = placeIn([...sizes.values()], position);
+    const coordinates = new Map(mesh.axes.map(({ name }, a) => [name, place[a] ?? 0]));
     let number = 0;
     cuts.forEach(({ distinct }, d) => {
       const index = along(sharding.spec[d] ?? [], coordinates, sizes);

@@ -2,7 +2,6 @@
 
 import { exchangeOf, type Exchange, type Shares } from './exchange';
 import { chooseGrid, gridsOf, type Grid } from './grid';
-import { remember } from './memo';
 import { holdingOf, type Holding } from './pieces';
 import type { Array as NamedArray, Device, Mesh, Process, Snapshot } from './snapshot';
 import { pickedArray, type State } from './state';
@@ -91,6 +90,18 @@ function steadyDevices(): (devices: readonly Device[]) => readonly Device[] {
 
 const sharesOf = (exchange: Exchange | null, holding: Holding | null): Shares | null =>
   exchange?.shares ?? (holding && { of: holding.of, groups: holding.pieces });
+
+/** Return `compute` with a memory: it computes again only if an argument differs from the call before. */
+export function remember<Arguments extends readonly unknown[], Result>(
+  compute: (...inputs: Arguments) => Result,
+): (...inputs: Arguments) => Result {
+  let last: { readonly inputs: Arguments; readonly result: Result } | null = null;
+  return (...inputs) => {
+    if (last?.inputs.every((input, i) => Object.is(input, inputs[i]))) return last.result;
+    last = { inputs, result: compute(...inputs) };
+    return last.result;
+  };
+}
 
 /** Return a function from state to scene that recomputes only what a change touches. */
 export function sceneMaker(): (state: State, snapshot: Snapshot) => Scene {

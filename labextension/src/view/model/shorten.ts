@@ -1,5 +1,7 @@
 /** Long names shortened in the middle, so that no two of a list look alike. */
 
+import { grouped, largest } from './lists';
+
 const CUT = '…';
 
 /** Keep `head` characters of the start, and fill up to `length` from the end. */
@@ -48,14 +50,8 @@ function withoutShared(
 
 /** Return each name; a long one without the parts it shares with all names that have as many parts. */
 function withoutSharedParts(names: readonly string[], length: number): Map<string, string> {
-  const builds = new Map<number, string[][]>();
-  for (const name of names) {
-    const tokens = tokensOf(name);
-    const members = builds.get(tokens.length);
-    if (members) members.push(tokens);
-    else builds.set(tokens.length, [tokens]);
-  }
   const texts = new Map<string, string>();
+  const builds = grouped(names.map(tokensOf), tokens => tokens.length);
   for (const members of builds.values()) {
     const shared = (members[0] ?? []).map((token, i) => members.every(other => other[i] === token));
     for (const tokens of members) {
@@ -76,7 +72,7 @@ function* waysToCut(names: readonly string[], length: number): Generator<(name: 
   }
   const window = Math.floor(length / 2) - CUT.length;
   if (window < 1) return;
-  const longest = Math.max(...names.map(name => name.length));
+  const longest = largest(names.map(name => name.length));
   // Begins at the first character in which two of the names differ.
   for (let from = firstDifference(names); from < longest; from += Math.max(1, window >> 1)) {
     yield name => cutTwice(name, length, from, window);
@@ -92,13 +88,8 @@ function firstDifference(names: readonly string[]): number {
 
 /** Return the groups of names that were written alike. */
 function groupsByText(texts: ReadonlyMap<string, string>): string[][] {
-  const groups = new Map<string, string[]>();
-  for (const [name, text] of texts) {
-    const group = groups.get(text);
-    if (group) group.push(name);
-    else groups.set(text, [name]);
-  }
-  return [...groups.values()].filter(group => group.length > 1);
+  const groups = [...grouped(texts, ([, text]) => text).values()];
+  return groups.filter(group => group.length > 1).map(group => group.map(([name]) => name));
 }
 
 /**

@@ -1,7 +1,10 @@
-/** Rows of the list of arrays: those of trees with open and closed branches, or of a search. */
+/** Rows of the list of arrays: which branches are open, the rows that makes, and what those of branches say. */
 
-import type { Branch } from './branches';
-import type { Array as NamedArray } from './snapshot';
+import type { ArrayTexts } from './array_text';
+import { fullest, leavesOf, type Branch } from './branches';
+import { bytesText, countText } from './format';
+import { remember } from './scene';
+import type { Array as NamedArray, Mesh } from './snapshot';
 
 /** The form in which a branch is shown; `each` shows branches that are alike one by one. */
 export type Shown = 'closed' | 'open' | 'each';
@@ -117,3 +120,143 @@ export const flatRows = (arrays: readonly NamedArray[]): readonly ListRow[] =>
     parent: -1,
     alike: 1,
   }));
+
+/** Most rows with which all branches are open at first. */
+const MOST_ROWS = 40;
+
+/** The form in which each branch is shown, by its key. */
+export type BranchStates = ReadonlyMap<string, Shown>;
+
+/** Return a function from a branch to how `states` show it; branches that are missing there are closed. */
+export const shownIn =
+  (states: BranchStates) =>
+  (branch: Branch): Shown => {
+    const shown = states.get(keyOfBranch(branch)) ?? 'closed';
+    // Branches that were alike may differ by now.
+    return shown === 'each' && branch.alike.length === 0 ? 'open' : shown;
+  };
+
+/** The states of branches by path, so that what a person opened or closed stays while snapshots come. */
+export class OpenBranches {
+  /** A new map after each change. */
+  states: BranchStates = new Map();
+
+  of(branch: Branch): Shown {
+    return shownIn(this.states)(branch);
+  }
+
+  set(branch: Branch, shown: Shown): void {
+    if (this.of(branch) === shown) return;
+    this.states = new Map(this.states).set(keyOfBranch(branch), shown);
+  }
+
+  /**
+   * Decide how branches are shown that are met for the first time.
+   *
+   * All are open if that makes few rows (`MOST_ROWS`); else only the outermost branches whose rows
+   * still fit.
+   */
+  settle(roots: readonly Branch[]): void {
+    const fresh = new Set(roots.flatMap(root => this.unknown(root)));
+    if (fresh.size === 0) return;
+    const all = this.with(fresh, 'open');
+    if (treeRows(roots, shownIn(all)).length <= MOST_ROWS) {
+      this.states = all;
+      return;
+    }
+    this.states = this.with(fresh, 'closed');
+    let rows = treeRows(roots, shownIn(this.states)).length;
+    for (const root of roots.filter(one => fresh.has(one))) {
+      const opened = treeRows([root], branch => (branch === root ? 'open' : this.of(branch)));
+      // A closed branch has a row of its own, and one for each array of the same path.
+      const more = opened.length - root.arrays.length - 1;
+      if (rows + more > MOST_ROWS) continue;
+      rows += more;
+      this.states = this.with([root], 'open');
+    }
+  }
+
+  /** Open all branches above an array. */
+  reveal(roots: readonly Branch[], array: NamedArray): void {
+    const branch = roots.find(root => leavesOf(root).includes(array));
+    if (!branch || branch.branches.length === 0) return;
+    const number = branch.alike.findIndex(one => leavesOf(one).includes(array));
+    if (number > 0) this.set(branch, 'each');
+    else if (this.of(branch) === 'closed') this.set(branch, 'open');
+    this.reveal(this.of(branch) === 'each' ? branch.alike : branch.branches, array);
+  }
+
+  private with(branches: Iterable<Branch>, shown: Shown): BranchStates {
+    return new Map([
+      ...this.states,
+      ...[...branches].map(branch => [keyOfBranch(branch), shown] as const),
+    ]);
+  }
+
+  private unknown(branch: Branch): Branch[] {
+    if (branch.branches.length === 0) return [];
+    const below = branch.branches.flatMap(one => this.unknown(one));
+    return this.states.has(keyOfBranch(branch)) ? below : [branch, ...below];
+  }
+}
+
+/** The texts of one row. */
+export interface BranchTexts {
+  /** The whole expression, `model.blocks[0–11]`. */
+  readonly path: string;
+  /** The number of arrays: `12 alike, 3 arrays each`. */
+  readonly about: string;
+  /** Most characters that the bytes of any branch take. */
+  readonly mostBytes: number;
+  /** Return the bytes that the fullest device needs; computed only for rows that are drawn. */
+  bytes(): string;
+  /** Return the bytes of one whole copy of each array. */
+  copy(): string;
+  /** Return how many arrays of the branch are large and whole everywhere. */
+  whole(): number;
+}
+
+const MOST_BYTES = '1023 GB'.length;
+
+function pathOf({ path, name, alike }: Branch): string {
+  const [first] = alike;
+  return first ? path.slice(0, -first.name.length) + name : path;
+}
+
+function aboutOf({ count, alike }: Branch): string {
+  if (alike.length === 0) return countText(count, 'array');
+  return `${alike.length} alike, ${countText(count / alike.length, 'array')} each`;
+}
+
+/**
+ * Return a function from rows to their texts, which computes each text once.
+ *
+ * If arrays were `omitted` from the snapshot, all totals are lower bounds.
+ */
+export function branchTextsMaker(
+  meshes: ReadonlyMap<string, Mesh>,
+  textOf: ReadonlyMap<NamedArray, ArrayTexts>,
+  omitted: number,
+): (row: BranchRow) => BranchTexts {
+  const made = new Map<Branch, BranchTexts>();
+  const least = omitted ? '≥ ' : '';
+  return ({ branch }) => {
+    const known = made.get(branch);
+    if (known) return known;
+    const texts: BranchTexts = {
+      path: pathOf(branch),
+      about: aboutOf(branch),
+      mostBytes: MOST_BYTES + least.length,
+      bytes: remember(() => {
+        const bytes = fullest(leavesOf(branch), meshes);
+        return bytes === null ? '?' : least + bytesText(bytes);
+      }),
+      copy: remember(
+        () => least + bytesText(leavesOf(branch).reduce((sum, { nbytes }) => sum + nbytes, 0)),
+      ),
+      whole: remember(() => leavesOf(branch).filter(array => textOf.get(array)?.whole).length),
+    };
+    made.set(branch, texts);
+    return texts;
+  };
+}

@@ -2,9 +2,8 @@
 
 import { gapOf, type TileLayout } from '../layout/tile_layout';
 import { isLost, type Scene } from '../model/scene';
-import { prepare } from './canvas';
+import { prepare, type Look } from './look';
 import { pieceStyle, type Pattern } from './piece_style';
-import type { Look } from './theme';
 
 /** The subject of one cell: a device, or all devices of a host. */
 export interface Unit {
@@ -15,7 +14,7 @@ export interface Unit {
 /** Corners and sizes of rectangles, four numbers each. */
 type Rectangles = number[];
 
-/** Least side of a cell, in CSS pixels, with which a pattern can be seen. */
+/** Least side of a cell, in pixels, with which a pattern can be seen. */
 const PATTERNED = 10;
 const LABELLED = 20;
 /** Least side of a cell that has a bar, which would hide a smaller cell. */
@@ -23,15 +22,17 @@ const BARRED = 4;
 /** Most different pieces of a host that are drawn as stripes of its cell. */
 const MOST_STRIPES = 4;
 
-interface Layers {
-  readonly fills: Map<string, Rectangles>;
-  readonly patterns: Map<Pattern, Rectangles>;
-  readonly empty: Rectangles;
-  readonly lost: Rectangles;
-  readonly mixed: Rectangles;
-  readonly tracks: Rectangles;
-  readonly bars: Rectangles;
-}
+const noLayers = () => ({
+  fills: new Map<string, Rectangles>(),
+  patterns: new Map<Pattern, Rectangles>(),
+  empty: [] as Rectangles,
+  lost: [] as Rectangles,
+  mixed: [] as Rectangles,
+  tracks: [] as Rectangles,
+  bars: [] as Rectangles,
+});
+
+type Layers = ReturnType<typeof noLayers>;
 
 function push<Key>(map: Map<Key, Rectangles>, key: Key, ...rectangle: Rectangles): void {
   const list = map.get(key);
@@ -152,6 +153,17 @@ function strokeCrosses(g: CanvasRenderingContext2D, rectangles: Rectangles): voi
   g.stroke();
 }
 
+/** Draw the lines that `path` adds, thin and in the ink's colour. */
+function strokeThin(g: CanvasRenderingContext2D, look: Look, opacity: number, path: () => void) {
+  g.beginPath();
+  path();
+  g.strokeStyle = look.ink;
+  g.globalAlpha = opacity;
+  g.lineWidth = 1;
+  g.stroke();
+  g.globalAlpha = 1;
+}
+
 /** Draw a line between neighbouring cells of different hosts. */
 function paintBoundaries(
   g: CanvasRenderingContext2D,
@@ -163,26 +175,22 @@ function paintBoundaries(
   layout.x.forEach((x, i) => at.set(`${x} ${layout.y[i] ?? 0}`, i));
   const { side } = layout;
   const gap = side - boxOf(layout, 0).size;
-  g.beginPath();
-  layout.x.forEach((x, i) => {
-    const y = layout.y[i] ?? 0;
-    const right = at.get(`${x + side} ${y}`);
-    const below = at.get(`${x} ${y + side}`);
-    const [edgeX, edgeY] = [x + side - gap / 2, y + side - gap / 2];
-    if (right !== undefined && hosts[right] !== hosts[i]) {
-      g.moveTo(edgeX, y - gap / 2);
-      g.lineTo(edgeX, edgeY);
-    }
-    if (below !== undefined && hosts[below] !== hosts[i]) {
-      g.moveTo(x - gap / 2, edgeY);
-      g.lineTo(edgeX, edgeY);
-    }
+  strokeThin(g, look, 0.55, () => {
+    layout.x.forEach((x, i) => {
+      const y = layout.y[i] ?? 0;
+      const right = at.get(`${x + side} ${y}`);
+      const below = at.get(`${x} ${y + side}`);
+      const [edgeX, edgeY] = [x + side - gap / 2, y + side - gap / 2];
+      if (right !== undefined && hosts[right] !== hosts[i]) {
+        g.moveTo(edgeX, y - gap / 2);
+        g.lineTo(edgeX, edgeY);
+      }
+      if (below !== undefined && hosts[below] !== hosts[i]) {
+        g.moveTo(x - gap / 2, edgeY);
+        g.lineTo(edgeX, edgeY);
+      }
+    });
   });
-  g.strokeStyle = look.ink;
-  g.globalAlpha = 0.55;
-  g.lineWidth = 1;
-  g.stroke();
-  g.globalAlpha = 1;
 }
 
 function paintTexts(
@@ -227,16 +235,12 @@ function paintTexts(
 
 /** Draw the links from the last chip of a dimension to the first, as far as they leave a block. */
 function paintWraps(g: CanvasRenderingContext2D, { wraps }: TileLayout, look: Look): void {
-  g.beginPath();
-  for (const { x, y, dx, dy } of wraps) {
-    g.moveTo(x, y);
-    g.lineTo(x + dx, y + dy);
-  }
-  g.strokeStyle = look.ink;
-  g.globalAlpha = 0.6;
-  g.lineWidth = 1;
-  g.stroke();
-  g.globalAlpha = 1;
+  strokeThin(g, look, 0.6, () => {
+    for (const { x, y, dx, dy } of wraps) {
+      g.moveTo(x, y);
+      g.lineTo(x + dx, y + dy);
+    }
+  });
 }
 
 /** Draw every cell. `hosts[i]` is the host of cell i, for the lines between hosts. */
@@ -248,17 +252,9 @@ export function paintTiles(
   scene: Scene,
   look: Look,
 ): void {
-  const g = prepare(canvas, layout);
+  const g = prepare(canvas, layout, look);
   if (!g) return;
-  const layers: Layers = {
-    fills: new Map(),
-    patterns: new Map(),
-    empty: [],
-    lost: [],
-    mixed: [],
-    tracks: [],
-    bars: [],
-  };
+  const layers = noLayers();
   units.forEach((unit, i) => {
     addUnit(layers, scene, look, unit, boxOf(layout, i));
   });

@@ -1,32 +1,35 @@
 /** The list of named arrays: the trees of their paths, or the results of a search. */
 
-import { Listings, type Listing } from '../../layout/listing';
+import { Listings, type Listing } from '../../layout/list_layout';
+import { findArrays } from '../../model/array_text';
 import { leavesOf } from '../../model/branches';
-import { findArrays } from '../../model/find';
 import { countText } from '../../model/format';
 import type { Scene } from '../../model/scene';
 import type { Array as NamedArray } from '../../model/snapshot';
 import { keyOfArray, type BranchRow, type ListRow, type Shown } from '../../model/tree_rows';
-import type { Look } from '../../paint/theme';
-import { arrayRow } from './array_row';
-import { branchRow } from './branch_row';
-import { element, setAttributes, setShown, setText } from '../parts/element';
-import { rowAfter } from './list_keys';
-import { changeOf, type Dispatch, type Section } from '../parts/section';
-import { turned } from './tree_keys';
-import { VirtualList } from './virtual_list';
+import type { Look } from '../../paint/look';
+import {
+  changeOf,
+  elementsIn,
+  setAttributes,
+  setShown,
+  setText,
+  type Announce,
+  type Dispatch,
+  type Section,
+} from '../parts/parts';
+import { arrayRow, branchRow } from './array_rows';
+import { RowList, turned } from './rows';
+
+const h = elementsIn('lists');
 
 const HEADINGS = ['array', 'type', 'spec', 'device', 'copies'];
 
 export class ArrayList implements Section {
   private readonly input: HTMLInputElement;
-  private readonly heading = element('div', 'nbdist-array nbdist-array-head', {
-    'aria-hidden': 'true',
-  });
-  private readonly box: HTMLElement;
-  private readonly none = element('p', 'nbdist-none nbdist-soft');
-  readonly node: HTMLElement;
-  private readonly list: VirtualList;
+  private readonly none = h('p.none+soft');
+  readonly node = h('section.list.arrays', { 'aria-label': 'Arrays' });
+  private readonly list: RowList;
   private readonly changed = changeOf();
   private readonly listings = new Listings();
   /** The rows that are shown, and the key of the row the keyboard is at. */
@@ -38,27 +41,15 @@ export class ArrayList implements Section {
 
   constructor(
     private readonly dispatch: Dispatch,
-    private readonly prefix: string,
-    private readonly announce: (text: string) => void,
+    prefix: string,
+    private readonly announce: Announce,
   ) {
-    const listId = `${prefix}-arrays`;
-    const search = { type: 'search', 'aria-label': 'Find an array', 'aria-controls': listId };
-    this.input = element('input', 'nbdist-find', { ...search, spellcheck: 'false' });
-    this.box = element('div', 'nbdist-arrays', {
-      role: 'tree',
-      id: listId,
-      tabindex: 0,
-      'aria-label': 'Arrays',
-    });
-    this.heading.append(...HEADINGS.map(text => element('span', '', {}, text)));
-    this.node = element('section', 'nbdist-list', { 'aria-label': 'Arrays' });
-    this.node.append(
-      element('div', 'nbdist-search', {}, this.input),
-      this.heading,
-      this.box,
-      this.none,
-    );
-    this.list = new VirtualList(this.box);
+    const id = `${prefix}-arrays`;
+    const search = { type: 'search', 'aria-label': 'Find an array', 'aria-controls': id };
+    this.input = h('input.find', { ...search, spellcheck: 'false' });
+    const attributes = { role: 'tree', id, 'aria-label': 'Arrays' };
+    this.list = new RowList(this.node, `${prefix}-array`, HEADINGS, attributes);
+    this.node.append(h('div.search', this.input), this.list.heading, this.list.box, this.none);
     this.listen();
   }
 
@@ -71,23 +62,23 @@ export class ArrayList implements Section {
   draw(scene: Scene, look: Look): void {
     [this.scene, this.look] = [scene, look];
     const { arrays, arrays_omitted: omitted } = scene.snapshot;
-    const width = Math.floor(this.node.clientWidth);
+    const width = Math.floor(this.node.clientWidth / look.unit);
     const { query } = scene.state;
     const { states } = this.listings.open;
     const drawn = [arrays, omitted, query, scene.meshes, scene.array, states, this.active];
-    if (!this.changed(...drawn, width, look.character) || width === 0) return;
+    if (!this.changed(...drawn, width, look) || width === 0) return;
     const reveals = this.reveal(scene);
     const listing = this.listings.of(scene, width, look.character);
     this.listing = listing;
     setAttributes(this.input, { placeholder: `Find among ${countText(arrays.length, 'array')}` });
-    this.drawRows(scene, listing);
+    this.drawRows(scene, listing, look);
     const at = reveals ? listing.rows.findIndex(row => isOf(row, scene.array)) : -1;
     // A row that the person clicked is in sight already; a row that the view chose may not be.
     if (at >= 0) this.list.reveal(at);
     const { rows } = listing;
     setText(this.none, arrays.length ? 'No array matches.' : 'No named arrays yet.');
     setShown(this.none, rows.length === 0);
-    setShown(this.box, rows.length > 0);
+    setShown(this.list.box, rows.length > 0);
   }
 
   /** Return whether an array is newly picked. Open the branches above it if it was asked for. */
@@ -104,32 +95,25 @@ export class ArrayList implements Section {
     return true;
   }
 
-  private drawRows(scene: Scene, listing: Listing): void {
+  private drawRows(scene: Scene, listing: Listing, look: Look): void {
     const { rows, form } = listing;
-    this.node.style.setProperty('--columns', form.columns);
-    setAttributes(this.node, { 'data-form': form.kind });
-    setShown(this.heading, form.kind === 'line' && rows.length > 0);
-    this.list.show({
+    const rowsShown = {
       count: rows.length,
-      height: i => heightOf(listing, rows[i]),
-      render: i => this.row(scene, listing, i),
-    });
-    // The column that holds the list needs room for some rows: see `--rows` in the style sheets.
-    const column = this.node.closest<HTMLElement>('.nbdist-right');
-    column?.style.setProperty('--rows', `${this.list.total}px`);
-    const at = this.activeRow();
-    setAttributes(this.box, { 'aria-activedescendant': at >= 0 ? this.rowId(at) : null });
+      active: this.activeRow(),
+      form,
+      height: (i: number) => heightOf(listing, rows[i]),
+      render: (i: number) => this.row(scene, listing, i),
+    };
+    this.list.show(rowsShown, look);
   }
 
   private row(scene: Scene, listing: Listing, i: number): HTMLElement {
     const row = listing.rows[i];
-    const node = row && this.nodeOf(row, scene, listing, this.rowId(i));
-    if (!node) return element('div');
-    node.addEventListener('click', event => {
+    const node = row && this.nodeOf(row, scene, listing, this.list.idOf(i));
+    if (!node) return h('div');
+    node.addEventListener('click', () => {
       this.active = row.key;
-      const alike = event.target instanceof Element && event.target.closest('.nbdist-alike');
-      if (alike && row.kind === 'branch') this.show(row, row.shown === 'each' ? 'open' : 'each');
-      else this.act(row);
+      this.act(row);
     });
     return node;
   }
@@ -147,11 +131,9 @@ export class ArrayList implements Section {
     const closed = row.shown === 'closed' && scene.array !== null;
     const holds = closed && leavesOf(row.branch).includes(scene.array);
     const beside = isBeside(listing, row);
-    return branchRow(row, listing.branchTexts(row), { ...state, holds, beside });
-  }
-
-  private rowId(i: number): string {
-    return `${this.prefix}-array-${i}`;
+    return branchRow(row, listing.branchTexts(row), { ...state, holds, beside }, shown => {
+      this.show(row, shown);
+    });
   }
 
   private activeRow(): number {
@@ -190,19 +172,19 @@ export class ArrayList implements Section {
         this.input.value = '';
         this.find('');
       } else if (event.key === 'ArrowDown') {
-        this.box.focus();
+        this.list.box.focus();
         this.moveTo(0);
       } else return;
       event.preventDefault();
     });
-    this.box.addEventListener('keydown', event => {
+    this.list.box.addEventListener('keydown', event => {
       this.press(event);
     });
   }
 
   private find(query: string): void {
     [this.active, this.revealed] = [null, null];
-    this.box.scrollTop = 0;
+    this.list.box.scrollTop = 0;
     this.dispatch({ type: 'find', query });
   }
 
@@ -211,7 +193,7 @@ export class ArrayList implements Section {
     const active = this.activeRow();
     const row = rows[active];
     const at = row ? active : rows.findIndex(one => isOf(one, this.scene?.array ?? null));
-    const target = rowAfter(event.key, at, rows.length, this.box.clientHeight);
+    const target = this.list.after(event.key, at);
     const turn = turned(event.key, rows, at);
     if (target !== null) this.moveTo(target);
     else if (turn && 'to' in turn) this.moveTo(turn.to);

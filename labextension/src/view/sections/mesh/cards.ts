@@ -10,24 +10,25 @@ import {
   memoryText,
   nameOf,
   processOf,
+  shareText,
 } from '../../model/device_text';
 import { dimensionTexts } from '../../model/format';
-import { shareText } from '../../model/exchange_text';
 import { isLost, type Scene } from '../../model/scene';
+import { px, type Look } from '../../paint/look';
 import { pieceStyle, type PieceStyle } from '../../paint/piece_style';
-import type { Look } from '../../paint/theme';
-import { element, setAttributes, setShown, setText } from '../parts/element';
-import type { Dispatch } from '../parts/section';
+import { elementsIn, setAttributes, setShown, setText, type Dispatch } from '../parts/parts';
+
+const h = elementsIn('mesh');
 
 /** One device's card; `draw` sets its texts and its look. */
 class Card {
-  private readonly edge = element('i', 'nbdist-edge');
-  private readonly name = element('b');
-  private readonly long = element('small', 'nbdist-long');
-  private readonly short = element('small', 'nbdist-short');
-  private readonly holds = element('div', 'nbdist-holds');
-  private readonly extra = element('div', 'nbdist-extra');
-  private readonly bar = element('i');
+  private readonly edge = h('i+edge');
+  private readonly name = h('b');
+  private readonly long = h('small.long');
+  private readonly short = h('small');
+  private readonly holds = h('div.holds');
+  private readonly extra = h('div.extra');
+  private readonly bar = h('i');
   readonly node: HTMLElement;
 
   constructor(
@@ -36,11 +37,12 @@ class Card {
     id: string,
     dispatch: Dispatch,
   ) {
-    const title = element('div', 'nbdist-id', {}, this.name, ' ', this.long, this.short);
-    const memory = element('div', 'nbdist-memory', {}, this.bar);
-    const parts = [this.edge, title, this.holds, this.extra, memory];
-    const attributes = { role: 'gridcell', id, 'data-device': key };
-    this.node = element('div', 'nbdist-card', attributes, ...parts);
+    this.node = h(
+      'div.card',
+      { role: 'gridcell', id, 'data-device': key },
+      ...[this.edge, h('div.id', this.name, ' ', this.long, this.short)],
+      ...[this.holds, this.extra, h('div.memory', this.bar)],
+    );
     this.node.addEventListener('click', () => {
       dispatch({ type: 'pin', device: key });
     });
@@ -59,7 +61,7 @@ class Card {
     this.bar.style.width = `${((full ?? 0) * 100).toFixed(1)}%`;
     setAttributes(this.node, {
       'aria-label': describeDevice(scene, this.position),
-      'aria-selected': scene.state.pinned && scene.state.cursor === this.key ? 'true' : 'false',
+      'aria-selected': String(scene.state.pinned && scene.state.cursor === this.key),
     });
   }
 
@@ -69,17 +71,13 @@ class Card {
       return;
     }
     const { kind, number, piece } = heldBy(scene, this.key);
-    const holding = scene.holding;
+    const { holding } = scene;
     if (piece && holding) {
       const style = this.fill(number, holding.pieces.length, look);
       this.writeSlices(dimensionTexts(piece.slices));
-      const own = holding.own ? 'its own' : '';
-      setText(
-        this.extra,
-        [style.label && `piece ${style.label}`, addendText(piece, holding.addends), own]
-          .filter(Boolean)
-          .join(' '),
-      );
+      const [label, own] = [style.label && `piece ${style.label}`, holding.own && 'its own'];
+      const extra = [label, addendText(piece, holding.addends), own];
+      setText(this.extra, extra.filter(Boolean).join(' '));
     } else {
       this.empty();
       const plain = kind === 'lost' ? `lost with process ${processOf(this.key)}` : 'not here';
@@ -102,10 +100,8 @@ class Card {
 
   private fill(number: number, count: number, look: Look): PieceStyle {
     const style = pieceStyle(number, count, look.theme);
-    const pattern = look.patterns.css(style.pattern);
     this.node.style.setProperty('--fill', style.fill);
-    this.node.style.setProperty('--pattern', pattern.image);
-    this.node.style.setProperty('--pattern-size', pattern.size);
+    this.node.style.setProperty('--pattern', look.patterns.css(style.pattern));
     setAttributes(this.node, { 'data-pattern': style.pattern !== 'plain' });
     return style;
   }
@@ -126,8 +122,7 @@ class Card {
     });
     const wanted = dimensions.length ? texts : ['[]'];
     if (this.holds.textContent === wanted.join(' ')) return;
-    const spans = wanted.flatMap((text, i) => [i ? ' ' : '', element('span', '', {}, text)]);
-    this.holds.replaceChildren(...spans);
+    this.holds.replaceChildren(...wanted.flatMap((text, i) => [i ? ' ' : '', h('span', text)]));
   }
 }
 
@@ -143,7 +138,7 @@ export class Cards {
     dispatch: Dispatch,
   ) {
     const blocks = layout.blocks.map(block => this.block(block, scene, prefix, dispatch));
-    this.node = element('div', 'nbdist-cards', {}, ...blocks);
+    this.node = h('div.cards', blocks);
     this.node.style.setProperty('--blocks', String(layout.blocksPerLine));
     this.node.addEventListener('pointerover', event => {
       dispatch({ type: 'hover', device: this.deviceAt(event) });
@@ -181,40 +176,31 @@ export class Cards {
   }
 
   private block(block: Block, scene: Scene, prefix: string, dispatch: Dispatch): HTMLElement {
-    const labelled = this.layout.labelWidth > 0;
-    const node = element('div', 'nbdist-block', {
-      role: 'rowgroup',
-      'aria-label': block.label || null,
-    });
-    if (block.label) node.append(element('div', 'nbdist-block-label', {}, block.label));
-    const columns = `${labelled ? `${this.layout.labelWidth}px ` : ''}repeat(${block.columns}, minmax(0, 1fr))`;
-    if (block.columnLabels.length) {
-      const labels = block.columnLabels.map(text =>
-        element('div', 'nbdist-axis', { role: 'columnheader' }, text),
-      );
-      const corner = labelled ? [element('div', '', { role: 'presentation' })] : [];
-      node.append(this.row(columns, [...corner, ...labels]));
+    const { label, rows, columns, rowLabels, columnLabels } = block;
+    const { labelWidth } = this.layout;
+    const node = h('div', { role: 'rowgroup', 'aria-label': label || null });
+    if (label) node.append(h('div.block-label', label));
+    const before = labelWidth > 0 ? `${px(labelWidth)} ` : '';
+    const row = (cells: readonly HTMLElement[]): void => {
+      const made = h('div.row', { role: 'row' }, cells);
+      made.style.gridTemplateColumns = `${before}repeat(${columns}, minmax(0, 1fr))`;
+      node.append(made);
+    };
+    if (columnLabels.length) {
+      const labels = columnLabels.map(text => h('div.axis', { role: 'columnheader' }, text));
+      row(labelWidth > 0 ? [h('div', { role: 'presentation' }), ...labels] : labels);
     }
-    for (let row = 0; row < block.rows; row++) {
-      const label = block.rowLabels[row] ?? '';
-      const cells: HTMLElement[] = labelled
-        ? [element('div', 'nbdist-axis nbdist-axis-row', { role: 'rowheader' }, label)]
-        : [];
-      for (const position of block.cells.slice(row * block.columns, (row + 1) * block.columns)) {
-        if (position < 0) continue;
+    for (let at = 0; at < rows; at++) {
+      const positions = block.cells.slice(at * columns, (at + 1) * columns).filter(p => p >= 0);
+      const cards = positions.map(position => {
         const key = scene.grid.devices[position] ?? '';
-        const card = new Card(position, key, `${prefix}-${position}`, dispatch);
-        this.cards.push(card);
-        cells.push(card.node);
-      }
-      node.append(this.row(columns, cells));
+        return new Card(position, key, `${prefix}-${position}`, dispatch);
+      });
+      this.cards.push(...cards);
+      const nodes = cards.map(card => card.node);
+      const heading = h('div.axis.axis-row', { role: 'rowheader' }, rowLabels[at] ?? '');
+      row(labelWidth > 0 ? [heading, ...nodes] : nodes);
     }
     return node;
-  }
-
-  private row(columns: string, children: readonly HTMLElement[]): HTMLElement {
-    const row = element('div', 'nbdist-row', { role: 'row' }, ...children);
-    row.style.gridTemplateColumns = columns;
-    return row;
   }
 }

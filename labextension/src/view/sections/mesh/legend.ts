@@ -2,8 +2,9 @@
 
 import { isOnPaper, type Scene } from '../../model/scene';
 import { LOOKS } from '../../paint/piece_style';
-import { element, setShown } from '../parts/element';
-import { changeOf, type Section } from '../parts/section';
+import { changeOf, elementsIn, setShown, type Section } from '../parts/parts';
+
+const h = elementsIn('mesh');
 
 interface Entry {
   readonly sign: string;
@@ -46,14 +47,14 @@ function entriesOf(scene: Scene): Entry[] {
 }
 
 export class Legend implements Section {
-  readonly node = element('ul', 'nbdist-legend', { 'aria-label': 'Legend' });
+  readonly node = h('ul.legend+wrap', { 'aria-label': 'Legend' });
   private readonly changed = changeOf();
 
   draw(scene: Scene): void {
     const entries = entriesOf(scene);
     if (!this.changed(JSON.stringify(entries))) return;
     const items = entries.map(({ sign, text }) =>
-      element('li', '', {}, element('i', '', { 'data-sign': sign, 'aria-hidden': 'true' }), text),
+      h('li', h('i', { 'data-sign': sign, 'aria-hidden': 'true' }), text),
     );
     this.node.replaceChildren(...items);
     setShown(this.node, items.length > 0);

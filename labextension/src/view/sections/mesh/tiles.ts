@@ -3,48 +3,45 @@
 import type { TileLayout } from '../../layout/tile_layout';
 import type { Exchange } from '../../model/exchange';
 import type { Scene } from '../../model/scene';
-import { prepare } from '../../paint/canvas';
-import type { Look } from '../../paint/theme';
+import { prepare, type Look } from '../../paint/look';
 import { boxOf, paintTiles, type Unit } from '../../paint/tile_painter';
-import { element } from '../parts/element';
-import { changeOf, type Dispatch } from '../parts/section';
+import { changeOf, elementsIn, type Dispatch } from '../parts/parts';
+
+const h = elementsIn('mesh');
 
 export class Tiles {
-  private readonly base = element('canvas', 'nbdist-tiles', { 'aria-hidden': 'true' });
-  private readonly rings = element('canvas', 'nbdist-rings', { 'aria-hidden': 'true' });
-  readonly node = element(
-    'div',
-    'nbdist-tile-area',
-    { role: 'presentation' },
-    this.base,
-    this.rings,
-  );
+  private readonly base = h('canvas.tiles', { 'aria-hidden': 'true' });
+  private readonly rings = h('canvas.rings', { 'aria-hidden': 'true' });
+  readonly node = h('div.tile-area', { role: 'presentation' }, this.base, this.rings);
   private readonly baseChanged = changeOf();
   private readonly ringsChanged = changeOf();
   private readonly unitOf = new Map<string, number>();
+  /** CSS pixels in a pixel of the theme. */
+  private unit = 1;
 
   constructor(
     readonly layout: TileLayout,
     readonly units: readonly Unit[],
-    private readonly dispatch: Dispatch,
+    dispatch: Dispatch,
   ) {
     units.forEach((unit, i) => {
       for (const key of unit.devices) this.unitOf.set(key, i);
     });
     this.rings.addEventListener('pointermove', event => {
-      this.dispatch({ type: 'hover', device: this.deviceAt(event) });
+      dispatch({ type: 'hover', device: this.deviceAt(event) });
     });
     this.rings.addEventListener('pointerleave', () => {
-      this.dispatch({ type: 'hover', device: null });
+      dispatch({ type: 'hover', device: null });
     });
     this.rings.addEventListener('click', event => {
       const device = this.deviceAt(event);
-      if (device !== null) this.dispatch({ type: 'pin', device });
+      if (device !== null) dispatch({ type: 'pin', device });
     });
   }
 
   draw(scene: Scene, look: Look): void {
     const { layout, units } = this;
+    this.unit = look.unit;
     const { directory, shares, exchange, fullness, state } = scene;
     if (this.baseChanged(directory, shares, fullness, look)) {
       paintTiles(this.base, layout, units, this.hosts(scene), scene, look);
@@ -52,11 +49,6 @@ export class Tiles {
     if (this.ringsChanged(state.cursor, state.hover, state.pinned, shares, exchange, look)) {
       this.paintRings(scene, look);
     }
-  }
-
-  /** Return the unit that a device belongs to. */
-  unitAt(key: string): Unit | null {
-    return this.units[this.unitOf.get(key) ?? -1] ?? null;
   }
 
   private hosts(scene: Scene): number[] {
@@ -70,7 +62,7 @@ export class Tiles {
   }
 
   private paintRings(scene: Scene, look: Look): void {
-    const g = prepare(this.rings, this.layout);
+    const g = prepare(this.rings, this.layout, look);
     if (!g) return;
     const { cursor, hover } = scene.state;
     const shown = hover ?? cursor;
@@ -120,14 +112,13 @@ export class Tiles {
   /** Return the first device of the cell under the pointer. */
   private deviceAt(event: PointerEvent | MouseEvent): string | null {
     const area = this.rings.getBoundingClientRect();
-    const [px, py] = [event.clientX - area.left, event.clientY - area.top];
+    const px = (event.clientX - area.left) / this.unit;
+    const py = (event.clientY - area.top) / this.unit;
     const { x, y, side } = this.layout;
-    for (let i = 0; i < x.length; i++) {
-      const [left = 0, top = 0] = [x[i], y[i]];
-      if (px >= left && px < left + side && py >= top && py < top + side) {
-        return this.units[i]?.devices[0] ?? null;
-      }
-    }
-    return null;
+    const found = x.findIndex((left, i) => {
+      const top = y[i] ?? 0;
+      return px >= left && px < left + side && py >= top && py < top + side;
+    });
+    return this.units[found]?.devices[0] ?? null;
   }
 }

@@ -1,123 +1,164 @@
 /** The distribution or strategy that is set now; if processes differ, each version. */
 
-import { entryParts } from '../../model/array_text';
-import {
-  factsOf,
-  rulesOf,
-  rulesTitle,
-  type Fact,
-  type RuleTexts,
-} from '../../model/distribution_text';
-import { processesText } from '../../model/format';
+import { axesParts, type SpecPart } from '../../model/array_text';
+import { countText, meshText, processesText } from '../../model/format';
 import type { Scene } from '../../model/scene';
-import type { Snapshot } from '../../model/snapshot';
-import { specNode } from '../lists/array_row';
-import { breakable, element, KeyedChildren, setAttributes, setShown } from '../parts/element';
-import { changeOf, type Dispatch, type Section } from '../parts/section';
+import type { Distribution, Mesh, Model } from '../../model/snapshot';
+import {
+  breakable,
+  changeOf,
+  elementsIn,
+  KeyedChildren,
+  setAttributes,
+  setShown,
+  specNode,
+  table,
+  type Dispatch,
+  type Section,
+} from '../parts/parts';
+
+const h = elementsIn('session');
+
+/** A label and its value; the value is shown as code. */
+type Fact = readonly [label: string, value: string];
+
+/** A rule of a layout map, and whether it matched a variable of any model. */
+interface RuleTexts {
+  readonly pattern: string;
+  readonly axes: readonly SpecPart[];
+  readonly matched: boolean;
+}
+
+/** Return the batch of each replica: `3, 3, 2, 2`, or `8 each` if all are equal. */
+function eachText(batches: readonly number[]): string {
+  const [first] = batches;
+  if (first !== undefined && batches.every(batch => batch === first)) return `${first} each`;
+  const shown = batches.slice(0, 16).join(', ');
+  return batches.length > 16 ? `${shown}, …` : shown;
+}
+
+export function factsOf(one: Distribution, meshes: ReadonlyMap<string, Mesh>): readonly Fact[] {
+  const facts: Fact[] = [];
+  const mesh = one.mesh === null ? undefined : meshes.get(one.mesh);
+  if (mesh) facts.push(['mesh', meshText(mesh)]);
+  if (one.batch_axis !== null) facts.push(['batches split over', one.batch_axis]);
+  if (one.auto_shard !== null) facts.push(['auto-sharding', one.auto_shard ? 'on' : 'off']);
+  if (one.replicas !== null) facts.push(['replicas', String(one.replicas)]);
+  if (one.global_batch !== null) facts.push(['global batch', String(one.global_batch)]);
+  if (one.replica_batches.length) {
+    facts.push(['on the replicas', eachText(one.replica_batches)]);
+  }
+  return facts;
+}
+
+/** Return the rules in their order; if there is no model to match, every rule counts as matched. */
+export function rulesOf(one: Distribution, models: readonly Model[]): readonly RuleTexts[] {
+  const theirs = models.filter(model => shareProcesses(one, model));
+  return one.rules.map(({ pattern, axes }) => ({
+    pattern,
+    axes: axesParts(axes),
+    matched: !theirs.length || theirs.some(model => !model.unmatched.includes(pattern)),
+  }));
+}
+
+/** Return whether some process has both; an empty list of processes means all. */
+const shareProcesses = (one: Distribution, { processes }: Model): boolean =>
+  !one.processes.length || !processes.length || processes.some(id => one.processes.includes(id));
+
+/** Return the title of the rules: `3 layout rules, 1 matches nothing`. */
+export function rulesTitle(rules: readonly RuleTexts[]): string {
+  const unused = rules.filter(rule => !rule.matched).length;
+  const count = countText(rules.length, 'layout rule');
+  return unused ? `${count}, ${unused} ${unused === 1 ? 'matches' : 'match'} nothing` : count;
+}
 
 /** Most rules that are shown without a click. */
 const OPEN_RULES = 6;
 
-/** Everything that is shown about one version. */
-interface Version {
-  readonly kind: string;
-  readonly noun: string;
-  readonly mesh: string | null;
-  readonly facts: readonly Fact[];
-  readonly rules: readonly RuleTexts[];
-  readonly processes: readonly number[];
-  readonly problem: string | null;
-  readonly differs: boolean;
-}
-
-function versionsOf({ snapshot, meshes }: Scene): readonly Version[] {
-  const differs = disagrees(snapshot);
-  return snapshot.distributions.map(one => ({
-    kind: one.kind,
-    noun: one.noun,
-    mesh: one.mesh !== null && meshes.has(one.mesh) ? one.mesh : null,
-    facts: factsOf(one, meshes),
-    rules: rulesOf(one, snapshot.models),
-    processes: one.processes,
-    problem: one.problem,
-    differs,
-  }));
-}
-
-const disagrees = ({ disagreements }: Snapshot): boolean =>
-  disagreements.some(({ about }) => about === 'distribution');
-
-function ruleRow({ pattern, axes, matched }: RuleTexts): HTMLElement {
-  const name = element('th', 'nbdist-code', { scope: 'row' }, ...breakable(pattern));
-  const spec = element('td', '', {}, specNode(entryParts(axes)));
-  const state = element('td', '', {}, matched ? '' : 'matches nothing');
-  return element('tr', '', { 'data-unused': !matched }, name, spec, state);
-}
+const ruleRow = ({ pattern, axes, matched }: RuleTexts): HTMLElement =>
+  h(
+    'tr',
+    { 'data-unused': !matched },
+    h('th+code', { scope: 'row' }, breakable(pattern)),
+    h('td.axes', specNode(axes)),
+    h('td', matched ? '' : 'matches nothing'),
+  );
 
 function rulesNode(rules: readonly RuleTexts[]): HTMLElement {
-  const head = ['variables', 'axes', ''].map(text => element('th', '', { scope: 'col' }, text));
-  const table = element('table', '', { 'aria-label': 'Layout rules' });
-  table.append(
-    element('thead', '', {}, element('tr', '', {}, ...head)),
-    element('tbody', '', {}, ...rules.map(ruleRow)),
-  );
-  const summary = element('summary', '', {}, rulesTitle(rules));
-  const scroll = element('div', 'nbdist-table-scroll', {}, table);
+  const shown = table(['variables', 'axes', ''], h('tbody', rules.map(ruleRow)));
+  setAttributes(shown, { 'aria-label': 'Layout rules' });
   const open = rules.length <= OPEN_RULES;
-  return element('details', 'nbdist-rules', { open }, summary, scroll);
+  const summary = h('summary', rulesTitle(rules));
+  return h('details.rules+opened', { open }, summary, h('div.rules-scroll+scroll', shown));
+}
+
+/** Everything that is shown about one version. */
+type Version = Omit<Distribution, 'rules'> & {
+  readonly facts: readonly Fact[];
+  readonly rules: readonly RuleTexts[];
+  readonly differs: boolean;
+  /** Whether the mesh of the version is the one that is drawn. */
+  readonly drawn: boolean;
+};
+
+function versionsOf({ snapshot, meshes, grid }: Scene): readonly Version[] {
+  const differs = snapshot.disagreements.some(({ about }) => about === 'distribution');
+  return snapshot.distributions.map(one => {
+    const mesh = one.mesh !== null && meshes.has(one.mesh) ? one.mesh : null;
+    const [facts, rules] = [factsOf(one, meshes), rulesOf(one, snapshot.models)];
+    return { ...one, mesh, facts, rules, differs, drawn: mesh !== null && mesh === grid.id };
+  });
+}
+
+/** One version; its key is all of it but `drawn`, so only that ever changes. */
+class VersionNode {
+  private readonly choose: HTMLButtonElement | null = null;
+  readonly node: HTMLElement;
+
+  constructor({ mesh, ...version }: Version, dispatch: Dispatch) {
+    if (mesh !== null) {
+      const attributes = { type: 'button', title: 'Show its mesh' };
+      this.choose = h('button.kind+button', attributes, version.kind);
+      this.choose.addEventListener('click', () => {
+        dispatch({ type: 'mesh', id: mesh });
+      });
+    }
+    const { noun, kind, processes, differs, facts, problem, rules } = version;
+    const shownFacts = facts.map(([label, value]) => h('span', `${label} `, h('code', value)));
+    this.node = h(
+      'div.distribution',
+      { 'data-differs': differs },
+      h(
+        'div.distribution-head+wrap',
+        h('span+soft', noun),
+        this.choose ?? h('b', kind),
+        processes.length > 0 && h('span+badge', processesText(processes)),
+        differs && h('span+warning', '≠ processes disagree'),
+      ),
+      facts.length > 0 && h('p.distribution-facts+wrap', shownFacts),
+      problem && h('p+warning', problem),
+      rules.length > 0 && rulesNode(rules),
+    );
+  }
+
+  draw({ drawn }: Version): void {
+    if (this.choose) setAttributes(this.choose, { 'aria-pressed': String(drawn) });
+  }
 }
 
 export class Distributions implements Section {
-  readonly node = element('section', 'nbdist-distributions', { 'aria-label': 'Distribution' });
+  readonly node = h('section.distributions', { 'aria-label': 'Distribution' });
   private readonly changed = changeOf();
-  // The key is the whole content. So a node changes only in this: whether its mesh is the one that is drawn.
-  private readonly versions = new KeyedChildren<Version>(
-    this.node,
-    version => this.make(version),
-    (node, version) => {
-      const button = node.querySelector('button');
-      const on = version.mesh !== null && version.mesh === this.drawn;
-      if (button) setAttributes(button, { 'aria-pressed': on ? 'true' : 'false' });
-    },
-  );
-  private drawn: string | null = null;
+  private readonly versions: KeyedChildren<Version>;
 
-  constructor(private readonly dispatch: Dispatch) {}
+  constructor(dispatch: Dispatch) {
+    this.versions = new KeyedChildren(this.node, version => new VersionNode(version, dispatch));
+  }
 
   draw(scene: Scene): void {
     const { distributions, disagreements, models } = scene.snapshot;
     if (!this.changed(distributions, disagreements, models, scene.meshes, scene.grid)) return;
-    this.drawn = scene.grid.id;
-    this.versions.draw(versionsOf(scene), version => JSON.stringify(version));
+    this.versions.draw(versionsOf(scene), version => JSON.stringify({ ...version, drawn: null }));
     setShown(this.node, distributions.length > 0);
-  }
-
-  private make(version: Version): HTMLElement {
-    const node = element('div', 'nbdist-distribution', { 'data-differs': version.differs });
-    node.append(this.heading(version));
-    const facts = version.facts.map(([label, value]) =>
-      element('span', '', {}, `${label} `, element('code', '', {}, value)),
-    );
-    if (facts.length) node.append(element('p', 'nbdist-distribution-facts', {}, ...facts));
-    if (version.problem) node.append(element('p', 'nbdist-warning', {}, version.problem));
-    if (version.rules.length) node.append(rulesNode(version.rules));
-    return node;
-  }
-
-  private heading({ kind, noun, mesh, processes, differs }: Version): HTMLElement {
-    const line = element('div', 'nbdist-distribution-head');
-    const word = element('span', 'nbdist-soft', {}, noun);
-    if (mesh === null) line.append(word, element('b', '', {}, kind));
-    else {
-      const title = 'Show its mesh';
-      const button = element('button', 'nbdist-tab', { type: 'button', title }, kind);
-      button.addEventListener('click', () => {
-        this.dispatch({ type: 'mesh', id: mesh });
-      });
-      line.append(word, button);
-    }
-    if (processes.length) line.append(element('span', 'nbdist-only', {}, processesText(processes)));
-    if (differs) line.append(element('span', 'nbdist-warning', {}, '≠ processes disagree'));
-    return line;
   }
 }

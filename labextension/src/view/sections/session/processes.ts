@@ -1,11 +1,86 @@
 /** Hosts and processes, with the activity of each; many processes are shown as groups with the same activity. */
 
-import { countText, processesText, rangesText } from '../../model/format';
-import { activityParts, metricsText, SIGNS, taskText, TROUBLE } from '../../model/process_text';
+import { SILENT_SECONDS } from '../../model/contract';
+import { countText, metricText, processesText, rangesText, secondsText } from '../../model/format';
+import { grouped } from '../../model/lists';
 import type { Scene } from '../../model/scene';
-import type { Process } from '../../model/snapshot';
-import { element, KeyedChildren, setAttributes, setShown, setText } from '../parts/element';
-import { changeOf, type Section } from '../parts/section';
+import type { Process, Progress } from '../../model/snapshot';
+import {
+  changeOf,
+  elementsIn,
+  KeyedChildren,
+  setAttributes,
+  setShown,
+  setText,
+  type Section,
+} from '../parts/parts';
+
+const h = elementsIn('session');
+
+/** A sign for each state, so that states are told apart without colour. */
+const SIGNS: Readonly<Record<Process['state'], string>> = {
+  starting: '◌',
+  idle: '○',
+  running: '▶',
+  compiling: '◐',
+  failed: '✕',
+  stuck: '■',
+  lost: '∅',
+};
+
+const TROUBLE: ReadonlySet<Process['state']> = new Set(['failed', 'stuck', 'lost']);
+
+/** Return `cell 12` and `line 4`, as far as they are known. */
+function place(process: Process): string[] {
+  const parts: string[] = [];
+  if (process.cell !== null) parts.push(`cell ${process.cell}`);
+  if (process.line !== null) parts.push(`line ${process.line}`);
+  return parts;
+}
+
+function seconds(process: Process): string[] {
+  const shown = process.waiting || process.state === 'stuck' ? process.line_seconds : null;
+  const value = shown ?? process.cell_seconds;
+  return value === null ? [] : [secondsText(value)];
+}
+
+function activity(process: Process): string[] {
+  const { state, error } = process;
+  switch (state) {
+    case 'running':
+      return [...place(process), ...(process.waiting ? ['waiting'] : []), ...seconds(process)];
+    case 'compiling':
+    case 'stuck':
+      return [state, ...place(process), ...seconds(process)];
+    case 'failed':
+      return [error ?? 'failed', ...place(process)];
+    case 'lost':
+      return error ? ['lost', error] : ['lost'];
+    case 'starting':
+    case 'idle':
+      return [state];
+  }
+}
+
+/**
+ * Return the activity of a process in parts: `cell 12`, `line 4`, `3.2 s`;
+ * `ValueError: empty batch`, `line 2`; `lost`, `last report 6.0 s ago`.
+ */
+export function activityParts(process: Process): readonly string[] {
+  const silentSeconds = process.silent_seconds;
+  const silent =
+    silentSeconds !== null && (silentSeconds > SILENT_SECONDS || process.state === 'lost');
+  const age = silent ? [`last report ${secondsText(silentSeconds)} ago`] : [];
+  return [...activity(process), ...age];
+}
+
+/** Return the framework's name for the process, else its role if that is not the usual one, `worker`. */
+export const taskText = (process: Process): string =>
+  process.task ?? (process.role === 'worker' ? '' : process.role);
+
+/** Return metrics as text: `loss 0.312  accuracy 0.911`. */
+export const metricsText = ({ metrics }: Progress): string =>
+  metrics.map(({ name, value }) => `${name} ${metricText(value)}`).join('  ');
 
 /** Most processes that are shown one by one. */
 const MOST_SINGLE = 12;
@@ -51,55 +126,40 @@ function rowsOf(scene: Scene): HostRow[] {
 }
 
 /** Return all processes in groups that do the same, trouble first, then the largest. */
-function groupRow(scene: Scene): HostRow {
-  const groups = new Map<string, Process[]>();
-  for (const process of scene.snapshot.processes) {
-    const key = groupKey(process);
-    const group = groups.get(key);
-    if (group) group.push(process);
-    else groups.set(key, [process]);
-  }
-  const weight = (members: readonly Process[]): number =>
-    (members[0] && TROUBLE.has(members[0].state) ? 1e9 : 0) + members.length;
-  const chips = [...groups]
-    .sort((a, b) => weight(b[1]) - weight(a[1]))
-    .map(([key, members]) => ({ key, processes: members }));
+function groupRow({ snapshot }: Scene): HostRow {
+  const weight = ({ processes }: Chip): number =>
+    (processes[0] && TROUBLE.has(processes[0].state) ? 1e9 : 0) + processes.length;
+  const chips = [...grouped(snapshot.processes, groupKey)]
+    .map(([key, processes]) => ({ key, processes }))
+    .sort((a, b) => weight(b) - weight(a));
   return { key: '', name: '', host: null, chips };
 }
 
+const idsOf = (processes: readonly Process[]): number[] => processes.map(one => one.process_id);
+
 /** Return the lines of code at which processes are. */
 function linesOf(processes: readonly Process[]): Line[] {
-  const lines = new Map<string, { process: Process; ids: number[] }>();
-  for (const process of processes) {
-    if (process.source === null || process.line === null) continue;
-    const key = `${process.cell ?? ''} ${process.line} ${process.source}`;
-    const line = lines.get(key);
-    if (line) line.ids.push(process.process_id);
-    else lines.set(key, { process, ids: [process.process_id] });
-  }
-  return [...lines].map(([key, { process, ids }]) => ({
-    key,
-    label: `line ${process.line ?? 0}`,
-    source: process.source ?? '',
-    ids,
-  }));
+  const known = processes.filter(({ source, line }) => source !== null && line !== null);
+  const lines = grouped(known, p => `${p.cell ?? ''} ${p.line ?? 0} ${p.source ?? ''}`);
+  return [...lines].map(([key, there]) => {
+    const { line, source } = there[0] ?? {};
+    return { key, label: `line ${line ?? 0}`, source: source ?? '', ids: idsOf(there) };
+  });
 }
 
 /** Return how far processes are, one line for all that are equally far; kept after the cell has ended. */
 function progressOf(processes: readonly Process[]): Line[] {
-  const lines = new Map<string, { label: string; source: string; ids: number[] }>();
-  for (const { process_id, progress } of processes) {
-    if (!progress) continue;
-    const source = metricsText(progress);
-    const key = `${progress.what} ${source}`;
-    const line = lines.get(key);
-    if (line) line.ids.push(process_id);
-    else lines.set(key, { label: progress.what, source, ids: [process_id] });
-  }
-  const all = [...lines].map(([key, line]) => ({ key, ...line }));
-  const rest = all.slice(MOST_PROGRESS);
-  if (rest.length === 0) return all;
-  const ids = rest.flatMap(line => line.ids);
+  const lines = grouped(processes, ({ progress }) =>
+    progress ? `${progress.what} ${metricsText(progress)}` : '',
+  );
+  lines.delete('');
+  const all = [...lines].map(([key, there]) => {
+    const progress = there[0]?.progress;
+    const source = progress ? metricsText(progress) : '';
+    return { key, label: progress?.what ?? '', source, ids: idsOf(there) };
+  });
+  const ids = all.slice(MOST_PROGRESS).flatMap(line => line.ids);
+  if (ids.length === 0) return all;
   return [...all.slice(0, MOST_PROGRESS), { key: 'rest', label: 'and others', source: '', ids }];
 }
 
@@ -108,53 +168,56 @@ function slowest(chip: Chip): Process | undefined {
   return [...chip.processes].sort((a, b) => (b.line_seconds ?? 0) - (a.line_seconds ?? 0))[0];
 }
 
-const allWait = (chip: Chip): boolean => chip.processes.every(process => process.waiting);
+/** One process, or a group of those that do the same: a sign, who, the name of the task, and the activity. */
+class ChipNode {
+  private readonly sign = h('span.sign');
+  private readonly ids = h('span.ids');
+  private readonly task = h('span.task');
+  private readonly what = h('span.what');
+  readonly node = h('li.process', this.sign, this.ids, this.task, this.what);
 
-function makeChip(): HTMLElement {
-  const parts = ['sign', 'ids', 'task', 'what'].map(name => element('span', `nbdist-${name}`));
-  return element('li', 'nbdist-process', {}, ...parts);
-}
+  draw(chip: Chip): void {
+    const process = slowest(chip);
+    if (!process) return;
+    const ids = idsOf(chip.processes);
+    const hosts = new Set(chip.processes.map(p => p.host)).size;
+    const many = ids.length > 1 ? [countText(hosts, 'host')] : [];
+    const waiting = chip.processes.every(one => one.waiting);
+    const parts = [...many, ...activityParts({ ...process, waiting })];
+    const tasks = new Set(chip.processes.map(taskText));
+    const task = tasks.size === 1 ? taskText(process) : process.role;
+    setText(this.sign, SIGNS[process.state]);
+    setText(this.ids, rangesText(ids));
+    setText(this.task, task);
+    setShown(this.task, task !== '');
+    this.write(parts);
+    const who = [processesText(ids), task, process.state].filter(Boolean).join(', ');
+    setAttributes(this.node, {
+      'data-state': process.state,
+      'data-trouble': TROUBLE.has(process.state),
+      'aria-label': `${who}: ${parts.join(', ')}`,
+    });
+  }
 
-/** Write parts with a dot between. A line breaks between parts, and inside a part only if it is long. */
-function writeParts(node: Element, parts: readonly string[]): void {
-  const texts = parts.map((part, i) => (i < parts.length - 1 ? `${part} ·` : part));
-  if (node.textContent === texts.join(' ')) return;
-  const spans = texts.flatMap((text, i) => {
-    const span = element('span', text.length > 24 ? 'nbdist-long-part' : '', {}, text);
-    return i ? [' ', span] : [span];
-  });
-  node.replaceChildren(...spans);
-}
-
-function updateChip(node: HTMLElement, chip: Chip): void {
-  const process = slowest(chip);
-  if (!process) return;
-  const [sign, who, called, what] = [...node.children];
-  const ids = chip.processes.map(p => p.process_id);
-  const hosts = new Set(chip.processes.map(p => p.host)).size;
-  if (sign) setText(sign, SIGNS[process.state]);
-  if (who) setText(who, rangesText(ids));
-  const many = ids.length > 1 ? [countText(hosts, 'host')] : [];
-  const parts = [...many, ...activityParts({ ...process, waiting: allWait(chip) })];
-  const tasks = [...new Set(chip.processes.map(taskText))];
-  const task = tasks.length === 1 ? (tasks[0] ?? '') : process.role;
-  if (called) setText(called, task);
-  if (called instanceof HTMLElement) setShown(called, task !== '');
-  if (what) writeParts(what, parts);
-  setAttributes(node, {
-    'data-state': process.state,
-    'data-trouble': TROUBLE.has(process.state),
-    'aria-label': `${[processesText(ids), task, process.state].filter(Boolean).join(', ')}: ${parts.join(', ')}`,
-  });
+  /** Write parts with a dot between. A line breaks between parts, and inside a part only if it is long. */
+  private write(parts: readonly string[]): void {
+    const texts = parts.map((part, i) => (i < parts.length - 1 ? `${part} ·` : part));
+    if (this.what.textContent === texts.join(' ')) return;
+    const spans = texts.flatMap((text, i) => {
+      const span = h(text.length > 24 ? 'span.long-part' : 'span', text);
+      return i ? [' ', span] : [span];
+    });
+    this.what.replaceChildren(...spans);
+  }
 }
 
 /** A host's name with its edge, and its processes. */
 class HostNode {
-  readonly edge = element('i', 'nbdist-edge', { 'aria-hidden': 'true' });
-  readonly name = element('b', 'nbdist-host-name');
-  readonly list = element('ul', 'nbdist-processes');
-  readonly node = element('div', 'nbdist-host', {}, this.edge, this.name, this.list);
-  private readonly chips = new KeyedChildren<Chip>(this.list, makeChip, updateChip);
+  private readonly edge = h('i+edge', { 'aria-hidden': 'true' });
+  private readonly name = h('b.host-name');
+  private readonly list = h('ul.processes+wrap');
+  readonly node = h('div.host+wrap', this.edge, this.name, this.list);
+  private readonly chips = new KeyedChildren<Chip>(this.list, () => new ChipNode());
 
   draw(row: HostRow): void {
     setText(this.name, row.name);
@@ -166,60 +229,43 @@ class HostNode {
   }
 }
 
-function updateLine(node: HTMLElement, line: Line): void {
-  const [label, source, who] = [...node.children];
-  if (label) setText(label, line.label);
-  if (source) setText(source, line.source);
-  if (who) setText(who, processesText(line.ids));
+/** What stands on a line, and who is there. */
+class LineNode {
+  private readonly label = h('span+soft');
+  private readonly source = h('code');
+  private readonly who = h('span+soft');
+  readonly node = h('div.line+wrap', this.label, this.source, this.who);
+
+  draw({ label, source, ids }: Line): void {
+    setText(this.label, label);
+    setText(this.source, source);
+    setText(this.who, processesText(ids));
+  }
 }
 
-const makeLine = (): HTMLElement =>
-  element(
-    'div',
-    'nbdist-line',
-    {},
-    element('span', 'nbdist-soft'),
-    element('code'),
-    element('span', 'nbdist-soft'),
-  );
-
 export class Processes implements Section {
-  private readonly hostArea = element('div', 'nbdist-hosts');
-  private readonly lineArea = element('div', 'nbdist-lines');
-  private readonly progressArea = element('div', 'nbdist-lines nbdist-progress');
-  readonly node = element(
-    'section',
-    'nbdist-processes-section',
+  private readonly hostArea = h('div.hosts+wrap');
+  private readonly lineArea = h('div.lines');
+  private readonly progressArea = h('div.lines.progress');
+  readonly node = h(
+    'section.section',
     { 'aria-label': 'Processes' },
-    this.hostArea,
-    this.lineArea,
-    this.progressArea,
+    ...[this.hostArea, this.lineArea, this.progressArea],
   );
-  private readonly hostNodes = new Map<HTMLElement, HostNode>();
   private readonly changed = changeOf();
-  private readonly hosts = new KeyedChildren<HostRow>(
-    this.hostArea,
-    () => this.makeHost(),
-    (node, row) => this.hostNodes.get(node)?.draw(row),
-  );
-  private readonly lines = new KeyedChildren<Line>(this.lineArea, makeLine, updateLine);
-  private readonly progress = new KeyedChildren<Line>(this.progressArea, makeLine, updateLine);
+  private readonly hosts = new KeyedChildren<HostRow>(this.hostArea, () => new HostNode());
+  private readonly lines = new KeyedChildren<Line>(this.lineArea, () => new LineNode());
+  private readonly progress = new KeyedChildren<Line>(this.progressArea, () => new LineNode());
 
   draw(scene: Scene): void {
-    if (!this.changed(scene.snapshot.processes)) return;
+    const { processes } = scene.snapshot;
+    if (!this.changed(processes)) return;
     this.hosts.draw(rowsOf(scene), row => row.key);
-    const lines = linesOf(scene.snapshot.processes);
-    this.lines.draw(lines, line => line.key);
-    setShown(this.lineArea, lines.length > 0);
-    const progress = progressOf(scene.snapshot.processes);
-    this.progress.draw(progress, line => line.key);
-    setShown(this.progressArea, progress.length > 0);
-    setShown(this.node, scene.snapshot.processes.length > 0);
-  }
-
-  private makeHost(): HTMLElement {
-    const host = new HostNode();
-    this.hostNodes.set(host.node, host);
-    return host.node;
+    this.lines.draw(linesOf(processes), line => line.key);
+    this.progress.draw(progressOf(processes), line => line.key);
+    for (const area of [this.lineArea, this.progressArea]) {
+      setShown(area, area.childElementCount > 0);
+    }
+    setShown(this.node, processes.length > 0);
   }
 }

@@ -1,0 +1,302 @@
+/** Layout of the lists of arrays and of variables: one line for each row if all columns fit, else several. */
+
+import {
+  findArrays,
+  specLength,
+  specWords,
+  textsOf,
+  wordLengths,
+  type ArrayTexts,
+} from '../model/array_text';
+import { forest } from '../model/branches';
+import { largest } from '../model/lists';
+import { saysAsked, type VariableTexts } from '../model/model_text';
+import { remember, type Scene } from '../model/scene';
+import { shortenAll } from '../model/shorten';
+import type { Array as NamedArray, Mesh } from '../model/snapshot';
+import {
+  branchTextsMaker,
+  flatRows,
+  OpenBranches,
+  shownIn,
+  treeRows,
+  type BranchRow,
+  type BranchStates,
+  type BranchTexts,
+  type ListRow,
+} from '../model/tree_rows';
+
+/** Sizes in pixels of the theme, the same as in the style sheet. */
+const PADDING = 24;
+const GAP = 10;
+const VARIABLES_GAP = 12;
+const LINE = 19;
+const ROW_PADDING = 9;
+const ONE_LINE = LINE + ROW_PADDING + 1;
+/** Indent of one level of a tree, and the most for all levels together. */
+const INDENT = 12;
+const MOST_INDENT = 96;
+/** Width of the arrow before the name of a branch. */
+const ARROW = 14;
+/** The least width of a column, for its heading. */
+const HEADING = 38;
+/** The least widths of the columns after the path of a variable. */
+const VARIABLE_HEADINGS = [44, 44, 44, 56, 44, 44];
+/** Least width of the column of names, in characters; with less room, rows take several lines. */
+const LEAST_NAME = 14;
+
+/**
+ * Lengths from which the widths are computed: those of all possible rows, so that nothing moves
+ * when branches open.
+ */
+export interface ListContents {
+  readonly texts: readonly ArrayTexts[];
+  /** Level of each row, from 1; the characters of its name, and the characters beside the name. */
+  readonly names: readonly {
+    readonly level: number;
+    readonly length: number;
+    readonly beside: number;
+  }[];
+  /** The characters of the text about each branch, and the most characters that the bytes of a branch take. */
+  readonly about: readonly number[];
+  readonly bytes: number;
+}
+
+export interface ListForm {
+  readonly kind: 'line' | 'stacked';
+  /** Widths of the columns after the name; none if rows take several lines. */
+  readonly columns: readonly number[];
+  /** Return how many characters a name of this level may have. */
+  nameLength(level: number): number;
+  /** Return how many pixels are left free before a name. */
+  indent(level: number, kind: 'array' | 'branch'): number;
+  /** Return the height in pixels of the row of an array. */
+  height(texts: ArrayTexts, level: number): number;
+  /** Return whether the text about a branch stands beside its name, given the characters of both. */
+  beside(name: number, about: number, level: number): boolean;
+  branchHeight(beside: boolean): number;
+}
+
+/** Return how many lines words of the given lengths take, at `perLine` characters a line. */
+export function linesFor(words: readonly number[], perLine: number): number {
+  let [lines, used] = [1, 0];
+  for (const word of words) {
+    const needed = used ? used + 1 + word : word;
+    if (needed <= perLine) used = needed;
+    else {
+      // A name that must be broken inside its box takes one line more than its characters suggest.
+      lines += (used ? 1 : 0) + (word > perLine ? Math.ceil(word / perLine) : 0);
+      used = Math.min(word, perLine);
+    }
+  }
+  return lines;
+}
+
+/** Return a function for the pixels before a name: names of one level are aligned, with or without an arrow. */
+const indenter =
+  (tree: boolean, most: number): ListForm['indent'] =>
+  (level, kind) =>
+    Math.min(INDENT * (level - 1), most) + (tree && kind === 'array' ? ARROW : 0);
+
+/**
+ * Choose the form for a list `width` pixels wide, with `character` pixels a character.
+ *
+ * Each row takes one line if the longest name fits beside the other columns.
+ */
+export function listForm(contents: ListContents, width: number, character: number): ListForm {
+  const { texts, names, about } = contents;
+  const lengths = [
+    largest(texts.map(t => t.type.length)),
+    largest(texts.map(t => specLength(t.spec))),
+    largest([contents.bytes, ...texts.map(t => t.bytes.length)]),
+    largest(texts.map(t => t.copies.length)),
+  ];
+  const columns = lengths.map(length => Math.max(HEADING, Math.ceil(length * character) + 2));
+  const [type = 0, spec = 0] = columns;
+  // The text about a branch takes the place of type and spec.
+  const said = Math.ceil(largest(about) * character) + 2;
+  columns[1] = Math.max(spec, about.length ? said - type - GAP : 0);
+  const others = columns.reduce((a, b) => a + b + GAP, 0);
+  const room = width - PADDING - others;
+  const indent = indenter(about.length > 0, MOST_INDENT);
+  const whole = largest(
+    names.map(n => indent(n.level, 'array') + (n.length + n.beside) * character),
+  );
+  if (room < Math.max(LEAST_NAME * character, whole)) return stacked(contents, width, character);
+  return {
+    kind: 'line',
+    columns,
+    nameLength: () => largest(names.map(n => n.length)),
+    indent,
+    height: () => ONE_LINE,
+    beside: () => false,
+    branchHeight: () => ONE_LINE,
+  };
+}
+
+function stacked(contents: ListContents, width: number, character: number): ListForm {
+  const { texts, names, about } = contents;
+  const perLine = Math.max(12, Math.floor((width - PADDING) / character));
+  const bytes = largest([contents.bytes, ...texts.map(t => t.bytes.length)]);
+  const room = perLine - bytes - largest(names.map(n => n.beside)) - 2;
+  const most = Math.min(MOST_INDENT, Math.floor((room * character) / 3));
+  const indent = indenter(about.length > 0, most);
+  const taken = (level: number): number => Math.ceil(indent(level, 'array') / character);
+  return {
+    kind: 'stacked',
+    columns: [],
+    nameLength: level => room - taken(level),
+    indent,
+    height: (t, level) => {
+      const beside = perLine - t.copiesWords.length - 2 - taken(level);
+      return ROW_PADDING + LINE + LINE * linesFor(wordLengths(t), beside);
+    },
+    beside: (name, said, level) => name + said + 2 <= room - taken(level),
+    branchHeight: beside => ROW_PADDING + (beside ? LINE : 2 * LINE),
+  };
+}
+
+export interface LayoutForm {
+  readonly kind: 'line' | 'stacked';
+  /** Most characters of a path. */
+  readonly nameLength: number;
+  readonly columns: readonly number[];
+  height(texts: VariableTexts): number;
+}
+
+/** Return a form with one line for each row if the longest texts fit in `width` pixels, else with several. */
+export function layoutForm(
+  texts: readonly VariableTexts[],
+  width: number,
+  character: number,
+): LayoutForm {
+  const lengths = [
+    largest(texts.map(t => t.type.length)),
+    largest(texts.map(t => t.group.length)),
+    largest(texts.map(t => t.rule.length)),
+    largest(texts.map(t => specLength(t.axes))),
+    largest(texts.map(t => specLength(t.spec))),
+    largest(texts.map(t => t.bytes.length)),
+  ];
+  const ruled = texts.some(t => t.rule);
+  const columns = lengths.map((length, i) =>
+    ruled || length ? Math.max(VARIABLE_HEADINGS[i] ?? 0, Math.ceil(length * character) + 4) : 0,
+  );
+  const others = columns.reduce((a, b) => a + b + VARIABLES_GAP, 0);
+  const whole = largest(texts.map(t => t.path.length + 2));
+  if (width - PADDING - others >= whole * character) {
+    return { kind: 'line', nameLength: whole, columns, height: () => ONE_LINE };
+  }
+  const perLine = Math.max(12, Math.floor((width - PADDING) / character));
+  return {
+    kind: 'stacked',
+    nameLength: perLine - (lengths[5] ?? 0) - 5,
+    columns: [],
+    height: t => {
+      const room = perLine - t.group.length - 2;
+      return ROW_PADDING + LINE * (1 + linesFor(stackedWords(t), room));
+    },
+  };
+}
+
+/** Return the lengths, in characters, of the parts below the path between which a line may break. */
+function stackedWords(texts: VariableTexts): number[] {
+  const lengths = [texts.type.length, ...specWords(texts.spec)];
+  if (texts.matched) lengths.push('rule'.length);
+  if (texts.rule) lengths.push(texts.rule.length);
+  if (texts.axes.length && saysAsked(texts)) {
+    lengths.push('asks for'.length, ...specWords(texts.axes));
+  }
+  return lengths;
+}
+
+/** Width, in characters, of the badge of an array that is whole everywhere. */
+const BADGE = 3;
+
+export interface Listing {
+  readonly rows: readonly ListRow[];
+  /** True for the rows of trees, false for the results of a search. */
+  readonly tree: boolean;
+  readonly form: ListForm;
+  readonly textsOf: (array: NamedArray) => ArrayTexts | undefined;
+  readonly branchTexts: (row: BranchRow) => BranchTexts;
+  /** The name as it is written, shortened if it is too long. */
+  readonly nameOf: (row: ListRow) => string;
+}
+
+type TextOf = ReadonlyMap<NamedArray, ArrayTexts>;
+
+const besideOf = (texts: ArrayTexts | undefined): number =>
+  (texts?.who ? texts.who.length + 2 : 0) + (texts?.whole ? BADGE : 0);
+
+function formOf(
+  rows: readonly ListRow[],
+  textOf: TextOf,
+  branchTexts: Listing['branchTexts'],
+  width: number,
+  character: number,
+): ListForm {
+  const badge = [...textOf.values()].some(texts => texts.whole) ? BADGE : 0;
+  const names = rows.map(row => ({
+    level: row.level,
+    length: row.name.length,
+    beside: row.kind === 'array' ? besideOf(textOf.get(row.array)) : badge,
+  }));
+  const branches = rows.flatMap(row => (row.kind === 'branch' ? [branchTexts(row)] : []));
+  const about = branches.map(texts => texts.about.length);
+  const bytes = branches[0]?.mostBytes ?? 0;
+  return listForm({ texts: [...textOf.values()], names, about, bytes }, width, character);
+}
+
+/** Shorten the names of each level by themselves: every `.kernel` of one level is written alike. */
+function namesOf(rows: readonly ListRow[], form: ListForm): ReadonlyMap<string, string>[] {
+  const levels: (Set<string> | undefined)[] = [];
+  for (const { level, name } of rows) (levels[level] ??= new Set()).add(name);
+  return [...levels].map((names, level) => shortenAll([...(names ?? [])], form.nameLength(level)));
+}
+
+/** Maker of listings, which reuses every unchanged part of the listing before. */
+export class Listings {
+  readonly open = new OpenBranches();
+  readonly roots = remember(forest);
+  private readonly found = remember(findArrays);
+  private readonly texts = remember(
+    (arrays: readonly NamedArray[], meshes: ReadonlyMap<string, Mesh>): TextOf =>
+      new Map(arrays.map(array => [array, textsOf(array, meshes)])),
+  );
+  private readonly branchTexts = remember(branchTextsMaker);
+  private readonly flat = remember(flatRows);
+  private readonly trees = remember((arrays: readonly NamedArray[], states: BranchStates) =>
+    treeRows(this.roots(arrays), shownIn(states)),
+  );
+  // Widths and names are computed from all possible rows, so that neither a search nor opening a
+  // branch moves them.
+  private readonly all = {
+    tree: remember((arrays: readonly NamedArray[]) =>
+      treeRows(this.roots(arrays), ({ alike }) => (alike.length ? 'each' : 'open')),
+    ),
+    flat: remember(flatRows),
+  };
+  private readonly forms = { tree: remember(formOf), flat: remember(formOf) };
+  private readonly names = { tree: remember(namesOf), flat: remember(namesOf) };
+
+  of({ snapshot, meshes, state }: Scene, width: number, character: number): Listing {
+    const { arrays, arrays_omitted: omitted } = snapshot;
+    const found = this.found(arrays, state.query);
+    const kind = found === arrays ? 'tree' : 'flat';
+    this.open.settle(this.roots(arrays));
+    const textOf = this.texts(arrays, meshes);
+    const branchTexts = this.branchTexts(meshes, textOf, omitted);
+    const all = this.all[kind](arrays);
+    const form = this.forms[kind](all, textOf, branchTexts, width, character);
+    const names = this.names[kind](all, form);
+    return {
+      rows: kind === 'tree' ? this.trees(arrays, this.open.states) : this.flat(found),
+      tree: kind === 'tree',
+      form,
+      textsOf: array => textOf.get(array),
+      branchTexts,
+      nameOf: ({ level, name }) => names[level]?.get(name) ?? name,
+    };
+  }
+}

@@ -1,0 +1,150 @@
+/** The rows of the list of arrays: each an array, or a branch of a tree. */
+
+import type { ArrayTexts } from '../../model/array_text';
+import {
+  countText,
+  otherMemoryKind,
+  processesText,
+  shardingText,
+  typeText,
+} from '../../model/format';
+import type { Array as NamedArray } from '../../model/snapshot';
+import type { ArrayRow, BranchRow, BranchTexts, ListRow, Shown } from '../../model/tree_rows';
+import { px } from '../../paint/look';
+import { elementsIn, setAttributes, specNode, type Child } from '../parts/parts';
+
+const h = elementsIn('lists');
+
+/** What any row shows of the list's state. */
+export interface RowState {
+  readonly id: string;
+  /** The name as it is written, perhaps shortened. */
+  readonly name: string;
+  /** Whether the keyboard is at the row. */
+  readonly active: boolean;
+  /** Pixels of the theme before the name, or before the arrow of a branch. */
+  readonly indent: number;
+}
+
+/** Make a name; if it is shortened, the whole path can be read by pointing at it. */
+export const nameNode = (name: string, path: string): HTMLElement =>
+  h('span.name', { title: name === path ? null : path }, name);
+
+const badgeNode = (title: string): HTMLElement => h('span.unsplit', { title }, '!');
+
+function rowNode(row: ListRow, state: RowState, label: string, ...columns: Child[]): HTMLElement {
+  const node = h('div.row', { role: 'treeitem', id: state.id }, columns);
+  node.style.setProperty('--indent', px(state.indent));
+  setAttributes(node, {
+    'aria-level': row.level,
+    'aria-setsize': row.count,
+    'aria-posinset': row.position + 1,
+    'aria-label': label,
+    'data-active': state.active,
+  });
+  return node;
+}
+
+function copiesTitle(array: NamedArray, copies: string): string {
+  if (copies.startsWith('Σ')) return 'partial sums, still to be added: not copies';
+  if (array.sharding.kind === 'per_process') return 'each process has its own';
+  return copies === '1' ? 'one copy' : `${copies.slice(1)} copies of each piece`;
+}
+
+/** Return the row in words, for screen readers. */
+function arrayLabel({ array, alike }: ArrayRow, texts: ArrayTexts): string {
+  const who = array.processes.length ? `, on ${processesText(array.processes)}` : '';
+  const copies = copiesTitle(array, texts.copies);
+  const bytes = `${texts.bytes} a device`;
+  const parts = [array.path, typeText(array), shardingText(array), bytes, copies];
+  const kind = otherMemoryKind(array);
+  const whole = texts.whole ? `, ${wholeTitle(texts.whole)}` : '';
+  const others = alike > 1 ? `, one of ${alike} that are alike` : '';
+  return parts.join(', ') + (kind ? `, in ${kind}` : '') + who + whole + others;
+}
+
+const wholeTitle = (why: string): string => `whole on every device of its mesh: ${why}`;
+
+/** Make the row of an array; the style sheet places its columns, in one line or in several. */
+export function arrayRow(
+  row: ArrayRow,
+  texts: ArrayTexts,
+  state: RowState & { readonly picked: boolean },
+  form: 'line' | 'stacked',
+): HTMLElement {
+  const { path, processes } = row.array;
+  const who = texts.who && h('span+badge', { title: processesText(processes) }, texts.who);
+  const whole = texts.whole !== null && badgeNode(wholeTitle(texts.whole));
+  const title = copiesTitle(row.array, texts.copies);
+  const node = rowNode(
+    row,
+    state,
+    arrayLabel(row, texts),
+    h('span.path', nameNode(state.name, path), who, whole),
+    h('span.lies', h('span.type', texts.type), ' ', specNode(texts.spec)),
+    h('span.bytes', texts.bytes),
+    h('span.copies', { title }, form === 'line' ? texts.copies : texts.copiesWords),
+  );
+  setAttributes(node, { 'aria-selected': String(state.picked) });
+  return node;
+}
+
+const badgeTitle = (count: number): string =>
+  `${countText(count, 'large array is', 'large arrays are')} whole on every device of the mesh`;
+
+/** Make the text about a branch. If several are alike, a part of the text can be clicked to show each of them. */
+function aboutNode(row: BranchRow, texts: BranchTexts, show: (shown: Shown) => void): HTMLElement {
+  if (!row.branch.alike.length) return h('span.about', texts.about);
+  const [alike = '', ...rest] = texts.about.split(',');
+  const each = row.shown === 'each';
+  const title = each ? 'Show one for all of them' : 'Show each of them';
+  const part = h('span.alike', { title }, alike);
+  part.addEventListener('click', event => {
+    event.stopPropagation();
+    show(each ? 'open' : 'each');
+  });
+  return h('span.about', part, `,${rest.join(',')}`);
+}
+
+/** Return the row in words, for screen readers. */
+function branchLabel(texts: BranchTexts, shown: Shown): string {
+  const whole = texts.whole();
+  const parts = [texts.path, texts.about, `${texts.bytes()} on the fullest device`];
+  if (shown === 'each') parts.push('each shown');
+  return [...parts, ...(whole ? [badgeTitle(whole)] : [])].join(', ');
+}
+
+/** What the row of a branch shows beside that. */
+export interface BranchState extends RowState {
+  /** Whether the branch is closed and holds the picked array. */
+  readonly holds: boolean;
+  /** Whether the text about the branch stands beside its name; otherwise it has a line of its own. */
+  readonly beside: boolean;
+}
+
+/** Make the row of a branch; `show` is called if a click on a part of it shows the branch in another form. */
+export function branchRow(
+  row: BranchRow,
+  texts: BranchTexts,
+  state: BranchState,
+  show: (shown: Shown) => void,
+): HTMLElement {
+  const whole = row.shown === 'closed' ? texts.whole() : 0;
+  const badge = whole > 0 && badgeNode(badgeTitle(whole));
+  const about = aboutNode(row, texts, show);
+  const name = nameNode(state.name, texts.path);
+  const title = `what the fullest device needs of these arrays; one whole copy of each is ${texts.copy()}`;
+  const node = rowNode(
+    row,
+    state,
+    branchLabel(texts, row.shown),
+    h('span.path', h('span.arrow'), name, badge, state.beside && about),
+    !state.beside && about,
+    h('span.bytes', { title }, texts.bytes()),
+  );
+  setAttributes(node, {
+    'aria-expanded': String(row.shown !== 'closed'),
+    'data-holds': state.holds,
+  });
+  return node;
+}

@@ -1,0 +1,187 @@
+/** The session as a whole: its first line, the notices that a person should read now, and its last line. */
+
+import { bytesText, countText, meshText, processesText, secondsText } from '../../model/format';
+import { grouped, largest } from '../../model/lists';
+import { isOnPaper, type Scene } from '../../model/scene';
+import type { Device, Disagreement, Notice, Snapshot } from '../../model/snapshot';
+import {
+  changeOf,
+  elementsIn,
+  KeyedChildren,
+  setAttributes,
+  setShown,
+  setText,
+  type Child,
+  type Section,
+} from '../parts/parts';
+
+const h = elementsIn('session');
+
+/** States that stop the work, or in which there is nothing that could run. */
+const TROUBLE: ReadonlySet<Snapshot['state']> = new Set(['stuck', 'out of step', 'refused']);
+/** Age in seconds above which data is said to be old. */
+const OLD = 5;
+
+/** Return the devices by kind: `8 cpu devices`, `4 TPU v5p devices and 8 cpu devices`. */
+function devicesText({ snapshot }: Scene): string {
+  const kinds = grouped(snapshot.devices, ({ kind, platform }) => kind || platform);
+  return [...kinds].map(([kind, all]) => countText(all.length, `${kind} device`)).join(' and ');
+}
+
+/** The first line: state of the session, its size, and how old the newest data is. */
+export class Header implements Section {
+  private readonly state = h('b.state');
+  private readonly size = h('span');
+  private readonly devices = h('span+soft');
+  private readonly age = h('span.age+soft');
+  readonly node = h('div.bar+wrap', this.state, this.size, this.devices, this.age);
+  private readonly changed = changeOf();
+
+  draw(scene: Scene): void {
+    const { state, processes, devices } = scene.snapshot;
+    if (!this.changed(state, processes.length, devices, scene.directory.hosts.length)) return;
+    setText(this.state, state);
+    const onPaper = isOnPaper(scene.snapshot);
+    if (state === 'stopped' || onPaper) setText(this.age, '');
+    setAttributes(this.state, { 'data-trouble': TROUBLE.has(state) });
+    const hosts = countText(scene.directory.hosts.length, 'host');
+    const size = `${countText(processes.length, 'process', 'processes')} on ${hosts}`;
+    setText(this.size, onPaper ? '' : size);
+    setShown(this.size, !onPaper);
+    setText(this.devices, devicesText(scene));
+  }
+
+  /** Write the age of the newest data from the kernel, in seconds. */
+  tick(seconds: number): void {
+    const old = seconds > OLD;
+    const text = secondsText(Math.max(0.1, seconds));
+    setText(this.age, old ? `no news for ${text}` : `${text} ago`);
+    setAttributes(this.age, { 'data-old': old });
+  }
+}
+
+/** Return a text whose magics, and parts in backquotes, are shown as code. */
+function withCode(text: string): (string | HTMLElement)[] {
+  return text.split(/(`[^`]+`|%{1,2}\w+(?: --?[\w-]+)*)/).map((part, i) => {
+    return i % 2 ? h('code', part.replaceAll('`', '')) : part;
+  });
+}
+
+/** Make a notice: a sign in the margin, and words beside it. */
+const noticeNode = (level: Notice['level'], sign: string, ...words: Child[]): HTMLElement =>
+  h(
+    'div.notice',
+    { 'data-level': level },
+    h('span.notice-sign', { 'aria-hidden': 'true' }, sign),
+    h('span.notice-text', words),
+  );
+
+function messageNode({ level, title, text }: Notice): HTMLElement {
+  const word = h('span+hidden', level === 'bad' ? 'Problem: ' : 'Note: ');
+  return noticeNode(level, '!', word, h('b', withCode(title)), ' ', withCode(text));
+}
+
+function disagreementNode({ about, versions }: Disagreement): HTMLElement {
+  const items = versions.map(({ processes, value }) =>
+    h('li', h('span+soft', processesText(processes)), ' ', h('code', value)),
+  );
+  const title = h('b', `Processes disagree on ${about}`);
+  return noticeNode('warn', '≠', title, h('ul.versions', items));
+}
+
+/** The view's own notice for a session that is out of step, if no other notice says why. */
+const OUT_OF_STEP: Notice = {
+  level: 'bad',
+  title: 'The processes are out of step.',
+  text: 'Not all of them have run the same collectives, so the next one may wait for ever.',
+};
+
+function noticesOf(snapshot: Snapshot): readonly Notice[] {
+  const explained = snapshot.notices.some(notice => notice.level === 'bad');
+  return snapshot.state === 'out of step' && !explained
+    ? [OUT_OF_STEP, ...snapshot.notices]
+    : snapshot.notices;
+}
+
+type Item = Notice | Disagreement;
+
+/** Make what shows an item. The key is the whole content, so it never changes once made. */
+const shownItem = (item: Item) => ({
+  node: 'about' in item ? disagreementNode(item) : messageNode(item),
+  draw: () => undefined,
+});
+
+/** Notices that a person should read now, and what processes disagree on. */
+export class Notices implements Section {
+  readonly node = h('section', { 'aria-label': 'Notices' });
+  private readonly changed = changeOf();
+  private readonly items = new KeyedChildren<Item>(this.node, shownItem);
+
+  draw(scene: Scene): void {
+    const { notices, disagreements, state } = scene.snapshot;
+    if (!this.changed(notices, disagreements, state)) return;
+    const items = [...noticesOf(scene.snapshot), ...disagreements];
+    this.items.draw(items, item => JSON.stringify(item));
+    setShown(this.node, items.length > 0);
+  }
+}
+
+type Fact = readonly [label: string, value: string, more: string];
+
+/** Return the live bytes, `18.4 MB a device`, or their range if devices differ by more than a tenth. */
+function liveText(devices: readonly Device[]): string | null {
+  const bytes = devices.flatMap(({ live_bytes }) => live_bytes ?? []);
+  if (bytes.length === 0) return null;
+  const [least, most] = [bytes.reduce((a, b) => Math.min(a, b)), largest(bytes)];
+  return most - least <= most / 10
+    ? `${bytesText(most)} a device`
+    : `${bytesText(least)} to ${bytesText(most)} a device`;
+}
+
+/** Return the mesh in context, if all processes that have one agree. */
+function contextText(scene: Scene): string | null {
+  const ids = new Set(scene.snapshot.processes.map(process => process.context_mesh));
+  ids.delete(null);
+  const id = [...ids][0];
+  const mesh = ids.size === 1 && id ? scene.meshes.get(id) : undefined;
+  return mesh ? meshText(mesh) : null;
+}
+
+function factsOf(scene: Scene): Fact[] {
+  const { arrays, arrays_omitted, devices, state } = scene.snapshot;
+  const onPaper = isOnPaper(scene.snapshot);
+  const facts: Fact[] = [];
+  const context = contextText(scene);
+  if (context) facts.push(['mesh in context', context, '']);
+  const omitted = arrays_omitted ? `, ${countText(arrays_omitted, 'more', 'more')} not listed` : '';
+  const bytes = arrays.reduce((sum, array) => sum + array.nbytes, 0);
+  const label =
+    { planned: 'planned', compiled: 'with', refused: 'with' }[state as string] ?? 'named';
+  if (arrays.length)
+    facts.push([label, countText(arrays.length, 'array'), `, ${bytesText(bytes)}${omitted}`]);
+  const [device] = devices;
+  const taken = device?.memory?.bytes_in_use ?? null;
+  if (onPaper && taken !== null)
+    facts.push([
+      state === 'planned' ? 'they would take' : 'it would take',
+      `${bytesText(taken)} a device`,
+      '',
+    ]);
+  const live = liveText(devices);
+  if (live) facts.push(['live arrays', live, ', with what Python has not collected yet']);
+  return facts;
+}
+
+/** The last line: sums over devices and arrays. */
+export class Footer implements Section {
+  readonly node = h('div.foot+wrap');
+  private readonly changed = changeOf();
+
+  draw(scene: Scene): void {
+    const facts = factsOf(scene);
+    if (!this.changed(JSON.stringify(facts))) return;
+    const items = facts.map(([label, value, more]) => h('span', `${label} `, h('b', value), more));
+    this.node.replaceChildren(...items);
+    setShown(this.node, items.length > 0);
+  }
+}

@@ -109,7 +109,7 @@ TESTS_RECOVERY := $(addprefix tests/browser/test_,break.py replaced_in_lab.py re
                   kept_and_lost.py made_arrays.py process_things.py replaced.py replaced_modules.py resizing.py restarted.py \
                   saving.py) tests/in_step/test_containers.py
 TESTS_PLAN := $(addprefix tests/browser/test_,explain.py plan.py plan_in_lab.py program.py) \
-              $(addprefix tests/integration/test_,explain.py plan.py)
+              tests/integration/test_plan.py
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test: $(READY)

@@ -22,23 +22,13 @@ from tests.bench import (
     values,
 )
 
+IN_ORDER = (start, keras_start, hosts, attach, noop, check, in_step, replace, copies, saving, probe)
+
 
 def main() -> None:
     """Prints a line or two for each; screenshots of the large views go to `build/bench`."""
-    start.main()
-    keras_start.main()
-    hosts.main()
-    attach.main()
-    noop.main()
-    check.main()
-    in_step.main()
-    replace.main()
-    copies.main()
-    saving.main()
-    probe.main()
-    program.main()
-    values.main()
-    plan.main()
+    for benchmark in (*IN_ORDER, program, values, plan):
+        benchmark.main()
     subprocess.run([sys.executable, "-m", "tests.bench.view", "--shots", "build/bench"], check=True)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 
 import nbdist
-from tests.bench.noop import Silent, timed
+from tests.bench.figures import Silent
+from tests.bench.noop import timed
 
 PROCESSES = 4
 ARRAYS = 200

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 
 import nbdist
-from tests.bench.noop import Silent
+from tests.bench.figures import Silent
 
 PROCESSES = 4
 ROUNDS = 5

@@ -12,7 +12,8 @@ import sys
 import time
 
 import nbdist
-from tests.bench.start import ENVIRONMENT, HERE
+from tests.bench.figures import ratio
+from tests.bench.start import COLLECTIVE, ENVIRONMENT, HERE
 from tests.testbed.hosts import TestBed
 from tests.testbed.possible import why_no_hosts
 
@@ -21,22 +22,14 @@ PORT = 20011
 SHOWN_SECONDS = 20.0
 UNHEARD = "Host h2 does not answer."
 
-SESSION = """
+SESSION = f"""
 import json, sys, time
 import nbdist
 session = nbdist.start(hosts="h1:2,h2:2", ssh_config=sys.argv[1], devices_per_process=2, platform="cpu")
-session.run('''
-import jax, numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
-n = jax.device_count()
-mesh = jax.make_mesh((n,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
-ones = jax.make_array_from_callback((n,), NamedSharding(mesh, PartitionSpec("data")), lambda i: np.ones(1))
-total = jax.jit(lambda x: x.sum(), out_shardings=NamedSharding(mesh, PartitionSpec()))(ones)
-assert float(total) == n
-''')
+session.run({COLLECTIVE!r})
 done = time.time()
 session.shutdown()
-print(json.dumps({"done": done, "stop": time.time() - done}))
+print(json.dumps({{"done": done, "stop": time.time() - done}}))
 """
 
 
@@ -96,12 +89,8 @@ def main(rounds: int = 5) -> None:
             start, stop = session(bed)
             ours.append(start)
             stops.append(stop)
-        spread = ", ".join(f"{a / b:.2f}" for a, b in zip(ours, floor, strict=True))
-        base, mine = statistics.median(floor), statistics.median(ours)
-        print(
-            f"start to first collective  2 hosts × 2 over ssh: nbdist {mine:.2f} s, plain ssh processes "
-            f"{base:.2f} s, ratio {mine / base:.2f} (rounds: {spread}; wanted: 1.5 at most)"
-        )
+        what = "start to first collective  2 hosts × 2 over ssh"
+        ratio(what, ours, floor, of="plain ssh processes", wanted="1.5 at most")
         print(
             f"stop  2 hosts × 2 over ssh: {statistics.median(stops):.2f} s (slowest {max(stops):.2f} s; wanted: "
             "2 s at most)"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-import time
-from collections.abc import Callable
 from typing import Any
 
 import nbdist
@@ -14,7 +12,8 @@ from nbdist.engine.frameworks.jax.step.step import SWITCH
 from nbdist.errors import ProcessError
 from nbdist.session.asking import ask_all
 from nbdist.session.recovery.settle import unproven
-from tests.bench.noop import BLOCK, Silent
+from tests.bench.figures import Silent, seconds
+from tests.bench.noop import BLOCK
 
 PROCESSES = 4
 GRACE_SECONDS = 0.5
@@ -100,13 +99,6 @@ def proofs(*, count: int) -> dict[str, list[float]]:
             ms for process_id in session.hosts for ms in session.pull("took", on=str(process_id))
         ]
         return found
-
-
-def seconds(action: Callable[[], object]) -> float:
-    """How long it takes."""
-    started = time.perf_counter()
-    action()
-    return time.perf_counter() - started
 
 
 def recoveries(kind: str, *, processes: int, count: int) -> list[float]:

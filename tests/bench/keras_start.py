@@ -6,9 +6,9 @@ alternate, each in fresh interpreters, as in `tests/bench/start.py`.
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 
+from tests.bench.figures import ratio
 from tests.bench.start import plain_processes, session
 
 WANTED = 1.3
@@ -47,12 +47,8 @@ def first_start(count: int) -> tuple[float, float]:
 
 def report(what: str, pairs: list[tuple[float, float]]) -> None:
     """Prints a line of the medians of plain processes and nbdist, in seconds."""
-    plain, ours = (statistics.median(times) for times in zip(*pairs, strict=True))
-    spread = ", ".join(f"{b / a:.2f}" for a, b in pairs)
-    print(
-        f"{what}: nbdist {ours:.2f} s, plain processes {plain:.2f} s, "
-        f"ratio {ours / plain:.2f} (rounds: {spread}; wanted: {WANTED} at most)"
-    )
+    plain, ours = zip(*pairs, strict=True)
+    ratio(what, ours, plain, of="plain processes", wanted=f"{WANTED} at most")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ python -m tests.bench.plan
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ import nbdist
 from nbdist.engine.frameworks.jax.shapes import mesh_over
 from nbdist.rehearsal.topology import read_topology
 from nbdist.rehearsal.torus import stand_ins
+from tests.bench.figures import seconds
 
 ARRAYS = 1000
 ROUNDS = 15
@@ -35,14 +35,9 @@ def tree() -> dict[str, Any]:
     }
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """The median of several rounds."""
-    found = []
-    for _ in range(ROUNDS):
-        started = time.perf_counter()
-        work()
-        found.append(time.perf_counter() - started)
-    return statistics.median(found)
+def median(work: Callable[[], object]) -> float:
+    """The seconds of several rounds."""
+    return statistics.median(seconds(work) for _ in range(ROUNDS))
 
 
 def main() -> None:
@@ -58,7 +53,7 @@ def main() -> None:
         def plan(topology: str = topology, axes: dict[str, int] = axes) -> str:
             return nbdist.plan(shapes, P(None, "model"), topology=topology, mesh=axes).text()
 
-        took, floor = seconds(plan), seconds(lay)
+        took, floor = median(plan), median(lay)
         print(
             f"plan of {ARRAYS} arrays on {topology}: {took:.3f} s; JAX lays that mesh in {floor:.3f} s "
             f"({took / floor:.1f} times)",

@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 import statistics
 import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -17,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+
+from tests.bench.figures import seconds
 
 TOPOLOGY, AXES = "v5e:16x16", {"data": 16, "model": 16}
 LAYERS, WIDTH, HEADS, VOCABULARY, BATCH, LENGTH = 12, 4096, 32, 65536, 64, 1024
@@ -69,12 +70,6 @@ def step_on(mesh: Mesh) -> Any:
         return jax.tree.map(lambda w, g: w - 1e-3 * g, params, gradients), value
 
     return jax.jit(step)
-
-
-def seconds(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
 
 
 def main() -> None:

@@ -8,8 +8,8 @@ import statistics
 import time
 from typing import Any
 
+from tests.bench.figures import Silent
 from tests.bench.in_step import COMPUTES, PROCESSES, start
-from tests.bench.noop import Silent
 
 ROUNDS = 5
 

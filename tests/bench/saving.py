@@ -5,12 +5,10 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import nbdist
-from tests.bench.noop import Silent
+from tests.bench.figures import Silent, seconds
 
 PROCESSES = 4
 ARRAYS = 16  # of 64 MB each, divided over the processes
@@ -32,21 +30,16 @@ def main() -> None:
         with nbdist.start(processes=PROCESSES, devices_per_process=1, platform="cpu") as session:
             session.run(SETUP, renderer=Silent())
             session.save(folder / "first", ["weights"])  # imports Orbax
-            saved = _timed(lambda: session.save(folder / "it", ["weights"]))
-            restored = _timed(lambda: session.restore(folder / "it"))
+            saved = seconds(lambda: session.save(folder / "it", ["weights"]))
+            restored = seconds(lambda: session.restore(folder / "it"))
         size = sum(one.stat().st_size for one in (folder / "it").rglob("*") if one.is_file())
         shutil.rmtree(folder / "first")
-        copied = _timed(
-            lambda: subprocess.run(
-                ["cp", "-r", str(folder / "it"), str(folder / "copy")], check=True
+        floor = min(
+            seconds(
+                lambda to=to: subprocess.run(["cp", "-r", folder / "it", folder / to], check=True)
             )
+            for to in ("copy", "again")
         )
-        again = _timed(
-            lambda: subprocess.run(
-                ["cp", "-r", str(folder / "it"), str(folder / "again")], check=True
-            )
-        )
-        floor = min(copied, again)
         print(
             f"save: {size / 1e9:.2f} GB of {PROCESSES} processes: {saved:.1f} s, {saved / floor:.1f} "
             f"times cp of the same files ({floor:.1f} s); restore {restored:.1f} s, "
@@ -54,12 +47,6 @@ def main() -> None:
         )
     finally:
         shutil.rmtree(folder)
-
-
-def _timed(work: Callable[[], object]) -> float:
-    began = time.monotonic()
-    work()
-    return time.monotonic() - began
 
 
 if __name__ == "__main__":

@@ -14,15 +14,12 @@ import time
 from pathlib import Path
 
 from nbdist.machine.ports import free_ports
+from tests.bench.figures import ratio
 
 HERE = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "JAX_PLATFORMS": "cpu"}
 
-SESSION = """
-import time, sys
-import nbdist
-with nbdist.start(int(sys.argv[1]), devices_per_process=2, platform="cpu") as session:
-    session.run('''
+COLLECTIVE = """
 import jax, numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 n = jax.device_count()
@@ -30,7 +27,12 @@ mesh = jax.make_mesh((n,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
 ones = jax.make_array_from_callback((n,), NamedSharding(mesh, PartitionSpec("data")), lambda i: np.ones(1))
 total = jax.jit(lambda x: x.sum(), out_shardings=NamedSharding(mesh, PartitionSpec()))(ones)
 assert float(total) == n
-''')
+"""
+SESSION = f"""
+import time, sys
+import nbdist
+with nbdist.start(int(sys.argv[1]), devices_per_process=2, platform="cpu") as session:
+    session.run({COLLECTIVE!r})
     print(time.time())
 """
 STOPS = "    began = time.time()\nprint(time.time() - began)\n"
@@ -89,14 +91,8 @@ def main(rounds: int = 5) -> None:
     """Prints a line for the start and one for the stop, for N=2 and for N=4."""
     for count in (2, 4):
         times = measure(count, rounds=rounds)
-        plain, ours = (statistics.median(times[name]) for name in ("plain", "nbdist"))
-        spread = ", ".join(
-            f"{a / b:.2f}" for a, b in zip(times["nbdist"], times["plain"], strict=True)
-        )
-        print(
-            f"start to first collective  N={count}: nbdist {ours:.2f} s, plain processes {plain:.2f} s, "
-            f"ratio {ours / plain:.2f} (rounds: {spread}; wanted at N=4: 2 at most)"
-        )
+        what, wanted = f"start to first collective  N={count}", "2 at most, at N=4"
+        ratio(what, times["nbdist"], times["plain"], of="plain processes", wanted=wanted)
         stops = [stop(count) for _ in range(rounds)]
         print(
             f"stop  N={count}: {statistics.median(stops):.2f} s (slowest {max(stops):.2f} s; wanted: 1 s at most)"

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import nbdist
-from tests.bench.noop import Silent
+from tests.bench.figures import Silent
 
 PROCESSES = 4
 WANTED_PUSH, WANTED_PULL, WANTED_PEAK = 2.0, 1.6, 1.2

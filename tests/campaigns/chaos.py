@@ -263,11 +263,7 @@ def two_killed(chaos: Chaos, process: int, last: int) -> str:
         for one in both:
             one(signal.SIGKILL)
 
-    timer = later(kill, chaos.random.uniform(0, 0.3))
-    said = chaos.until(last)
-    timer.join()
-    # It may have come when the cell had ended.
-    return chaos.until(last) or said or "between two cells"
+    return at_any_moment(chaos, last, kill) or "between two cells"
 
 
 def interrupted(chaos: Chaos, process: int, last: int) -> str:
@@ -312,24 +308,24 @@ def endless(chaos: Chaos, process: int, last: int) -> str:
     return named.group()
 
 
-def controller_killed(chaos: Chaos, process: int, last: int) -> str:
-    """SIGKILL of ipyparallel's controller, at any moment of a cell."""
-    timer = later(chaos.end_controller, chaos.random.uniform(0, 0.3))
+def at_any_moment(chaos: Chaos, last: int, do: Callable[[], None]) -> str:
+    """Does something while a cell runs, or when it has ended; answers what was said."""
+    timer = later(do, chaos.random.uniform(0, 0.3))
     said = chaos.until(last)
     timer.join()
-    # It may have come when the cell had ended.
-    said = chaos.until(last) or said
-    assert said == "" or "ipyparallel's controller killed by signal 9 (SIGKILL)" in said, said
+    return chaos.until(last) or said
+
+
+def controller_killed(chaos: Chaos, process: int, last: int) -> str:
+    """SIGKILL of ipyparallel's controller, at any moment of a cell."""
+    said = at_any_moment(chaos, last, chaos.end_controller)
+    assert said == "" or "controller killed by signal 9" in said, said
     return said or "between two cells"
 
 
 def service_killed(chaos: Chaos, process: int, last: int) -> str:
     """SIGKILL of JAX's coordination service, at any moment of a cell."""
-    timer = later(chaos.end_service, chaos.random.uniform(0, 0.3))
-    said = chaos.until(last)
-    timer.join()
-    # It may have come when the cell had ended.
-    said = chaos.until(last) or said
+    said = at_any_moment(chaos, last, chaos.end_service)
     # Processes that were about to meet for the first time after a repair cannot.
     assert said == "" or "JaxRuntimeError" in said or "coordination service" in said, said
     return said or "the next cell repairs"
@@ -435,7 +431,7 @@ def campaign(
         chaos.rows.append(
             f"| {turn + 1} | {doc} | {process} | {named} | {after} | {seconds:.1f} s |"
         )
-        assert weights(chaos) == undisturbed[turn], f"not as without faults after turn {turn}"
+        assert weights(chaos) == undisturbed[turn], f"turn {turn}"
     if "NBDIST_CHAOS" in os.environ:
         with Path(os.environ["NBDIST_CHAOS"]).open("a") as file:
             file.write("\n".join([f"## {title}", "", *HEAD, *chaos.rows, "", ""]))

@@ -29,7 +29,7 @@ def test_the_demo_runs_in_a_terminal_and_leaves_nothing(tmp_path: Path) -> None:
         seen = descendants_until_the_end(demo)
     shown = out.read_text(encoding="utf-8")
     assert demo.returncode == 0, shown
-    assert not ANSI.search(shown), "no colors in a file"
+    assert not ANSI.search(shown), "colors in a file"
     assert re.search(CLOSING, shown)
     # Asked for right after the cell that moved the parameters: what is there, not what was.
     moved = (
@@ -40,7 +40,7 @@ def test_the_demo_runs_in_a_terminal_and_leaves_nothing(tmp_path: Path) -> None:
     assert "mesh data=4 × model=2\n" in shown
     assert re.search(r"^data 3   cpu:6144  p3  .*cpu:6145  p3  ", shown, re.M), shown
     check_failure(shown)
-    assert len(seen) > 4, "the processes were not seen at all"
+    assert len(seen) > 4, "nobody was seen"
     assert gone(list(seen)) == []
     assert [path.name for path in tmp_path.glob("nbdist-*")] == []
 
@@ -52,7 +52,7 @@ def descendants_until_the_end(demo: subprocess.Popen[bytes]) -> set[psutil.Proce
     deadline = time.monotonic() + 2 * CELL_SECONDS
     while demo.poll() is None:
         try:
-            assert time.monotonic() < deadline, "the demo does not end"
+            assert time.monotonic() < deadline, "it does not end"
             seen.update(root.children(recursive=True))
         except psutil.NoSuchProcess:
             break

@@ -56,22 +56,18 @@ def pids(notebook: Notebook) -> list[int]:
     return [int(pid) for pid in text.text.strip("[]\n ").split(",")]
 
 
-def kill_chief(notebook: Notebook) -> None:
-    psutil.Process(pids_of[notebook][0]).kill()
+def kill(*chosen: int) -> Callable[[Notebook], None]:
+    def kills(notebook: Notebook) -> None:
+        for number in chosen:
+            psutil.Process(pids_of[notebook][number]).kill()
 
-
-def kill_worker(notebook: Notebook) -> None:
-    psutil.Process(pids_of[notebook][1]).kill()
-
-
-def kill_both(notebook: Notebook) -> None:
-    for pid in pids_of[notebook][:2]:
-        psutil.Process(pid).kill()
+    kills.__name__ = f"kill {chosen}"
+    return kills
 
 
 def kill_evaluator(notebook: Notebook) -> None:
     """Nobody waits for it; the interrupt ends the cell."""
-    psutil.Process(pids_of[notebook][2]).kill()
+    kill(2)(notebook)
     time.sleep(0.5)
     notebook.interrupt()
 
@@ -87,9 +83,9 @@ def interrupt_twice(notebook: Notebook) -> None:
 
 
 FAULTS: list[Callable[[Notebook], None]] = [
-    kill_chief,
-    kill_worker,
-    kill_both,
+    kill(0),
+    kill(1),
+    kill(0, 1),
     kill_evaluator,
     interrupt,
     interrupt_twice,
@@ -132,8 +128,7 @@ def test_a_fault_ends_the_cell_and_the_strategy_is_made_anew(notebook: Notebook,
     time.sleep(delay)
     fault(notebook)
     notebook.collect(request, timeout_s=60)
-    recovered = notebook.good("%dist_recover").text
-    assert "new strategy on 2 workers" in recovered
+    notebook.shows("%dist_recover", "new strategy on 2 workers")
     notebook.good(SETUP)
-    assert loss(notebook) == first, "training starts from the same place"
-    assert "idle   3 processes" in notebook.good("%dist_status").text
+    assert loss(notebook) == first
+    notebook.shows("%dist_status", "idle   3 processes")

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from nbdist.view.output.entries import WIDGET_MIME
-from tests.integration.notebook import Notebook, Output
+from tests.integration.notebook import Notebook
 
 MODEL = """%%dist
 import jax, jax.numpy as jnp, numpy as np, optax, nbdist
@@ -98,9 +98,14 @@ for round in itertools.count():
 """
 
 
+ASLEEP = "%%dist{}\nimport time\nprint('asleep', flush=True)\ntime.sleep(600)"
+RIGHT = "%dist losses[:3] == undisturbed(3)"
+PROMPT = "process 1 ipdb> "
+
+
 def test_a_day_of_work_on_one_session(tmp_path: Path) -> None:
-    with Notebook(folder=tmp_path) as notebook:
-        day = Day(notebook)
+    with Day(folder=tmp_path) as day:
+        day.begin()
         day.train_in_the_background()
         day.fail_in_the_background()
         day.interrupt_one_of_two()
@@ -111,240 +116,114 @@ def test_a_day_of_work_on_one_session(tmp_path: Path) -> None:
         day.look_at_the_model()
         day.move_values()
         day.show_outputs()
-        day.ask_for_help()
         day.get_it_wrong()
         day.end()
 
 
-class Day:
+class Day(Notebook):
     """The parts of the day, each on the session that the ones before have left."""
 
-    def __init__(self, notebook: Notebook) -> None:
-        self.notebook = notebook
-        self.shown: list[Output] = []
+    def begin(self) -> None:
         self.good("%load_ext nbdist")
         self.good("%dist_init -n 4 --devices-per-process 2 --platform cpu")
         self.good(MODEL)
 
-    def good(self, code: str) -> Output:
-        """A cell that must not fail."""
-        self.shown.append(self.notebook.good(code))
-        return self.shown[-1]
+    def innocent(self) -> None:
+        """The next cell, which has done nothing, is not dropped for what was before it."""
+        self.shows("%%dist\n'innocent'", "processes 0–3   'innocent'")
 
-    def bad(self, code: str) -> Output:
-        """A cell that must fail."""
-        self.shown.append(self.notebook.bad(code))
-        return self.shown[-1]
-
-    def look_at_the_model(self) -> None:
-        lines = self.good("%dist_shards params").text.splitlines()
-        assert re.match(r"params  14 arrays, .* a device needs up to ", lines[0]), lines
-        assert any("3 alike" in line for line in lines), lines
-        shown = self.good("%%dist\nparams['head']['kernel'][...]").text
-        assert "f32[64, 128]  P('data', 'model') on mesh data=4 × model=2" in shown
-        assert re.search(r"min -\S+  mean \S+  max \S+  NaN 0$", shown)
-        small = self.good("%%dist\nparams['blocks'][0]['norm']['scale'][...]").text
-        assert re.match(r"processes 0–3\nf32\[64\]  P\('model'\) on mesh .*\n\[", small), small
-        assert len(re.findall(r"\d\.\d+", small)) == 64 + len(("min", "mean", "max")), small
-        hovered = self.notebook.inspect("%%dist\nbatch")
-        assert re.search(r"min \S+  mean \S+  max \S+", hovered), hovered
-        assert "a device needs up to" in self.good("%dist_layout params").text
-        meshed = self.good("%dist_mesh params")
-        assert "mesh data=4 × model=2" in meshed.text
-        assert "with what Python has not collected yet" in self.good("%dist_mesh").text
-        nothing = self.notebook.run("%dist_mesh nothing_here")
-        assert nothing.error is not None
-        assert nothing.shown == []
-        by_bytes = self.good("%dist_shards --by-bytes [params, state, batch]").text
-        assert "44 arrays" in by_bytes.splitlines()[0], by_bytes
+    def answered(self, code: str, *lines: tuple[str, str]) -> str:
+        """The text of a cell with a person who types each line at its prompt."""
+        request = self.send(code, person=True)
+        for prompt, line in lines:
+            assert self.asked(request) == prompt
+            self.types(line)
+        output = self.collect(request)
+        assert output.error is None, output.traceback
+        return output.text
 
     def train_in_the_background(self) -> None:
         self.good("%%dist\ntrain(3)")
-        request = self.notebook.send(FOREVER)
-        output = self.notebook.collect(request)
+        request, output = self.background(FOREVER, "round 0")
         number = re.match(r"cell (\d+) in the background on processes 0–3, since", output.text)
         assert number is not None, output.text
-        self.notebook.collect(request, until="round 0")
-        assert f"{number[1]}" in self.good("%dist_cells").text
-        assert "as last reported, while process 0" in self.good("%dist_shards params").text
-        assert "%sync waits for it" in self.bad("%dist_pull losses").traceback
-        assert "as last reported" in self.good("%dist_layout params").text
-        assert self.notebook.complete("%%dist\nparam")[0] == ["params"]
-        assert "in train" in self.good("%dist_stack").text
-        assert "in train" in self.good("%dist_stack 1").text
-        assert "running" in self.good("%dist_status").text
+        self.shows("%dist_cells", number[1])
+        for look in ("%dist_shards params", "%dist_layout params"):
+            self.shows(look, "as last reported")
+        self.fails("%dist_pull losses", "%sync")
+        assert self.complete("%%dist\nparam")[0] == ["params"]
+        for stack in ("%dist_stack", "%dist_stack 1"):
+            self.shows(stack, "in train")
+        self.shows("%dist_status", "running")
         # One that waits behind it is taken back alone.
-        queued = self.notebook.send("%%dist --on 0\nprint('never')")
-        self.notebook.collect(queued, until=rf"queued behind cell {number[1]} \(process 0\)")
-        self.notebook.interrupt()
-        taken = self.notebook.collect(queued)
-        assert taken.error is not None and "never" not in taken.text
-        self.notebook.collect(request, until="round 5")
-        said = self.good("%dist_interrupt --stop-at-step").text
-        assert "stops before the same step on processes 0–3" in said
-        self.notebook.collect(
-            request, until=r"ended after .*: processes 0–3 stopped before step \d+"
-        )
+        behind = rf"queued behind cell {number[1]} \(process 0\)"
+        queued, _ = self.follow("%%dist --on 0\nprint('never')", behind)
+        assert "never" not in self.stopped(queued).text
+        self.collect(request, until="round 5")
+        self.shows("%dist_interrupt --stop-at-step", "processes 0–3")
+        self.collect(request, until=r"ended after .*: processes 0–3 stopped before step \d+")
         assert "in step again" not in output.text
 
-    def interrupt_one_of_two(self) -> None:
-        asleep = (
-            "%%dist --no-wait --on {}\nimport time\nprint('asleep', flush=True)\ntime.sleep(600)"
-        )
-        requests = [self.notebook.send(asleep.format(p)) for p in (0, 1)]
-        numbers = []
-        for request in requests:
-            output = self.notebook.collect(request, until="asleep")
-            found = re.search(r"cell (\d+) in the background on process", output.text)
-            assert found is not None, output.text
-            numbers.append(found[1])
-        self.good(f"%dist_cells {numbers[0]} --interrupt")
-        self.notebook.collect(requests[0], until="ended after .*: process 0 interrupted")
-        assert "running" in self.good("%dist_cells").text
-        said = self.good("%dist_interrupt").text
-        assert numbers[1] in said, said
-        assert numbers[0] not in said, said
-        self.notebook.collect(requests[1], until="ended after .*: process 1 interrupted")
-        assert "processes 0–3   'innocent'" in self.good("%%dist\n'innocent'").text
-
-    def fail_and_go_on(self) -> None:
-        failed = self.bad(
-            "%%dist --grace 1\nfor k in range(10):\n"
-            "    if k == 7 and jax.process_index() == 1: raise ValueError('bad batch')\n"
-            "    train(1)"
-        )
-        assert "ValueError: bad batch" in failed.traceback
-        assert "in step again" in failed.traceback + failed.text
-        sleeping = self.notebook.send(
-            "%%dist\nimport time\nprint('asleep', flush=True)\ntime.sleep(600)"
-        )
-        self.notebook.collect(sleeping, until="asleep")
-        self.notebook.interrupt()
-        assert self.notebook.collect(sleeping).error is not None
-        assert "True" in self.good("%dist losses[:3] == undisturbed(3)").text
-
     def fail_in_the_background(self) -> None:
-        request = self.notebook.send(
+        request = self.send(
             "%%dist --no-wait --grace 1\nif jax.process_index() == 2: raise OSError('disk full')\ntrain(1)",
             person=True,
         )
-        self.notebook.collect(request, until="OSError: disk full")
-        self.notebook.collect(request, until="ended after .*: process 2 raised")
-        # The next cell, which has done nothing, is not dropped for it.
-        assert "processes 0–3   'innocent'" in self.good("%%dist\n'innocent'").text
+        self.collect(request, until="OSError: disk full")
+        self.collect(request, until="ended after .*: process 2 raised")
+        self.innocent()
 
-    def answered(self, code: str, *lines: tuple[str, str]) -> Output:
-        """A cell with a person who types each line at its prompt."""
-        request = self.notebook.send(code, person=True)
-        for prompt, line in lines:
-            assert self.notebook.asked(request) == prompt
-            self.notebook.types(line)
-        return self.notebook.collect(request)
+    def interrupt_one_of_two(self) -> None:
+        cells = [self.background(ASLEEP.format(f" --no-wait --on {p}"), "asleep") for p in (0, 1)]
+        (first, one), (second, other) = cells
+        numbers = [re.findall(r"cell (\d+) in the background", o.text)[0] for o in (one, other)]
+        self.good(f"%dist_cells {numbers[0]} --interrupt")
+        self.collect(first, until="ended after .*: process 0 interrupted")
+        self.shows("%dist_cells", "running")
+        assert numbers[0] not in self.shows("%dist_interrupt", numbers[1])
+        self.collect(second, until="ended after .*: process 1 interrupted")
+        self.innocent()
+
+    def fail_and_go_on(self) -> None:
+        failed = self.fails(
+            "%%dist --grace 1\nfor k in range(10):\n"
+            "    if k == 7 and jax.process_index() == 1: raise ValueError('bad batch')\n"
+            "    train(1)",
+            "ValueError: bad batch",
+        )
+        assert "in step again" in failed.traceback + failed.text
+        sleeping, _ = self.follow(ASLEEP.format(""), "asleep")
+        self.stopped(sleeping)
+        self.shows(RIGHT, "True")
 
     def stop_at_a_breakpoint(self) -> None:
-        output = self.answered(
+        text = self.answered(
             "%%dist --grace 1\nseen = len(losses)\nif jax.process_index() == 1: breakpoint()\ntrain(1)",
-            ("process 1 ipdb> ", "p 'seen', seen - len(losses)"),
-            ("process 1 ipdb> ", "c"),
+            (PROMPT, "p 'seen', seen - len(losses)"),
+            (PROMPT, "c"),
         )
-        assert output.error is None, output.traceback
-        assert "('seen', 0)" in output.text
-        assert "in step again" not in output.text
+        assert "('seen', 0)" in text
+        assert "in step again" not in text
         # Two at once, by the debugger's own name: the lower process is asked first.
-        output = self.answered(
+        self.answered(
             "%%dist --grace 1\nimport pdb\nif jax.process_index() in (1, 2): pdb.set_trace()\ntrain(1)",
-            ("process 1 ipdb> ", "c"),
+            (PROMPT, "c"),
             ("process 2 ipdb> ", "c"),
         )
-        assert output.error is None, output.traceback
         # One that is left open while the kernel is interrupted.
-        request = self.notebook.send(
-            "%%dist\nif jax.process_index() == 1: breakpoint()\ntrain(1)", person=True
-        )
-        assert self.notebook.asked(request) == "process 1 ipdb> "
-        self.notebook.interrupt()
-        assert self.notebook.collect(request).error is not None
-        assert "True" in self.good("%dist losses[:3] == undisturbed(3)").text
+        cell = "%%dist\nif jax.process_index() == 1: breakpoint()\ntrain(1)"
+        request = self.send(cell, person=True)
+        assert self.asked(request) == PROMPT
+        self.stopped(request)
+        self.shows(RIGHT, "True")
 
     def look_after_a_failure(self) -> None:
         self.bad(
             "%%dist --grace 1\ndef load(shard):\n    return {}[shard]\n"
             "if jax.process_index() == 1: load(17)\ntrain(1)"
         )
-        output = self.answered(
-            "%dist_debug 1", ("process 1 ipdb> ", "p shard"), ("process 1 ipdb> ", "q")
-        )
-        assert "ipdb> p shard\n17\n" in output.text
-
-    def move_values(self) -> None:
-        self.good("import numpy as np")
-        self.good("%dist_pull state")
-        self.good("assert state[0].mu['head']['kernel'].shape == (64, 128)")
-        self.good("%dist_pull k=(params['head']['kernel'] + 1)")
-        self.good(
-            "%dist_pull head=params['head']\nassert np.array_equal(k, head['kernel'][...] + 1)"
-        )
-        refused = self.bad("%dist_pull me=jax.process_index()").traceback
-        assert "differs between the processes: process 0 has 0, process 1 has 1" in refused
-        self.good(
-            "%dist_pull --each rank=jax.process_index()\nassert rank == {p: p for p in range(4)}"
-        )
-        self.good("class Scale:\n    by = 3\n    def __call__(self, x): return self.by * x")
-        self.good("twice, scale = lambda x: 2 * x, Scale()\n%dist_push twice scale")
-        assert "processes 0–3   42" in self.good("%dist twice(scale(7))").text
-        self.good("x = np.arange(64, dtype=np.float32).reshape(8, 8)")
-        self.good("%dist_push x --sharding \"NamedSharding(mesh, P('data'))\"")
-        assert "processes 0–3   2016.0" in self.good("%dist float(x.sum())").text
-        self.good("sent = x\n%dist_pull x\nassert np.array_equal(x, sent)")
-
-    def show_outputs(self) -> None:
-        shown = self.good("%%dist\nparams['head']['kernel'][...].addressable_shards").text
-        assert all(f"process {p}\n[Shard(" in shown for p in range(4)), shown
-        warned = self.good("%%dist\nimport warnings\nwarnings.warn('beware')").text
-        assert re.search(r"cell \d+, line 3: UserWarning: beware", warned), warned
-        assert "/tmp/" not in warned
-        styled = self.good(
-            "%%dist\nfrom IPython.display import HTML\nHTML(f'<p id=\"a{id(mesh)}\">the same</p>')"
-        )
-        assert "processes 0–3" in styled.text, styled.text
-        assert "process 1" not in styled.text
-        bar = self.good("%%dist\nfrom tqdm.auto import tqdm\nfor _ in tqdm(range(20)): pass")
-        assert "processes 0–3\n100%" in bar.text, bar.text
-        assert len(bar.mime(WIDGET_MIME)) == 1
-
-    def ask_for_help(self) -> None:
-        assert "--no-wait" in self.good("%%dist --help").text
-        assert "--no-wait" in self.notebook.inspect("%%dist?")
-        assert "--on" in self.notebook.complete("%%dist --o")[0]
-        assert "params" in self.notebook.complete("%dist_pull par")[0]
-        here = self.good("%%dist --here\nprint('both')").text
-        assert "processes 0–3   both" in here
-        assert "notebook" in here
-        lines_said = self.bad("%%dist\njax.config.update('jax_num_cpu_devices', 8)").traceback
-        assert "--devices-per-process" in lines_said
-
-    def get_it_wrong(self) -> None:
-        failed = self.bad(
-            "%%dist --grace 1\nclass Odd(Exception):\n    def __str__(self): raise KeyError('no text')\n"
-            "if jax.process_index() == 3: raise Odd\ntrain(1)"
-        )
-        assert "process 3 raised Odd" in failed.traceback
-        self.good(
-            "%%dist\nodd = params['head']['kernel'][...] if jax.process_index() else 'none yet'"
-        )
-        assert "differs between the processes" in self.bad("%dist_pull odd").traceback
-        self.good("%%dist\nround_ = {}\nround_['self'] = round_")
-        self.bad("%dist_shards round_")
-        self.bad("%dist_shards nothing_here")
-        self.good("%dist_pull --on 0 odd\nassert odd == 'none yet'")
-        assert "only 2048 of 8192 elements" in self.bad("%dist_pull --on 1 odd").traceback
-        self.good(
-            "%%dist\nclass Shy:\n    @property\n    def weights(self): raise RuntimeError('not today')\n"
-            "    def __repr__(self): raise RuntimeError('not today')\nshy = {'w': batch, 'shy': Shy()}"
-        )
-        self.good("%dist_shards shy")
-        self.good("%dist_nan shy")
-        assert "running" not in self.good("%dist_status").text.splitlines()[0]
+        text = self.answered("%dist_debug 1", (PROMPT, "p shard"), (PROMPT, "q"))
+        assert "ipdb> p shard\n17\n" in text
 
     def find_nan(self) -> None:
         self.good(
@@ -354,15 +233,84 @@ class Day:
         )
         said = self.good("%dist_nan broken").text
         assert re.search(r"head.*f32\[64, 128\]\s+1\s+0", said), said
-        assert "no NaN or Inf in 14 arrays of params" in self.good("%dist_nan params").text
+        self.shows("%dist_nan params", "14 arrays of params")
+
+    def look_at_the_model(self) -> None:
+        self.shows("%dist_shards params", "params  14 arrays, ", "3 alike")
+        shown = self.good("%%dist\nparams['head']['kernel'][...]").text
+        assert "f32[64, 128]  P('data', 'model') on mesh data=4 × model=2" in shown
+        assert re.search(r"min -\S+  mean \S+  max \S+  NaN 0$", shown)
+        small = self.good("%%dist\nparams['blocks'][0]['norm']['scale'][...]").text
+        assert re.match(r"processes 0–3\nf32\[64\]  P\('model'\) on mesh .*\n\[", small), small
+        assert len(re.findall(r"\d\.\d+", small)) == 64 + len(("min", "mean", "max")), small
+        hovered = self.inspect("%%dist\nbatch")
+        assert re.search(r"min \S+  mean \S+  max \S+", hovered), hovered
+        self.shows("%dist_layout params", "a device needs")
+        self.shows("%dist_mesh params", "mesh data=4 × model=2")
+        self.shows("%dist_mesh", "not collected yet")
+        assert self.bad("%dist_mesh nothing_here").shown == []
+        by_bytes = self.good("%dist_shards --by-bytes [params, state, batch]").text
+        assert "44 arrays" in by_bytes.splitlines()[0], by_bytes
+
+    def move_values(self) -> None:
+        self.good("import numpy as np")
+        self.good("%dist_pull state\nassert state[0].mu['head']['kernel'].shape == (64, 128)")
+        self.good("%dist_pull k=(params['head']['kernel'] + 1) head=params['head']")
+        self.good("assert np.array_equal(k, head['kernel'][...] + 1)")
+        self.fails("%dist_pull me=jax.process_index()", "process 0 has 0, process 1 has 1")
+        self.good("%dist_pull --each rank=jax.process_index()")
+        self.good("assert rank == {p: p for p in range(4)}")
+        self.good("class Scale:\n    by = 3\n    def __call__(self, x): return self.by * x")
+        self.good("twice, scale = lambda x: 2 * x, Scale()\n%dist_push twice scale")
+        self.shows("%dist twice(scale(7))", "processes 0–3   42")
+        self.good("x = np.arange(64, dtype=np.float32).reshape(8, 8)")
+        self.good("%dist_push x --sharding \"NamedSharding(mesh, P('data'))\"")
+        self.shows("%dist float(x.sum())", "processes 0–3   2016.0")
+        self.good("sent = x\n%dist_pull x\nassert np.array_equal(x, sent)")
+
+    def show_outputs(self) -> None:
+        shards = "%%dist\nparams['head']['kernel'][...].addressable_shards"
+        self.shows(shards, *(f"process {p}\n[Shard(" for p in range(4)))
+        warned = self.good("%%dist\nimport warnings\nwarnings.warn('beware')").text
+        assert re.search(r"cell \d+, line 3: UserWarning: beware", warned), warned
+        assert "/tmp/" not in warned
+        styled = "from IPython.display import HTML\nHTML(f'<p id=\"a{id(mesh)}\">the same</p>')"
+        assert "process 1" not in self.shows(f"%%dist\n{styled}", "processes 0–3")
+        bar = self.good("%%dist\nfrom tqdm.auto import tqdm\nfor _ in tqdm(range(20)): pass")
+        assert "processes 0–3\n100%" in bar.text, bar.text
+        assert len(bar.mime(WIDGET_MIME)) == 1
+
+    def get_it_wrong(self) -> None:
+        self.fails(
+            "%%dist --grace 1\nclass Odd(Exception):\n    def __str__(self): raise KeyError('no text')\n"
+            "if jax.process_index() == 3: raise Odd\ntrain(1)",
+            "process 3 raised Odd",
+        )
+        self.fails("%%dist\njax.config.update('jax_num_cpu_devices', 8)", "--devices-per-process")
+        self.good(
+            "%%dist\nodd = params['head']['kernel'][...] if jax.process_index() else 'none yet'"
+        )
+        self.fails("%dist_pull odd", "differs between the processes")
+        self.good("%%dist\nround_ = {}\nround_['self'] = round_")
+        self.bad("%dist_shards round_")
+        self.bad("%dist_shards nothing_here")
+        self.good("%dist_pull --on 0 odd\nassert odd == 'none yet'")
+        self.fails("%dist_pull --on 1 odd", "2048 of 8192")
+        self.good(
+            "%%dist\nclass Shy:\n    @property\n    def weights(self): raise RuntimeError('not today')\n"
+            "    def __repr__(self): raise RuntimeError('not today')\nshy = {'w': batch, 'shy': Shy()}"
+        )
+        self.good("%dist_shards shy")
+        self.good("%dist_nan shy")
+        assert "running" not in self.good("%dist_status").text.splitlines()[0]
 
     def end(self) -> None:
         """The session is in step, and has computed what an undisturbed one computes, digit for digit."""
         self.good("%%dist\ntrain(3)")
-        assert "checked just now" in self.good("%dist_recover").text
+        self.shows("%dist_recover", "checked just now")
         shown = self.good("%dist len(losses) > 10, losses == undisturbed(len(losses))").text
         assert shown.startswith("processes 0–3   (True, True)"), shown
-        assert "4 processes stopped" in self.good("%dist_shutdown").text
+        self.shows("%dist_shutdown", "4 processes stopped")
+        everything = "".join(one.text + one.traceback for one in self._outputs.values())
         # On one machine nobody is called by its host.
-        assert "(host " not in "".join(output.text + output.traceback for output in self.shown)
-        assert "Aborted" not in "".join(output.text + output.traceback for output in self.shown)
+        assert "(host " not in everything and "Aborted" not in everything

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import signal
 import threading
@@ -92,7 +93,7 @@ def whole(world: World) -> None:
 def refused(world: World, code: str) -> Said:
     """A cell that fails, after which the repair does not succeed either; the session says it is out of step."""
     said = world.attempt(code)
-    assert "process 1 raised ValueError" in str(said.error)
+    assert re.match("process 1 raised ValueError; .* out of step", str(said.error))
     assert world.session.out_of_step is True
     return said
 
@@ -117,9 +118,9 @@ def test_without_room_for_the_copies_nothing_is_changed_and_it_is_said_where(two
     limits = resource.prlimit(pid, resource.RLIMIT_FSIZE)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (FILE_BYTES, limits[1]))
     said = refused(two, FAILS)
-    assert "no room in memory" in str(said.error)
     assert "process 1" in str(said.error)
-    assert np.array_equal(two.session.pull("small"), np.arange(64))  # can be read all the same
+    # It can be read all the same.
+    assert np.array_equal(two.session.pull("small"), np.arange(64))
     two.run("del spare")  # as the error says
     with pytest.raises(RecoveryError, match="finds no room in memory, nor on disk"):
         two.session.recover()
@@ -144,6 +145,6 @@ def test_a_second_failure_in_a_repair_leaves_all_to_the_next_one(
 
 def test_a_session_that_is_in_step_is_left_as_it_is(two: World) -> None:
     services = set(two.session._life.engines.link.agents.home.services)
-    assert two.session.recover() == "in step: checked just now; nothing to do"
+    assert "nothing to do" in two.session.recover()
     assert set(two.session._life.engines.link.agents.home.services) == services
     whole(two)

@@ -48,7 +48,7 @@ def test_a_proof_is_asked_for_when_it_is_there(
     assert said.error is not None
     assert not said.repaired, said.text
     session.run("right = float(late) == count")
-    assert set(session.values("right").values()) == {True}
+    session.all_have("right", True)
     session.goes_on("jax", 1)
 
 
@@ -61,6 +61,6 @@ def test_it_is_kept_where_connections_are_cut(heavy: tuple[World, int]) -> None:
     assert said.repaired, said.text
     assert said.lost == {"never"}
     session.run("right = float(late) == count")
-    assert set(session.values("right").values()) == {True}
+    session.all_have("right", True)
     session.in_use("jax", 1)
     session.goes_on("jax", 1)

@@ -46,6 +46,12 @@ class Said:
     text: str
 
     @property
+    def shown(self) -> str:
+        """The error as a person sees it, which must be there."""
+        assert self.error is not None, self.text
+        return str(getattr(self.error, "shown", self.error))
+
+    @property
     def repaired(self) -> bool:
         return REPAIRED in self.text
 
@@ -108,6 +114,11 @@ class World:
         assert all(other == first for other in others), "processes have different losses"
         return list(first)
 
+    def all_have(self, expression: str, value: Any) -> None:
+        """What every process must have for an expression that computes nothing."""
+        found = self.values(expression)
+        assert list(found.values()) == [value] * len(found), found
+
     def values(self, expression: str) -> dict[int, Any]:
         """What each process has for an expression that computes nothing."""
         return {p: self.session.pull(expression, on=str(p)) for p in self.session.hosts}
@@ -136,8 +147,13 @@ class World:
         assert losses == expected[before:]
         compare(self.pieces(name), pieces)
         self.run("numbers = float(total(small)), float(square(small))")
-        assert set(self.values("numbers").values()) == {(2016.0, 85344.0)}
+        self.all_have("numbers", (2016.0, 85344.0))
         assert not self.session.out_of_step
+
+    def trains_again(self) -> None:
+        """The training of JAX goes on, or begins again where too few steps are left for the next test."""
+        self.in_use("jax", 6)
+        self.goes_on("jax", 1)
 
     def in_use(self, name: str, steps: int) -> None:
         """Begins a training again when its calm run has too few steps left."""

@@ -47,6 +47,12 @@ class Output:
         """The error as it is shown, colours removed; empty when there is none."""
         return ANSI.sub("", self.error[2]) if self.error else ""
 
+    def names(self, *values: str) -> None:
+        """Its error must name each of `values`: its class, numbers, names."""
+        assert self.error is not None, f"did not fail:\n{self.text}"
+        said = f"{self.error[0]}: {self.traceback}"
+        assert not (missing := [one for one in values if one not in said]), f"{missing}:\n{said}"
+
     def mime(self, kind: str) -> list[Any]:
         """All data of one mime type."""
         return [data[kind] for _, data in self.shown if kind in data]
@@ -133,6 +139,37 @@ class Notebook:
         """As `run`, and the cell must fail."""
         output = self.run(code, timeout_s=timeout_s)
         assert output.error is not None, f"did not fail:\n{output.text}"
+        return output
+
+    def shows(self, code: str, *values: str, timeout_s: float = 90.0) -> str:
+        """The text of a cell that must not fail; each of `values` must be in it."""
+        text = self.good(code, timeout_s=timeout_s).text
+        assert not (missing := [one for one in values if one not in text]), f"{missing}:\n{text}"
+        return text
+
+    def fails(self, code: str, *values: str, timeout_s: float = 90.0) -> Output:
+        """As `bad`; each of `values`, such as the error's class, must be in the error."""
+        output = self.bad(code, timeout_s=timeout_s)
+        output.names(*values)
+        return output
+
+    def follow(self, code: str, until: str, *, person: bool = False) -> tuple[str, Output]:
+        """Starts a cell and hears it until its text matches; for `collect`, and what it shows."""
+        request = self.send(code, person=person)
+        return request, self.collect(request, until=until)
+
+    def background(self, code: str, until: str, *, person: bool = False) -> tuple[str, Output]:
+        """As `follow`, of a cell that is sent with `--no-wait`: its output comes after its end, too."""
+        request = self.send(code, person=person)
+        output = self.collect(request)
+        assert output.error is None, output.traceback
+        return request, self.collect(request, until=until)
+
+    def stopped(self, request: str, *, timeout_s: float = 90.0) -> Output:
+        """What a cell shows to its end after the stop button is pressed in it."""
+        self.interrupt()
+        output = self.collect(request, timeout_s=timeout_s)
+        output.names("KeyboardInterrupt")
         return output
 
     def collect(

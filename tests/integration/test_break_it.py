@@ -38,7 +38,7 @@ def test_only_what_is_meant_to_fail_fails(cells: dict[str, Any]) -> None:
 def test_after_each_break_the_processes_are_proven_to_be_in_step(
     cells: dict[str, Any], broken: str
 ) -> None:
-    assert text_of(cells[ASKED + broken]).strip() == "in step: checked just now; nothing to do"
+    assert text_of(cells[ASKED + broken]).strip().startswith("in step: checked just now")
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_repair_says_what_is_lost(
 
 def test_those_that_die_are_replaced_process_0_as_any_other(cells: dict[str, Any]) -> None:
     assert "process 1 started again; lost: x, y" in text_of(cells["die"])
-    assert "digits: set again by functions with @nbdist.on_recover" in text_of(cells["die"])
+    assert re.search("digits: .*@nbdist.on_recover", text_of(cells["die"]))
     assert "process 0 started again; lost: x, y" in text_of(cells["first-data"])
 
 
@@ -74,7 +74,7 @@ def test_what_computes_nothing_and_what_all_evaluate_needs_no_repair(cells: dict
     for name in ("sleep", "shards", "interrupt"):
         assert not re.search(REPAIRED, text_of(cells[name])), name
     assert "CellTimeout" in text_of(cells["sleep"])
-    assert "whole on each of 4 devices" in text_of(cells["shards"])
+    assert "each of 4 devices" in text_of(cells["shards"])
 
 
 def test_training_goes_on_with_the_losses_of_an_undisturbed_run(cells: dict[str, Any]) -> None:
@@ -87,20 +87,23 @@ def test_training_goes_on_with_the_losses_of_an_undisturbed_run(cells: dict[str,
     assert text_of(cells["pull"]) == "(True, 72)"
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("save", r"params, opt_state \(\S+ KB\) saved in .*after-72-steps"),
+        ("half", "mesh data=4 becomes data=2"),
+        ("half", r"1 process in place of 2 after [\d.]+ s\n"),
+        # The loop that failed has left another number in `i` on each of them.
+        ("half", r"\n   i was copied from process \d\."),
+        ("half-on", r"80 steps on 2 devices, loss 0\."),
+        ("restore", "as it lay before"),
+        ("restore-on", "the same 8 losses again: True"),
+    ],
+)
 def test_half_the_processes_go_on_and_a_save_of_all_is_restored_there(
-    cells: dict[str, Any],
+    cells: dict[str, Any], name: str, said: str
 ) -> None:
-    assert re.search(
-        r"params, opt_state \(\S+ KB\) saved in .*after-72-steps", text_of(cells["save"])
-    )
-    shown = text_of(cells["half"])
-    assert "mesh data=4 becomes data=2" in shown, shown
-    assert re.search(r"1 process in place of 2 after [\d.]+ s\n", shown), shown
-    # The loop that failed has left another number in `i` on each of them.
-    assert re.search(r"\n   i was copied from process \d\.", shown), shown
-    assert "80 steps on 2 devices, loss 0." in text_of(cells["half-on"])
-    assert "as it lay before" in text_of(cells["restore"])
-    assert "the same 8 losses again: True" in text_of(cells["restore-on"])
+    assert re.search(said, text_of(cells[name])), text_of(cells[name])
 
 
 def test_the_training_learns(cells: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.builders.cells import until
 from tests.integration.notebook import Notebook
 from tests.waiting import wait_for
 
@@ -31,13 +32,15 @@ def test_equal_outputs_are_shown_once_and_differing_ones_by_process(notebook: No
         ("!echo from the shell", "from the shell"),
         ("%%capture caught\nprint(1)", ""),
         ("%%capture caught\nprint('x')\n", ""),
-        ("%pwd", "notebook0"),
+        ("%pwd", "cells0"),
         ("import sys\nprint('to stderr', file=sys.stderr)", "to stderr"),
-        ("from IPython.display import HTML\nHTML('<b>bold</b>')", ""),
+        ("import os\nos.write(2, b'written by a library\\n');", "written by a library"),
+        ("import os\nprint([k for k in os.environ if 'PYTEST' in k])", "[]"),
+        ("import math\n3, 4", "(3, 4)"),
     ],
 )
 def test_everything_ipython_runs_works(notebook: Notebook, cell: str, expected: str) -> None:
-    assert expected in notebook.good(f"%%dist\n{cell}").text
+    notebook.shows(f"%%dist\n{cell}", expected)
 
 
 def test_html_and_figures_arrive_as_what_they_are(notebook: Notebook) -> None:
@@ -53,10 +56,30 @@ def test_a_printed_traceback_is_shown_once(notebook: Notebook) -> None:
     assert len(re.findall("File .*ipykernel_0.*, line 3", text)) == 1, text
 
 
-def test_line_numbers_are_those_of_the_notebooks_cell(notebook: Notebook) -> None:
-    output = notebook.bad("%%dist\nx = 1\n\n1 / 0")
-    assert re.search(r"Cell In\[\d+\], line 4", output.traceback)
-    assert "ZeroDivisionError" in output.traceback
+@pytest.mark.parametrize(
+    ("cell", "values"),
+    [
+        ("x = 1\n\n1 / 0", ("ZeroDivisionError", "], line 4")),
+        ("undefined_name", ("ProcessError", "processes 0, 1 raised NameError")),
+        ("ok = 1\ndef f(:\n", ("SyntaxError", "line 3")),
+        ("x = (1,", ("SyntaxError: '(' was never closed",)),
+        ("input('name? ')", ("input('name? ')", "%dist_push")),
+        ("import sys\nsys.exit('no data')", ("SystemExit: no data",)),
+        ("exit()", ("Nothing was ended",)),
+        ("exit", ("Nothing was ended",)),
+        ("quit()", ("Nothing was ended",)),
+    ],
+)
+def test_a_cell_that_fails_on_all_says_where_once_and_leaves_them_in_step_with_their_names(
+    notebook: Notebook, cell: str, values: tuple[str, ...]
+) -> None:
+    notebook.good("%dist before = 41")
+    output = notebook.fails(f"%%dist\n{cell}", *values)
+    assert output.traceback.count("NameError") <= 4
+    shown = output.text + output.traceback
+    for nowhere in ("out of step", "kernel_gaps.py", "To exit"):
+        assert nowhere not in shown
+    assert "out of step" not in notebook.shows("%dist before + 1", "42")
 
 
 def test_cell_numbers_are_the_notebooks(notebook: Notebook) -> None:
@@ -66,46 +89,16 @@ def test_cell_numbers_are_the_notebooks(notebook: Notebook) -> None:
     assert int(there.group(1)) == int(here.group(1)) + 1
 
 
-def test_failure_on_all_processes_is_one_traceback_and_leaves_them_in_step(
-    notebook: Notebook,
-) -> None:
-    output = notebook.bad("%%dist\nundefined_name")
-    assert output.traceback.count("NameError") <= 4
-    assert "processes 0, 1 raised NameError" in output.traceback
-    assert "out of step" not in output.traceback
-    assert "out of step" not in notebook.good("%%dist\n1").text
-
-
-def test_syntax_error_is_shown_with_the_notebooks_line(notebook: Notebook) -> None:
-    output = notebook.bad("%%dist\nok = 1\ndef f(:\n")
-    assert "SyntaxError" in output.traceback
-    assert "line 3" in output.traceback
-
-
-def test_an_open_bracket_is_named_as_python_names_it(notebook: Notebook) -> None:
-    assert "SyntaxError: '(' was never closed" in notebook.bad("%%dist\nx = (1,").traceback
-
-
 def test_a_name_that_is_on_one_side_only_is_said_with_what_to_type(notebook: Notebook) -> None:
     notebook.good("only_here = 1\nimport wave\n%dist only_there = 2")
-    assert "NameError" in notebook.bad("nowhere").traceback
-    assert "%dist_push only_here sends it" in notebook.bad("%dist only_here").traceback
-    assert "Import it in a %%dist cell, too" in notebook.bad("%dist wave.Error").traceback
+    notebook.fails("nowhere", "NameError")
+    notebook.fails("%dist only_here", "%dist_push only_here")
+    notebook.fails("%dist wave.Error", "Import it in a %%dist cell, too")
     # A process that has just ended a cell is known to be idle a moment later.
-    said = (
-        "only_there exists on the processes, not in the notebook. %dist_pull only_there brings it."
-    )
-    wait_for(lambda: notebook.bad("only_there + 1").text == said)
+    wait_for(lambda: "%dist_pull only_there" in notebook.bad("only_there + 1").text)
     for name in ("nowhere", "%dist nowhere"):
         failed = notebook.bad(name)
         assert "exists" not in failed.text + failed.traceback
-
-
-def test_input_fails_with_a_clear_error(notebook: Notebook) -> None:
-    output = notebook.bad("%%dist\ninput('name? ')")
-    assert "input('name? ') cannot be answered" in output.traceback
-    assert "%dist_push" in output.traceback
-    assert "kernel_gaps.py" not in output.traceback, "no frame of nbdist"
 
 
 def test_a_cell_leaves_a_few_kilobytes_in_the_kernel(notebook: Notebook) -> None:
@@ -118,25 +111,9 @@ def test_a_cell_leaves_a_few_kilobytes_in_the_kernel(notebook: Notebook) -> None
     assert (kernel.memory_info().rss - before) / cells < 50e3
 
 
-@pytest.mark.parametrize("code", ["exit()", "exit", "quit()"])
-def test_exit_is_refused_and_nothing_ends(notebook: Notebook, code: str) -> None:
-    notebook.good("%dist before = 41")
-    assert "Nothing was ended" in notebook.bad(f"%%dist\n{code}").traceback
-    assert notebook.good("%dist before + 1").text.endswith("42")
-
-
-def test_sys_exit_fails_the_cell_alone(notebook: Notebook) -> None:
-    notebook.good("%dist before = 41")
-    output = notebook.bad("%%dist\nimport sys\nsys.exit('no data')")
-    assert "SystemExit: no data" in output.traceback
-    assert "To exit" not in output.text
-    assert notebook.good("%dist before + 1").text.endswith("42")
-
-
 def test_question_mark_shows_help_once(notebook: Notebook) -> None:
     notebook.good("%%dist\ndef documented():\n    'Says what it does.'")
-    text = notebook.good("%%dist\ndocumented?").text
-    assert text.count("Says what it does.") == 1
+    assert notebook.good("%%dist\ndocumented?").text.count("Says what it does.") == 1
 
 
 def test_print_order_within_a_process_is_kept(notebook: Notebook) -> None:
@@ -147,103 +124,80 @@ def test_print_order_within_a_process_is_kept(notebook: Notebook) -> None:
     assert re.findall(r"line (\d\d)", text) == [f"{i:02d}" for i in range(50)]
 
 
-def waiting_for(over: Path) -> str:
-    """Lines that wait until the test makes the file."""
-    return f"import os, time\nwhile not os.path.exists({str(over)!r}):\n    time.sleep(0.02)\n"
-
-
-def test_output_streams_while_the_cell_runs(notebook: Notebook, tmp_path: Path) -> None:
-    over = tmp_path / "over"
-    request = notebook.send(f"%%dist\nprint('early', flush=True)\n{waiting_for(over)}print('late')")
-    early = notebook.collect(request, until="early")
-    assert "late" not in early.text
-    over.touch()
-    late = notebook.collect(request)
-    assert "late" in early.text + late.text
-
-
-def test_output_of_file_descriptors_is_seen(notebook: Notebook) -> None:
-    text = notebook.good("%%dist\nimport os\nos.write(2, b'written by a library\\n');").text
-    assert "written by a library" in text
-
-
-def test_engines_inherit_nothing_of_pytest(notebook: Notebook) -> None:
-    text = notebook.good("%%dist\nimport os\nprint([k for k in os.environ if 'PYTEST' in k])").text
-    assert "[]" in text
-
-
 def test_targets_choose_processes(notebook: Notebook) -> None:
     own = "import jax\nprint('here', jax.process_index())"
-    assert "here 0" not in notebook.good(f"%%dist --on 1\n{own}").text
-    assert "here 1" not in notebook.good(f"%%rank [0]\n{own}").text
-    assert "here 0" in notebook.good(f"%%rank[0,1-1]\n{own}").text
-    assert "here 0" in notebook.good(f"%%distributed\n{own}").text
+    assert "here 0" not in notebook.shows(f"%%dist --on 1\n{own}", "here 1")
+    assert "here 1" not in notebook.shows(f"%%rank [0]\n{own}", "here 0")
+    for both in ("%%rank[0,1-1]", "%%distributed"):
+        notebook.shows(f"{both}\n{own}", "here 0", "here 1")
 
 
 def test_one_line_runs_what_stands_behind_it(notebook: Notebook) -> None:
-    assert "processes 0, 1   (3, 4)" in notebook.good("import math\n%dist 3, 4").text
-    alone = notebook.good("%dist --on 1 [c for c in 'a  b']").text
-    assert "process 1   ['a', ' ', ' ', 'b']" in alone
-    failed = notebook.bad("%dist 1 / 0").traceback
-    assert "ZeroDivisionError" in failed and "line 1" in failed
-    assert "such as %dist x.shape" in notebook.bad("%dist").traceback
-    assert "Did you mean --timeout" in notebook.bad("%dist --timout 3 1").traceback
-    assert "--no-wait" in notebook.good("%dist --help").text
-    both = notebook.good("%%dist --here\nhere_and_there = 4\nprint(here_and_there)").text
-    assert "processes 0, 1   4\nin the notebook\n4" in both
+    notebook.shows("%dist 3, 4", "processes 0, 1   (3, 4)")
+    notebook.shows("%dist --on 1 [c for c in 'a  b']", "process 1   ['a', ' ', ' ', 'b']")
+    notebook.fails("%dist 1 / 0", "ZeroDivisionError", "line 1")
+    notebook.fails("%dist", "%dist x.shape")
+    notebook.shows("%dist --help", "--no-wait")
+    assert "--no-wait" in notebook.inspect("%%dist?")
+    both = "%%dist --here\nhere_and_there = 4\nprint(here_and_there)"
+    notebook.shows(both, "processes 0, 1   4\nin the notebook\n4")
     assert notebook.good("print(here_and_there)").text == "4"
-    assert "Leave one of them out" in notebook.bad("%%dist --here --no-wait\n1").traceback
     for cell_magic in ("%%dist", "%%rank", "%%local"):
-        assert f"usage: {cell_magic}" in notebook.good(f"{cell_magic} --help").text
+        notebook.shows(f"{cell_magic} --help", f"usage: {cell_magic}")
     notebook.good("%%dist\nweights_there = 1")
     assert "weights_there" in notebook.complete("%dist_pull weights_th")[0]
     assert notebook.complete("%%dist --time")[0] == ["--timeout"]
 
 
-def test_unknown_targets_and_options_change_nothing(notebook: Notebook) -> None:
-    assert "processes 0 to 1" in notebook.bad("%%dist --on 5\n1").traceback
-    wrong = notebook.bad("%%dist --timout 3\n1").traceback
-    assert "Did you mean --timeout" in wrong
-    assert "OptionError" in wrong
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        ("%%dist --on 5\n1", ("processes 0 to 1",)),
+        ("%%dist --timout 3\n1", ("OptionError", "--timeout")),
+        ("%dist --timout 3 1", ("OptionError", "--timeout")),
+        ("%%dist --here --no-wait\n1", ("Leave one of them out",)),
+        ("%dist_push known nowhere", ("'nowhere'", "nothing was sent")),
+        ("%dist_mesh tree['v']", ("Did you mean",)),
+        ("%dist_mesh --colour", ("has no option",)),
+    ],
+)
+def test_unknown_targets_options_and_names_change_nothing(
+    notebook: Notebook, line: str, values: tuple[str, ...]
+) -> None:
+    notebook.good("known = 1")
+    notebook.good("%%dist\nimport jax.numpy as jnp\ntree = {'w': jnp.ones((2, 3))}")
+    notebook.fails(line, *values)
+    notebook.fails("%%dist\nknown", "NameError")
+
+
+@pytest.mark.parametrize("line", ["tree['w']", "\"tree['w']\""])
+def test_a_mesh_is_named_with_or_without_quotes(notebook: Notebook, line: str) -> None:
+    notebook.good("%%dist\nimport jax.numpy as jnp\ntree = {'w': jnp.ones((2, 3))}")
+    notebook.shows(f"%dist_mesh {line}", "tree['w']")
 
 
 def test_no_wait_gives_a_handle_that_shows_the_output_later(
     notebook: Notebook, tmp_path: Path
 ) -> None:
     over = tmp_path / "over"
-    started = notebook.good(f"%%dist --no-wait\n{waiting_for(over)}print('after all')")
-    assert "running" in started.text
-    assert "after all" not in started.text
+    started = notebook.shows(f"%%dist --no-wait\n{until(over)}print('after all')", "running")
+    assert "after all" not in started
     over.touch()
-    assert "after all" in notebook.good("_.wait();").text
-
-
-def test_sync_waits_for_what_was_not_waited_for(notebook: Notebook) -> None:
-    notebook.good("%%dist --no-wait\nimport time\ntime.sleep(1)\nended = time.time()")
-    notebook.good("%sync\nimport time\nsynced = time.time()")
-    assert (
-        "True"
-        in notebook.good(
-            "import nbdist\nended = nbdist.current().pull('ended', each=True)\n"
-            "print(max(ended.values()) <= synced)"
-        ).text
-    )
+    notebook.shows("_.wait();", "after all")
 
 
 def test_timeout_interrupts_and_keeps_variables(notebook: Notebook) -> None:
-    output = notebook.bad("%%dist --on 0 --timeout 1\nkept = 5\nimport time\ntime.sleep(60)")
-    assert "CellTimeout" in output.traceback
-    assert output.seconds < 30
-    assert "5" in notebook.good("%%dist --on 0\nkept").text
-    notebook.good("%dist_init --restart")
+    cell = "%%dist --on 0 --timeout 1\nkept = 5\nimport time\ntime.sleep(60)"
+    assert notebook.fails(cell, "CellTimeout").seconds < 30
+    notebook.shows("%%dist --on 0\nkept", "5")
 
 
 def test_mode_sends_plain_cells_and_local_escapes_it(notebook: Notebook) -> None:
     notebook.good("%dist_mode -e")
     try:
-        assert "processes 0, 1" in notebook.good("there = 7\nthere").text
-        assert "NameError" in notebook.bad("%%local\nthere").traceback
-        assert "line 2" in notebook.bad("x = 1\n1 / 0").traceback
+        notebook.shows("there = 7\nthere", "processes 0, 1")
+        notebook.fails("%%local\nthere", "NameError")
+        notebook.fails("x = 1\n1 / 0", "line 2")
         notebook.good("%dist_status")
     finally:
         notebook.good("%dist_mode -d")
@@ -263,27 +217,9 @@ def test_completion_and_inspection_come_from_a_process(notebook: Notebook) -> No
 
 
 def test_a_flood_is_cut_and_kept_in_whole(notebook: Notebook) -> None:
-    output = notebook.good(
-        "%%dist\nfor i in range(40000):\n    print(f'flood {i:06d} ' + 'x' * 40)", timeout_s=120
-    )
-    assert "flood 000000" in output.text
-    assert "flood 039999" in output.text
-    assert len(output.text) < 200_000
-    path = re.search(r"(/\S+/cell-\d+\S*)", output.text)
-    assert path, output.text[:2000]
-    kept = notebook.good(f"print(open('{path.group(1)}').read().count('flood'))").text
-    assert "40000" in kept
-
-
-def test_a_mesh_is_named_with_or_without_quotes(notebook: Notebook) -> None:
-    notebook.good("%%dist\nimport jax.numpy as jnp\ntree = {'w': jnp.ones((2, 3))}")
-    for line in ("tree['w']", "\"tree['w']\""):
-        assert "tree['w']" in notebook.good(f"%dist_mesh {line}").text
-    assert "Did you mean" in notebook.bad("%dist_mesh tree['v']").traceback
-    assert "has no option" in notebook.bad("%dist_mesh --colour").traceback
-
-
-def test_unknown_names_are_not_pushed(notebook: Notebook) -> None:
-    error = notebook.bad("known = 1\n%dist_push known nowhere").traceback
-    assert "no name 'nowhere'; nothing was sent" in error
-    assert "NameError" in notebook.bad("%%dist\nknown").traceback
+    cell = "%%dist\nfor i in range(40000):\n    print(f'flood {i:06d} ' + 'x' * 40)"
+    text = notebook.shows(cell, "flood 000000", "flood 039999", timeout_s=120)
+    assert len(text) < 200_000
+    path = re.search(r"(/\S+/cell-\d+\S*)", text)
+    assert path, text[:2000]
+    notebook.shows(f"print(open('{path.group(1)}').read().count('flood'))", "40000")

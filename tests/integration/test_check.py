@@ -10,9 +10,10 @@ import pytest
 
 import nbdist
 from nbdist.errors import AgreementError
+from tests.builders.cells import until
 from tests.integration.notebook import Notebook
 
-SETUP = """%%dist
+SETUP = """
 import os, types
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P
@@ -58,20 +59,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("check")
 
 
-@pytest.fixture(scope="module")
-def kernel(folder: Path) -> Iterator[Notebook]:
-    with Notebook(folder=folder) as found:
-        found.good("%load_ext nbdist")
-        found.good("%dist_init -n 2 --devices-per-process 2 --platform cpu")
-        found.good(SETUP)
-        yield found
-
-
-@pytest.fixture
-def notebook(kernel: Notebook, folder: Path) -> Iterator[Notebook]:
-    """A session in which the processes agree, and no file of `RUNS`."""
-    yield kernel
-    kernel.good(AGAIN)
+@pytest.fixture(autouse=True)
+def agreed(notebook: Notebook, folder: Path) -> Iterator[None]:
+    """The processes agree again after each test, and there is no file of `RUNS`."""
+    notebook.good(f"%%dist\nos.chdir({str(folder)!r})")
+    yield
+    notebook.good(AGAIN)
     for ran in folder.glob("ran-*"):
         ran.unlink()
 
@@ -92,11 +85,9 @@ def test_digests_are_the_same_whichever_way_they_come(notebook: Notebook) -> Non
 def refused(notebook: Notebook, folder: Path, differ: str, cell: str) -> str:
     """What is said of a cell after process 1 alone ran `differ`; the cell must not have run anywhere."""
     notebook.good(f"%%dist --no-check\nif me == 1:\n    {differ}")
-    traceback = notebook.bad(RUNS + cell).traceback
-    assert "AgreementError: " in traceback
-    assert "Nothing was run." in traceback
+    output = notebook.fails(RUNS + cell, "AgreementError: ", "Nothing was run.")
     assert list(folder.glob("ran-*")) == []
-    return traceback
+    return output.traceback
 
 
 @pytest.mark.parametrize(
@@ -180,10 +171,8 @@ def test_what_differs_is_named_and_nothing_has_run(
 
 def test_a_cell_on_which_all_agree_runs(notebook: Notebook, folder: Path) -> None:
     notebook.good("%%dist\nmine = jnp.ones(me + 1)\nwriter = 'file' if me == 0 else None")
-    text = notebook.good(
-        f"{RUNS}print(float(fast(w).sum()), key.shape, params['dense'][0].shape)"
-    ).text
-    assert "64.0" in text
+    shown = "print(float(fast(w).sum()), key.shape, params['dense'][0].shape)"
+    notebook.shows(f"{RUNS}{shown}", "64.0")
     assert len(list(folder.glob("ran-*"))) == 2
     notebook.good(f"{RUNS}mine.sum(), writer")
 
@@ -194,25 +183,18 @@ def test_a_cell_may_give_processes_the_names_that_only_some_have(notebook: Noteb
     notebook.good("%%dist --check\nonly = 4\nprint(only)")
 
 
-def test_only_targets_are_compared(notebook: Notebook) -> None:
+def test_only_targets_are_compared_and_nothing_without_check(notebook: Notebook) -> None:
     notebook.good("%%dist --on 1 --check\nonly = 3")
-    assert "3" in notebook.good("%%dist --on 1 --check\nonly").text
-
-
-def test_without_check_the_same_cell_runs(notebook: Notebook, folder: Path) -> None:
-    notebook.good("%%dist --on 1\nonly = 3")
+    notebook.shows("%%dist --on 1 --check\nonly", "3")
     notebook.good(f"{RUNS.replace('--check', '')}me")
-    assert "NameError" in notebook.bad("%%dist --no-check\nonly").traceback
+    notebook.fails("%%dist --no-check\nonly", "NameError")
 
 
 def test_a_busy_process_is_named_and_not_waited_for_any_longer(
     notebook: Notebook, folder: Path
 ) -> None:
     go = folder / "go"
-    notebook.good(
-        "%%dist --on 1 --no-wait\nimport time\n"
-        f"while not os.path.exists({str(go)!r}):\n    time.sleep(0.02)"
-    )
+    notebook.good(f"%%dist --on 1 --no-wait\n{until(go)}")
     try:
         traceback = notebook.bad(f"{RUNS}1").traceback
     finally:
@@ -224,28 +206,26 @@ def test_a_busy_process_is_named_and_not_waited_for_any_longer(
     notebook.good("%%dist --check\n1")
 
 
-def test_a_session_that_checks_checks_each_cell_and_also_after_a_restart(fresh: Notebook) -> None:
-    fresh.good("%dist_init -n 2 --devices-per-process 1 --platform cpu --check")
-    for _ in range(2):
-        fresh.good("%%dist --on 1\nonly = 3")
-        traceback = fresh.bad("%%dist\nonly").traceback
-        assert "AgreementError: only differs: missing on process 0" in traceback
-        assert "NameError" in fresh.bad("%%dist --no-check\nonly").traceback
-        fresh.good("%%dist\nmore = 1\nmore")
-        fresh.good("%dist_init --restart")
+DIFFERS = "AgreementError", "only differs"
 
 
-def test_a_kept_session_checks_also_after_it_was_left(tmp_path: Path) -> None:
+def test_a_kept_session_that_checks_checks_each_cell_also_after_a_restart_and_after_it_was_left(
+    tmp_path: Path,
+) -> None:
     with Notebook(folder=tmp_path, environment={"NBDIST_STATE": str(tmp_path / "state")}) as found:
         found.good("%load_ext nbdist")
-        found.good("%dist_init -n 2 --platform cpu --keep --check")
-        found.good("%%dist --on 1\nonly = 3")
+        found.good("%dist_init -n 2 --devices-per-process 1 --platform cpu --keep --check")
         try:
-            found.good("%dist_shutdown --leave")
-        finally:
-            found.good("%dist_init --attach last")
-        try:
-            assert "AgreementError: only differs" in found.bad("%%dist\nonly").traceback
+            for again in (
+                "%dist_init --restart",
+                "%dist_shutdown --leave\n%dist_init --attach last",
+                "",
+            ):
+                found.good("%%dist --on 1 --no-check\nonly = 3")
+                found.fails("%%dist\nonly", *DIFFERS, "missing on process 0")
+                found.fails("%%dist --no-check\nonly", "NameError")
+                found.good("%%dist\nmore = 1\nmore")
+                found.good(again)
         finally:
             found.good("%dist_shutdown")
 
@@ -270,11 +250,7 @@ model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(3)])
 def test_another_distribution_of_keras_is_named(fresh: Notebook) -> None:
     fresh.good("%dist_init -n 2 --devices-per-process 2 --platform cpu --framework keras --check")
     fresh.good(KERAS)
-    assert "12" in fresh.good("%%dist\nmodel.count_params() - 3").text
+    fresh.shows("%%dist\nmodel.count_params() - 3", "12")
     fresh.good("%%dist --no-check\nif me == 1: keras.distribution.set_distribution(None)")
-    traceback = fresh.bad("%%dist\nmodel.count_params()").traceback
-    assert (
-        "AgreementError: Keras' distribution differs: DataParallel over batch=4 on process 0"
-        in traceback
-    )
-    assert "none on process 1" in traceback
+    values = ("AgreementError", "DataParallel over batch=4 on process 0", "none on process 1")
+    fresh.fails("%%dist\nmodel.count_params()", *values)

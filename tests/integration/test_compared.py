@@ -26,7 +26,6 @@ def states(session: Session, name: str) -> set[Any]:
 
 @pytest.fixture
 def started(session: Session) -> Session:
-    session.run(SETUP)
     session.recover()  # counts from here on
     return session
 

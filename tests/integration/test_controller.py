@@ -13,25 +13,18 @@ import numpy as np
 import pytest
 
 import nbdist
-from nbdist.contract.orders import CONTROLLER
+from nbdist import Session
 from nbdist.errors import ProcessError, RecoveryError, SessionError
+from tests.builders.cells import SPREAD
+from tests.builders.endings import kill_controller, pid_of, pids_of
 from tests.waiting import wait_for
 
-SETUP = """
-import os, time, jax, numpy as np
-from jax.sharding import NamedSharding, PartitionSpec as P
-mesh = jax.make_mesh((2,), ("x",))
-w = jax.device_put(np.arange(8.0, dtype="f4"), NamedSharding(mesh, P("x")))
-own = np.full(3, jax.process_index())
+SETUP = f"""{SPREAD}
+w = spread(np.arange(8.0, dtype="f4"), "x")
+own = np.full(3, me)
 total = jax.jit(lambda a: a.sum())
 """
-
 KILLED = "ipyparallel's controller killed by signal 9 (SIGKILL)"
-
-
-def kill(session: nbdist.Session) -> None:
-    """Ends the controller; returns when this is known here."""
-    os.kill(session._life.engines.link.own_agents.home.pids[CONTROLLER], signal.SIGKILL)
 
 
 def server_at(port: int) -> socket.socket | None:
@@ -41,34 +34,27 @@ def server_at(port: int) -> socket.socket | None:
     return None
 
 
-@pytest.fixture
-def session() -> nbdist.Session:
-    with nbdist.start(processes=2, devices_per_process=1, platform="cpu") as started:
-        started.run(SETUP)
-        yield started
-
-
 def test_the_next_cell_runs_through_another_as_often_as_that_is_needed(
-    session: nbdist.Session, capsys: pytest.CaptureFixture[str]
+    session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pids = [one.pid for one in session.snapshot().processes]
+    pids = pids_of(session)
     for _ in range(2):
-        kill(session)
+        kill_controller(session)
         wait_for(lambda: session.out_of_step)
         assert f"out of reach: {KILLED}" in session.status()
         capsys.readouterr()
         session.run("print('sum', float(total(w)))")
         out = capsys.readouterr().out
-        assert f"{KILLED}: another took its place after" in out
+        assert f"{KILLED}: another" in out
         assert "sum 28.0" in out
     assert session.pull("own", each=True)[1].tolist() == [1, 1, 1]
-    assert [one.pid for one in session.snapshot().processes] == pids
+    assert pids_of(session) == pids
     assert not session.snapshot().notices
 
 
-def test_a_cell_that_runs_is_interrupted_and_all_go_on(session: nbdist.Session) -> None:
+def test_a_cell_that_runs_is_interrupted_and_all_go_on(session: Session) -> None:
     session.run("steps = 0")
-    timer = threading.Timer(0.5, kill, [session])
+    timer = threading.Timer(0.5, kill_controller, [session])
     timer.start()
     with pytest.raises(ProcessError, match=r"out of reach: .*controller killed by signal 9"):
         session.run(
@@ -80,15 +66,14 @@ def test_a_cell_that_runs_is_interrupted_and_all_go_on(session: nbdist.Session) 
     session.run("assert float(total(w)) == 28.0 and steps > 0")
 
 
-def test_one_process_dies_as_well(session: nbdist.Session) -> None:
-    dead = session.snapshot().processes[1].pid
-    assert dead is not None
-    kill(session)
+def test_one_process_dies_as_well(session: Session) -> None:
+    dead = pid_of(session, 1)
+    kill_controller(session)
     os.kill(dead, signal.SIGKILL)
     wait_for(lambda: session.out_of_step)
     session.run("own = np.full(3, jax.process_index())")
     assert session.pull("own", each=True)[1].tolist() == [1, 1, 1]
-    assert session.snapshot().processes[1].pid != dead
+    assert pid_of(session, 1) != dead
 
 
 def test_a_kept_session_gets_another_when_a_kernel_comes(
@@ -97,7 +82,7 @@ def test_a_kept_session_gets_another_when_a_kernel_comes(
     monkeypatch.setenv("NBDIST_STATE", str(tmp_path))
     with nbdist.start(processes=1, platform="cpu", keep=True) as first:
         first.run("kept = 7")
-        kill(first)
+        kill_controller(first)
         wait_for(lambda: first.snapshot().processes[0].state == "lost")
         first.detach()
         second = nbdist.attach(first.id)
@@ -112,30 +97,23 @@ def test_what_the_processes_hold_is_saved_where_another_program_has_a_port_by_no
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    said = r"process N to nbdist-rescued-PID-\*/process-N\.npz, which numpy\.load reads"
+    said = r"nbdist-rescued-PID-\*/process-N\.npz, which numpy\.load reads"
     with nbdist.start(processes=2, devices_per_process=1, platform="cpu") as session:
         session.run(SETUP)
         port = session._life.engines.link.connection["mux"]
-        kill(session)
+        kill_controller(session)
         wait_for(lambda: session.out_of_step)
-        with wait_for(lambda: server_at(port)):
-            taken = rf"(?s)Another program listens at {port}, where.*{said}"
-            with pytest.raises(RecoveryError, match=taken):
-                session.recover()
-        files = wait_for(
-            lambda: (
-                found
-                if len(found := sorted(tmp_path.glob("nbdist-rescued-*/process-?.npz"))) == 2
-                else None
-            )
-        )
+        taken = rf"(?s)listens at {port}, .*{said}"
+        with wait_for(lambda: server_at(port)), pytest.raises(RecoveryError, match=taken):
+            session.recover()
+        saved = "nbdist-rescued-*/process-?.npz"
+        wait_for(lambda: len([*tmp_path.glob(saved)]) == 2)
         with pytest.raises(SessionError, match=said):
             session.run("print(w)")
         session.restart()
         session.run("import jax\nassert jax.process_count() == 2")
-    found = {path.name: dict(np.load(path)) for path in files}
-    for number in (0, 1):
-        saved = found[f"process-{number}.npz"]
-        assert saved["own"].tolist() == [number] * 3
-        part = saved[f"w[{4 * number}:{4 * number + 4}]"]
-        assert part.tolist() == list(range(4 * number, 4 * number + 4))
+    found = {path.name: dict(np.load(path)) for path in tmp_path.glob(saved)}
+    for number, part in ((0, range(4)), (1, range(4, 8))):
+        arrays = found[f"process-{number}.npz"]
+        assert arrays["own"].tolist() == [number] * 3
+        assert arrays[f"w[{part.start}:{part.stop}]"].tolist() == list(part)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,9 +11,9 @@ import pytest
 import nbdist
 from nbdist import Session
 from nbdist.errors import OptionError, ProcessError, SessionError
+from tests.builders.endings import kill
 from tests.builders.trainings import LAYERS, MESH
 from tests.variants import cases
-from tests.waiting import wait_for
 
 PROCESSES = 3
 
@@ -50,19 +48,24 @@ def undisturbed(session: Session) -> list[float]:
     return found
 
 
-def kill(session: Session, process_id: int) -> None:
-    """Ends a process while no cell runs; returns when that is known."""
-    pid = session.snapshot().processes[process_id].pid
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: session.out_of_step)
-
-
 def no_more_copies(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """But for those after a repair."""
     copies = session._life.engines.copies
     monkeypatch.setattr(copies, "every_s", 1e9)
     monkeypatch.setattr(copies, "_next", float("inf"))
+
+
+@pytest.fixture
+def trained(session: Session, undisturbed: list[float]) -> Callable[[], None]:
+    """Has taken `STEPS` steps; what is given goes on from there, and compares the losses."""
+    session.run(f"weights, state, done = new()\nlosses = train({STEPS})")
+
+    def goes_on() -> None:
+        # What counts steps is no array.
+        session.run(f"done = {STEPS}\nlosses = train({len(undisturbed) - STEPS})")
+        assert session.pull("losses") == undisturbed[STEPS:]
+
+    return goes_on
 
 
 @pytest.fixture
@@ -95,27 +98,22 @@ def test_what_has_not_changed_since_is_there_as_before(
 
 
 def test_training_goes_back_together_to_the_last_copies(
-    session: Session, undisturbed: list[float], said_by: Callable[[str], str]
+    trained: Callable[[], None], said_by: Callable[[str], str]
 ) -> None:
-    session.run(f"weights, state, done = new()\nlosses = train({STEPS})")
     said = said_by(
         "train(2)\nif jax.process_index() == 1: os.kill(os.getpid(), 9)\ntrain(2)",
     )
     again = re.search(r"again as they were after cell \d+, .+ ago: (.+)", said)
     assert again, said
     assert re.search(r"process 1 started again; \d+ arrays as when copied last", said), said
-    for name in ("state[0].mu['a']", "weights['a']", "weights['b']"):
-        assert name in again[1], said
+    assert all(name in again[1] for name in ("state[0].mu['a']", "weights['a']", "weights['b']"))
     assert "rows" not in again[1]
-    # What counts steps is no array.
-    session.run(f"done = {STEPS}\nlosses = train({len(undisturbed) - STEPS})")
-    assert session.pull("losses") == undisturbed[STEPS:]
+    trained()
 
 
 def test_a_cell_that_may_count_on_what_went_back_between_cells_is_not_run(
-    session: Session, undisturbed: list[float], monkeypatch: pytest.MonkeyPatch
+    session: Session, trained: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session.run(f"weights, state, done = new()\nlosses = train({STEPS})")
     no_more_copies(session, monkeypatch)
     session.run("train(2)")
     kill(session, 1)
@@ -123,14 +121,12 @@ def test_a_cell_that_may_count_on_what_went_back_between_cells_is_not_run(
     with pytest.raises(SessionError, match=said):
         session.run("losses = train(1)")
     assert session.pull("done") == STEPS + 2
-    session.run(f"done = {STEPS}\nlosses = train({len(undisturbed) - STEPS})")
-    assert session.pull("losses") == undisturbed[STEPS:]
+    trained()
 
 
 def test_without_a_death_as_well(
-    session: Session, undisturbed: list[float], said_by: Callable[[str], str]
+    trained: Callable[[], None], said_by: Callable[[str], str]
 ) -> None:
-    session.run(f"weights, state, done = new()\nlosses = train({STEPS})")
     said = said_by(
         "x = put(np.ones((6, 6), np.float32), 'data')\n"
         "weights, state, value = step(weights, state, x)\n"
@@ -138,8 +134,7 @@ def test_without_a_death_as_well(
         "weights, state, value = step(weights, state, x)\nfloat(value)",
     )
     assert "weights['a']" in said.partition("again as they were")[2], said
-    session.run(f"done = {STEPS}\nlosses = train({len(undisturbed) - STEPS})")
-    assert session.pull("losses") == undisturbed[STEPS:]
+    trained()
 
 
 AVERAGE = """
@@ -185,9 +180,8 @@ def test_what_has_not_gone_back_between_cells_is_in_doubt(
 
 
 def test_another_death_before_the_next_copies_loses_no_more(
-    session: Session, undisturbed: list[float], monkeypatch: pytest.MonkeyPatch
+    session: Session, trained: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session.run(f"weights, state, done = new()\nlosses = train({STEPS})")
     no_more_copies(session, monkeypatch)
     for victim in (1, 0):
         session.run("train(1)")
@@ -195,8 +189,7 @@ def test_another_death_before_the_next_copies_loses_no_more(
         with pytest.raises(SessionError, match="was not run"):
             session.run("train(1)")
         session.run(f"done = {STEPS}")
-    session.run(f"losses = train({len(undisturbed) - STEPS})")
-    assert session.pull("losses") == undisturbed[STEPS:]
+    trained()
 
 
 def test_what_each_process_had_of_its_own_alike_goes_back_with_what_became_of_it(
@@ -204,14 +197,11 @@ def test_what_each_process_had_of_its_own_alike_goes_back_with_what_became_of_it
 ) -> None:
     """What an optimizer begins with lies on each process alone; after a step it is divided as the weights are."""
     session.run("weights, state, done = new()")
-    assert session.pull("state[0].mu['a'].is_fully_addressable", each=True) == {
-        0: True,
-        1: True,
-        2: True,
-    }
+    alone = session.pull("state[0].mu['a'].is_fully_addressable", each=True)
+    assert alone == dict.fromkeys(range(PROCESSES), True)
     said = said_by("train(2)\nif jax.process_index() == 1: os.kill(os.getpid(), 9)\ntrain(2)")
-    for name in ("state[0].mu['a']", "state[0].count", "weights['a']"):
-        assert name in said.partition("again as they were")[2], said
+    again = said.partition("again as they were")[2]
+    assert all(name in again for name in ("state[0].mu['a']", "state[0].count", "weights['a']"))
     assert "lost:" not in said
     session.run(f"done = 0\nlosses = train({len(undisturbed)})")
     assert session.pull("losses") == undisturbed

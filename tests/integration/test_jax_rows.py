@@ -65,7 +65,7 @@ def test_processes_that_do_not_connect_are_named(tmp_path: Path) -> None:
             """
         )
     )
-    with pytest.raises(LaunchError, match=r"process 1 \(host .*did not connect to the coordinator"):
+    with pytest.raises(LaunchError, match=r"process 1 \(host .*did not connect"):
         nbdist.start(
             2,
             platform="cpu",

@@ -22,19 +22,15 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_only_the_trap_fails_and_says_what_to_do(cells: dict[str, Any]) -> None:
     assert failed(cells) == tagged(cells) == {"trap"}
     raised = ANSI.sub("", "\n".join(cells["trap"].outputs[-1].traceback))
-    assert (
-        "AgreementError: fit would run with 12 steps an epoch on process 0 and 10 steps" in raised
-    )
-    assert "steps_per_epoch=10" in raised
+    for value in ("AgreementError", "12 steps", "10 steps", "steps_per_epoch=10"):
+        assert value in raised
 
 
 def test_both_distributions_learn_the_same(cells: dict[str, Any]) -> None:
     # A line of the code, which shows where a process is, has no number there.
-    losses = [
-        re.search(r"loss (\d\S*) → (\d\S*)", text_of(cells[name])) for name in ("dp", "train")
-    ]
-    assert all(losses)
-    first, second = (tuple(map(float, found.groups())) for found in losses if found)
+    losses = r"loss (\d\S*) → (\d\S*)"
+    found = [re.findall(losses, text_of(cells[name]))[0] for name in ("dp", "train")]
+    first, second = (tuple(map(float, pair)) for pair in found)
     assert first == pytest.approx(second, abs=2e-3)
     assert first[1] < 0.2 < first[0]
 

@@ -10,36 +10,15 @@ import pytest
 import nbdist
 from nbdist import Session
 from nbdist.errors import ArrayError
+from tests.builders.keras_cells import DISTRIBUTIONS, ROWS
 
-MODEL = """
-import jax, keras, numpy as np
-devices = keras.distribution.list_devices()
-layout = keras.distribution.LayoutMap(
-    keras.distribution.DeviceMesh((len(devices) // 2, 2), ["batch", "model"], devices)
-)
-layout[".*kernel"] = (None, "model")
-keras.distribution.set_distribution(
-    keras.distribution.ModelParallel(
-        layout_map=layout, batch_dim_name="batch", auto_shard_dataset=False
-    )
-)
-def new_model(seed, *, units=16, build=True):
-    keras.utils.set_random_seed(seed)
-    layers = [keras.layers.Dense(units, activation="tanh"), keras.layers.Dropout(0.1), keras.layers.Dense(2)]
-    found = keras.Sequential([keras.Input((8,)), *layers])
-    found.compile(keras.optimizers.Adam(0.01), "mse")
-    if build:
-        found.optimizer.build(found.trainable_variables)
-    return found
-rng = np.random.default_rng(0)
-X = rng.normal(size=(16, 8)).astype("f4")
-Y = X.sum(1, keepdims=True).repeat(2, 1)
+MODEL = f"""{DISTRIBUTIONS}{ROWS}
+distribute(model_parallel())
 def train(found):
-    me, count = jax.process_index(), jax.process_count()
-    return [float(found.train_on_batch(X[me::count], Y[me::count])) for _ in range(2)]
+    return [float(found.train_on_batch(*mine())) for _ in range(2)]
 def bits(found):
     every = [*found.variables, *found.optimizer.variables]
-    mesh = layout.device_mesh.backend_mesh
+    mesh = keras.distribution.distribution().device_mesh.backend_mesh
     whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
     gather = jax.jit(lambda x: x, out_shardings=whole)
     return [np.asarray(gather(one.value).addressable_data(0)).tobytes() for one in every]
@@ -94,15 +73,12 @@ def test_a_model_and_its_optimizer_are_what_they_were_and_train_on(
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        (
-            "new_model(2, build=False)",
-            r"model is not here as it was saved: .* optimizer built as well",
-        ),
+        ("new_model(2, build=False)", "not here as it was saved: .* optimizer built as well"),
         ("new_model(2, units=8)", r"model\.layers\[0\]\.\w+ is array f32\[\S*8\] here and was"),
-        ("new_model(2).layers[0]", "model is not here as it was saved"),
+        ("new_model(2).layers[0]", "model is not here"),
         ("keras.callbacks.History()", r"object of Keras \(History\) that is not saved"),
         ("keras.Sequential([keras.layers.Dense(2)])", "a Sequential that has no arrays yet"),
-        ("[1]", "model is not here as it was saved"),
+        ("[1]", "model is not here"),
     ],
 )
 def test_what_does_not_fit_is_refused_and_nothing_changes(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -59,14 +58,14 @@ def say(folder: str) -> Callable[[str], None]:
     return lambda name: Path(folder, name).touch()
 
 
-def wait(
-    session: Session, fulfilled: Callable[[Snapshot], bool], timeout_s: float = 30
-) -> Snapshot:
-    deadline = time.monotonic() + timeout_s
-    while not fulfilled(snapshot := session.snapshot()):
-        assert time.monotonic() < deadline, snapshot
-        time.sleep(0.05)
-    return snapshot
+def wait(session: Session, fulfilled: Callable[[Snapshot], bool]) -> Snapshot:
+    """The first snapshot that is as wanted."""
+    return wait_for(lambda: now if fulfilled(now := session.snapshot()) else None)
+
+
+def progress(what: str) -> Callable[[Snapshot], bool]:
+    """Whether all processes say what they are in."""
+    return lambda now: all(p.progress and p.progress.what == what for p in now.processes)
 
 
 def kinds(snapshot: Snapshot) -> list[tuple[str, tuple[int, ...]]]:
@@ -112,7 +111,7 @@ def test_k4_processes_that_disagree_are_flagged(
     )
     snapshot = wait(keras_session, lambda now: bool(now.disagreements))
     # Also what is asked for in the middle of a cell is what was reported.
-    assert "as last reported, while process 0 is in cell" in keras_session.layout("model").text()
+    assert "as last reported" in keras_session.layout("model").text()
     say("differ")
     cell.wait()
     (found,) = [one for one in snapshot.disagreements if one.about == "distribution"]
@@ -173,28 +172,15 @@ def test_what_fit_and_evaluate_told_last_is_shown_while_they_run(
     snapshot = wait(keras_session, lambda now: now.processes[0].line == 6)
     assert [len(one.variables) for one in snapshot.models] == [4 + 2 + 8]
     say("batch")
-    snapshot = wait(
-        keras_session,
-        lambda now: all(
-            p.progress and p.progress.what == "fit, epoch 1 of 2" for p in now.processes
-        ),
-    )
+    snapshot = wait(keras_session, progress("fit, epoch 1 of 2"))
     assert [metric.name for metric in snapshot.processes[0].progress.metrics] == ["loss"]  # type: ignore[union-attr]
     say("epoch")
     cell.wait()
     losses = keras_session.pull("history")["loss"]
-    done = wait(
-        keras_session,
-        lambda now: all(
-            p.progress and p.progress.what == "fit, epoch 2 of 2" for p in now.processes
-        ),
-    )
+    done = wait(keras_session, progress("fit, epoch 2 of 2"))
     assert done.processes[1].progress.metrics[0].value == pytest.approx(losses[1])  # type: ignore[union-attr]
     keras_session.run("model.evaluate(x, y, batch_size=16, verbose=0)")
-    wait(
-        keras_session,
-        lambda now: all(p.progress and p.progress.what == "evaluate" for p in now.processes),
-    )
+    wait(keras_session, progress("evaluate"))
 
 
 def test_what_is_no_model_is_refused_with_what_to_do(keras_session: Session) -> None:
@@ -207,25 +193,18 @@ def test_what_is_no_model_is_refused_with_what_to_do(keras_session: Session) -> 
 def test_dist_layout_prints_the_layout_and_teaches_what_it_takes(fresh: Notebook) -> None:
     fresh.good("%dist_init -n 1 --devices-per-process 4 --platform cpu --framework keras")
     fresh.good("%%dist\n" + SETUP.replace("{folder!r}", "'.'"))
-    shown = fresh.good("%dist_layout model").text
-    assert "model  Sequential, 6 variables" in shown
-    assert "net/dense/kernel" in shown
-    assert "(None, 'model')" in shown
-    assert "MODEL" in fresh.good("%dist_layout").text
-    assert "ArrayError: 'x' (of type ndarray) is no" in fresh.bad("%dist_layout x").traceback
-    running = fresh.send(
-        "%%dist --no-wait\nimport time\nprint('begun', flush=True)\ntime.sleep(600)"
-    )
-    fresh.collect(running)
-    fresh.collect(running, until="begun")
+    shown = fresh.shows("%dist_layout model", "6 variables", "net/dense/kernel", "(None, 'model')")
+    fresh.shows("%dist_layout", "MODEL")
+    fresh.fails("%dist_layout x", "ArrayError", "ndarray")
+    sleeps = "%%dist --no-wait\nimport time\nprint('begun', flush=True)\ntime.sleep(600)"
+    fresh.background(sleeps, "begun")
+
+    def reported() -> list[str] | None:
+        lines = fresh.good("%dist_layout model").text.splitlines()
+        return lines if "6 variables" in lines[1] else None
+
     # The last report may be one of the middle of the cell that has made the model.
-    first, *reported = wait_for(
-        lambda: (
-            lines
-            if "6 variables" in (lines := fresh.good("%dist_layout model").text.splitlines())[1]
-            else None
-        )
-    )
-    assert first.startswith("as last reported, while process 0 is in cell")
-    assert sorted(reported) == sorted(shown.splitlines())
+    first, *others = wait_for(reported)
+    assert first.startswith("as last reported")
+    assert sorted(others) == sorted(shown.splitlines())
     fresh.good("%dist_interrupt")

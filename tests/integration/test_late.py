@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pexpect
-import pytest
 
-from tests.integration.conftest import START
 from tests.integration.notebook import ANSI, Notebook
 
-RUN = "import threading; threading.Timer(1.5, print, ['saved', 3]).start()"
-LATER = """%%dist
-import threading, time
+SETUP = """
+import jax, jax.numpy as jnp, threading, time
 def later(text, seconds):
     time.sleep(seconds)
     print(text)
-{more}
 """
-
-
-@pytest.fixture(scope="module")
-def notebook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
-    """A kernel of this module's own: what its threads show late is nobody else's."""
-    with Notebook(folder=tmp_path_factory.mktemp("late")) as found:
-        found.good("%load_ext nbdist")
-        found.good(START)
-        yield found
+RUN = "import threading; threading.Timer(1.5, print, ['saved', 3]).start()"
 
 
 def ended_then(notebook: Notebook, cell: str, *, until: str, between: str | None = None) -> str:
@@ -46,9 +33,7 @@ def ended_then(notebook: Notebook, cell: str, *, until: str, between: str | None
 def test_a_thread_that_prints_after_its_cell_is_shown_under_it_while_none_runs(
     notebook: Notebook,
 ) -> None:
-    cell = LATER.format(
-        more="print('now')\nthreading.Thread(target=later, args=('saved', 1)).start()"
-    )
+    cell = "%%dist\nprint('now')\nthreading.Thread(target=later, args=('saved', 1)).start()"
     text = ended_then(notebook, cell, until="saved")
     (number,) = set(re.findall(r"cell (\d+), processes 0, 1 \(later\)   saved", text))
     assert re.search(r"processes 0, 1   now\n+cell", text)
@@ -58,24 +43,19 @@ def test_a_thread_that_prints_after_its_cell_is_shown_under_it_while_none_runs(
 def test_it_is_shown_under_its_cell_also_when_nbdist_has_asked_for_something_since(
     notebook: Notebook,
 ) -> None:
-    more = (
-        "import jax\nnumber = 3\nif jax.process_index() == 1:\n"
+    cell = (
+        "%%dist\nnumber = 3\nif jax.process_index() == 1:\n"
         "    threading.Thread(target=later, args=('of one', 3)).start()"
     )
-    text = ended_then(
-        notebook,
-        LATER.format(more=more),
-        until="of one",
-        between="%dist_status\n%dist_pull number",
-    )
+    asked = "%dist_status\n%dist_pull number"
+    text = ended_then(notebook, cell, until="of one", between=asked)
     assert re.search(r"cell \d+, process 1 \(later\)   of one", text)
 
 
 def test_a_callback_of_a_computation_that_ends_after_its_cell_is_shown(notebook: Notebook) -> None:
     # JAX itself waits for a computation with callbacks on CPU: one that goes on is on a thread.
     notebook.good(
-        "%%dist\nimport jax, jax.numpy as jnp, threading\n"
-        "@jax.jit\ndef slow(x):\n"
+        "%%dist\n@jax.jit\ndef slow(x):\n"
         "    x = jax.lax.fori_loop(0, 60, lambda i, x: jnp.tanh(x @ x), x)\n"
         "    jax.debug.print('computed {}', x[0, 0])\n    return x\n"
         "x = jnp.ones((10, 10))\nslow(x).block_until_ready()\nx = jnp.ones((900, 900))\n"
@@ -115,14 +95,11 @@ def test_in_a_terminal_it_is_printed_where_the_person_is(tmp_path: Path) -> None
     assert "Traceback" not in ANSI.sub("", shell.before or "")
 
 
-@pytest.mark.parametrize("seconds", [1])
-def test_a_progress_display_of_an_ended_cell_goes_on_in_its_place(
-    notebook: Notebook, seconds: int
-) -> None:
+def test_a_progress_display_of_an_ended_cell_goes_on_in_its_place(notebook: Notebook) -> None:
     cell = (
         "%%dist\nimport threading, time\nfrom IPython.display import display, HTML\n"
         "shown = display(HTML('<b>half</b>'), display_id=True)\n"
-        f"threading.Timer({seconds}, lambda: shown.update(HTML('<b>whole</b>'))).start()"
+        "threading.Timer(1, lambda: shown.update(HTML('<b>whole</b>'))).start()"
     )
     request = notebook.send(cell)
     output = notebook.collect(request)

@@ -8,15 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.notebook import Notebook, Output
+from tests.builders.cells import SPREAD
+from tests.integration.notebook import Notebook
 from tests.variants import cases
 
-SETUP = """%%dist
-import jax, numpy as np, os, signal, time
-from jax.sharding import NamedSharding, PartitionSpec as P
-mesh = jax.make_mesh((4,), ("x",))
-params = {"a b": jax.device_put(np.arange(8.0, dtype="f4"), NamedSharding(mesh, P("x"))), "n": 1}
-rank = jax.process_index()
+SETUP = f"""{SPREAD}
+import signal
+params = {{"a b": spread(np.arange(8.0, dtype="f4"), "x"), "n": 1}}
 """
 
 SLOW = """
@@ -33,18 +31,6 @@ def slow_{method}(*arguments):
 {cls}.{method} = slow_{method}
 """
 
-
-@pytest.fixture(scope="module")
-def notebook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
-    with Notebook(folder=tmp_path_factory.mktemp("moving")) as found:
-        found.good("%load_ext nbdist")
-        found.good("%dist_init -n 2 --devices-per-process 2 --platform cpu")
-        found.good(SETUP)
-        found.good("import numpy as np, nbdist")
-        yield found
-        found.run("%dist_shutdown")
-
-
 WAYS = {
     "%dist_push": {
         "shared": ("", "machine.sealed", "Sealed", "write"),
@@ -57,17 +43,20 @@ WAYS = {
 }
 """Which method, and where, moves a part of an array, through shared memory and without."""
 
-NONE_SHARED = """
+SHARED = """
 import nbdist.session.values.pull, nbdist.session.values.push
+import nbdist.machine.sealed as sealed
 def no_memory(*_):
     raise OSError
-nbdist.session.values.pull.Sealed = nbdist.session.values.push.Sealed = no_memory
+nbdist.session.values.pull.Sealed = nbdist.session.values.push.Sealed = {}
 """
-
-SHARED = """
-import nbdist.machine.sealed as sealed
-nbdist.session.values.pull.Sealed = nbdist.session.values.push.Sealed = sealed.Sealed
+NOTHING_LEFT = """
+import os
+assert not any('nbdist-' in line for line in open('/proc/self/maps'))
+fds = [f'/proc/self/fd/{n}' for n in os.listdir('/proc/self/fd')]
+assert not any('memfd:nbdist-' in os.readlink(fd) for fd in fds if os.path.exists(fd))
 """
+NOT_PUSHED = "was interrupted; no process has anything of it, and nothing was changed."
 
 
 @contextlib.contextmanager
@@ -75,42 +64,45 @@ def slowed(notebook: Notebook, magic: str, way: str, then: str = "pass") -> Iter
     """Each part of an array takes a while, and before each something is done."""
     where, module, cls, method = WAYS[magic][way]
     if way == "messages":
-        notebook.good(NONE_SHARED)
+        notebook.good(SHARED.format("no_memory"))
     notebook.good(where + SLOW.format(module=module, cls=cls, method=method, then=then))
     yield
     if way == "messages":
-        notebook.good(SHARED)
+        notebook.good(SHARED.format("sealed.Sealed"))
     back = f"{where}\n{cls}.{method} = quick_{method}"
     if notebook.run(back).error is not None:
         notebook.good(back)  # what a new process has not is asked about once
 
 
-def interrupted(notebook: Notebook, cell: str, seen: str) -> Output:
-    """What a cell shows that is interrupted while it moves values."""
-    request = notebook.send(cell)
-    notebook.collect(request, until=seen)
-    notebook.interrupt()
-    return notebook.collect(request)
+def interrupted(notebook: Notebook, cell: str, seen: str) -> str:
+    """What is said of a cell that is interrupted while it moves values."""
+    request, _ = notebook.follow(cell, seen)
+    return notebook.stopped(request).traceback
+
+
+def nothing_left(notebook: Notebook, name: str) -> None:
+    """Neither shared memory nor what was on its way is there any more, on any process or here."""
+    notebook.good(f"%%dist --here{NOTHING_LEFT}")
+    notebook.good(
+        "%%dist\nfrom nbdist.engine.kernel.resident import Resident\n"
+        f"assert Resident.of().moving._held is None\nglobals().pop({name!r}, None)"
+    )
 
 
 def test_a_tree_is_pulled_and_an_expression_under_a_name(notebook: Notebook) -> None:
     notebook.good("%dist_pull params k=params['a b'] twice=(params['a b'] * 2)")
-    assert notebook.good("params['n'], k.sum(), twice.sum()").text.endswith(
-        "(1, np.float32(28.0), np.float32(56.0))"
-    )
+    notebook.good("assert (params['n'], k.sum(), twice.sum()) == (1, 28.0, 56.0)")
 
 
 def test_what_differs_comes_from_one_process_or_from_each(notebook: Notebook) -> None:
-    error = notebook.bad("%dist_pull rank").traceback
-    assert "process 0 has 0, process 1 has 1. --on 0" in error and "--each" in error
-    assert "Traceback" not in error
-    notebook.good("%dist_pull rank --on 1\nassert rank == 1")
-    notebook.good("%dist_pull --each rank\nassert rank == {0: 0, 1: 1}")
+    values = ("process 0 has 0, process 1 has 1", "--on 0", "--each")
+    assert "Traceback" not in notebook.fails("%dist_pull me", *values).traceback
+    notebook.good("%dist_pull me --on 1\nassert me == 1")
+    notebook.good("%dist_pull --each me\nassert me == {0: 0, 1: 1}")
 
 
 def test_what_is_no_name_to_pull_into_is_refused(notebook: Notebook) -> None:
-    error = notebook.bad("%dist_pull params['n']").traceback
-    assert "is no name to pull into. Give it one: NAME=params['n']" in error
+    notebook.fails("%dist_pull params['n']", "is no name", "NAME=params['n']")
 
 
 def test_objects_of_the_notebook_s_own_classes_are_pushed(notebook: Notebook) -> None:
@@ -118,16 +110,14 @@ def test_objects_of_the_notebook_s_own_classes_are_pushed(notebook: Notebook) ->
         "class Own:\n    factor = 3\n    def of(self, x): return x * self.factor\n"
         "own, add = Own(), lambda x: x + Own.factor\n%dist_push own add"
     )
-    assert notebook.good("%%dist\nprint(own.of(2), add(2), type(own).__name__)").text == (
-        "processes 0, 1   6 5 Own"
-    )
+    text = notebook.good("%%dist\nprint(own.of(2), add(2), type(own).__name__)").text
+    assert text == "processes 0, 1   6 5 Own"
 
 
 def test_an_array_is_pushed_under_a_sharding(notebook: Notebook) -> None:
-    notebook.good(
-        "w = np.arange(12, dtype='f4')\n%dist_push w --sharding \"NamedSharding(mesh, P('x'))\""
-    )
-    notebook.good("%%dist\nassert w.sharding.spec == P('x') and w.sum() == 66")
+    notebook.good("import numpy as np\nv = np.arange(12, dtype='f4')")
+    notebook.good("%dist_push v --sharding \"NamedSharding(mesh, P('x'))\"")
+    notebook.good("%%dist\nassert v.sharding.spec == P('x') and v.sum() == 66")
 
 
 @pytest.mark.parametrize("way", cases("shared", "messages"))
@@ -135,26 +125,12 @@ def test_an_array_is_pushed_under_a_sharding(notebook: Notebook) -> None:
 def test_an_interrupted_push_says_so_in_one_line_and_leaves_nothing(
     notebook: Notebook, values: str, way: str
 ) -> None:
+    cell = f"import numpy as np\nx = np.zeros(100 << 20, 'f4')\n%dist_push {values}"
     with slowed(notebook, "%dist_push", way):
-        output = interrupted(
-            notebook,
-            f"x = np.zeros(100 << 20, 'f4')\n%dist_push {values}",
-            r"sent \d.* of 400 MB, .*/s",
-        )
-    assert output.traceback.splitlines() == [
-        "KeyboardInterrupt: the push of 'x' was interrupted; no process has anything of it, and nothing was "
-        "changed."
-    ]
-    notebook.good(
-        "%%dist --here\nimport os\n"
-        "assert not any('nbdist-' in line for line in open('/proc/self/maps'))\n"
-        "fds = [f'/proc/self/fd/{n}' for n in os.listdir('/proc/self/fd')]\n"
-        "assert not any('memfd:nbdist-' in os.readlink(fd) for fd in fds if os.path.exists(fd))"
-    )
-    notebook.good(
-        "%%dist\nfrom nbdist.engine.kernel.resident import Resident\n"
-        "assert 'x' not in globals() and Resident.of().moving._held is None"
-    )
+        said = interrupted(notebook, cell, r"sent \d.* of 400 MB, .*/s")
+    assert said == f"KeyboardInterrupt: the push of 'x' {NOT_PUSHED}"
+    notebook.good("%%dist\nassert 'x' not in globals()")
+    nothing_left(notebook, "x")
 
 
 def test_a_push_that_is_interrupted_before_anything_is_sent_says_so_in_one_line(
@@ -164,11 +140,8 @@ def test_a_push_that_is_interrupted_before_anything_is_sent_says_so_in_one_line(
         "class Long:\n    def __reduce__(self):\n        import time\n"
         "        print('packing', flush=True)\n        time.sleep(600)\nlong = Long()"
     )
-    output = interrupted(notebook, "%dist_push long", "packing")
-    assert output.traceback == (
-        "KeyboardInterrupt: the push of 'long' was interrupted; no process has anything of it, and nothing was "
-        "changed."
-    )
+    said = interrupted(notebook, "%dist_push long", "packing")
+    assert said == f"KeyboardInterrupt: the push of 'long' {NOT_PUSHED}"
 
 
 @pytest.mark.parametrize("way", cases("shared", "messages"))
@@ -177,25 +150,19 @@ def test_an_interrupted_pull_says_so_in_one_line_and_leaves_nothing(
 ) -> None:
     notebook.good("%%dist\ny = np.zeros(100 << 20, 'f4')")
     with slowed(notebook, "%dist_pull", way):
-        output = interrupted(notebook, "y = 1\n%dist_pull y", r"received \d.* of 400 MB, .*/s")
-    assert output.traceback.splitlines() == [
-        "KeyboardInterrupt: the pull of 'y' was interrupted; nothing in this notebook was changed."
-    ]
+        said = interrupted(notebook, "y = 1\n%dist_pull y", r"received \d.* of 400 MB, .*/s")
+    assert re.fullmatch("KeyboardInterrupt: the pull of 'y' was interrupted; nothing .*", said)
     notebook.good("assert y == 1")
-    notebook.good(
-        "%%dist\nfrom nbdist.engine.kernel.resident import Resident\nassert Resident.of().moving._held is None\n"
-        "fds = [f'/proc/self/fd/{n}' for n in os.listdir('/proc/self/fd')]\n"
-        "assert not any('memfd:nbdist-' in os.readlink(fd) for fd in fds if os.path.exists(fd))\ndel y"
-    )
+    nothing_left(notebook, "y")
 
 
 def test_a_pull_is_refused_during_a_cell_and_waits_for_the_repair_after_it(
     notebook: Notebook,
 ) -> None:
-    fails = "%%dist --no-wait\nif rank == 0: raise ValueError('now')\n"
+    fails = "%%dist --no-wait\nif me == 0: raise ValueError('now')\n"
     sent = notebook.send(f"{fails}jax.block_until_ready(params['a b'].sum())", person=True)
     notebook.collect(sent)
-    notebook.good("params = None")
+    notebook.good("import nbdist\nparams = None")
     while (pulled := notebook.run("%dist_pull params")).error:
         refused = r"SessionError: process [01] .*: its values are available when that has ended"
         assert re.match(refused, pulled.traceback)
@@ -211,18 +178,16 @@ def test_a_pull_is_refused_during_a_cell_and_waits_for_the_repair_after_it(
 def test_a_process_that_ends_in_the_middle_is_named(
     notebook: Notebook, magic: str, way: str
 ) -> None:
-    notebook.good(SETUP)
-    notebook.good("z = np.ones(50 << 20, 'f4')\n%dist_push z\n%dist_pull pid=os.getpid() --on 0")
+    notebook.good(f"%%dist\n{SETUP}")
+    notebook.good("import numpy as np\nz = np.ones(50 << 20, 'f4')")
+    notebook.good("%dist_push z\n%dist_pull pid=os.getpid() --on 0")
     # The first of the processes of a host gets the messages for all of it.
-    then = "if calls == 2 and rank == 0: os.kill(os.getpid(), signal.SIGKILL)"
+    then = "if calls == 2 and me == 0: os.kill(os.getpid(), signal.SIGKILL)"
     if WAYS[magic][way][0] != "%%dist":
         then = "if calls == 2: os.kill(pid, signal.SIGKILL)"
     with slowed(notebook, magic, way, then):
-        error = notebook.bad(f"{magic} z").traceback
-    assert re.search(r"GoneError: process 0 has ended while values were moved: ", error)
-    assert len(error.splitlines()) == 1
-    assert "Nothing was changed; %dist_status shows" in error
+        failed = notebook.fails(f"{magic} z", "GoneError: process 0", "%dist_status")
+    assert len(failed.traceback.splitlines()) == 1
     notebook.good("assert z.sum() == 50 << 20")
     # It was replaced when the next cell came.
-    ranks = notebook.good("%%dist\njax.process_index()").text
-    assert "process 0   0" in ranks and "process 1   1" in ranks
+    notebook.shows("%%dist\njax.process_index()", "process 0   0", "process 1   1")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import nbdist
+from tests.builders.cells import until
 from tests.in_step.world import World
 from tests.order import SETUP, send
 from tests.waiting import wait_for
@@ -16,24 +18,27 @@ CELLS = 24
 """With the seed below, some of each kind."""
 
 
-def test_kernels_of_four_threads_each_get_right_numbers_though_one_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions are found in a folder of each test's own."""
     monkeypatch.setenv("NBDIST_STATE", str(tmp_path))
+
+
+def test_kernels_of_four_threads_each_get_right_numbers_though_one_is_killed() -> None:
     with nbdist.start(2, devices_per_process=2, platform="cpu", keep=True) as session:
         session.run(SETUP)
         found = send(session, kernels=2, cells=CELLS, interrupts=False, seed=3)
         assert found.wrong == []
         assert found.right >= CELLS - 2
-        assert found.refused.total() <= 2, "what met the end of the kernel that was killed"
+        # What met the end of the kernel that was killed.
+        assert found.refused.total() <= 2
         assert session.pull("total(3)") == 3.0
         assert not session.out_of_step
 
 
-def test_a_plain_send_that_computes_on_one_process_alone_fails_the_next_cell_which_repairs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NBDIST_STATE", str(tmp_path))
+def test_a_plain_send_that_computes_on_one_process_alone_fails_the_next_cell_which_repairs() -> (
+    None
+):
     with nbdist.start(2, devices_per_process=2, platform="cpu", grace_s=1) as session:
         world = World(session, ())
         # The one waits for the other process, the other does not.
@@ -47,24 +52,16 @@ def test_a_plain_send_that_computes_on_one_process_alone_fails_the_next_cell_whi
             assert session.pull("total(3)") == 3.0
 
 
-def test_a_cell_behind_another_kernel_is_listed_as_queued(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NBDIST_STATE", str(tmp_path))
+def test_a_cell_behind_another_kernel_is_listed_as_queued(tmp_path: Path) -> None:
     with nbdist.start(2, platform="cpu", keep=True) as first:
-        path = tmp_path / "go"
-        first.run(
-            f"import os, time\nwhile not os.path.exists({str(path)!r}): time.sleep(0.05)",
-            wait=False,
-        )
+        first.run(until(go := tmp_path / "go"), wait=False)
         second = nbdist.attach(first.id)
         with ThreadPoolExecutor(1) as other:
             behind = other.submit(second.run, "found = 7")
-            wait_for(lambda: [one for one in second.cells() if one.code == "found = 7"])
-            (queued,) = [one for one in second.cells() if one.code == "found = 7"]
-            path.touch()
+            (queued,) = wait_for(lambda: [c for c in second.cells() if c.code == "found = 7"])
+            go.touch()
             behind.result(60)
-        assert queued.state == "queued behind cell 1 of another kernel"
+        assert re.match("queued behind cell 1 .* kernel", queued.state)
         assert first.pull("found", each=True) == {0: 7, 1: 7}
         assert "found = 7" not in [one.code for one in second.cells() if "queued" in one.state]
         second.detach()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -12,8 +10,8 @@ import pytest
 import nbdist
 from nbdist import Session
 from nbdist.errors import ProcessError, SessionError
+from tests.builders.endings import kill
 from tests.builders.process_things import HELPERS, SETUP, THINGS
-from tests.waiting import wait_for
 
 READS = f"""
 READS = { ({name: thing.read for name, thing in THINGS.items()})!r}
@@ -43,13 +41,6 @@ class Told(NamedTuple):
     unset: Mapping[str, str]
     before: Mapping[str, str]
     after: Mapping[str, After]
-
-
-def kill(session: Session, process_id: int) -> None:
-    pid = session.snapshot().processes[process_id].pid
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: session.out_of_step)
 
 
 def run(session: Session, code: str, on: str = "all") -> None:

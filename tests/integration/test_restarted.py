@@ -9,16 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.cells import SPREAD, SUM, until
 from tests.integration.notebook import Notebook
-
-MAKE = """%%dist
-import jax, numpy as np, os, time
-from jax.sharding import NamedSharding, PartitionSpec as P
-me = jax.process_index()
-mesh = jax.make_mesh((4,), ("x",))
-w = jax.make_array_from_callback((8,), NamedSharding(mesh, P("x")), lambda i: np.ones(8, "float32")[i])
-"""
-SUM = "processes 0, 1   8.0"
 
 
 @pytest.fixture(scope="module")
@@ -27,15 +19,13 @@ def notebook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
     with Notebook(folder=folder, environment={"NBDIST_STATE": str(folder / "state")}) as found:
         found.good("%load_ext nbdist")
         found.good("%dist_init -n 2 --devices-per-process 2 --platform cpu --keep")
-        found.good(MAKE)
+        found.good(f"%%dist\n{SPREAD}")
         yield found
         found.run("%dist_shutdown")
 
 
 def background(notebook: Notebook, code: str, seen: str) -> None:
-    request = notebook.send(f"%%dist --no-wait --grace 0.5\n{code}")
-    notebook.collect(request)
-    notebook.collect(request, until=seen)
+    notebook.background(f"%%dist --no-wait --grace 0.5\n{code}", seen)
 
 
 def restart(notebook: Notebook) -> None:
@@ -51,38 +41,31 @@ def states(notebook: Notebook, last: int) -> list[str]:
 def test_one_at_a_breakpoint_is_answered_from_the_next_kernel_and_one_behind_it_runs(
     notebook: Notebook,
 ) -> None:
-    background(
-        notebook, "if me == 1: breakpoint()\nprint('sum', float(w.sum()))", "opens the prompt"
-    )
+    at_breakpoint = "if me == 1: breakpoint()\nprint('sum', float(w.sum()))"
+    background(notebook, at_breakpoint, "opens the prompt")
     background(notebook, "after = 1\nprint('second')", "queued behind")
     restart(notebook)
-    attached = notebook.send("%dist_init --attach last")
-    shown = notebook.collect(attached)
-    assert shown.error is None, shown.traceback
+    notebook.good("%dist_init --attach last")
     at_prompt, behind = states(notebook, 2)
     assert "process 1 at a breakpoint" in at_prompt
     assert re.search(r"queued behind cell \d+ \(processes 0, 1\)", behind)
     request = notebook.send("%dist_debug 1", person=True)
-    assert notebook.asked(request) == "process 1 ipdb> "
-    notebook.types("p me + 41")
-    assert notebook.asked(request) == "process 1 ipdb> "
-    notebook.types("c")
+    for line in ("p me + 41", "c"):
+        assert notebook.asked(request) == "process 1 ipdb> "
+        notebook.types(line)
     answered = notebook.collect(request)
     assert answered.error is None, answered.traceback
     assert "\n42\n" in answered.text and "sum 8.0" in answered.text
     notebook.good("%sync")
-    assert "processes 0, 1   1" in notebook.good("%dist after").text
+    notebook.shows("%dist after", "processes 0, 1   1")
 
 
 def test_one_that_fails_while_no_kernel_is_there_is_seen_to_by_the_next(
     notebook: Notebook, tmp_path: Path
 ) -> None:
     now = tmp_path / "now"
-    waits = (
-        f"print('begun', flush=True)\nwhile not os.path.exists({str(now)!r}): time.sleep(0.01)\n"
-    )
     fails = "if me == 1: raise ValueError('away')\nprint(float(w.sum()))"
-    background(notebook, waits + fails, "begun")
+    background(notebook, f"print('begun', flush=True)\n{until(now)}{fails}", "begun")
     notebook.manager.shutdown_kernel(restart=True)
     now.touch()
     time.sleep(0.5)
@@ -91,5 +74,5 @@ def test_one_that_fails_while_no_kernel_is_there_is_seen_to_by_the_next(
     shown = notebook.collect(attached)
     assert shown.error is None, shown.traceback
     notebook.collect(attached, until="ValueError: away", output=shown)
-    assert SUM in notebook.good("%dist float(w.sum())").text
+    notebook.shows("%dist float(w.sum())", SUM)
     assert "raised" in states(notebook, 2)[0]

@@ -81,5 +81,5 @@ def test_a_framework_of_two_files_computes_in_a_session(tmp_path: Path) -> None:
     assert found["devices"] == ["brick", "brick"]
     assert "2 toys" in found["described"]
     assert found["shards"].startswith("ArrayError: ") and "toy.Array" in found["shards"]
-    assert found["nan"].endswith("this session computes with Toy.")
-    assert "nbdist has no repair for Toy. session.restart() starts" in found["recover"]
+    assert found["nan"].endswith("computes with Toy.")
+    assert "for Toy. session.restart()" in found["recover"]

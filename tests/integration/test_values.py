@@ -9,6 +9,7 @@ import pytest
 from nbdist import Session
 from nbdist.errors import (
     ArrayError,
+    NbdistError,
     OptionError,
     ProcessError,
     SessionError,
@@ -17,7 +18,7 @@ from nbdist.errors import (
 )
 from nbdist.spelling import Door, through
 
-MAKE = """
+SETUP = """
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 mesh = jax.make_mesh((2, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
@@ -35,87 +36,6 @@ gone = jnp.ones(3)
 gone.delete()
 donated = jnp.ones(3)
 jax.jit(lambda x: x + 1, donate_argnums=0)(donated)
-"""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def arrays(session: Session) -> None:
-    session.run(MAKE)
-
-
-@pytest.mark.parametrize("name", ["both", "copies"])
-def test_a_global_array_comes_whole(session: Session, name: str) -> None:
-    found = session.pull(name)
-    np.testing.assert_array_equal(found, np.arange(32, dtype=np.float32).reshape(8, 4))
-
-
-def test_bfloat16_comes_through_ml_dtypes(session: Session) -> None:
-    found = session.pull("half")
-    assert found.dtype == ml_dtypes.bfloat16
-    np.testing.assert_array_equal(found.astype(np.float32).ravel(), np.arange(32))
-
-
-def test_scalars_and_empty_arrays_come_with_their_shape(session: Session) -> None:
-    assert session.pull("scalar").shape == ()
-    assert session.pull("scalar") == 3.5
-    assert session.pull("empty").shape == (0, 4)
-
-
-def test_typed_keys_come_as_their_data(session: Session) -> None:
-    assert session.pull("key").tolist() == [0, 7]
-    assert session.pull("keys").shape == (4, 2)
-
-
-def test_a_replica_is_sent_once(session: Session) -> None:
-    moved: list[int] = []
-    session.pull("copies", progress=lambda done, total: moved.append(total))
-    assert moved[-1] == 8 * 4 * 4
-
-
-def test_plain_values_come_and_go(session: Session) -> None:
-    session.push({"table": np.eye(3, dtype=np.int16), "words": ["a", {"b": 1}]})
-    assert session.pull("words") == ["a", {"b": 1}]
-    assert session.pull("table", on="1").dtype == np.int16
-    session.push({"small": np.ones(2, ml_dtypes.bfloat16)})
-    assert session.pull("small.dtype.name") == "bfloat16"
-
-
-@pytest.mark.parametrize(
-    ("expression", "text"),
-    [
-        ("no_such_name", "NameError on process 0: name"),
-        ("gone", "deleted or donated"),
-        ("donated", "deleted or donated"),
-        ("(i for i in ())", r"\(of type generator\) cannot be sent to the notebook"),
-        ("both +", "is no expression"),
-    ],
-)
-def test_what_cannot_be_pulled_says_why(session: Session, expression: str, text: str) -> None:
-    with pytest.raises(ArrayError, match=text):
-        session.pull(expression)
-
-
-def test_a_tracer_cannot_be_pulled(session: Session) -> None:
-    session.run("kept = []\njax.jit(lambda x: kept.append(x) or x)(1.0)\nleaked = kept[0]")
-    with pytest.raises(ArrayError, match="is a tracer"):
-        session.pull("leaked")
-    session.run("del leaked, kept")
-
-
-def test_partial_sums_cannot_be_pulled(session: Session) -> None:
-    session.run(
-        "emesh = jax.make_mesh((2, 2), ('data', 'model'))\n"
-        "with jax.set_mesh(emesh):\n"
-        "    left = jax.device_put(jnp.ones((4, 4)), P(None, 'data'))\n"
-        "    right = jax.device_put(jnp.ones((4, 4)), P('data', None))\n"
-        "    partial = jnp.einsum('ab,bc->ac', left, right, out_sharding=P(unreduced={'data'}))"
-    )
-    with pytest.raises(ArrayError, match="partial sums over mesh axes 'data'"):
-        session.pull("partial")
-    assert "partial" in session.shards("partial").text()
-
-
-SETS = """
 import dataclasses, os
 from collections import namedtuple
 import optax
@@ -134,30 +54,88 @@ here = Here(1, 2)
 pieces = [jax.device_put(np.full(3, float(rank)), device) for device in jax.local_devices()]
 torn = jax.make_array_from_single_device_arrays((3,), NamedSharding(mesh, P()), pieces)
 step = 7 if rank == 0 else 8
+with jax.set_mesh(jax.make_mesh((2, 2), ("data", "model"))):
+    left = jax.device_put(jnp.ones((4, 4)), P(None, "data"))
+    right = jax.device_put(jnp.ones((4, 4)), P("data", None))
+    partial = jnp.einsum("ab,bc->ac", left, right, out_sharding=P(unreduced={"data"}))
+del left, right
 """
+WHOLE = np.arange(32, dtype=np.float32).reshape(8, 4)
+DATA = "NamedSharding(mesh, P('data'))"
 
 
-@pytest.fixture(scope="module")
-def sets(session: Session, arrays: None) -> Session:
-    session.run(SETS)
-    return session
+def lacks(session: Session, name: str) -> None:
+    """No process has the name, and all are in step."""
+    with pytest.raises(ArrayError, match="NameError"):
+        session.pull(name)
+    assert not session.out_of_step
 
 
-def test_a_tree_comes_with_its_structure_and_whole_arrays(sets: Session) -> None:
-    found = sets.pull("params")
-    expected = np.arange(32, dtype=np.float32).reshape(8, 4)
-    np.testing.assert_array_equal(found["w"], expected)
+@pytest.mark.parametrize("name", ["both", "copies"])
+def test_a_global_array_comes_whole_and_a_replica_is_sent_once(session: Session, name: str) -> None:
+    moved: list[int] = []
+    found = session.pull(name, progress=lambda done, total: moved.append(total))
+    np.testing.assert_array_equal(found, WHOLE)
+    assert moved[-1] == 8 * 4 * 4
+
+
+def test_bfloat16_scalars_empty_arrays_and_keys_come_as_numpy_has_them(session: Session) -> None:
+    half = session.pull("half")
+    assert half.dtype == ml_dtypes.bfloat16
+    np.testing.assert_array_equal(half.astype(np.float32), WHOLE)
+    assert (session.pull("scalar").shape, session.pull("scalar")) == ((), 3.5)
+    assert session.pull("empty").shape == (0, 4)
+    assert session.pull("key").tolist() == [0, 7]
+    assert session.pull("keys").shape == (4, 2)
+
+
+def test_plain_values_come_and_go(session: Session) -> None:
+    session.push({"table": np.eye(3, dtype=np.int16), "words": ["a", {"b": 1}]})
+    assert session.pull("words") == ["a", {"b": 1}]
+    assert session.pull("table", on="1").dtype == np.int16
+    session.push({"small": np.ones(2, ml_dtypes.bfloat16)})
+    assert session.pull("small.dtype.name") == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        ("no_such_name", "NameError on process 0: name"),
+        ("gone", "deleted or donated"),
+        ("donated", "deleted or donated"),
+        ("(i for i in ())", r"\(of type generator\) cannot be sent to the notebook"),
+        ("both +", "is no expression"),
+        ("partial", "partial sums over mesh axes 'data'"),
+        ("here", "the class Here is defined in a cell of the processes"),
+    ],
+)
+def test_what_cannot_be_pulled_says_why(session: Session, expression: str, text: str) -> None:
+    with pytest.raises(ArrayError, match=text):
+        session.pull(expression)
+
+
+def test_partial_sums_are_shown(session: Session) -> None:
+    assert "partial" in session.shards("partial").text()
+
+
+def test_a_tracer_cannot_be_pulled(session: Session) -> None:
+    session.run("kept = []\njax.jit(lambda x: kept.append(x) or x)(1.0)\nleaked = kept[0]")
+    with pytest.raises(ArrayError, match="is a tracer"):
+        session.pull("leaked")
+    session.run("del leaked, kept")
+
+
+def test_a_tree_comes_with_its_structure_and_whole_arrays(session: Session) -> None:
+    found = session.pull("params")
+    np.testing.assert_array_equal(found["w"], WHOLE)
     assert found["b"][0].dtype == ml_dtypes.bfloat16
     assert [array.tolist() for array in found["b"][1]] == [[0, 1, 2, 3], [0, 1, 2, 3]]
     assert type(found["opt"][0]).__name__ == "ScaleByAdamState"
     assert type(found["opt"][0].mu["w"]) is np.ndarray
     assert found["n"] == 3
-    np.testing.assert_array_equal(sets.pull("params['w'] * 2"), expected * 2)
-
-
-def test_a_module_comes_as_its_state(sets: Session) -> None:
-    found = sets.pull("model")
-    assert found["kernel"].get_value().shape == (2, 3)
+    np.testing.assert_array_equal(session.pull("params['w'] * 2"), WHOLE * 2)
+    # A module comes as its state.
+    assert session.pull("model")["kernel"].get_value().shape == (2, 3)
 
 
 DIFFERING = [
@@ -175,47 +153,51 @@ DIFFERING = [
 
 @pytest.mark.parametrize(("expression", "text"), DIFFERING)
 def test_what_differs_is_refused_with_who_has_what(
-    sets: Session, expression: str, text: str
+    session: Session, expression: str, text: str
 ) -> None:
     with pytest.raises(ArrayError, match=text):
-        sets.pull(expression)
+        session.pull(expression)
 
 
-def test_one_process_or_each_is_asked_for_what_differs(sets: Session) -> None:
-    assert sets.pull("step", on="1") == 8
-    assert sets.pull("step", each=True) == {0: 7, 1: 8}
-    assert sets.pull("rank", each=True, on="1") == {1: 1}
-    assert sets.pull("torn", on=[1]).tolist() == [1, 1, 1]
-    assert sets.pull("own", on=[1]).tolist() == [1, 2, 3, 4]
-    found = sets.pull("mixed", each=True)
+def test_one_process_or_each_is_asked_for_what_differs(session: Session) -> None:
+    assert session.pull("step", on="1") == 8
+    assert session.pull("step", each=True) == {0: 7, 1: 8}
+    assert session.pull("rank", each=True, on="1") == {1: 1}
+    assert session.pull("torn", on=[1]).tolist() == [1, 1, 1]
+    assert session.pull("own", on=[1]).tolist() == [1, 2, 3, 4]
+    found = session.pull("mixed", each=True)
     assert [found[p]["loss"] for p in (0, 1)] == [0.0, 0.5]
-    np.testing.assert_array_equal(found[1]["w"], np.arange(32).reshape(8, 4))
-    assert type(sets.pull("odd", on=[0])) is dict
+    np.testing.assert_array_equal(found[1]["w"], WHOLE)
+    assert type(session.pull("odd", on=[0])) is dict
 
 
-def test_pieces_that_lie_elsewhere_are_missed(sets: Session) -> None:
-    with pytest.raises(ArrayError, match="'both': only 16 of 32 elements are on the processes"):
-        sets.pull("both", on="1")
+@pytest.mark.parametrize(
+    ("on", "error", "text"),
+    [
+        ("1", ArrayError, "'both': only 16 of 32 elements"),
+        ("9", TargetError, "processes 0 to 1"),
+    ],
+)
+def test_processes_that_lack_a_part_or_are_not_there_are_named(
+    session: Session, on: str, error: type[NbdistError], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        session.pull("both", on=on)
 
 
-def test_a_class_that_only_the_processes_have_is_named(sets: Session) -> None:
-    with pytest.raises(ArrayError, match="the class Here is defined in a cell of the processes"):
-        sets.pull("here")
-
-
-def test_nothing_is_kept_on_the_processes_of_what_was_moved(sets: Session) -> None:
-    sets.pull("params")
-    sets.push({"large": np.ones(1 << 20), "parts": [np.ones(1 << 14)] * 3})
-    sets.run(
+def test_nothing_is_kept_on_the_processes_of_what_was_moved(session: Session) -> None:
+    session.pull("params")
+    session.push({"large": np.ones(1 << 20), "parts": [np.ones(1 << 14)] * 3})
+    session.run(
         "del large\n"
         "from nbdist.engine.kernel.resident import Resident\n"
         "held = Resident.of().moving._held\n"
         "mapped = sum('nbdist-' in line for line in open('/proc/self/maps'))"
     )
-    assert (sets.pull("held"), sets.pull("mapped", each=True)) == (None, {0: 0, 1: 0})
+    assert (session.pull("held"), session.pull("mapped", each=True)) == (None, {0: 0, 1: 0})
 
 
-# -- what goes there -------------------------------------------------------------------------------
+# What goes there.
 
 
 def test_functions_and_classes_of_the_notebook_go_along(session: Session) -> None:
@@ -242,41 +224,42 @@ def test_an_array_is_pushed_under_a_sharding(session: Session, spec: str) -> Non
         {"placed": array}, sharding=sharding, progress=lambda done, total: moved.append(total)
     )
     session.run(f"is_so = placed.sharding == {sharding}; total = float(placed.sum())")
-    assert session.pull("is_so") is True
-    assert session.pull("total") == array.sum()
+    assert session.pull("(is_so, total)") == (True, array.sum())
     np.testing.assert_array_equal(session.pull("placed"), array)
     # Each process is sent its own half where there are halves; on one machine, equal parts go once.
     assert moved[-1] == array.nbytes
 
 
-def test_what_a_sharding_cannot_divide_is_refused(session: Session) -> None:
-    for value, sharding, kind, text in (
-        (np.ones((3, 2), "f4"), "NamedSharding(mesh, P('data'))", SpecError, "does not fit"),
-        (np.ones(4, "f4"), "mesh", ArrayError, "'mesh' is a Mesh, not a sharding"),
-        (np.ones(4, "f4"), "nothing_here", ArrayError, "NameError"),
-        (
-            [1, 2],
-            "NamedSharding(mesh, P())",
-            ArrayError,
-            "is of type list: a sharding divides NumPy arrays",
-        ),
-    ):
-        with pytest.raises(kind, match=text):
-            session.push({"unplaced": value}, sharding=sharding)
-        with pytest.raises(ArrayError, match="NameError"):
-            session.pull("unplaced")
-    with pytest.raises(OptionError, match="cannot be combined with on\\."):
-        session.push({"unplaced": np.ones(4)}, sharding="NamedSharding(mesh, P())", on="0")
-    assert not session.out_of_step
+ONES = np.ones(4, "f4")
 
 
-def test_what_processes_say_speaks_the_language_of_the_call(session: Session) -> None:
-    for door, called in (
-        (Door.PYTHON, r"with session\.push\."),
-        (Door.MAGIC, r"with %dist_push\."),
-    ):
-        with through(door), pytest.raises(ProcessError, match=called):
-            session.run("input()")
+@pytest.mark.parametrize(
+    ("value", "options", "error", "text"),
+    [
+        (np.ones((3, 2), "f4"), {"sharding": DATA}, SpecError, "does not fit"),
+        (ONES, {"sharding": "mesh"}, ArrayError, "'mesh' is a Mesh, not a sharding"),
+        (ONES, {"sharding": "nothing_here"}, ArrayError, "NameError"),
+        ([1, 2], {"sharding": DATA}, ArrayError, "is of type list: a sharding divides NumPy"),
+        (ONES, {"sharding": DATA, "on": "0"}, OptionError, r"cannot be combined with on\."),
+        ((i for i in ()), {}, ArrayError, r"'unplaced' \(of type generator\) cannot be sent"),
+    ],
+)
+def test_what_cannot_be_pushed_is_refused_and_nothing_is(
+    session: Session, value: object, options: dict[str, str], error: type[NbdistError], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        session.push({"unplaced": value}, **options)  # type: ignore[arg-type]
+    lacks(session, "unplaced")
+
+
+@pytest.mark.parametrize(
+    ("door", "called"), [(Door.PYTHON, r"session\.push"), (Door.MAGIC, "%dist_push")]
+)
+def test_what_processes_say_speaks_the_language_of_the_call(
+    session: Session, door: Door, called: str
+) -> None:
+    with through(door), pytest.raises(ProcessError, match=rf"with {called}\."):
+        session.run("input()")
 
 
 def test_what_one_process_cannot_make_gets_its_name_on_none(session: Session) -> None:
@@ -304,8 +287,7 @@ def test_nothing_is_pushed_to_a_process_in_a_cell(session: Session) -> None:
     with pytest.raises(ProcessError):
         handle.wait()
     assert session.pull("taken", on="0") == 1
-    with pytest.raises(ArrayError, match="NameError"):
-        session.pull("refused")
+    lacks(session, "refused")
 
 
 def no_memory(*_: object) -> None:
@@ -329,7 +311,7 @@ def test_an_array_goes_in_messages_where_this_notebook_shares_no_memory(
     session.push({"far": array}, progress=lambda done, total: moved.append(total))
     assert moved[-1] == array.nbytes * (2 if alone else 1)
     np.testing.assert_array_equal(session.pull("far"), array)
-    session.push({"far": array[:296]}, sharding="NamedSharding(mesh, P('data'))")
+    session.push({"far": array[:296]}, sharding=DATA)
     np.testing.assert_array_equal(session.pull("far"), array[:296])
     session.run("del far")
     if alone:
@@ -362,28 +344,20 @@ def test_each_process_can_write_to_what_it_was_sent(session: Session) -> None:
 
 
 def test_a_pushed_array_outlives_a_repair(session: Session) -> None:
-    array = np.arange(32, dtype=np.float32).reshape(8, 4)
-    session.push({"kept": array}, sharding="NamedSharding(mesh, P('data'))")
+    session.push({"kept": WHOLE}, sharding=DATA)
     with pytest.raises(ProcessError):
         session.run("if rank == 0: raise ValueError\njnp.sum(both).block_until_ready()")
     assert not session.out_of_step
-    np.testing.assert_array_equal(session.pull("kept"), array)
-    np.testing.assert_array_equal(session.pull("kept + 1"), array + 1)
+    np.testing.assert_array_equal(session.pull("kept"), WHOLE)
+    np.testing.assert_array_equal(session.pull("kept + 1"), WHOLE + 1)
 
 
 def test_large_arrays_are_asked_about(session: Session) -> None:
     asked: list[str] = []
     with pytest.raises(ArrayError, match="128 B in whole, more than 100 B"):
         session.pull("both", limit_bytes=100, confirm=lambda text: bool(asked.append(text)))
-    assert "Bring it into this notebook?" in asked[0]
+    assert "Bring it" in asked[0]
     assert session.pull("both", limit_bytes=100, confirm=lambda text: True).shape == (8, 4)
-
-
-def test_what_cannot_be_pickled_is_not_pushed(session: Session) -> None:
-    with pytest.raises(ArrayError, match=r"'f' \(of type generator\) cannot be sent"):
-        session.push({"first": 1, "f": (i for i in ())})
-    with pytest.raises(ArrayError, match="NameError"):
-        session.pull("first")
 
 
 def test_shards_say_where_each_piece_lies(session: Session) -> None:
@@ -394,18 +368,15 @@ def test_shards_say_where_each_piece_lies(session: Session) -> None:
         session.shards("whole")
 
 
-def test_what_is_shown_is_what_is_there_right_after_a_cell(session: Session) -> None:
-    for spec, text in (("P()", "whole on each of 4"), ("P('data')", "2 pieces of 4 × 4")):
-        session.run(f"moved = put(whole, {spec})")
-        assert text in session.mesh("moved").text()
+@pytest.mark.parametrize(("spec", "text"), [("P()", "each of 4"), ("P('data')", "2 pieces of 4")])
+def test_what_is_shown_is_what_is_there_right_after_a_cell(
+    session: Session, spec: str, text: str
+) -> None:
+    session.run(f"moved = put(whole, {spec})")
+    assert text in session.mesh("moved").text()
     session.run("del moved")
     with pytest.raises(ArrayError, match="no process has an array 'moved'"):
         session.mesh("moved").text()
-
-
-def test_unknown_targets_are_refused(session: Session) -> None:
-    with pytest.raises(TargetError, match="processes 0 to 1"):
-        session.pull("both", on="9")
 
 
 def test_the_history_of_cells_is_kept_with_how_they_ended(session: Session) -> None:
@@ -417,7 +388,8 @@ def test_the_history_of_cells_is_kept_with_how_they_ended(session: Session) -> N
             "if rank == 1: raise ValueError\njnp.sum(both).block_until_ready()", grace_s=0.5
         )
     first, failed, waited = session.history[-3:]
-    assert (waited.outcome, waited.targets) == ("raised", (0, 1)), "process 0 was interrupted"
+    # Process 0 was interrupted.
+    assert (waited.outcome, waited.targets) == ("raised", (0, 1))
     assert (first.code, first.targets, first.outcome) == ("first = 1", (0, 1), "finished")
     assert (failed.code, failed.targets, failed.outcome) == ("1 / 0", (0,), "raised")
     assert failed.number == first.number + 1

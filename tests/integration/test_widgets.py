@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from nbdist.view.output.entries import WIDGET_MIME
+from tests.builders.cells import SPREAD, until
 from tests.integration.notebook import Notebook, Output
+from tests.waiting import wait_for
 
-
-@pytest.fixture(scope="module")
-def notebook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
-    with Notebook(folder=tmp_path_factory.mktemp("widgets")) as notebook:
-        notebook.good("%load_ext nbdist")
-        notebook.good("%dist_init -n 2 --devices-per-process 1 --platform cpu")
-        notebook.good(
-            "%%dist\nimport jax, jax.numpy as jnp, ipywidgets as W\nfrom IPython.display import display\n"
-            "from jax.sharding import NamedSharding, PartitionSpec as P\n"
-            "mesh = jax.make_mesh((2,), ('x',))\n"
-            "w = jax.device_put(jnp.ones(8), NamedSharding(mesh, P('x')))"
-        )
-        yield notebook
+OPTIONS = "-n 2 --devices-per-process 1 --platform cpu"
+SETUP = f"{SPREAD}\nimport ipywidgets as W\nfrom IPython.display import display\n"
 
 
 def displayed(output: Output) -> list[str]:
@@ -43,11 +30,8 @@ def state(notebook: Notebook, model: str) -> dict[str, Any]:
     return found
 
 
-def wait_for(notebook: Notebook, model: str, **wanted: Any) -> None:
-    deadline = time.monotonic() + 30
-    while not wanted.items() <= (found := state(notebook, model)).items():
-        assert time.monotonic() < deadline, found
-        time.sleep(0.1)
+def becomes(notebook: Notebook, model: str, **wanted: Any) -> None:
+    wait_for(lambda: wanted.items() <= state(notebook, model).items())
 
 
 def act(notebook: Notebook, model: str, data: dict[str, Any]) -> None:
@@ -61,27 +45,26 @@ def move(notebook: Notebook, model: str, value: int) -> None:
 
 
 def test_equal_widgets_are_one_that_all_processes_follow(notebook: Notebook) -> None:
-    request = notebook.send(
+    output = notebook.good(
         "%%dist\nslider = W.IntSlider(3)\n"
         "slider.observe(lambda change: print('sum', change.new * float(w.sum())), 'value')\nslider"
     )
-    output = notebook.collect(request)
     (model,) = displayed(output)
     assert "processes 0, 1" in output.text
     assert state(notebook, model)["value"] == 3
     notebook.good("%%dist\nslider.value = 5")
-    wait_for(notebook, model, value=5)
+    becomes(notebook, model, value=5)
     # What it does on all processes may be a collective: they do it together, and are in step afterwards.
     move(notebook, model, 7)
-    assert "processes 0, 1   7" in notebook.good("%dist slider.value").text
+    notebook.shows("%dist slider.value", "processes 0, 1   7")
     move(notebook, model, 8)
-    assert "(8, 8.0)" in notebook.good("%dist slider.value, float(w.sum())").text
-    assert "in step: checked just now" in notebook.good("%dist_recover").text
+    notebook.shows("%dist slider.value, float(w.sum())", "(8, 8.0)")
+    notebook.shows("%dist_recover", "in step: checked just now")
 
 
 def test_what_a_callback_prints_or_raises_is_shown(notebook: Notebook) -> None:
     output = notebook.good(
-        "%%dist\ndef clicked(button):\n    print('clicked', float(w.sum()))\n    if jax.process_index(): 1 / 0\n"
+        "%%dist\ndef clicked(button):\n    print('clicked', float(w.sum()))\n    if me: 1 / 0\n"
         "button = W.Button(description='Go'); button.on_click(clicked)\nbutton"
     )
     request = notebook.send("%%dist\n'newest'")
@@ -89,40 +72,31 @@ def test_what_a_callback_prints_or_raises_is_shown(notebook: Notebook) -> None:
     act(notebook, displayed(output)[0], {"method": "custom", "content": {"event": "click"}})
     shown = notebook.collect(request, until=r"(?s)clicked 8\.0.*ZeroDivisionError")
     assert "(later)" in shown.text
-    assert "(8.0, 8.0)" in notebook.good("%dist float(w.sum()), float(w.sum())").text
+    notebook.shows("%dist float(w.sum()), float(w.sum())", "(8.0, 8.0)")
 
 
 def test_each_process_has_its_own_where_they_differ(notebook: Notebook) -> None:
-    output = notebook.good("%%dist\nown = W.IntText(jax.process_index())\nown")
-    models = displayed(output)
+    models = displayed(notebook.good("%%dist\nown = W.IntText(me)\nown"))
     assert [state(notebook, model)["value"] for model in models] == [0, 1]
     move(notebook, models[1], 20)
-    shown = notebook.good("%dist own.value").text
-    assert "process 0   0" in shown
-    assert "process 1   20" in shown
-    alone = notebook.good("%%dist --on 1\ndisplay(W.Label('mine'))")
-    assert state(notebook, displayed(alone)[0])["value"] == "mine"
+    notebook.shows("%dist own.value", "process 0   0", "process 1   20")
+    (alone,) = displayed(notebook.good("%%dist --on 1\ndisplay(W.Label('mine'))"))
+    assert state(notebook, alone)["value"] == "mine"
 
 
 def test_a_widget_used_during_a_cell_is_put_back_and_says_so(
     notebook: Notebook, tmp_path: Path
 ) -> None:
-    output = notebook.good("%%dist\nlate = W.IntText(1)\nlate")
-    (model,) = displayed(output)
-    request = notebook.send(
-        f"%%dist --no-wait\nimport os, time\nprint('in it', flush=True)\n"
-        f"while not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.05)"
-    )
-    notebook.collect(request, until="in it")
+    (model,) = displayed(notebook.good("%%dist\nlate = W.IntText(1)\nlate"))
+    go = tmp_path / "go"
+    notebook.background(f"%%dist --no-wait\nprint('in it', flush=True)\n{until(go)}", "in it")
     move(notebook, model, 5)
     assert state(notebook, model)["value"] == 1
-    said = notebook.good(
-        "import nbdist\nprint([n.text for n in nbdist.current().snapshot().notices])"
-    )
-    (tmp_path / "go").touch()
+    notices = "print([n.text for n in nbdist.current().snapshot().notices])"
+    notebook.shows(f"import nbdist\n{notices}", "cannot do what the widget asks")
+    go.touch()
     notebook.good("%sync")
-    assert "cannot do what the widget asks" in said.text
-    assert "processes 0, 1   1" in notebook.good("%dist late.value").text
+    notebook.shows("%dist late.value", "processes 0, 1   1")
 
 
 def test_a_bar_of_tqdm_is_one_widget_and_text_in_a_saved_notebook(notebook: Notebook) -> None:
@@ -143,14 +117,12 @@ def test_what_a_widget_captures_is_shown_in_it(notebook: Notebook) -> None:
     output = notebook.good(
         "%%dist\nW.interact(lambda v: print('v is', v * float(w.sum())), v=(0, 10));"
     )
-    slider, shown = (
-        child.removeprefix("IPY_MODEL_")
-        for child in state(notebook, displayed(output)[0])["children"]
-    )
+    children = state(notebook, displayed(output)[0])["children"]
+    slider, shown = (child.removeprefix("IPY_MODEL_") for child in children)
     said = {"output_type": "stream", "name": "stdout", "text": "v is 40.0\n"}
-    wait_for(notebook, shown, outputs=[said])
+    becomes(notebook, shown, outputs=[said])
     move(notebook, slider, 7)
-    wait_for(notebook, shown, outputs=[{**said, "text": "v is 56.0\n"}])
+    becomes(notebook, shown, outputs=[{**said, "text": "v is 56.0\n"}])
     assert "v is" not in output.text
 
 

@@ -6,6 +6,7 @@ import io
 import random
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,21 +52,6 @@ def test_mpirun_reaches_hosts_with_the_persons_ssh_configuration(
         mpi_job([("h1", 1)], SshOptions(python="python", config="/a b"), mpirun=mpirun)
 
 
-def test_this_machine_and_no_host_are_refused(mpirun: str) -> None:
-    with pytest.raises(OptionError, match="--mpi: name the hosts"):
-        choose_placement(StartOptions(mpi=True, mpirun=mpirun))
-    for name in ("localhost", "127.0.0.1", socket.gethostname()):
-        with pytest.raises(OptionError, match=f"{name} is this machine.* leave --mpi out"):
-            choose_placement(StartOptions(mpi=True, hosts=f"h1,{name}", mpirun=mpirun))
-
-
-def test_what_mpirun_cannot_be_told_of_a_host_is_refused(mpirun: str) -> None:
-    with pytest.raises(OptionError, match=r"h1 has the user me.* ssh configuration"):
-        choose_placement(StartOptions(mpi=True, hosts="me@h1:2", mpirun=mpirun))
-    with pytest.raises(OptionError, match="h1 has the port 2222"):
-        choose_placement(StartOptions(mpi=True, hosts="h1:2222:2", mpirun=mpirun))
-
-
 def test_further_options_are_passed_on_and_nbdists_own_refused(mpirun: str) -> None:
     placement = choose_placement(
         StartOptions(
@@ -85,12 +71,26 @@ def test_further_options_are_passed_on_and_nbdists_own_refused(mpirun: str) -> N
         choose_placement(StartOptions(mpi=True, hosts="h1", mpirun=mpirun, mpi_options=["h3"]))
 
 
-def test_a_missing_mpirun_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(OptionError, match="--mpirun /nowhere/mpirun: there is no such command"):
-        choose_placement(StartOptions(mpi=True, hosts="h1", mpirun="/nowhere/mpirun"))
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"hosts": None}, "--mpi: name the hosts"),
+        ({"hosts": "h1,localhost"}, "localhost is this machine.* leave --mpi out"),
+        ({"hosts": "h1,127.0.0.1"}, "127.0.0.1 is this machine"),
+        ({"hosts": f"h1,{socket.gethostname()}"}, f"{socket.gethostname()} is this machine"),
+        ({"hosts": "me@h1:2"}, r"h1 has the user me.* ssh configuration"),
+        ({"hosts": "h1:2222:2"}, "h1 has the port 2222"),
+        ({"mpirun": "/nowhere/mpirun"}, "--mpirun /nowhere/mpirun: "),
+        ({"mpirun": None}, "mpirun is not on this kernel's PATH"),
+    ],
+)
+def test_what_mpirun_cannot_do_is_refused(
+    mpirun: str, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], said: str
+) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(OptionError, match="mpirun is not on this kernel's PATH"):
-        choose_placement(StartOptions(mpi=True, hosts="h1"))
+    asked = StartOptions(**{"mpi": True, "hosts": "h1", "mpirun": mpirun, **changes})
+    with pytest.raises(OptionError, match=said):
+        choose_placement(asked)
 
 
 FRAME = "-" * 74

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from nbdist.errors import LaunchError, OptionError
 from nbdist.launch.launchers import job_agents, job_environment
 from nbdist.launch.launchers.slurm import (
     Allocation,
-    JobState,
     SlurmWatch,
     allocation,
     ask,
@@ -67,20 +68,24 @@ def test_the_number_of_processes_is_known_before_the_start(
     assert made(processes, nodes=nodes, ntasks_per_node=each).processes == expected
 
 
-def test_numbers_that_do_not_agree_are_refused() -> None:
-    with pytest.raises(OptionError, match=r"-n 5 with --nodes 2 --ntasks-per-node 2: 2 × 2 = 4"):
-        made(5, nodes=2, ntasks_per_node=2)
-    with pytest.raises(OptionError, match="-n 2 with --nodes 3"):
-        made(2, nodes=3)
-    with pytest.raises(OptionError, match="--nodes 0: must be 1 or more"):
-        made(nodes=0)
+@pytest.mark.parametrize(
+    ("asked", "inside", "said"),
+    [
+        ({"processes": 5, "nodes": 2, "ntasks_per_node": 2}, None, "-n 5 with .*: 2 × 2 = 4"),
+        ({"processes": 2, "nodes": 3}, None, "-n 2 with --nodes 3"),
+        ({"nodes": 0}, None, "--nodes 0: "),
+        ({"nodes": 3}, INSIDE, r"--nodes 3: .* allocation 12, which has 2 \(h\[1-2\]\)"),
+        ({"partition": "gpu"}, INSIDE, r"--partition gpu: .* allocation 12, "),
+    ],
+)
+def test_numbers_that_do_not_agree_are_refused(
+    asked: dict[str, Any], inside: Allocation | None, said: str
+) -> None:
+    with pytest.raises(OptionError, match=said):
+        made(inside=inside, **asked)
 
 
-def test_in_an_allocation_only_its_hosts_can_be_had() -> None:
-    with pytest.raises(OptionError, match=r"--nodes 3: .* allocation 12, which has 2 \(h\[1-2\]\)"):
-        made(inside=INSIDE, nodes=3)
-    with pytest.raises(OptionError, match=r"--partition gpu: .* allocation 12, which has its own"):
-        made(inside=INSIDE, partition="gpu")
+def test_in_an_allocation_there_are_as_many_processes_as_it_has_tasks() -> None:
     assert made(inside=INSIDE).processes == 8
     assert made(inside=INSIDE, nodes=1).processes == 4
     assert {"--jobid=12", "--overlap"} <= set(made(inside=INSIDE).command)
@@ -208,14 +213,23 @@ def test_a_job_waits_from_being_queued_until_it_is_allocated() -> None:
     assert found.waiting([QUEUED, ALLOCATED]) is None
 
 
-def test_of_two_jobs_of_one_session_the_later_is_meant() -> None:
-    found, _ = watch("9|CANCELLED|None\n12|PENDING|Resources\n8|COMPLETED|None\n")
-    assert found.waiting([QUEUED]) == "job 12 PENDING (Resources)"
-
-
-def test_a_queue_that_does_not_answer_changes_nothing() -> None:
-    found, _ = watch()
-    assert found.waiting([QUEUED]) == "job 12 PENDING"
+@pytest.mark.parametrize(
+    ("answers", "waits"),
+    [
+        (
+            ["9|CANCELLED|None\n12|PENDING|Resources\n8|COMPLETED|None\n"],
+            "job 12 PENDING (Resources)",
+        ),
+        (
+            ["9|COMPLETED|None\n12_[3-4%2]|PENDING|Resources\n12_2|RUNNING|None\n"],
+            "job 12_[3-4%2] PENDING (Resources)",
+        ),
+        ([], "job 12 PENDING"),
+    ],
+    ids=["of several the last", "of an array the last", "no answer"],
+)
+def test_the_queue_says_how_the_last_job_of_this_name_waits(answers: list[str], waits: str) -> None:
+    assert watch(*answers)[0].waiting([QUEUED]) == waits
 
 
 def test_a_step_waits_until_it_is_created() -> None:
@@ -233,6 +247,13 @@ def test_the_end_of_a_job_has_the_state_and_reason_of_the_queue() -> None:
     assert len(queue.asked) == 1
 
 
+def test_a_job_that_ended_by_itself_was_ended_by_nobody_and_one_is_cancelled_by_its_name() -> None:
+    found, queue = watch("12|COMPLETING|None\n", "12|COMPLETED|None\n", "")
+    assert found.ending([]) is None
+    found.cancel()
+    assert queue.asked[-1] == ("scancel", "--name=nbdist-1")
+
+
 def test_the_words_of_the_nodes_are_there_before_the_queue_knows() -> None:
     found, queue = watch()
     line = "slurmstepd-h1: error: *** STEP 12.0 ON h1 CANCELLED AT 2026-11-20T15:47:35"
@@ -241,11 +262,6 @@ def test_the_words_of_the_nodes_are_there_before_the_queue_knows() -> None:
     )
     assert watch()[0].ending([f"{line} ***"]) == "Slurm's job 12 (CANCELLED)"
     assert queue.asked == []
-
-
-def test_a_job_that_ended_by_itself_was_ended_by_nobody() -> None:
-    found, _ = watch("12|COMPLETING|None\n", "12|COMPLETED|None\n")
-    assert found.ending([]) is None
 
 
 def test_tasks_that_end_alone_are_named_with_their_host() -> None:
@@ -260,17 +276,6 @@ def test_tasks_that_end_alone_are_named_with_their_host() -> None:
         4: "Killed (host h1)",
         2: "Exited with exit code 1 (host h2)",
     }
-
-
-def test_of_several_jobs_of_a_name_the_newest_counts() -> None:
-    found, _ = watch("9|COMPLETED|None\n12_[3-4%2]|PENDING|Resources\n12_2|RUNNING|None\n")
-    assert found.look() == JobState("12_[3-4%2]", "PENDING", "Resources")
-
-
-def test_a_job_is_cancelled_by_its_name() -> None:
-    found, queue = watch("")
-    found.cancel()
-    assert queue.asked == [("scancel", "--name=nbdist-1")]
 
 
 def test_options_of_srun_may_follow_as_they_are_written_in_a_shell() -> None:

@@ -276,7 +276,8 @@ class Rehearsing:
         """
         pods = self._asked(topology, meshes, slices)
         self._begin(pods, restart=restart)
-        processes = [self._processes.setdefault(pod, CellProcess(pod)) for pod in pods]
+        processes = [self._processes.get(pod) or CellProcess(pod) for pod in pods]
+        self._processes = dict(zip(pods, processes, strict=True))
         for process in processes:
             process.take(code, value=value, shown=self._show if len(pods) == 1 else None)
         progress = SideBySideDisplay(in_notebook=self._in_notebook)

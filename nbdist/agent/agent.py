@@ -83,8 +83,7 @@ from nbdist.machine.ports import ReservedPorts
 
 ENGINE = (
     *("ipyparallel.engine.app", "ipyparallel.engine.nanny", "ipykernel.debugger"),
-    *(f"nbdist.engine.kernel.{name}" for name in ("process", "resident", "calls")),
-    *(f"nbdist.engine.kernel.{name}_calls" for name in ("namespace", "saving", "value")),
+    *(f"nbdist.engine.kernel.{name}" for name in ("process", "resident", "calls", "moving_calls")),
 )
 """Modules that every engine needs, whatever framework it uses."""
 

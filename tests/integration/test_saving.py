@@ -268,7 +268,7 @@ def test_a_save_that_is_not_whole_is_refused(
 
 
 KILLED = {
-    "before its shards": "if jax.process_index() == 1: saving.orbax.write = end",
+    "before its shards": "if jax.process_index() == 1: saving.write_arrays = end",
     "with its shards written": (
         "import orbax.checkpoint as ocp\n"
         "whole = ocp.PyTreeCheckpointHandler.save\n"
@@ -304,13 +304,13 @@ def test_a_process_that_does_not_come_is_waited_for_no_longer_than_asked(
 ) -> None:
     session.run("n = put(np.arange(4.0))\nimport time, nbdist.engine.saving.save as saving")
     session.run(
-        "write = saving.orbax.write\n"
+        "write = saving.write_arrays\n"
         "def slow(*_):\n    while True: time.sleep(0.1)\n"
-        "if jax.process_index() == 1: saving.orbax.write = slow"
+        "if jax.process_index() == 1: saving.write_arrays = slow"
     )
     with pytest.raises(SessionError, match=r"Allow more than 1\.0 s with timeout_s"):
         session.save(tmp_path / "it", timeout_s=1.0)
-    session.run("saving.orbax.write = write")
+    session.run("saving.write_arrays = write")
     session.save(tmp_path / "it")
 
 

@@ -323,7 +323,7 @@ class AgreedStop:
     """One process's part in an agreed stop; all but `ask` is for the main thread.
 
     Args:
-      client: Returns JAX's connection to its coordinator; see `nbdist.engine.frameworks.jax.step.made`.
+      client: Returns JAX's connection to its coordinator; see `nbdist.engine.frameworks.jax.step.origins`.
       cell: The cell that runs.
       process_id: Returns the number of this process.
 

@@ -15,7 +15,7 @@ import pytest
 
 import nbdist
 from nbdist.contract.questions import Threads, ThreadStack
-from nbdist.engine.frameworks.framework import Framework
+from nbdist.engine.frameworks.interfaces import NoArrays
 from nbdist.engine.kernel.calls import SentCall
 from nbdist.errors import OptionError
 from nbdist.launch.model.start_options import FLAGS, StartOptions
@@ -46,11 +46,12 @@ OF_MAGICS = (
     "cli.py",
     "starting.py",
     "spelling.py",
-    "rehearsal/run/",
+    "rehearsal/cells.py",
+    "rehearsal/script.py",
 )
 """What only magics and commands reach, and speaks their language. `starting.py`: `kept_here`, for `%dist_init`."""
 
-OF_PLAN = ("rehearsal/plan/", "rehearsal/run/")
+OF_PLAN = ("rehearsal/",)
 """Where texts name the options of `nbdist.plan` and `%dist_plan`, which have the same names."""
 
 OF_SESSION = {
@@ -199,7 +200,7 @@ MESSAGES: list[tuple[Callable[[], object], str, str]] = [
     (lambda: stacks_text(THREADS, [], whole=False), "%dist_stack", "session.stacks()"),
     (lambda: say_kept("ab12"), "%dist_init --attach ab12", "nbdist.attach('ab12')"),
     (
-        lambda: Framework().placed(None, "P('x')"),
+        lambda: NoArrays().placed(None, "P('x')"),
         "--sharding \"P('x')\"",
         "sharding=\"P('x')\"",
     ),

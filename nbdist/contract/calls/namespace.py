@@ -22,7 +22,7 @@ class NamespaceArray:
     """An array that a namespace leads to, and the parts of it that its process has.
 
     Attributes:
-      key: The key by which other processes find their parts of it; see `nbdist.engine.namespace.keys`.
+      key: The key by which other processes find their parts of it.
       dtype: The name of its NumPy dtype, or the fields of a structured one.
       shape: The shape of the whole array.
       spans: Whether parts of it lie on other processes.

@@ -20,7 +20,7 @@ PRIVATE = [
         {
             JAX,
             "agent/coordinator.py",  # a process without the engine
-            "rehearsal/pod/devices.py",  # tried by `check_jax` before a rehearsal begins
+            "rehearsal/devices.py",  # tried by `check_jax` before a rehearsal begins
             "engine/namespace/modules.py",  # a name to compare with, nothing is read from it
         },
     ),

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from nbdist.contract.calls import engine as contract
-from nbdist.contract.calls.engine import Described, Initialized, Membership, UsedDevices
+from nbdist.contract.calls.engine import Described, Initialized, Membership, Prepare, UsedDevices
 from nbdist.contract.iopub import Kept, KeptMessage
 from nbdist.contract.wire import encode
 from nbdist.engine.cell import output as echoes
 from nbdist.engine.cell.output import KeptOutput
-from nbdist.engine.frameworks import framework_named as engine_framework
 from nbdist.engine.frameworks.jax import start
-from nbdist.engine.kernel import engine_calls as stranger
+from nbdist.engine.kernel import calls
 from nbdist.errors import GoneError, LaunchError, NbdistError, NotRunError, VersionError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.sessions import foreign
@@ -125,7 +124,8 @@ def test_variables_come_too_late_only_where_jax_has_no_such_setting(
         monkeypatch.setenv(name, "")  # so that it is taken back
         monkeypatch.delenv(name)
     asked = {"JAX_PLATFORMS": "cpu", "JAX_X": "true", "XLA_FLAGS_": "a", "SET_BEFORE": "2"}
-    assert stranger.prepare(asked, engine_framework("jax")) == ["XLA_FLAGS_"]
+    call: Any = Prepare(framework="jax", environment=asked)
+    assert calls.prepare(None, call).names == ("XLA_FLAGS_",)  # type: ignore[arg-type]
     assert changed == {"jax_platforms": "cpu", "jax_x": True}
 
 

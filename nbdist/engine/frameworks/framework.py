@@ -74,7 +74,7 @@ class Framework:
       builds_on: The name of the framework whose arrays it uses; None where it has its own.
       waits: Functions of nbdist that poll, as `nbdist.engine.cell.code_owners.Owner` describes them.
       is_compiling: Whether a function of the framework traces, lowers or compiles, as `Owner` asks.
-      stage: The type of the `stage` of `initialize`: a dataclass of `contract/calls/engine.py`, or a union of some.
+      stage: The type of the `stage` of `initialize`: a dataclass of `contract/calls/engine.py`, or a union.
       initialize: Joins the cluster; blocks until all processes have joined. Returns facts for the launch side's
         `check`, `summary` and `remarks`; where it has set `process.step`, also the `ports` at which other
         processes connect. Raises `SessionError` with what to type where the process cannot join.

@@ -5,11 +5,12 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from nbdist.engine.frameworks.jax.step import proof
+from nbdist.engine.frameworks.jax import private
 from nbdist.engine.frameworks.jax.step.proof import Meetings, missing
 
 OWN, OTHER = 40001, 40002
@@ -39,7 +40,8 @@ class Store:
 
 
 def ended(monkeypatch: pytest.MonkeyPatch, store: Any) -> Meetings:
-    monkeypatch.setattr(proof, "client_with", lambda *methods: store)
+    joined = SimpleNamespace(get=lambda: SimpleNamespace(client=store))
+    monkeypatch.setattr(private, "GLOBAL_STATE", joined)
     meetings = Meetings()
     meetings.end([OWN])
     for thread in threading.enumerate():

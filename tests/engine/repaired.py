@@ -418,7 +418,7 @@ def what_finds_no_room_in_memory_comes_back_from_disk(world):
     repair = Repair(world.names, folder=world.folder, step=world.step)
     with (
         mock.patch.object(module, "free_bytes", return_value=8),
-        mock.patch("nbdist.engine.frameworks.jax.repair.copies.free_bytes", return_value=8),
+        mock.patch("nbdist.engine.frameworks.jax.repair.array_copies.free_bytes", return_value=8),
     ):
         answer = repair.save(0)
     # What earlier situations have left behind may be among it.

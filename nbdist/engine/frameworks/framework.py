@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nbdist.engine.agreement.facts import Comparer
     from nbdist.engine.frameworks.interfaces import (
         Arrays,
-        Cluster,
+        ClusterState,
         Inspection,
         Placing,
         Plans,
@@ -104,7 +104,7 @@ class Framework:
     # Of the framework that the session computes with.
     stage: Any = EmptyStage
     initialize: Callable[[ThisProcess, Any], Initialized] = _cannot_join
-    cluster: Load[Cluster] = NoCluster
+    cluster: Load[ClusterState] = NoCluster
     store: Callable[[], Any | None] = _nothing
     arrays: Load[Arrays] = NoArrays
     inspection: Load[Inspection] = NoInspection

@@ -1,8 +1,8 @@
 """Interface between an engine and the frameworks on it: what each asks of the other.
 
 A framework sees the engine as `ThisProcess`. An engine sees a framework's capabilities, the fields of `Framework`,
-by the protocols here: `Cluster`, `Arrays`, `Inspection`, `Recovery`, `Trees` and `Plans`. The first four are asked
-of the framework that the session computes with, so each has a `No…` that answers for a framework without it.
+by the protocols here: `ClusterState`, `Arrays`, `Inspection`, `Recovery`, `Trees` and `Plans`. The first four are
+asked of the framework that the session computes with, so each has a `No…` that answers for a framework without it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from nbdist.engine.values.incoming import Place
 
 
-class Cluster(Protocol):
+class ClusterState(Protocol):
     """Membership and devices of a process that somebody else may have started; starts no back end."""
 
     def joined(self) -> Membership | None:
@@ -60,7 +60,7 @@ class Cluster(Protocol):
         return list(environment)
 
 
-class NoCluster(Cluster):
+class NoCluster(ClusterState):
     """Answers for a framework that joins no cluster which others have made."""
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nbdist.engine.agreement.facts import Comparer
     from nbdist.engine.frameworks.interfaces import (
         Arrays,
-        Cluster,
+        ClusterState,
         Inspection,
         Plans,
         Recovery,
@@ -54,7 +54,7 @@ def _initialize(process: ThisProcess, stage: Any) -> Initialized:
     return initialize(process, stage)
 
 
-def _cluster() -> Cluster:
+def _cluster() -> ClusterState:
     from nbdist.engine.frameworks.jax import start
 
     return start

@@ -19,8 +19,8 @@ from nbdist.engine.frameworks.jax.arrays import bounds_of, unique_pieces, whole_
 from nbdist.engine.frameworks.jax.objects import array_paths
 from nbdist.engine.frameworks.jax.private import base_array, is_committed
 from nbdist.engine.frameworks.jax.repair import shardings
+from nbdist.engine.frameworks.jax.repair.array_copies import deleted, remade
 from nbdist.engine.frameworks.jax.repair.become import become
-from nbdist.engine.frameworks.jax.repair.copies import deleted, remade
 from nbdist.engine.frameworks.jax.repair.names import names_of_arrays
 from nbdist.engine.frameworks.jax.repair.shardings import NewDevices, live_platforms
 from nbdist.engine.frameworks.jax.repair.survey import Twins, matters, survey

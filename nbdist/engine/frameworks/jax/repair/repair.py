@@ -19,15 +19,15 @@ from nbdist.contract.calls.stepping import Origin, Restored, SavedForRepair, Ver
 from nbdist.engine.frameworks.jax.objects import array_paths
 from nbdist.engine.frameworks.jax.private import RUNTIME_TOKENS, base_array, client_with
 from nbdist.engine.frameworks.jax.repair import backend, shardings
-from nbdist.engine.frameworks.jax.repair.backend import collect, prepare
-from nbdist.engine.frameworks.jax.repair.become import become
-from nbdist.engine.frameworks.jax.repair.copies import (
+from nbdist.engine.frameworks.jax.repair.array_copies import (
     ArrayCopies,
     deleted,
     free_bytes,
     remade,
     save,
 )
+from nbdist.engine.frameworks.jax.repair.backend import collect, prepare
+from nbdist.engine.frameworks.jax.repair.become import become
 from nbdist.engine.frameworks.jax.repair.names import (
     LastFrames,
     names_by_id,

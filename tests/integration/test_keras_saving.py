@@ -37,7 +37,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bytes]]:
     folder = tmp_path_factory.mktemp("saves") / "four"
     with start(4) as session:
         session.run("model = new_model(1)\ntrain(model)\nmine = {'model': model, 'epoch': 3}")
-        assert session.save(folder, ["model", "mine"]).names == ("model", "mine")
+        assert session.save(folder, ["model", "held"]).names == ("model", "held")
         session.run("found = bits(model)")
         return folder, session.pull("found")
 
@@ -56,7 +56,7 @@ def test_a_model_and_its_optimizer_are_what_they_were_and_train_on(
     two.run("found = bits(model)")
     assert two.pull("found") != before
     assert two.restore(folder).how["model"] == "as it lay before"
-    two.run("found = bits(model)\nsame = model is old and mine['model'] is old, mine['epoch']")
+    two.run("found = bits(model)\nsame = model is old and held['model'] is old, held['epoch']")
     assert two.pull("found") == before
     assert two.pull("same") == (True, 3)
     two.run(
@@ -85,13 +85,13 @@ def test_what_does_not_fit_is_refused_and_nothing_changes(
     two: Session, saved: tuple[Path, list[bytes]], model: str, said: str
 ) -> None:
     two.run(f"model = {model}\nmine = {{'model': new_model(5), 'epoch': 0}}")
-    two.run("found = bits(mine['model'])")
+    two.run("found = bits(held['model'])")
     before = two.pull("found")
     with pytest.raises(ArrayError, match=said):
-        two.restore(saved[0], ["mine", "model"])
-    two.run("found = bits(mine['model'])")
+        two.restore(saved[0], ["held", "model"])
+    two.run("found = bits(held['model'])")
     assert two.pull("found") == before
-    assert two.pull("mine['epoch']") == 0
+    assert two.pull("held['epoch']") == 0
 
 
 def test_layers_optimizers_and_variables_are_saved_by_themselves(

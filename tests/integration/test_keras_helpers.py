@@ -157,7 +157,9 @@ def test_a_write_that_fails_raises_on_all_and_leaves_the_old_checkpoint(
     assert "out of step" not in notebook.good("%%dist\nfit(model)").text
 
 
-@pytest.mark.parametrize("call", ["predict(model, x)", "save(model, 'it.keras')", "restore(model, 'it')"])
+@pytest.mark.parametrize(
+    "call", ["predict(model, x)", "save(model, 'it.keras')", "restore(model, 'it')"]
+)
 def test_a_helper_on_one_process_only_is_refused(
     notebook: Notebook, folder: Path, call: str
 ) -> None:

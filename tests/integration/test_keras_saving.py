@@ -36,7 +36,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bytes]]:
     """A save by four processes, and what they had."""
     folder = tmp_path_factory.mktemp("saves") / "four"
     with start(4) as session:
-        session.run("model = new_model(1)\ntrain(model)\nmine = {'model': model, 'epoch': 3}")
+        session.run("model = new_model(1)\ntrain(model)\nheld = {'model': model, 'epoch': 3}")
         assert session.save(folder, ["model", "held"]).names == ("model", "held")
         session.run("found = bits(model)")
         return folder, session.pull("found")
@@ -52,7 +52,7 @@ def test_a_model_and_its_optimizer_are_what_they_were_and_train_on(
     two: Session, saved: tuple[Path, list[bytes]]
 ) -> None:
     folder, before = saved
-    two.run("model = old = new_model(2)\ntrain(model)\nmine = {'model': model, 'epoch': 0}")
+    two.run("model = old = new_model(2)\ntrain(model)\nheld = {'model': model, 'epoch': 0}")
     two.run("found = bits(model)")
     assert two.pull("found") != before
     assert two.restore(folder).how["model"] == "as it lay before"
@@ -84,7 +84,7 @@ def test_a_model_and_its_optimizer_are_what_they_were_and_train_on(
 def test_what_does_not_fit_is_refused_and_nothing_changes(
     two: Session, saved: tuple[Path, list[bytes]], model: str, said: str
 ) -> None:
-    two.run(f"model = {model}\nmine = {{'model': new_model(5), 'epoch': 0}}")
+    two.run(f"model = {model}\nheld = {{'model': new_model(5), 'epoch': 0}}")
     two.run("found = bits(held['model'])")
     before = two.pull("found")
     with pytest.raises(ArrayError, match=said):

@@ -66,14 +66,16 @@ def test_a_cell_that_runs_is_interrupted_and_all_go_on(session: Session) -> None
     session.run("assert float(total(w)) == 28.0 and steps > 0")
 
 
-def test_one_process_dies_as_well(session: Session) -> None:
-    dead = pid_of(session, 1)
-    kill_controller(session)
-    os.kill(dead, signal.SIGKILL)
-    wait_for(lambda: session.out_of_step)
-    session.run("own = np.full(3, jax.process_index())")
-    assert session.pull("own", each=True)[1].tolist() == [1, 1, 1]
-    assert pid_of(session, 1) != dead
+def test_one_process_dies_as_well() -> None:
+    with nbdist.start(processes=2, devices_per_process=2, platform="cpu") as session:
+        session.run("import jax\nimport numpy as np")
+        dead = pid_of(session, 1)
+        kill_controller(session)
+        os.kill(dead, signal.SIGKILL)
+        wait_for(lambda: session.out_of_step)
+        session.run("own = np.full(3, jax.process_index())")
+        assert session.pull("own", each=True)[1].tolist() == [1, 1, 1]
+        assert pid_of(session, 1) != dead
 
 
 def test_a_kept_session_gets_another_when_a_kernel_comes(

@@ -345,7 +345,7 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "ls": ls,
     "stop": stop,
 }
-"""What runs each command; `rehearse` takes the arguments of its script as well."""
+"""Functions that run the commands; `rehearse` takes the arguments of its script as well."""
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ class Run(ABC):
     def __init__(self, pod: AskedPod) -> None:
         self.pod = pod
         self.programs: list[Program] = []
-        """Those that the process has reported, in order."""
+        """Programs that the process has reported, in order."""
         self.failure: NbdistError | None = None
         """Why it did not come to its end; None as long as nothing is wrong."""
         self._began: float | None = None

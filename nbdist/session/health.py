@@ -45,7 +45,7 @@ class Health:
         # The view addresses the person who started the session, whichever thread brings the news.
         self._door = door()
         self._monitor = monitor
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def note(
         self,
@@ -83,7 +83,7 @@ class Health:
             for process_id in [p for p, s in outcomes.items() if s.outcome == "stuck"]:
                 self._back.pop(process_id, None)  # of what it was stuck in before
             self._monitor.rest([p for p, s in outcomes.items() if s.outcome in REPLIED], cell)
-        return self.note(ProcessFacts.after, outcomes, cell, run=run)
+            return self.note(ProcessFacts.after, outcomes, cell, run=run)
 
     def stuck(
         self, process_ids: Collection[int], *, back: Callable[[int], bool] | None = None
@@ -96,7 +96,7 @@ class Health:
         """
         with self._lock:
             self._back |= {p: partial(back, p) for p in process_ids} if back is not None else {}
-        self.note(ProcessFacts.given_up, process_ids)
+            self.note(ProcessFacts.given_up, process_ids)
 
     def take_back(self) -> None:
         """Count stuck processes that have left their cell by now as normal again."""
@@ -104,7 +104,7 @@ class Health:
         with self._lock:
             for process_id in back:
                 self._back.pop(process_id, None)
-        self.note(ProcessFacts.back, back)
+            self.note(ProcessFacts.back, back)
 
     def _is_back(self, process_id: int) -> bool:
         if (asked := self._back.get(process_id)) is not None:
@@ -123,8 +123,9 @@ class Health:
 
     def sure_of(self, names: Collection[str]) -> None:
         """Drop doubts about these names: each was set again, or a person goes on with it as it is."""
-        before = self.facts.unsure
-        facts = self.note(ProcessFacts.sure_of, names)
+        with self._lock:
+            before = self.facts.unsure
+            facts = self.note(ProcessFacts.sure_of, names)
         if facts.unsure != before:
             self.on_doubt(facts.unsure)
 

@@ -19,7 +19,7 @@ w = spread(np.ones(8, "float32"), "x")
 """A mesh over all devices, an array on it, and a function that makes others."""
 
 SUM = "processes 0, 1   8.0"
-"""What two processes show of the sum of that array."""
+"""Text that two processes show of the sum of that array."""
 
 
 def until(path: Path) -> str:

@@ -115,7 +115,7 @@ class World:
         return list(first)
 
     def all_have(self, expression: str, value: Any) -> None:
-        """What every process must have for an expression that computes nothing."""
+        """Compare what every process has for an expression that computes nothing."""
         found = self.values(expression)
         assert list(found.values()) == [value] * len(found), found
 

@@ -212,7 +212,7 @@ class InterruptHandler:
             if window is not None and self._pending:
                 self._pending = False
                 self.again()
-        except BaseException:
+        except BaseException:  # raised again, with the window as it was
             self._window = before
             raise
         finally:

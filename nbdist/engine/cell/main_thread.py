@@ -141,7 +141,7 @@ def current_frames() -> dict[int, FrameType]:
     calls = (gc.disable, sys._current_frames, gc.enable)
     try:
         answers: tuple[Any, ...] = tuple(map(operator.call, calls))
-    except BaseException:
+    except BaseException:  # raised again; collections go on
         gc.enable()
         raise
     frames: dict[int, FrameType] = answers[1]

@@ -37,8 +37,8 @@ class Act(Enum):
     FREE = "cut the collectives in which processes wait, which no signal reaches"
     RESCUE = "have processes save what they hold"
     GIVE_UP = "end the cell without them"
-    JOIN = "have all others take part in the proof; `told` gets whether it can pass"
-    ASK = "ask what processes wait for in vain; `told` gets the answer"
+    JOIN = "have all others take part in the proof; `answered` gets whether it can pass"
+    ASK = "ask what processes wait for in vain; `answered` gets the answer"
     NOTE = "add a line below the output, for good"
     SHOW = "show how things stand, until something else is shown or the cell has ended"
 
@@ -112,7 +112,7 @@ LEAVE = {
     Phase.RUNNING: Act.INTERRUPT,
     Phase.PROVING: Act.ABANDON,  # a signal might reach what comes after the cell
 }
-"""What is done to a process when it is asked to leave, by where it stands."""
+"""The act by which a process is asked to leave, by where it stands."""
 
 
 class Leaver(NamedTuple):
@@ -168,7 +168,7 @@ LEAVING: tuple[tuple[Callable[[Leaver], bool], Act, Callable[[Leaver], AskedToLe
     (_does_not_come, Act.RESCUE, lambda one: replace(one.asked, said=True)),
     (_is_given_up, Act.GIVE_UP, lambda one: one.asked),
 )
-"""What is done to a process that was asked to leave and is still in the cell: every line that holds, in order."""
+"""The acts on a process that was asked to leave and is still in the cell: every line that holds, in order."""
 
 
 def ask_to_leave(

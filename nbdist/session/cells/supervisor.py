@@ -19,7 +19,7 @@ from nbdist.session.cells.execution import Execution
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.leaving import Act, Order, Terms
 from nbdist.session.cells.outcome import ProcessOutcome, running
-from nbdist.session.cells.watch import Decision, InVain, Moment, Watched, look, stop, told
+from nbdist.session.cells.watch import Decision, InVain, Moment, Watched, answered, look, stop
 from nbdist.spelling import option
 
 TICK_SECONDS = 0.05
@@ -40,6 +40,7 @@ class CellSupervisor:
       answer: Called often; if somebody waits for the cell, asks the person for the line that a process waits for.
       leaves: Called on an interrupt; returns whether this kernel ends and the cell goes on without it.
       left: Whether this kernel left the cell in this way.
+      watch: What is remembered of the cell from one look to the next; replaced under a lock.
     """
 
     execution: Execution
@@ -51,25 +52,19 @@ class CellSupervisor:
     answer: Callable[[], None] = lambda: None
     leaves: Callable[[], bool] = lambda: False
     left: bool = False
-    _watch: Watched | None = None
+    watch: Watched = field(init=False)
     _left: frozenset[int] = frozenset()
     # One thread steps; any may interrupt.
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
+        self.watch = Watched(started=time.monotonic())
         self.terms = replace(
             self.terms,
             proves=self.remedies.join is not None,
             counts=self.remedies.in_vain is not None,
             frees=self.remedies.free is not None,
         )
-
-    @property
-    def watch(self) -> Watched:
-        """Return what is remembered of the cell; its times begin with the first look."""
-        if self._watch is None:
-            self._watch = Watched(started=time.monotonic())
-        return self._watch
 
     def until_end(self) -> dict[int, ProcessOutcome]:
         """Return the final outcomes, once every process has left the cell or is stuck.
@@ -120,7 +115,7 @@ class CellSupervisor:
         if asked is not None:
             answer = self._answer_to(asked)
             with self._lock:
-                self._do(told(self._look(outcomes), asked, answer))
+                self._do(answered(self._look(outcomes), asked, answer))
         self.refresh()
         if not self.watch.stopping:
             self.answer()
@@ -134,7 +129,7 @@ class CellSupervisor:
         """Remember and do what a look leads to; return a question that is to be asked, and not in here."""
         if done.watch.stopping and not self.watch.stopping:
             self.execution.mark(done.watch.asked, "interrupted")
-        self._watch = done.watch
+        self.watch = done.watch
         for order in done.orders:
             if order.act in (Act.JOIN, Act.ASK):
                 return order

@@ -2,7 +2,7 @@
 
 `RULES` is about the cell: the first rule that holds says what a look does. The other table, of a process that was
 asked to leave, is in `nbdist.session.cells.leaving`: it is interrupted, its collectives are cut, it is given up.
-Pure functions work all of it out: `look` returns what to remember (`Watched`) and what to do (`Order`), `told`
+Pure functions work all of it out: `look` returns what to remember (`Watched`) and what to do (`Order`), `answered`
 takes the answer to a question. `nbdist.session.cells.supervisor` looks again and again, and does what they say.
 """
 
@@ -135,7 +135,7 @@ def stop(at: Moment, why: str | None = None) -> Decision:
     return Decision(replace(watch, asked=asked, stopping=True), (*said, *orders))
 
 
-def told(at: Moment, order: Order, answer: bool | InVain | None) -> Decision:
+def answered(at: Moment, order: Order, answer: bool | InVain | None) -> Decision:
     """Take the answer to a question that an order asked; a cell that was ended meanwhile needs none."""
     if at.watch.stopping:
         return Decision(at.watch)

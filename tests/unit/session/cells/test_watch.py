@@ -27,9 +27,9 @@ from nbdist.session.cells.watch import (
     InVain,
     Moment,
     Watched,
+    answered,
     look,
     stop,
-    told,
 )
 from tests.builders.reports import running as report
 
@@ -173,9 +173,9 @@ def test_collectives_are_cut_sooner_where_one_has_failed_and_again_after_a_while
 )
 def test_an_answer_ends_a_cell_only_where_it_is_certain(act: Act, answer: Any, stops: bool) -> None:
     seen = at(one(0))
-    assert told(seen, Order(act), answer).watch.stopping is stops
+    assert answered(seen, Order(act), answer).watch.stopping is stops
     stopped = seen._replace(watch=stop(seen).watch)
-    assert told(stopped, Order(act), answer) == Decision(stopped.watch)
+    assert answered(stopped, Order(act), answer) == Decision(stopped.watch)
 
 
 class World:
@@ -253,7 +253,7 @@ class World:
                 answer = self.random.choice([True, False])
                 found = InVain("nobody comes", certain=answer) if answer else None
                 seen = Moment(self.watch, dict(self.outcomes), self.now, self.terms)
-                self.do(told(seen, order, answer if order.act is Act.JOIN else found))
+                self.do(answered(seen, order, answer if order.act is Act.JOIN else found))
 
 
 @pytest.mark.parametrize("block", range(10))

@@ -110,7 +110,7 @@ def _whole(
                 result = step(state, data)
                 _keep(model, groups, result[1])
                 return result
-        except BaseException:
+        except BaseException:  # raised again, with what the step has left
             if _are_there(state):
                 _keep(model, groups, state)
             raise

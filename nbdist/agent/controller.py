@@ -57,6 +57,17 @@ def run_controller(
         def cleanup_connection_files(self) -> None:
             """Do nothing."""
 
+        def init_hub(self) -> None:
+            """Make the hub, and keep the file of the engines' names as it was.
+
+            ipyparallel (9.2) writes that file while it reads it, and with 0 as the next id. The controller after
+            this one would give a new engine the id of another.
+            """
+            names = {path: path.read_bytes() for path in Path(folder, "log").glob("engines*.json")}
+            super().init_hub()
+            for path, content in names.items():
+                path.write_bytes(content)
+
     take_late_answers(getattr(heartmonitor, "HeartMonitor", None))
     if again:
         refuse_taken_ports(folder, cluster_id)

@@ -16,7 +16,7 @@ import nbdist
 from nbdist import Session
 from nbdist.errors import ProcessError, RecoveryError, SessionError
 from tests.builders.cells import SPREAD
-from tests.builders.endings import kill_controller, pid_of, pids_of
+from tests.builders.endings import kill_controller, pids_of
 from tests.waiting import wait_for
 
 SETUP = f"""{SPREAD}
@@ -66,16 +66,17 @@ def test_a_cell_that_runs_is_interrupted_and_all_go_on(session: Session) -> None
     session.run("assert float(total(w)) == 28.0 and steps > 0")
 
 
-def test_one_process_dies_as_well() -> None:
-    with nbdist.start(processes=2, devices_per_process=2, platform="cpu") as session:
-        session.run("import jax\nimport numpy as np")
-        dead = pid_of(session, 1)
-        kill_controller(session)
-        os.kill(dead, signal.SIGKILL)
-        wait_for(lambda: session.out_of_step)
-        session.run("own = np.full(3, jax.process_index())")
-        assert session.pull("own", each=True)[1].tolist() == [1, 1, 1]
-        assert pid_of(session, 1) != dead
+def test_a_process_dies_with_a_later_controller(session: Session) -> None:
+    before = pids_of(session)
+    kill_controller(session)
+    session.run("own = np.full(3, me)")
+    kill_controller(session)
+    os.kill(before[1], signal.SIGKILL)
+    wait_for(lambda: session.out_of_step)
+    session.run("own = np.full(3, jax.process_index())")
+    assert session.pull("own", each=True)[1].tolist() == [1, 1, 1]
+    assert pids_of(session)[0] == before[0]
+    assert pids_of(session)[1] != before[1]
 
 
 def test_a_kept_session_gets_another_when_a_kernel_comes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 import warnings
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -100,20 +101,15 @@ def attach_session(
     rules = {name: options.pop(name) for name in RULES if name in options}
     found = resolve(word)
     if isinstance(found, ForeignCluster):
-        regained = take_part(found, progress=progress or silent, **options)
+        cluster, given = take_part(found, progress=progress or silent, **options), Rules()
     elif options:
         raise OptionError(
             f"Session {found.id} runs already, and {option(next(iter(options)))} cannot "
             "change it. Leave it out."
         )
     else:
-        regained = regain(found)
-    return Session(
-        regained,
-        rules=replace(regained.rules, **rules),
-        progress=progress or silent,
-        feed=feed,
-    )
+        cluster, given = regain(found)
+    return Session(cluster, rules=replace(given, **rules), progress=progress or silent, feed=feed)
 
 
 def kept_here(besides: str | None = None) -> list[str]:
@@ -155,20 +151,20 @@ def _start(
     progress: StartProgress,
     feed: Feed | None,
 ) -> Session:
-    spawned = spawn(plan)
+    cluster = spawn(plan, session=uuid.uuid4().hex[:8])
     try:
         # Imported while the processes import: both take a while.
         from nbdist.session.session import Session
 
         return Session(
-            spawned,
+            cluster,
             rules=rules,
             progress=progress,
             feed=feed,
             left_out=tuple(left_out),
         )
     except BaseException:
-        spawned.stop()
+        cluster.stop()
         raise
 
 

@@ -2,8 +2,7 @@
 
 What comes in: options, as `nbdist.start` has them, or the word after `--attach`.
 
-What goes out: a `start.cluster.Cluster` of engines that have joined each other, in a
-`sessions.attached.AttachedCluster` if they ran before.
+What goes out: a `start.cluster.Cluster` of engines that have joined each other.
 
 Read first: `model/plan.py`, what a start is to start; `planning.py`, how options become such a plan, with a module
 of `launchers/` for each way to hosts; `start/spawn.py` and `start/connect.py`, how a plan becomes engines.

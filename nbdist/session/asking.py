@@ -79,9 +79,9 @@ def ask_all(
 
 def _refuse_gone(engines: EngineGroup, process_ids: Collection[int]) -> None:
     """Raise `RecoveryError` if one of these processes has ended, since nothing can be sent to it."""
-    gone = engines.link.exits.keys() & process_ids
+    gone = engines.cluster.exits.keys() & process_ids
     if gone:
-        raise RecoveryError(f"{processes_text(gone)} {engines.link.exits[min(gone)]} meanwhile")
+        raise RecoveryError(f"{processes_text(gone)} {engines.cluster.exits[min(gone)]} meanwhile")
 
 
 class AskedAlone:

@@ -26,12 +26,10 @@ from nbdist.launch.model.happenings import (
     ProcessLost,
     StartProgress,
 )
-from nbdist.launch.sessions.attached import AttachedCluster
 from nbdist.launch.start import connect as start
 from nbdist.launch.start import initialize as join
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.request import Request, ask
-from nbdist.launch.start.spawn import Spawned
 from nbdist.monitor import ExpectedProcess
 from nbdist.monitor.monitor import Monitor
 from nbdist.monitor.remembered import After
@@ -56,7 +54,7 @@ class EngineGroup:
     Made by `begin` or `again`.
 
     Attributes:
-      link: The connection to them.
+      cluster: The way to them.
       plan: Which process runs where.
       monitor: Receives their reports.
       health: What is known of them beyond their reports.
@@ -65,7 +63,6 @@ class EngineGroup:
       choice: Reads target words.
       widgets: Their widgets.
       earlier: Cells that have ended, whose displays later ones may change.
-      answers: Each process's answer when its framework was initialized, by process id.
       seconds_to_start: How long the start took.
       in_step_at: The program, as generation and serial, after which the last comparison found them in step.
       settling: Held while they are brought in step, or values move.
@@ -76,40 +73,38 @@ class EngineGroup:
       hurry: Set by an interrupt while they are brought in step: ends every wait that is not necessary.
 
     Args:
-      link: The connection to them.
-      session: The session's id, as snapshots carry it.
+      cluster: The way to them.
       publish: Called with each new snapshot, on the monitor's thread.
     """
 
-    def __init__(self, link: Cluster, *, session: str, publish: Callable[[Snapshot], None]) -> None:
-        self.link = link
-        plan = self.plan = link.plan
-        self.answers: Mapping[int, Initialized] = {}
+    def __init__(self, cluster: Cluster, *, publish: Callable[[Snapshot], None]) -> None:
+        self.cluster = cluster
+        plan = self.plan = cluster.plan
         self.seconds_to_start = 0.0
         self.in_step_at: tuple[int, int] | None = None
         self.reported: dict[int, After] = {}
         self.copies = Copies()
         self.settling = threading.RLock()
-        self.turn = Turn(Path(link.turn_file or Path(link.folder) / "turn"))
+        self.turn = Turn(Path(cluster.turn_file or Path(cluster.folder) / "turn"))
         self.turn.known = lambda: (self.in_step_at, not self.facts.out_of_step)
         self.hurry = threading.Event()
         self._lost_controller: ProcessExit | None = None
         # It listens before there is anything to receive: a subscription takes a moment.
         self.monitor = Monitor(
-            session=session,
+            session=cluster.session,
             planned=tuple(
                 ExpectedProcess(
                     process_id=p.process_id, host=p.host, role=p.role, task=framework.task(plan, p)
                 )
                 for p in plan.processes
             ),
-            connection=link.connection,
+            connection=cluster.connection,
             publish=publish,
         )
-        within_reach = link.agents.reaches_past_main_threads
+        within_reach = cluster.agents.reaches_past_main_threads
         self.health = Health(plan, self.monitor, within_reach=within_reach)
         self.reports = Reports(self.monitor, self.health, plan.hosts, self.send)
-        self.asides = Asides(link.agents, plan, self.reports.busy)
+        self.asides = Asides(cluster.agents, plan, self.reports.busy)
         self.widgets = Widgets()
         self.earlier = EarlierCells()
         self.on_replaced: Callable[[], object] = lambda: None
@@ -125,38 +120,32 @@ class EngineGroup:
 
     @classmethod
     def begin(
-        cls,
-        spawned: Spawned,
-        *,
-        session: str,
-        progress: StartProgress,
-        publish: Callable[[Snapshot], None],
+        cls, cluster: Cluster, *, progress: StartProgress, publish: Callable[[Snapshot], None]
     ) -> EngineGroup:
         """Start processes whose agents are there.
 
         Raises:
           LaunchError: They could not be started; nothing is left.
         """
-        # Only when they have started is it known where a scheduler has put them.
-        engines = cls(start.start(spawned, progress=progress), session=session, publish=publish)
+        start.start(cluster, progress=progress)
+        engines = cls(cluster, publish=publish)
         try:
-            engines.answers = join.join(engines.link, progress=progress)
-            engines.meet({p: a.ports for p, a in engines.answers.items() if a.ports is not None})
+            cluster.answers = join.join(cluster, progress=progress)
+            engines.meet({p: a.ports for p, a in cluster.answers.items() if a.ports is not None})
             engines._connect_all()
             engines.reports.first(devices=engines._has_devices())
         except BaseException:
-            engines.link.stop()
+            cluster.stop()
             engines.monitor.stop()
             raise
-        engines._watch(spawned.began)
+        engines._watch()
         return engines
 
     @classmethod
     def again(
         cls,
-        regained: AttachedCluster,
+        cluster: Cluster,
         *,
-        session: str,
         progress: StartProgress,
         publish: Callable[[Snapshot], None],
         known: Read,
@@ -166,25 +155,25 @@ class EngineGroup:
         Raises:
           LaunchError: Their framework could not be initialized; they go on.
         """
-        engines = cls(regained.link, session=session, publish=publish)
+        engines = cls(cluster, publish=publish)
         engines.health.note(
             ProcessFacts.regained, since=known.since, stuck=known.stuck, unsure=known.unsure
         )
         try:
-            engines.answers = regained.answers or join.join(engines.link, progress=progress)
+            cluster.answers = cluster.answers or join.join(cluster, progress=progress)
             engines.health.note(
-                ProcessFacts.able_to_prove, [a.ports is not None for a in engines.answers.values()]
+                ProcessFacts.able_to_prove, [a.ports is not None for a in cluster.answers.values()]
             )
             engines.reports.again(
-                [p for p in engines.plan.hosts if p not in engines.link.exits],
-                partial(engines.link.agents.ask, Aside.REPEAT),
+                [p for p in engines.plan.hosts if p not in cluster.exits],
+                partial(cluster.agents.ask, Aside.REPEAT),
                 devices=engines._has_devices(),
             )
         except BaseException:
             engines.leave()
             raise
-        engines._watch(regained.began)
-        engines.health.note(ProcessFacts.ended, engines.link.exits)  # while no kernel was there
+        engines._watch()
+        engines.health.note(ProcessFacts.ended, cluster.exits)  # while no kernel was there
         return engines
 
     @property
@@ -213,7 +202,10 @@ class EngineGroup:
         return self
 
     def _has_devices(self) -> bool:
-        return framework_named(self.plan.framework).summary(self.plan, self.answers) is not None
+        return (
+            framework_named(self.plan.framework).summary(self.plan, self.cluster.answers)
+            is not None
+        )
 
     def _connect_all(self) -> None:
         """Run a first collective on all processes: the one that opens the connections cannot be cut short."""
@@ -240,14 +232,14 @@ class EngineGroup:
 
     def replaced(self, answers: Mapping[int, Initialized]) -> None:
         """Note new processes in the place of others, with their answers by process id."""
-        self.answers = {**self.answers, **answers}
+        self.cluster.answers = {**self.cluster.answers, **answers}
         self.reported.clear()
         self.on_replaced()
 
     def found_started(self, answers: Mapping[int, Initialized], known: Read) -> None:
         """Note that another kernel started these in the place of others; `known` is what it has noted of all."""
-        self.answers = {**self.answers, **answers}
-        self.health.note(ProcessFacts.reachable, self.link.exits)
+        self.cluster.answers = {**self.cluster.answers, **answers}
+        self.health.note(ProcessFacts.reachable, self.cluster.exits)
         self.health.note(
             ProcessFacts.regained, since=known.since, stuck=known.stuck, unsure=known.unsure
         )
@@ -256,12 +248,12 @@ class EngineGroup:
         """Return a number for a proof or a sending that is higher than all before, in whichever kernel."""
         return self.turn.next_number()
 
-    def _watch(self, began: float) -> None:
+    def _watch(self) -> None:
         self.health.note(ProcessFacts.to, LifeState.RUNNING)
-        self.link.agents.events.subscribe(self._host_event)
-        for text in self.link.agents.faults:
+        self.cluster.agents.events.subscribe(self._host_event)
+        for text in self.cluster.agents.faults:
             self.monitor.fault(text)
-        self.seconds_to_start = time.monotonic() - began
+        self.seconds_to_start = time.monotonic() - self.cluster.began
 
     def host_text(self, host: str) -> str:
         """Return `host h1`, or `this machine` where the kernel has put all processes there."""
@@ -275,8 +267,8 @@ class EngineGroup:
         """
         if not self.alive:
             raise GoneError(f"{self.where(process_id)} is of a session that has ended.")
-        engine = self.link.engines[process_id]
-        return ask(self.link.client, engine, call, *buffers, where=self.where(process_id))
+        engine = self.cluster.engines[process_id]
+        return ask(self.cluster.client, engine, call, *buffers, where=self.where(process_id))
 
     def where(self, process_id: int) -> str:
         """Return `process 1 (host h1)`, without the host where there is only one."""
@@ -288,7 +280,7 @@ class EngineGroup:
 
     def interrupt(self, process_ids: Sequence[int]) -> None:
         """Send the framework's interrupt."""
-        self.link.signal(framework_named(self.plan.framework).interrupt, process_ids)
+        self.cluster.signal(framework_named(self.plan.framework).interrupt, process_ids)
 
     def _host_event(self, happening: Happening) -> None:
         """Handle the end of a process, also between cells, or a silent host; called on an agent's thread."""
@@ -298,8 +290,8 @@ class EngineGroup:
             case HostsSilent(since=since):
                 self.health.note(ProcessFacts.silent_since, since)
             case Exited() | ProcessLost() | HostEnded():
-                self.health.note(ProcessFacts.ended, self.link.exits)
-                agents = self.link.agents
+                self.health.note(ProcessFacts.ended, self.cluster.exits)
+                agents = self.cluster.agents
                 if agents.controller_end is not None and agents.all and not self.lost_controller:
                     self.cut_off()
                 if (service := self.lost_service) is not None:
@@ -309,8 +301,8 @@ class EngineGroup:
     @property
     def lost_controller(self) -> ProcessExit | None:
         """The end of ipyparallel's controller, until this kernel is connected to another in its place."""
-        end = self.link.agents.controller_end
-        if end is not None and end.of_the_controller and self.link.agents.all:
+        end = self.cluster.agents.controller_end
+        if end is not None and end.of_the_controller and self.cluster.agents.all:
             self._lost_controller = end
         return None if self.facts.cut_off else self._lost_controller
 
@@ -318,8 +310,8 @@ class EngineGroup:
     def lost_service(self) -> ProcessExit | None:
         """The end of JAX's coordination service, where all processes are to join another; None while it serves."""
         first = self.plan.processes[0].process_id
-        agents = self.link.agents
-        agent = agents.of(first) if agents.all and self.link.rendezvous.served else None
+        agents = self.cluster.agents
+        agent = agents.of(first) if agents.all and self.cluster.rendezvous.served else None
         if agent is None or not agent.services:
             return None
         return agent.exits.get(min(agent.services))  # later ones have lower numbers
@@ -327,27 +319,27 @@ class EngineGroup:
     def reconnected(self) -> None:
         """Note that this kernel is connected to the controller that replaced another."""
         self._lost_controller = None
-        self.health.note(ProcessFacts.reachable, self.link.exits)
+        self.health.note(ProcessFacts.reachable, self.cluster.exits)
 
     def cut_off(self) -> None:
         """Have processes save what they hold: every other request needs the controller, and there is none."""
         if self.facts.cut_off:
             return
         self.health.note(ProcessFacts.without_controller)
-        agents = self.link.agents
+        agents = self.cluster.agents
         agents.ask(Aside.RESCUE, [p for p in self.plan.hosts if agents.of(p).poll() is None])
 
     def leave(self) -> None:
         """Let the processes go on without this kernel; publish a last snapshot."""
-        self._end(self.link.leave)
+        self._end(self.cluster.leave)
 
     def stop(self) -> None:
         """Stop what was started, by handle; publish a last snapshot."""
-        self._end(self.link.stop)
+        self._end(self.cluster.stop)
 
     def _end(self, end: Callable[[], None]) -> None:
         self.health.note(ProcessFacts.to, LifeState.ENDED)
-        self.link.agents.events.unsubscribe(self._host_event)
+        self.cluster.agents.events.unsubscribe(self._host_event)
         end()
         self.turn.close()
         self.monitor.stop()

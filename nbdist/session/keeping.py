@@ -18,9 +18,8 @@ from nbdist.contract.cells import OpenCell, Rules
 from nbdist.contract.questions import Aside
 from nbdist.errors import GoneError, SessionError
 from nbdist.launch.files.sync import Copied, Files
-from nbdist.launch.model.plan import Plan
 from nbdist.launch.sessions import recorded
-from nbdist.launch.start.cluster import Agents
+from nbdist.launch.start.pool import Agents
 from nbdist.launch.start.replace import end
 from nbdist.notation import processes_text
 from nbdist.session.cells.attached_cell import RegainedRun
@@ -40,27 +39,21 @@ from nbdist.spelling import Placeholder, command, start_with
 OnEnd = Callable[[EndOfCell], ProcessFacts]
 
 
-def write_down(engines: EngineGroup, *, session: str, asked: Plan, rules: Rules) -> str | None:
+def write_down(engines: EngineGroup, *, rules: Rules) -> str | None:
     """Record the session so that it can be found from elsewhere.
 
     Returns:
       Why this is not possible, as a sentence; None when it was done.
     """
     try:
-        recorded.write_down(
-            engines.link,
-            session=session,
-            asked=asked,
-            answers=engines.answers,
-            rules=rules,
-        )
+        recorded.write_down(engines.cluster, rules=rules)
     except OSError as error:
         return (
             f"This session can be neither listed nor attached to: {error}. Set NBDIST_STATE to a folder that "
             "you can write to."
         )
     if engines.plan.keep:
-        engines.link.own_agents.keep()
+        engines.cluster.own_agents.keep()
     return None
 
 
@@ -99,10 +92,10 @@ def take_up(
         )
         run.rejoin(
             cell,
-            engines.link.connection,
+            engines.cluster.connection,
             recall=lambda p, request: engines.send(p, Recall(request=request)),
-            repeat=functools.partial(engines.link.agents.ask, Aside.REPEAT, sorted(requests))
-            if engines.link.agents.all
+            repeat=functools.partial(engines.cluster.agents.ask, Aside.REPEAT, sorted(requests))
+            if engines.cluster.agents.all
             else None,
         )
         yield run
@@ -113,7 +106,6 @@ def take_over(
     before: TurnNotes,
     background: Background,
     *,
-    session: str,
     besides: Collection[int],
     rules: Rules,
     ended: OnEnd,
@@ -126,7 +118,6 @@ def take_over(
       engines: The processes.
       before: The notes of that kernel.
       background: Gets the cells that are followed from now on.
-      session: The session's id.
       besides: As for `take_up`.
       rules: The session's rules.
       ended: As for `take_up`.
@@ -135,13 +126,13 @@ def take_over(
       What was done, or why the processes are not in step; None when they are and nothing was done.
     """
     engines.in_step_at = before.in_step
-    started = recorded.started_elsewhere(engines.link, session)
+    started = recorded.started_elsewhere(engines.cluster)
     if started:
-        engines.found_started(started, read_history(Path(engines.link.folder)))
+        engines.found_started(started, read_history(Path(engines.cluster.folder)))
     _end_unfinished(engines)
     if before.held or not before.settled:
         followed = {run.execution.number for run in background.runs}
-        open_cells = read_history(Path(engines.link.folder)).running
+        open_cells = read_history(Path(engines.cluster.folder)).running
         cells = [cell for cell in open_cells if cell.run not in followed]
         for run in take_up(engines, cells, besides=besides, rules=rules, ended=ended):
             run.when_over = engines.turn.kept(run.cell.number)
@@ -163,20 +154,20 @@ def _end_unfinished(engines: EngineGroup) -> None:
     Raises:
       LaunchError: One cannot be ended.
     """
-    link = engines.link
-    if not link.agents.all:
+    cluster = engines.cluster
+    if not cluster.agents.all:
         return
-    ended = link.exits
+    ended = cluster.exits
     unfinished = {
         p
-        for p, pid in link.pids.items()
-        if p not in ended and link.agents.of(p).pids.get(p, pid) != pid
+        for p, pid in cluster.pids.items()
+        if p not in ended and cluster.agents.of(p).pids.get(p, pid) != pid
     }
     if unfinished:
-        end(link, unfinished)
+        end(cluster, unfinished)
         # Their own reports say nothing: these agree with whatever the processes were brought.
         engines.reported |= {p: {} for p in unfinished}
-        engines.health.note(ProcessFacts.ended, link.exits)
+        engines.health.note(ProcessFacts.ended, cluster.exits)
 
 
 def say_running(runs: Iterable[RegainedRun]) -> list[str]:
@@ -223,13 +214,13 @@ def sync_files(engines: EngineGroup) -> Copied:
       OptionError: The files have become too large; nothing was sent.
       SyncError: A host could not take them.
     """
-    files = engines.link.agents.files
+    files = engines.cluster.agents.files
     if files is None:
         raise SessionError(
             "This session has no files to bring to its hosts: "
             f"{start_with('sync', Placeholder('PATH'))} names them."
         )
-    done = files.sync(engines.link.agents.others)
+    done = files.sync(engines.cluster.agents.others)
     if not done.any_news:
         return done
     old, busy = imported(engines, files, done.changed)
@@ -245,7 +236,7 @@ def imported(
     """
     asked = {}
     for process_id in engines.choice.able():
-        place = engines.link.agents.place(process_id)
+        place = engines.cluster.agents.place(process_id)
         folder = None if place is None else place.folder
         paths = tuple(files.path(name, folder) for name in changed)
         asked[process_id] = engines.send(process_id, AskImported(paths=paths))

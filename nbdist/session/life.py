@@ -14,8 +14,8 @@ from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import StartProgress
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.sessions import registry
-from nbdist.launch.sessions.attached import AttachedCluster
-from nbdist.launch.start.spawn import Spawned, spawn
+from nbdist.launch.start.cluster import Cluster
+from nbdist.launch.start.spawn import spawn
 from nbdist.notation import count_text, seconds_text
 from nbdist.session import resizing
 from nbdist.session.asking import AskedAlone
@@ -43,13 +43,13 @@ def describe(engines: EngineGroup, came: str) -> str:
     hosts = set(plan.hosts.values())
     where = engines.host_text(hosts.pop()) if len(hosts) == 1 else count_text(len(hosts), "host")
     chosen = "" if plan.platform_chosen else " (chosen automatically)"
-    computes = framework_named(plan.framework).summary(plan, engines.answers)
+    computes = framework_named(plan.framework).summary(plan, engines.cluster.answers)
     devices = (
         f"{computes}{chosen}"
         if computes is not None
         else f"platform {plan.platform}{chosen}, not initialized"
     )
-    version = next(iter(engines.answers.values())).version
+    version = next(iter(engines.cluster.answers.values())).version
     named = f"{plan.framework} {version}" if version else plan.framework
     return (
         f"{count_text(len(plan.processes), 'process')} on {where}, {devices}, "
@@ -64,9 +64,12 @@ def remarks(engines: EngineGroup, brought: Iterable[str]) -> list[str]:
       engines: The processes.
       brought: Lines about what the start has done with the user's files.
     """
-    found = [f"{one.host}: {one.what}. {one.do}" for one in engines.link.warnings]
+    found = [f"{one.host}: {one.what}. {one.do}" for one in engines.cluster.warnings]
     found = [*engines.plan.placement.remarks, *brought, *found]
-    return [*found, *framework_named(engines.plan.framework).remarks(engines.plan, engines.answers)]
+    return [
+        *found,
+        *framework_named(engines.plan.framework).remarks(engines.plan, engines.cluster.answers),
+    ]
 
 
 TURN_SECONDS = 0.9
@@ -83,8 +86,6 @@ class Life:
 
     Args:
       engines: The processes.
-      session: The session's id.
-      asked: The plan that was asked for; a scheduler may have put the processes elsewhere.
       rules: The session's rules.
       history: The history of its cells.
       number: The highest cell number so far.
@@ -95,8 +96,6 @@ class Life:
         self,
         engines: EngineGroup,
         *,
-        session: str,
-        asked: Plan,
         rules: Rules,
         history: History,
         number: int = 0,
@@ -108,8 +107,7 @@ class Life:
         self.evaluation = Evaluation(engines, self.cells, rules)
         self.looks = Looks(engines, self.cells, self.evaluation)
         self.described = describe(engines, came)
-        self._session = session
-        self._asked = asked
+        self._session = engines.cluster.session
         self._rules = rules
         self._brought: list[str] = []
         self._remarks: list[str] = []
@@ -121,10 +119,8 @@ class Life:
     @classmethod
     def begin(
         cls,
-        spawned: Spawned,
+        cluster: Cluster,
         *,
-        session: str,
-        asked: Plan,
         rules: Rules,
         progress: StartProgress,
         publish: Callable[[Snapshot], None],
@@ -133,9 +129,7 @@ class Life:
         """Start processes whose agents are there.
 
         Args:
-          spawned: Their agents.
-          session: The session's id.
-          asked: The plan that was asked for.
+          cluster: Their agents.
           rules: The session's rules.
           progress: As for `nbdist.start`.
           publish: Called with each new snapshot, on the monitor's thread.
@@ -144,33 +138,31 @@ class Life:
         Raises:
           LaunchError: They could not be started; nothing is left.
         """
-        engines = EngineGroup.begin(spawned, session=session, progress=progress, publish=publish)
+        engines = EngineGroup.begin(cluster, progress=progress, publish=publish)
         try:
-            history = History(Path(engines.link.folder))
+            history = History(Path(engines.cluster.folder))
             history.cells = list(after.cells.history.cells) if after is not None else []
             life = cls(
                 engines,
-                session=session,
-                asked=asked,
                 rules=rules,
                 history=history,
                 number=max((cell.number for cell in history.cells), default=0),
                 came="ready",
             )
-            life._brought = files_brought(engines.link.agents)
+            life._brought = files_brought(engines.cluster.agents)
             unwritten = life.write_down()
         except BaseException:
             engines.stop()
-            registry.remove(session)
+            registry.remove(cluster.session)
             raise
         if engines.plan.keep:
-            life._remarks = [unwritten or say_kept(session)]
+            life._remarks = [unwritten or say_kept(cluster.session)]
         return life
 
     @classmethod
     def attach(
         cls,
-        attached: AttachedCluster,
+        cluster: Cluster,
         *,
         rules: Rules,
         progress: StartProgress,
@@ -181,25 +173,17 @@ class Life:
         Raises:
           LaunchError: Their framework could not be initialized; they go on.
         """
-        folder = Path(attached.link.folder)
+        folder = Path(cluster.folder)
         known = read_history(folder)
         numbers = [past.number for past in known.past] + [cell.number for cell in known.running]
         history = History(folder)
         history.cells = known.past
         with contextlib.ExitStack() as failed:
-            failed.callback(registry.go, attached.session)
-            engines = EngineGroup.again(
-                attached,
-                session=attached.session,
-                progress=progress,
-                publish=publish,
-                known=known,
-            )
+            failed.callback(registry.go, cluster.session)
+            engines = EngineGroup.again(cluster, progress=progress, publish=publish, known=known)
             failed.callback(engines.leave)
             life = cls(
                 engines,
-                session=attached.session,
-                asked=attached.asked,
                 rules=rules,
                 history=history,
                 number=max(numbers, default=0),
@@ -207,7 +191,7 @@ class Life:
             )
             failed.callback(life.cells.background.leave)
             failed.callback(engines.turn.close)
-            life._go_on(attached)
+            life._go_on()
             failed.pop_all()
         return life
 
@@ -221,19 +205,18 @@ class Life:
             self.engines,
             before,
             self.cells.background,
-            session=self._session,
             besides=registry.others(self._session),
             rules=self._rules,
             ended=self.cells.ended,
         )
 
-    def _go_on(self, attached: AttachedCluster) -> None:
+    def _go_on(self) -> None:
         """Follow the cells that still run, and say which; if none does, bring the processes in step.
 
         If another kernel has its turn, that kernel does this.
         """
         engines, cells = self.engines, self.cells
-        self._remarks = list(attached.remarks)
+        self._remarks = list(engines.cluster.remarks)
         try:
             with engines.turn.taken(timeout_s=TURN_SECONDS) as done:
                 self._remarks += say_running(cells.regained)
@@ -256,7 +239,7 @@ class Life:
                 return done
             done = recover(self.engines, progress=progress)
             self.cells.history.recovered()
-        if self.engines.link.agents.all:  # else it is another kernel's, or nobody's, to be found
+        if self.engines.cluster.agents.all:  # else it is another kernel's, or nobody's, to be found
             self.write_down()
         return done
 
@@ -317,9 +300,7 @@ class Life:
         try:
             with engines.health.resizing(what):
                 life = Life.begin(
-                    spawn(asked),
-                    session=self._session,
-                    asked=asked,
+                    spawn(asked, session=self._session),
                     rules=self._rules,
                     progress=progress,
                     publish=publish,
@@ -346,7 +327,7 @@ class Life:
 
     def write_down(self) -> str | None:
         """Record the session so that it can be found from elsewhere; return why this is not possible, if so."""
-        return write_down(self.engines, session=self._session, asked=self._asked, rules=self._rules)
+        return write_down(self.engines, rules=self._rules)
 
     def _widget_event(self, event: Event) -> None:
         """Have the processes do what a person asks of a widget: all at the same time, as a cell."""

@@ -31,7 +31,7 @@ from nbdist.errors import GoneError, LaunchError, SessionError
 from nbdist.interrupts import put_off
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.start.cluster import Agents
+from nbdist.launch.start.pool import Agents
 from nbdist.launch.start.request import Request
 from nbdist.monitor.monitor import Monitor
 from nbdist.notation import seconds_text, where_text

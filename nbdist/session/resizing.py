@@ -92,7 +92,7 @@ def refuse(engines: EngineGroup, asked: Plan) -> None:
     why = why_fixed(asked)
     if why is not None:
         raise SessionError(f"{why} {then}")
-    if not engines.link.agents.all:
+    if not engines.cluster.agents.all:
         raise SessionError(f"Another kernel has started the processes. {then}")
 
 
@@ -147,7 +147,7 @@ def planned_without(asked: Plan, hosts: Collection[str]) -> Plan:
 def hosts_gone(engines: EngineGroup) -> list[str]:
     """Return the hosts on which nothing can be started as things are; they may be back by now."""
     facts = engines.facts
-    if not (facts.leaves_out and facts.proves and engines.link.agents.all):
+    if not (facts.leaves_out and facts.proves and engines.cluster.agents.all):
         return []
     return sorted({engines.plan.hosts[p] for p in facts.workers & facts.unreachable})
 
@@ -211,7 +211,7 @@ def calm(
     states = ask_all(engines, AskSent(), within_s=ANSWER_SECONDS, of=living)
     common = common_serial(states.values())
     until_computed(engines, states, say=say)
-    cut = partial(engines.link.agents.ask, Aside.CUT)
+    cut = partial(engines.cluster.agents.ask, Aside.CUT)
     cut(sorted(living))
     saved = ask_all(engines, Save(common=common), within_s=SAVE_SECONDS, meanwhile=cut, of=living)
     mixed = disagreeing({p: answer.versions for p, answer in saved.items()}, common=common)
@@ -326,7 +326,7 @@ class Both:
     def gone(self, process_id: int) -> str | None:
         """Return how a process has ended; None while it lives."""
         group, number = self._of(process_id)
-        end = group.link.exits.get(number)
+        end = group.cluster.exits.get(number)
         return None if end is None else str(end)
 
     def _of(self, process_id: int) -> tuple[EngineGroup, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -16,9 +15,9 @@ from nbdist.errors import HostError, SessionError
 from nbdist.launch.files.sync import Copied
 from nbdist.launch.model.happenings import StartProgress, silent
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.sessions.attached import AttachedCluster
 from nbdist.launch.sessions.recorded import say_given, with_values
-from nbdist.launch.start.spawn import Spawned, spawn
+from nbdist.launch.start.cluster import Cluster
+from nbdist.launch.start.spawn import spawn
 from nbdist.session import interrupting, moving, resizing
 from nbdist.session.cells.cellrun import CellHandle
 from nbdist.session.cells.history import ListedCell
@@ -67,7 +66,7 @@ class Session:
 
     def __init__(
         self,
-        source: Spawned | AttachedCluster,
+        cluster: Cluster,
         *,
         rules: Rules,
         progress: StartProgress,
@@ -79,28 +78,20 @@ class Session:
         self._rules = rules
         self._views = Views(feed)
         self.feed = self._views.feed
-        if isinstance(source, AttachedCluster):
-            self._asked, self._ours, self.id = source.asked, source.ours, source.session
-            channel = self._views.channel()
-            channel.open()
-            life = Life.attach(source, rules=rules, progress=progress, publish=channel.publish)
-            self._take(life)
-        else:
-            self._asked, self._ours, self.id = source.plan, True, uuid.uuid4().hex[:8]
-            self._start(source, progress)
+        self.id = cluster.session
+        self._live(cluster, progress)
 
-    def _start(self, spawned: Spawned, progress: StartProgress) -> None:
+    def _live(self, cluster: Cluster, progress: StartProgress) -> None:
         channel = self._views.channel()
         channel.open()
-        life = Life.begin(
-            spawned,
-            session=self.id,
-            asked=self._asked,
-            rules=self._rules,
-            progress=progress,
-            publish=channel.publish,
-        )
+        begin = Life.begin if cluster.client is None else Life.attach
+        life = begin(cluster, rules=self._rules, progress=progress, publish=channel.publish)
         self._take(life)
+
+    @property
+    def _asked(self) -> Plan:
+        """The plan that was asked for; a scheduler may have put the processes elsewhere."""
+        return self._life.engines.cluster.asked
 
     def _take(self, life: Life) -> None:
         self._life = life
@@ -130,12 +121,12 @@ class Session:
     @property
     def kept(self) -> bool:
         """Return whether it outlives this kernel: it is to be kept, or somebody else has started it."""
-        return self.plan.keep or not self._ours
+        return self.plan.keep or not self.ours
 
     @property
     def ours(self) -> bool:
         """Return whether `shutdown` stops it; a session that somebody else has started is only left."""
-        return self._ours
+        return bool(self._life.engines.cluster.agents.all)
 
     @property
     def history(self) -> list[PastCell]:
@@ -164,7 +155,7 @@ class Session:
         fails if the processes have sent different programs, and has them repaired, which may lose results of the
         last cell; earlier printed output is not taken back.
         """
-        return self._alive().engines.link.client
+        return self._alive().engines.cluster.client
 
     def stacks(self, on: Targets = None, *, native: bool = False) -> str:
         """Return the Python stacks of processes, equal ones once, also while they run a cell.
@@ -698,7 +689,6 @@ class Session:
             )
         atexit.unregister(self.leave)
         self._given = say_given(self._asked)
-        self._asked = plan
         self._take(life)
         channel.open(life.engines.monitor.snapshot())
         before.replaced()
@@ -759,15 +749,15 @@ class Session:
           SessionError: Somebody else has started them, or a variable that another kernel started them with is not
             set in this one; nothing has been stopped.
         """
-        if not self._ours:
+        if not self.ours:
             raise SessionError(
                 "This kernel has not started these processes and does not stop them. Start them again where they "
                 f"came from, or start others: {command('shutdown')}, then {command('start')}."
             )
         asked = self._asked
-        self._asked = with_values(asked, os.environ)
+        plan = with_values(asked, os.environ)
         self.shutdown()
-        self._start(spawn(self._asked), progress or silent)
+        self._live(spawn(plan, session=self.id), progress or silent)
         self._given = say_given(asked)
 
     def shutdown(self) -> None:
@@ -775,7 +765,7 @@ class Session:
 
         A second call does nothing.
         """
-        if not self._ours:
+        if not self.ours:
             self.detach()
             return
         self._life.stop()

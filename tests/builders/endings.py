@@ -30,12 +30,12 @@ def kill(session: Session, process_id: int, number: int = signal.SIGKILL) -> Non
 
 def kill_controller(session: Session) -> None:
     """End ipyparallel's controller."""
-    os.kill(session._life.engines.link.own_agents.home.pids[CONTROLLER], signal.SIGKILL)
+    os.kill(session._life.engines.cluster.own_agents.home.pids[CONTROLLER], signal.SIGKILL)
 
 
 def kill_service(session: Session) -> None:
     """End JAX's coordination service; later ones have lower numbers."""
-    agent = session._life.engines.link.agents.of(0)
+    agent = session._life.engines.cluster.agents.of(0)
     os.kill(agent.pids[min(agent.services)], signal.SIGKILL)
 
 

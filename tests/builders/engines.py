@@ -135,7 +135,7 @@ class FakeEngines:
         agents = SimpleNamespace(
             all=["a parent"], ask=self._aside, controller_end=None, of=self._agent_of
         )
-        self.link = SimpleNamespace(exits={}, agents=agents)
+        self.cluster = SimpleNamespace(exits={}, agents=agents)
         self.settling = threading.RLock()
         self.hurry = threading.Event()
         self.turn = SimpleNamespace(taken=lambda **_: contextlib.nullcontext())

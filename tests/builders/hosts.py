@@ -28,7 +28,7 @@ from nbdist.launch.start import (
     spawn,
 )
 from nbdist.launch.start import replace as replacing
-from nbdist.launch.start.spawn import Spawned
+from nbdist.launch.start.cluster import Cluster
 from nbdist.machine.folder import engine_connection, write_private
 from nbdist.version import __version__
 from tests.builders.agents import FakeChannel, Order
@@ -187,22 +187,23 @@ class FakeHosts:
 
         monkeypatch.setattr(spawn.folders, "make", make)
 
-    def spawn(self, plan: Plan) -> Spawned:
+    def spawn(self, plan: Plan) -> Cluster:
         """The first step of a start."""
         self._names = [host.name for host in plan.placement.hosts if not host.local]
-        spawned = spawn.spawn(plan)
-        self.started.append(spawned)
-        return spawned
+        cluster = spawn.spawn(plan, session="s")
+        self.started.append(cluster)
+        return cluster
 
-    def start(self, plan: Plan) -> Any:
+    def start(self, plan: Plan) -> Cluster:
         """A start as far as its engines are connected."""
-        return connect.start(self.spawn(plan), progress=self.receive)
+        cluster = self.spawn(plan)
+        connect.start(cluster, progress=self.receive)
+        return cluster
 
     def join(self, plan: Plan) -> tuple[Any, dict[int, dict[str, Any]]]:
         """A start to its end; the engines, and what they answered."""
-        running = self.start(plan)
-        self.started.append(running)
-        return running, initialize.join(running, progress=self.receive)
+        cluster = self.start(plan)
+        return cluster, initialize.join(cluster, progress=self.receive)
 
     def receive(self, stage: str, done: int, total: int) -> None:
         """A `StartProgress`."""

@@ -24,7 +24,6 @@ from nbdist.contract.snapshot import Snapshot
 from nbdist.contract.wire import encode
 from nbdist.launch.agents import agent_handle
 from nbdist.launch.sessions import registry
-from nbdist.launch.sessions.attached import AttachedCluster
 from nbdist.launch.start.client import wire
 from nbdist.monitor import monitor
 from nbdist.session.cells import attached_cell
@@ -207,33 +206,26 @@ class LiveHosts(FakeHosts):
             time.sleep(0.0005)
 
     def begin(self, *names: str, **options: Any) -> EngineGroup:
-        spawned = self.spawn(plan_of(*names, **options))
-        group = EngineGroup.begin(
-            spawned, session="s", progress=self.receive, publish=self.published.append
-        )
+        cluster = self.spawn(plan_of(*names, **options))
+        group = EngineGroup.begin(cluster, progress=self.receive, publish=self.published.append)
         self.started.append(group)
         return group
 
     def session(self, *names: str, rules: Rules | None = None, **options: Any) -> Session:
         """A session of such a start; `keep` as an option has it outlive its kernel."""
-        spawned = self.spawn(plan_of(*names, **options))
-        session = Session(spawned, rules=rules or Rules(grace_s=0.0), progress=self.receive)
+        cluster = self.spawn(plan_of(*names, **options))
+        session = Session(cluster, rules=rules or Rules(grace_s=0.0), progress=self.receive)
         self.started.append(SimpleNamespace(stop=session.shutdown))
         return session
 
     def attach(self, session: Session, **changes: Any) -> Session:
         """Another session of the same processes, which the first has left."""
-        link = session._life.engines.link
+        cluster = session._life.engines.cluster
         self.client = LiveClient(self)
-        self.client.processes = {engine: p for p, engine in link.engines.items()}
-        attached = AttachedCluster(
-            session=session.id,
-            link=replace(link, client=self.client),
-            asked=session.plan,
-            answers=session._life.engines.answers,
-            **{"ours": True, "began": time.monotonic(), "rules": Rules(grace_s=0.0), **changes},
-        )
-        made = Session(attached, rules=attached.rules, progress=self.receive)
+        self.client.processes = {engine: p for p, engine in cluster.engines.items()}
+        rules = changes.pop("rules", Rules(grace_s=0.0))
+        again = replace(cluster, client=self.client, began=time.monotonic(), **changes)
+        made = Session(again, rules=rules, progress=self.receive)
         self.started.append(SimpleNamespace(stop=made.shutdown))
         return made
 

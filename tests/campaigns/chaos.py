@@ -24,7 +24,7 @@ import nbdist
 from nbdist import Session
 from nbdist.contract.orders import CONTROLLER
 from nbdist.errors import CellTimeout, NbdistError, ProcessError, SessionError
-from nbdist.launch.start.cluster import AgentPool
+from nbdist.launch.start.pool import AgentPool
 from nbdist.notation import where_text
 from tests.waiting import wait_for
 
@@ -153,7 +153,7 @@ class Chaos:
 
     @property
     def _agents(self) -> AgentPool:
-        return self.session._life.engines.link.own_agents
+        return self.session._life.engines.cluster.own_agents
 
     def until(self, last: int) -> str:
         """Trains until so many steps are done; answers what was said of the first failure."""

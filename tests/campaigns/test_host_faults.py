@@ -23,7 +23,7 @@ import nbdist
 from nbdist import Session
 from nbdist.errors import HostError, LaunchError, ProcessError, RecoveryError
 from nbdist.launch.start import spawn
-from nbdist.launch.start.cluster import LOST_SECONDS
+from nbdist.launch.start.pool import LOST_SECONDS
 from tests.hosts.left import Left, processes_in
 from tests.integration.test_faults import COLLECTIVE
 from tests.testbed.fixtures import need

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from nbdist.launch.start.cluster import LOST_SECONDS
+from nbdist.launch.start.pool import LOST_SECONDS
 from tests.hosts.left import Left
 from tests.integration.notebook import Notebook
 from tests.integration.test_faults import COLLECTIVE
@@ -27,7 +27,7 @@ ALL_SECONDS = float(os.environ.get("NBDIST_PAUSE_SECONDS", "65"))
 CHECK = "%%dist\nassert kept == 42\nprint('sum', float(total(x)))"
 CONTROLLER = (
     "import nbdist\nfrom nbdist.contract.orders import CONTROLLER\n"
-    "print(nbdist.current()._life.engines.link.agents.home.pids[CONTROLLER])"
+    "print(nbdist.current()._life.engines.cluster.agents.home.pids[CONTROLLER])"
 )
 TITLES = "import nbdist\ns = nbdist.current()\nprint([n.title for n in s.snapshot().notices], s.out_of_step)"
 

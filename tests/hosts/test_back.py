@@ -60,7 +60,7 @@ def test_a_host_that_shuts_down_takes_no_process_of_another_along(
         before = bits(session, *TREE, "data")
         pids = {one.process_id: one.pid for one in session.snapshot().processes}
         # With its agent all there ends, JAX's coordination service and its connections included.
-        agent = session._life.engines.link.agents.others["h1"].facts[None].pid
+        agent = session._life.engines.cluster.agents.others["h1"].facts[None].pid
         hosts.exec(1, "kill", "-9", str(agent))
         wait_for(lambda: session.out_of_step)
         # A report from before the end of the last cell may come after its reply; the next is a second later.

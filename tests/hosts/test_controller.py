@@ -25,7 +25,7 @@ def test_another_takes_its_place_with_the_same_keys(
     ) as session:
         session.run("import jax\nkept = 40 + jax.process_index()")
         for _ in range(2):
-            os.kill(session._life.engines.link.own_agents.home.pids[CONTROLLER], signal.SIGKILL)
+            os.kill(session._life.engines.cluster.own_agents.home.pids[CONTROLLER], signal.SIGKILL)
             wait_for(lambda: session.out_of_step)
             session.run("print('has', kept)")
             out = capsys.readouterr().out

@@ -54,7 +54,7 @@ def test_the_coordinator_is_at_the_host_of_process_0_and_not_at_mpiruns(
     for process in ("0", "3"):
         # Each reaches it through the agent of its own host.
         assert session.pull("at", on=process).rpartition(":")[0] == "127.0.0.1"
-    served = session._life.engines.link.rendezvous.coordinator
+    served = session._life.engines.cluster.rendezvous.coordinator
     assert served.rpartition(":")[0] == mpi_hosts.address(2)
 
 

@@ -11,8 +11,8 @@ from tests.testbed.hosts import TestBed
 
 LOST_SECONDS = 3.0
 SHORT = (
-    "from nbdist.agent import kernel_link as pauses; from nbdist.launch.start import cluster as parents; "
-    f"parents.LOST_SECONDS = {LOST_SECONDS}; pauses.PAUSE_SECONDS = 1.5"
+    "from nbdist.agent import kernel_link as pauses; from nbdist.launch.start import pool; "
+    f"pool.LOST_SECONDS = {LOST_SECONDS}; pauses.PAUSE_SECONDS = 1.5"
 )
 """A tenth of the real limits."""
 

@@ -144,7 +144,7 @@ def test_a_second_failure_in_a_repair_leaves_all_to_the_next_one(
 
 
 def test_a_session_that_is_in_step_is_left_as_it_is(two: World) -> None:
-    services = set(two.session._life.engines.link.agents.home.services)
+    services = set(two.session._life.engines.cluster.agents.home.services)
     assert "nothing to do" in two.session.recover()
-    assert set(two.session._life.engines.link.agents.home.services) == services
+    assert set(two.session._life.engines.cluster.agents.home.services) == services
     whole(two)

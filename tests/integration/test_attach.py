@@ -405,7 +405,7 @@ def test_a_kernel_that_takes_part_says_where_it_is_repaired_and_sees_when_it_was
 
 CONTROLLER = (
     "import nbdist\nfrom nbdist.contract.orders import CONTROLLER\n"
-    "print(nbdist.current()._life.engines.link.agents.home.pids[CONTROLLER])"
+    "print(nbdist.current()._life.engines.cluster.agents.home.pids[CONTROLLER])"
 )
 
 

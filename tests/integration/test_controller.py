@@ -103,7 +103,7 @@ def test_what_the_processes_hold_is_saved_where_another_program_has_a_port_by_no
     said = r"nbdist-rescued-PID-\*/process-N\.npz, which numpy\.load reads"
     with nbdist.start(processes=2, devices_per_process=1, platform="cpu") as session:
         session.run(SETUP)
-        port = session._life.engines.link.connection["mux"]
+        port = session._life.engines.cluster.connection["mux"]
         kill_controller(session)
         wait_for(lambda: session.out_of_step)
         taken = rf"(?s)listens at {port}, .*{said}"

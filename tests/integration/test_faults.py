@@ -345,7 +345,7 @@ def test_the_status_of_a_busy_process_says_line_and_cell(
 
 def test_a_second_kernel_hears_a_busy_session(notebook: Notebook, tmp_path: Path) -> None:
     folder = notebook.good(
-        "import nbdist\nprint(nbdist.current()._life.engines.link.folder)"
+        "import nbdist\nprint(nbdist.current()._life.engines.cluster.folder)"
     ).text.strip()
     notebook.good(f"%%dist --no-wait\n{until(tmp_path / 'over')}")
     listen = (

@@ -240,7 +240,7 @@ def test_another_that_ends_in_the_middle_of_a_repair_is_replaced_as_well(
     def killing(*arguments: object, **options: object) -> object:
         if pids:
             os.kill(pids.pop(), signal.SIGKILL)
-            wait_for(lambda: 2 in session._life.engines.link.exits)
+            wait_for(lambda: 2 in session._life.engines.cluster.exits)
         return does(*arguments, **options)
 
     monkeypatch.setattr(owner, name, killing)

@@ -159,7 +159,7 @@ def test_a_large_environment_of_secrets_is_brought_and_is_in_no_file_and_no_mess
     assert set(session.pull("found", each=True).values()) == {True}
     assert "hidden-" not in said
     assert "hidden-" not in "".join(capfd.readouterr())
-    for place in (registry.folder(), Path(session._life.engines.link.folder)):
+    for place in (registry.folder(), Path(session._life.engines.cluster.folder)):
         files = [file for file in place.rglob("*") if file.is_file()]
         assert not [file for file in files if b"hidden-" in file.read_bytes()]
     session.run("os.chdir(FOLDER)")

@@ -52,7 +52,9 @@ def test_closing_line_names_processes_devices_and_seconds(renewed: Notebook) -> 
 
 def test_the_controller_listens_only_on_ports_that_were_kept_for_it(renewed: Notebook) -> None:
     renewed.good(START)
-    folder = renewed.good("import nbdist\nprint(nbdist.current()._life.engines.link.folder)").text
+    folder = renewed.good(
+        "import nbdist\nprint(nbdist.current()._life.engines.cluster.folder)"
+    ).text
     named = {
         key: port
         for path in Path(folder.strip(), "security").glob("ipcontroller-*.json")
@@ -309,7 +311,7 @@ def test_an_interrupt_while_the_started_session_is_shown_leaves_nothing(renewed:
 
 INTERRUPTED = """
 import _thread, threading
-from nbdist.launch.start.cluster import AgentPool
+from nbdist.launch.start.pool import AgentPool
 stop, begun = AgentPool.stop, threading.Event()
 def slow(self): begun.set(); import time; time.sleep(1); stop(self)
 AgentPool.stop = slow

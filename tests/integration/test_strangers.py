@@ -57,7 +57,7 @@ def test_an_answer_that_would_run_something_is_refused_by_name_and_nothing_runs(
 
 
 def test_what_cells_print_is_sent_to_nobody_without_the_sessions_keys(session: Session) -> None:
-    connection = session._life.engines.link.connection
+    connection = session._life.engines.cluster.connection
     others = {
         "no key": {**connection, "curve_serverkey": None},
         "a wrong key": {**connection, "curve_serverkey": zmq.curve_keypair()[0].decode()},
@@ -78,9 +78,9 @@ def test_noise_at_every_port_leaves_a_session_in_step_with_the_right_values(
 ) -> None:
     session.run(SPANNING)
     ports = listening()
-    assert {session._life.engines.link.connection[name] for name in ("registration", "iopub")} <= {
-        port for _, port in ports
-    }
+    assert {
+        session._life.engines.cluster.connection[name] for name in ("registration", "iopub")
+    } <= {port for _, port in ports}
     noise = random.Random(7)
     with contextlib.ExitStack() as opened:
         for address in sorted(ports) * 5:

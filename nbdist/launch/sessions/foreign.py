@@ -20,7 +20,6 @@ from typing import Any, cast
 import ipyparallel
 
 from nbdist.contract.calls.engine import Described, Hello, OtherNbdist, Prepare, Who
-from nbdist.contract.cells import Rules
 from nbdist.engine.kernel.engine_calls import NUMBERS
 from nbdist.errors import LaunchError, NbdistError, SessionError, VersionError
 from nbdist.launch.launchers import install_nbdist, lacks_nbdist, other_version
@@ -31,7 +30,7 @@ from nbdist.launch.model.rendezvous import Place, Rendezvous, meet
 from nbdist.launch.model.start_options import StartOptions
 from nbdist.launch.planning import make_plan
 from nbdist.launch.sessions import registry
-from nbdist.launch.sessions.attached import AttachedCluster, ForeignEngines
+from nbdist.launch.sessions.foreign_engines import ForeignEngines
 from nbdist.launch.sessions.registry import Record
 from nbdist.launch.start.client import Client
 from nbdist.launch.start.cluster import Cluster
@@ -143,22 +142,22 @@ Descriptions = Mapping[int, Described]
 """Descriptions of engines, by engine id or by process id."""
 
 
-def client_of(cluster: ForeignCluster) -> Any:
+def client_of(foreign: ForeignCluster) -> Any:
     """Return ipyparallel's client of a cluster.
 
     Raises:
       SessionError: Its controller does not answer.
     """
     try:
-        return Client(dict(cluster.connection), timeout=CONNECT_SECONDS)
+        return Client(dict(foreign.connection), timeout=CONNECT_SECONDS)
     except (OSError, TimeoutError, ValueError, KeyError) as error:
         raise SessionError(
-            f"The controller of {cluster.name} does not answer at {cluster.connection['interface']} ({error}). It "
+            f"The controller of {foreign.name} does not answer at {foreign.connection['interface']} ({error}). It "
             "has ended, or cannot be reached from this machine."
         ) from error
 
 
-def who(cluster: ForeignCluster, client: Any, framework: str) -> Descriptions:
+def who(foreign: ForeignCluster, client: Any, framework: str) -> Descriptions:
     """Return each engine's description of itself, by engine id.
 
     Raises:
@@ -168,9 +167,9 @@ def who(cluster: ForeignCluster, client: Any, framework: str) -> Descriptions:
     engines = sorted(client.ids)
     if not engines:
         raise SessionError(
-            f"No engine is connected to the controller of {cluster.name}. Start some, then attach again."
+            f"No engine is connected to the controller of {foreign.name}. Start some, then attach again."
         )
-    address = address_of(cluster.connection)
+    address = address_of(foreign.connection)
     asked = {
         engine: ask(
             client,
@@ -186,7 +185,7 @@ def who(cluster: ForeignCluster, client: Any, framework: str) -> Descriptions:
         request.wait(max(0.0, deadline - time.monotonic()))
         if not request.ready():
             raise SessionError(
-                f"Engine {engine} of {cluster.name} has not answered for {ANSWER_SECONDS:g} s: it is busy. "
+                f"Engine {engine} of {foreign.name} has not answered for {ANSWER_SECONDS:g} s: it is busy. "
                 "Attach again when it is idle, or interrupt what it runs where that was started."
             )
         found[engine] = _checked(client, engine, request)
@@ -294,17 +293,17 @@ def _with_the_rest(
 
 
 def take_part(
-    cluster: ForeignCluster,
+    foreign: ForeignCluster,
     *,
     progress: StartProgress,
     platform: str | None = None,
     devices_per_process: int | None = None,
     **options: Any,
-) -> AttachedCluster:
-    """Return a session of a cluster's engines, which all go on when this kernel leaves.
+) -> Cluster:
+    """Return the engines of a cluster as a session's, which all go on when this kernel leaves.
 
     Args:
-      cluster: The cluster, and how it is reached.
+      foreign: The cluster, and how it is reached.
       progress: Called with how many engines have joined.
       platform: What the engines are to compute on; default: as they find it themselves.
       devices_per_process: Virtual CPU devices of each engine; default: as it is set up.
@@ -316,43 +315,36 @@ def take_part(
       LaunchError: Their framework cannot be initialized.
     """
     began = time.monotonic()
-    client = client_of(cluster)
+    client = client_of(foreign)
     folder = folders.make()
     try:
-        info = who(cluster, client, options.get("framework", "jax"))
+        info = who(foreign, client, options.get("framework", "jax"))
         ids, how = number(info)
         by_id = {process_id: info[engine] for engine, process_id in ids.items()}
         plan = _plan(by_id, platform, devices_per_process, options)
         _refuse(plan, by_id)
         rendezvous = _meet(plan, by_id)
-        running = _running(cluster, client, plan, rendezvous, folder, ids, by_id)
+        cluster = _cluster(foreign, client, plan, rendezvous, folder, ids, by_id, began=began)
     except BaseException:
         client.close()
         shutil.rmtree(folder, ignore_errors=True)
         raise
     try:
-        late = _prepare(running, by_id)
+        late = _prepare(cluster, by_id)
         known = framework_named(plan.framework).known(by_id)
-        answers = known or join(running, progress=progress)
-        computes = cast(Platform, next(iter(answers.values())).platform or plan.platform)
-        running.plan = replace(plan, platform=computes, platform_chosen=platform is not None)
+        cluster.answers = known or join(cluster, progress=progress)
+        computes = cast(Platform, next(iter(cluster.answers.values())).platform or plan.platform)
+        cluster.plan = replace(plan, platform=computes, platform_chosen=platform is not None)
+        cluster.asked = cluster.plan
     except BaseException:
-        running.leave()
+        cluster.leave()
         raise
-    return AttachedCluster(
-        session=_session(cluster.connection),
-        link=running,
-        asked=running.plan,
-        answers=answers,
-        ours=False,
-        began=began,
-        rules=Rules(),
-        remarks=(
-            f"{count_text(len(ids), 'engine')} of {cluster.name}, numbered {how}; this kernel has not started "
-            f"them, and {command('shutdown')} only leaves them.",
-            *late,
-        ),
+    cluster.remarks = (
+        f"{count_text(len(ids), 'engine')} of {foreign.name}, numbered {how}; this kernel has not started them, "
+        f"and {command('shutdown')} only leaves them.",
+        *late,
     )
+    return cluster
 
 
 def _session(connection: Mapping[str, Any]) -> str:
@@ -421,52 +413,57 @@ def _meet(plan: Plan, by_id: Descriptions) -> Rendezvous:
     return meet(plan, places)
 
 
-def _running(
-    cluster: ForeignCluster,
+def _cluster(
+    foreign: ForeignCluster,
     client: Any,
     plan: Plan,
     rendezvous: Rendezvous,
     folder: str,
     ids: Mapping[int, int],
     by_id: Descriptions,
+    *,
+    began: float,
 ) -> Cluster:
     path = Path(folder) / "client.json"
-    folders.write_private(path, dict(cluster.connection))
+    folders.write_private(path, dict(foreign.connection))
     engines = {process_id: engine for engine, process_id in ids.items()}
     return Cluster(
+        session=_session(foreign.connection),
+        asked=plan,
         plan=plan,
         folder=folder,
         agents=ForeignEngines(client, engines, folder=folder),
+        began=began,
         rendezvous=rendezvous,
         client=client,
         engines=engines,
         idents={p: facts.ident.encode() for p, facts in by_id.items()},
         pids={p: facts.pid for p, facts in by_id.items()},
         client_file=str(path),
-        turn_file=str(_turn_file(cluster.connection)),
+        turn_file=str(_turn_file(foreign.connection)),
     )
 
 
-def _prepare(running: Cluster, by_id: Descriptions) -> list[str]:
+def _prepare(cluster: Cluster, by_id: Descriptions) -> list[str]:
     """Make the engines ready for cells, with the variables of our own processes; return remarks."""
-    framework, plan = framework_named(running.plan.framework), running.plan
+    framework, plan = framework_named(cluster.plan.framework), cluster.plan
     late: set[str] = set()
     for process in plan.processes:
         p = process.process_id
         where = f"process {p} (host {by_id[p].host})"
         environment = {
             **plan.environment,
-            **framework.environment(plan, process, running.rendezvous),
+            **framework.environment(plan, process, cluster.rendezvous),
         }
         answer, _ = ask(
-            running.client,
-            running.engines[p],
-            Prepare(environment=environment, framework=running.plan.framework),
+            cluster.client,
+            cluster.engines[p],
+            Prepare(environment=environment, framework=cluster.plan.framework),
             where=where,
         ).get(ANSWER_SECONDS)
         late |= set(answer.names) & set(plan.environment)
-        hello = Hello(process_id=p, framework=running.plan.framework)
-        ask(running.client, running.engines[p], hello, where=where).get(ANSWER_SECONDS)
+        hello = Hello(process_id=p, framework=cluster.plan.framework)
+        ask(cluster.client, cluster.engines[p], hello, where=where).get(ANSWER_SECONDS)
     if not late:
         return []
     names = ", ".join(sorted(late))

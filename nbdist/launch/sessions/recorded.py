@@ -26,10 +26,11 @@ from nbdist.launch.model.happenings import AgentEvents
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.sessions import registry
-from nbdist.launch.sessions.attached import AttachedCluster, ForeignEngines
+from nbdist.launch.sessions.foreign_engines import ForeignEngines
 from nbdist.launch.sessions.registry import ParentMark, Record
 from nbdist.launch.start.client import Client
-from nbdist.launch.start.cluster import AgentPool, Agents, Cluster
+from nbdist.launch.start.cluster import Cluster
+from nbdist.launch.start.pool import AgentPool, Agents
 from nbdist.launch.start.replace import restart_controller, unanswered
 from nbdist.launch.start.spawn import reaches
 from nbdist.notation import names_text, seconds_text
@@ -95,37 +96,30 @@ class State:
     rules: Rules
 
 
-def write_down(
-    running: Cluster,
-    *,
-    session: str,
-    asked: Plan,
-    answers: Mapping[int, Initialized],
-    rules: Rules,
-) -> None:
+def write_down(cluster: Cluster, *, rules: Rules) -> None:
     """Write a session's file, or write it anew when its processes have changed.
 
     Raises:
       OSError: It cannot be written.
     """
-    agents, plan = running.own_agents, running.plan
+    agents, plan = cluster.own_agents, cluster.plan
     names = {id(agent): name for name, agent in agents.others.items()}
     state = State(
         plan=without_values(plan),
-        asked=without_values(asked),
-        rendezvous=running.rendezvous,
-        engines=running.engines,
-        idents={p: ident.decode() for p, ident in running.idents.items()},
-        pids=running.pids,
-        answers=answers,
+        asked=without_values(cluster.asked),
+        rendezvous=cluster.rendezvous,
+        engines=cluster.engines,
+        idents={p: ident.decode() for p, ident in cluster.idents.items()},
+        pids=cluster.pids,
+        answers=cluster.answers,
         of={p: names.get(id(agents.of(p)), "") for p in plan.hosts},
         rules=rules,
     )
-    before = registry.read(registry.folder() / f"{session}.json")
+    before = registry.read(registry.folder() / f"{cluster.session}.json")
     marks = [_mark("", agents.home), *(_mark(n, p) for n, p in agents.others.items())]
     registry.write(
         Record(
-            id=session,
+            id=cluster.session,
             nbdist=__version__,
             python=registry.python(),
             created=before.created if before else time.time(),
@@ -134,8 +128,8 @@ def write_down(
             machine=registry.this_machine(),
             installation=registry.this_installation(),
             cwd=str(Path.cwd()),
-            folder=running.folder,
-            connection=running.client_file,
+            folder=cluster.folder,
+            connection=cluster.client_file,
             framework=plan.framework,
             hosts=tuple(dict.fromkeys(plan.hosts.values())),
             processes=len(plan.processes),
@@ -157,8 +151,8 @@ def _mark(name: str, agent: AgentHandle) -> ParentMark:
     )
 
 
-def regain(record: Record) -> AttachedCluster:
-    """Return a session that another kernel has started.
+def regain(record: Record) -> tuple[Cluster, Rules]:
+    """Return the processes of a session that another kernel has started, and the rules of the session.
 
     A session that is not kept belongs to its kernel: another can only take part in it.
 
@@ -178,34 +172,29 @@ def regain(record: Record) -> AttachedCluster:
     client = None if record.kept else _client(record)
     engines = dict(state.engines)
     agents = _agents(record, state, client, engines)
-    running = Cluster(
+    cluster = Cluster(
+        session=record.id,
+        asked=state.asked,
         plan=state.plan,
         folder=record.folder,
         agents=agents,
+        began=began,
         rendezvous=state.rendezvous,
         client=client,
         engines=engines,
         idents={p: ident.encode() for p, ident in state.idents.items()},
         pids=dict(state.pids),
+        answers=state.answers,
+        remarks=_remarks(record, others),
         client_file=record.connection,
     )
-    remarks = _remarks(record, others)
     if isinstance(agents, AgentPool):
-        remarks += _connect(record, running)
+        cluster.remarks = [*cluster.remarks, *_connect(record, cluster)]
     registry.come(record)
-    return AttachedCluster(
-        session=record.id,
-        link=running,
-        asked=state.asked,
-        answers=state.answers,
-        ours=record.kept,
-        began=began,
-        rules=state.rules,
-        remarks=remarks,
-    )
+    return cluster, state.rules
 
 
-def started_elsewhere(running: Cluster, session: str) -> dict[int, Initialized]:
+def started_elsewhere(cluster: Cluster) -> dict[int, Initialized]:
     """Adopt processes that another kernel has started in place of others.
 
     Returns:
@@ -214,27 +203,27 @@ def started_elsewhere(running: Cluster, session: str) -> dict[int, Initialized]:
     Raises:
       SessionError: The session has ended, or goes on with another number of processes.
     """
-    if running.turn_file:
+    if cluster.turn_file:
         return {}  # engines of a cluster that is not ours: no kernel records them or starts others
-    record = registry.read(registry.folder() / f"{session}.json")
+    record = registry.read(registry.folder() / f"{cluster.session}.json")
     if record is None:
         return {}  # it has ended, which is noticed elsewhere, or could not be recorded
-    if record.folder != running.folder:
+    if record.folder != cluster.folder:
         raise SessionError(
             f"Another kernel has started all processes again; there are {record.processes} now. "
-            f"{command('attach', session)} takes part."
+            f"{command('attach', cluster.session)} takes part."
         )
-    if record.state.get("engines") == encode(running.engines):
+    if record.state.get("engines") == encode(cluster.engines):
         return {}
     state = decode(State, record.state)
-    new = [p for p, engine in state.engines.items() if running.engines.get(p) != engine]
-    ended = running.exits
+    new = [p for p, engine in state.engines.items() if cluster.engines.get(p) != engine]
+    ended = cluster.exits
     for p in new:
-        running.engines[p] = state.engines[p]
-        running.idents[p] = state.idents[p].encode()
-        running.pids[p] = state.pids[p]
-    running.agents.forget([p for p in new if p in ended and ended[p].pid != state.pids[p]])
-    running.rendezvous = state.rendezvous
+        cluster.engines[p] = state.engines[p]
+        cluster.idents[p] = state.idents[p].encode()
+        cluster.pids[p] = state.pids[p]
+    cluster.agents.forget([p for p in new if p in ended and ended[p].pid != state.pids[p]])
+    cluster.rendezvous = state.rendezvous
     return {p: state.answers[p] for p in new}
 
 
@@ -283,25 +272,25 @@ def _client(record: Record) -> Any:
         ) from error
 
 
-def _connect(record: Record, running: Cluster) -> tuple[str, ...]:
+def _connect(record: Record, cluster: Cluster) -> tuple[str, ...]:
     """Connect to the controller, or to another in its place; return what a person should read about that.
 
     Raises:
       SessionError: No controller answers.
     """
-    end = running.agents.controller_end
+    end = cluster.agents.controller_end
     if end is None or not end.of_the_controller:
-        running.client = _client(record)
+        cluster.client = _client(record)
         return ()
     try:
-        restart_controller(running)
+        restart_controller(cluster)
     except LaunchError as error:
         raise SessionError(
             f"The controller of session {record.id} has ended, and {error}. nbdist stop {record.id} ends what is "
             "left of it."
         ) from error
     # A request to an engine that has not connected to the controller yet is lost.
-    unanswered(running, running.engines.keys() - running.exits.keys(), within_s=ENGINES_SECONDS)
+    unanswered(cluster, cluster.engines.keys() - cluster.exits.keys(), within_s=ENGINES_SECONDS)
     return (
         f"ipyparallel's controller {replace(end, because_of=None)} meanwhile; another took its place.",
     )

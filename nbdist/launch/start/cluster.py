@@ -1,363 +1,75 @@
-"""A session's agents as one, and its engines with their handles and ids."""
+"""`Cluster`: the processes of a session and the way to them, from the start of their agents to the end of all."""
 
 from __future__ import annotations
 
 import contextvars
 import json
-import logging
 import threading
-import time
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nbdist.agent.kernel_link import PERIOD_SECONDS
-from nbdist.contract.events import Fault
-from nbdist.contract.orders import (
-    CONTROLLER,
-    Ask,
-    Connect,
-    NewProcess,
-    Signal,
-    Start,
-    StopListening,
-)
-from nbdist.contract.questions import Aside, Question
+from nbdist.contract.calls.engine import Initialized
+from nbdist.contract.orders import NewProcess
 from nbdist.errors import SessionError
-from nbdist.launch.agents.agent_handle import AgentHandle
-from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.doctor.finding import Finding
-from nbdist.launch.files.sync import Files
-from nbdist.launch.model import happenings
 from nbdist.launch.model.framework import framework_named
-from nbdist.launch.model.happenings import AgentEvents, Happening, HostsSilent, ProcessExit
-from nbdist.launch.model.hosts import SILENT_SECONDS, HostInfo
+from nbdist.launch.model.happenings import ProcessExit
+from nbdist.launch.model.hosts import HostInfo
 from nbdist.launch.model.plan import Plan, PlannedProcess
 from nbdist.launch.model.rendezvous import Rendezvous
+from nbdist.launch.start.pool import AgentPool, Agents
+from nbdist.launch.start.preflight import Preflight
 from nbdist.machine import folder as folders
-from nbdist.message_guard import MessageGuard
-from nbdist.spelling import command
-
-logger = logging.getLogger(__name__)
-
-LOST_SECONDS = 30.0
-"""Silence after which a host is given up; a short interruption of the network has no effect.
-
-Only time in which this kernel ran counts (`nbdist.agent.kernel_link`)."""
-
-KERNEL_LOST_SECONDS = 900.0
-"""Silence after which a host that is still connected to a kernel gives the kernel up.
-
-A kernel that is stopped, or whose machine sleeps, sends nothing, and from afar that looks like a broken
-connection: the processes on the hosts wait. A kernel that ends closes the connection, which ends everything at
-once. Linux gives up a connection on which nothing is acknowledged after about as long (tcp(7), `tcp_retries2`:
-924.6 s), so that a longer time would gain nothing."""
-
-
-class Agents:
-    """The way of a session to its processes, whether nbdist or somebody else has started them.
-
-    What is here is all that can be done with processes of somebody else's, of which nothing is known:
-    `nbdist.launch.sessions.attached.ForeignEngines` asks ipyparallel, and `AgentPool` agents of ours.
-
-    Args:
-      events: Publishes all happenings to its listeners.
-      files: The user's files that are kept the same everywhere, None if there are none.
-
-    Attributes:
-      others: The agents on other machines, by host name.
-      silent: Since when (Unix seconds) silent hosts send nothing, by name.
-      faults: Sentences about messages that could not be handled; each is also published as an event `Fault`.
-    """
-
-    reaches_past_main_threads = False
-    """Whether processes can be asked for something while they run a cell."""
-
-    def __init__(self, events: AgentEvents, files: Files | None = None) -> None:
-        self.events = events
-        self.files = files
-        self.others: dict[str, AgentHandle] = {}
-        self.silent: dict[str, float] = {}
-        self.faults: list[str] = []
-        events.subscribe(self._collect_fault)
-
-    @property
-    def all(self) -> tuple[AgentHandle, ...]:
-        """The agents of ours, that of this machine first; empty if somebody else has started the engines."""
-        return ()
-
-    @property
-    def exits(self) -> dict[int, ProcessExit]:
-        """How ended processes ended, or why processes can no longer be reached."""
-        raise NotImplementedError
-
-    @property
-    def controller_end(self) -> ProcessExit | None:
-        """The end of the controller, with which all engines are lost; None if it runs, or its end is not known."""
-        return None
-
-    def of(self, process_id: int) -> AgentHandle:
-        """Return the agent of one process.
-
-        Raises:
-          SessionError: Somebody else has started the process.
-        """
-        raise SessionError(
-            "This kernel has not started these processes, and nothing of nbdist runs beside them that could do "
-            f"this. Do it where they came from, or start a session with {command('start')}."
-        )
-
-    def place(self, process_id: int) -> HostInfo | None:
-        """Return the facts about a process's host; None if it is this machine, or nothing is known."""
-        return None
-
-    def start(self, processes: Sequence[NewProcess]) -> None:
-        """Order the agents to start engines.
-
-        Raises:
-          SessionError: Somebody else has started the other engines.
-        """
-        raise SessionError(
-            "This kernel has not started these processes and cannot replace them. Start them again where they "
-            "came from, then attach again."
-        )
-
-    def forget(self, process_ids: Collection[int]) -> None:
-        """Drop the ends of processes that are about to be started again, or that another kernel has started."""
-        raise NotImplementedError
-
-    def signal(self, number: int, process_ids: Sequence[int]) -> None:
-        """Send a signal to engines."""
-        raise NotImplementedError
-
-    def ask(
-        self, what: Aside, process_ids: Sequence[int], question: Question | None = None
-    ) -> None:
-        """Send processes one request that bypasses their main threads, if that is possible; return at once.
-
-        Args:
-          what: The request.
-          process_ids: The processes.
-          question: A question that they read beside it; see `nbdist.contract.questions`.
-        """
-        raise NotImplementedError
-
-    def leave(self) -> None:
-        """Let all processes go on without this kernel."""
-        raise NotImplementedError
-
-    def stop(self) -> None:
-        """Stop everything that this kernel may stop."""
-        raise NotImplementedError
-
-    def _collect_fault(self, happening: Happening) -> None:
-        if isinstance(happening, Fault):
-            self.faults.append(happening.text)
-
-    def _fault(self, text: str) -> None:
-        self.events.publish(Fault(text=text))
-
-
-class AgentPool(Agents):
-    """All agents of a session: that of this machine, which has the controller, and those elsewhere.
-
-    Args:
-      home: The agent of this machine.
-      others: The agents on other machines, by host name; a job of a scheduler is one of them, whatever its hosts.
-      events: Where all agents publish their events. This object adds `HostsSilent` whenever the set of silent
-        hosts changes.
-      files: The user's files that are kept the same everywhere, None if there are none.
-    """
-
-    reaches_past_main_threads = True
-
-    def __init__(
-        self,
-        home: AgentHandle,
-        others: Mapping[str, AgentHandle],
-        *,
-        events: AgentEvents,
-        files: Files | None = None,
-    ) -> None:
-        super().__init__(events, files)
-        self.home = home
-        self.others = dict(others)
-        self._guard = MessageGuard("A look after the hosts", logger, self._fault)
-        self._of: dict[int, AgentHandle] = {}
-        self._stopped = threading.Event()
-        self._stopping = threading.Lock()
-        self._watch = threading.Thread(target=self._pulse, name="nbdist-pulse", daemon=True)
-        if self.others:
-            self._watch.start()
-
-    @property
-    def all(self) -> tuple[AgentHandle, ...]:
-        """All agents, that of this machine first."""
-        return (self.home, *self.others.values())
-
-    def of(self, process_id: int) -> AgentHandle:
-        """Return the agent of one process."""
-        return self._of[process_id]
-
-    def place(self, process_id: int) -> HostInfo | None:
-        """Return the facts about a process's host; None if it is this machine."""
-        agent = self._of[process_id]
-        if not agent.reach.remote:
-            return None
-        return agent.facts.get(process_id) or agent.facts.get(None)
-
-    def assign(self, of: Mapping[int, AgentHandle]) -> None:
-        """Set which agent each process belongs to."""
-        self._of = dict(of)
-
-    def received_since(self, host: str, moment: float) -> bool:
-        """Return whether a host on another machine has sent something after a moment (monotonic)."""
-        received = [agent.hosts_received_at() for agent in self.others.values()]
-        return any(host in each and each[host] > moment for each in received)
-
-    def start(self, processes: Sequence[NewProcess]) -> None:
-        """Order each agent to start its engines."""
-        wanted: dict[AgentHandle, list[NewProcess]] = defaultdict(list)
-        for process in processes:
-            wanted[self._of[process.process_id]].append(process)
-        for agent, its in wanted.items():
-            agent.order(Start(processes=tuple(its)))
-
-    def connect(self, connection: Mapping[str, Any]) -> None:
-        """Send the agents on other machines the controller's address and the session's key.
-
-        The stream to the tasks of a job is not encrypted: they get both from
-        `nbdist.launch.start.connect.Handover`.
-        """
-        for agent in self.others.values():
-            if not isinstance(agent, JobAgent):
-                agent.order(Connect(connection=dict(connection)))
-
-    def stop_listening(self) -> None:
-        """Order the agents to close the listeners by which other hosts tried to reach them."""
-        for agent in self.others.values():
-            agent.order(StopListening())
-
-    def signal(self, number: int, process_ids: Sequence[int]) -> None:
-        """Send a signal to engines."""
-        wanted: dict[AgentHandle, list[int]] = defaultdict(list)
-        for process_id in process_ids:
-            wanted[self._of[process_id]].append(process_id)
-        for agent, ids in wanted.items():
-            agent.order(Signal(number=int(number), process_ids=tuple(ids)))
-
-    def forget(self, process_ids: Collection[int]) -> None:
-        """Drop the ends of processes that are about to be started again."""
-        for process_id in process_ids:
-            self._of[process_id].exits.pop(process_id, None)
-
-    @property
-    def controller_end(self) -> ProcessExit | None:
-        """The end of the controller, or of its agent, with which all engines are lost; None while both run."""
-        controller = self.home.exits.get(CONTROLLER)
-        if controller is not None:
-            because = controller.because_of or happenings.CONTROLLER
-            return replace(controller, because_of=because)
-        return self.home.end_of_all()
-
-    @property
-    def exits(self) -> dict[int, ProcessExit]:
-        """How ended processes ended, or why processes can no longer be reached."""
-        ends: dict[int, ProcessExit] = {}
-        everything = self.controller_end
-        for process_id, agent in self._of.items():
-            end = agent.exits.get(process_id) or agent.end_of_all() or everything
-            if end is not None:
-                ends[process_id] = replace(end, process_id=process_id)
-        return ends
-
-    def ask(
-        self, what: Aside, process_ids: Sequence[int], question: Question | None = None
-    ) -> None:
-        """Send the request through the agents."""
-        order = Ask(what=what.value, process_ids=tuple(process_ids), question=question)
-        for agent in {self._of[process_id]: None for process_id in process_ids}:
-            agent.order(order)
-
-    def keep(self) -> None:
-        """Order kept agents to go on without a kernel from now on, since another kernel can find them."""
-        for agent in self.all:
-            agent.keep()
-
-    def leave(self) -> None:
-        """Let kept agents, and everything they have started, go on without this kernel."""
-        self._stopped.set()
-        for agent in self.all:
-            agent.leave()
-
-    def stop(self) -> None:
-        """Stop everything that was started, on all hosts at once. Several threads may call it."""
-        with self._stopping:
-            self._stopped.set()
-            if self.files is not None:
-                self.files.stop()
-            for agent in self.others.values():
-                agent.begin_to_stop()
-            # They end side by side. The controller goes last: engines that are left alone wait for it.
-            for agent in self.others.values():
-                agent.stop()
-            self.home.stop()
-        if self._watch.is_alive() and threading.current_thread() is not self._watch:
-            self._watch.join(2.0)
-
-    def _pulse(self) -> None:
-        while not self._stopped.wait(PERIOD_SECONDS):
-            for agent in self.others.values():
-                with self._guard:
-                    self._look_after(agent)
-            with self._guard:
-                self._look_who_is_silent()
-
-    def _look_after(self, agent: AgentHandle) -> None:
-        if agent.poll() is None and agent.facts:
-            agent.beat()
-            agent.look_after_tasks(LOST_SECONDS)
-            if agent.silence_s > LOST_SECONDS:
-                agent.give_up()
-
-    def _look_who_is_silent(self) -> None:
-        now = time.time()
-        silent = {
-            name: self.silent.get(name, now - silence_s)
-            for agent in self.others.values()
-            if agent.facts and agent.poll() is None
-            for name, silence_s in agent.silences().items()
-            if silence_s > SILENT_SECONDS
-        }
-        if silent != self.silent:
-            self.silent = silent
-            self.events.publish(HostsSilent(since=silent))
 
 
 @dataclass
 class Cluster:
-    """Started and connected engines.
+    """The processes of a session and the way to them, from the start of their agents to the end of all.
 
-    `engines` maps process ids to ipyparallel's engine ids, which follow the order of registration and mean nothing
-    else; `idents` maps them to the names by which their messages are routed. `connected` is how many of the last
-    started engines have registered; `info` are the reports of other hosts, by name; `warnings` the findings before
-    the start. `client_file` holds ipyparallel's connection info for clients, `turn_file` is the lock file of
-    kernels that share the engines; empty: one in the folder.
+    At first there are only the agents, which import modules. `nbdist.launch.start.connect.start` then starts the
+    engines and connects this kernel to them. Engines that ran before this kernel came are connected at once.
+
+    Attributes:
+      session: The session's id.
+      asked: The plan that was asked for.
+      plan: The same with the hosts and ports that were found.
+      folder: The session's private folder.
+      agents: The agents, or what stands in their place.
+      began: When the start, or the attachment, began (monotonic).
+      preflight: The checks before the start; None for engines that ran before.
+      rendezvous: Where the processes meet; its addresses are empty until all hosts have answered.
+      client: ipyparallel's client; None until the engines are connected.
+      engines: ipyparallel's engine ids by process id; they follow the order of registration and mean nothing else.
+      idents: The names by which messages of the processes are routed, by process id.
+      pids: By process id.
+      answers: Each process's answer when its framework was initialized, by process id.
+      connected: How many of the engines that were started last have registered.
+      info: The reports of other hosts, by name.
+      warnings: The findings before the start.
+      remarks: Sentences about an attachment that a person should read.
+      client_file: The file of ipyparallel's connection info for clients.
+      turn_file: The lock file of kernels that share the engines; empty: one in the folder.
     """
 
+    session: str
+    asked: Plan
     plan: Plan
     folder: str
     agents: Agents
-    rendezvous: Rendezvous
+    began: float
+    preflight: Preflight | None = None
+    rendezvous: Rendezvous = field(default_factory=lambda: Rendezvous(coordinator="", tasks={}))
     client: Any = None
     engines: dict[int, int] = field(default_factory=dict)
     idents: dict[int, bytes] = field(default_factory=dict)
     pids: dict[int, int] = field(default_factory=dict)
+    answers: Mapping[int, Initialized] = field(default_factory=dict)
     connected: int = 0
     info: Mapping[str, HostInfo] = field(default_factory=dict)
     warnings: Sequence[Finding] = ()
+    remarks: Sequence[str] = ()
     client_file: str = ""
     turn_file: str = ""
 
@@ -421,7 +133,7 @@ class Cluster:
         self.agents.leave()
 
     def stop(self) -> None:
-        """Stop everything that was started here, and remove the session's folder.
+        """Stop everything that was started here, and remove the session's folder; do nothing a second time.
 
         Raises:
           KeyboardInterrupt: The user's; everything is stopped all the same.
@@ -429,6 +141,8 @@ class Cluster:
         to_the_end(self._stop)
 
     def _stop(self) -> None:
+        if self.preflight is not None:
+            self.preflight.close()
         if self.client is not None:
             self.client.close()
         self.agents.stop()

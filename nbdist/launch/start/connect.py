@@ -32,9 +32,9 @@ from nbdist.launch.model.happenings import POLL_SECONDS, ProcessExit, StartProgr
 from nbdist.launch.start import initialize
 from nbdist.launch.start.client import Client
 from nbdist.launch.start.cluster import Cluster
-from nbdist.launch.start.hosts import check_home, check_hosts, gather, info_by_host
+from nbdist.launch.start.hosts import check_home, check_hosts, gather
 from nbdist.launch.start.request import Repeated
-from nbdist.launch.start.spawn import CLUSTER_ID, Spawned
+from nbdist.launch.start.spawn import CLUSTER_ID
 from nbdist.machine.folder import connections, read_whole
 from nbdist.message_guard import MessageGuard
 from nbdist.notation import processes_text
@@ -47,11 +47,11 @@ CONTROLLER_SECONDS = 5
 """Seconds that each request to the controller waits; between two, it is checked that the start can succeed."""
 
 
-def start(spawned: Spawned, *, progress: StartProgress) -> Cluster:
+def start(cluster: Cluster, *, progress: StartProgress) -> None:
     """Start the processes of the plan and wait until every engine has answered.
 
     Args:
-      spawned: The agents, which may still be importing.
+      cluster: The agents, which may still be importing; afterwards it has the engines and the client.
       progress: Called with the progress of the start.
 
     Raises:
@@ -62,80 +62,63 @@ def start(spawned: Spawned, *, progress: StartProgress) -> Cluster:
       KeyboardInterrupt: As raised by the user; also then everything is stopped.
     """
     try:
-        gather(spawned, progress=progress)
-        running = _engines(spawned)
+        gather(cluster, progress=progress)
+        # The agent of this machine starts the controller by itself.
+        cluster.client_file = str(connections(cluster.folder, CLUSTER_ID)[1])
+        if initialize.wanted(cluster):
+            initialize.ask_for_service(cluster)
+        cluster.agents.start(cluster.planned(cluster.plan.processes))
         with contextlib.ExitStack() as handovers:
-            _open_client(running, progress, handovers)
-            connect(running, spawned.plan.hosts, progress=progress)
+            _open_client(cluster, progress, handovers)
+            connect(cluster, cluster.plan.hosts, progress=progress)
     except BaseException:
-        spawned.stop()
+        cluster.stop()
         raise
-    return running
-
-
-def _engines(spawned: Spawned) -> Cluster:
-    """Order the agents to start all engines; the agent of this machine starts the controller by itself."""
-    plan, agents = spawned.plan, spawned.agents
-    assert spawned.rendezvous is not None
-    _, client_file = connections(spawned.folder, CLUSTER_ID)
-    running = Cluster(
-        plan=plan,
-        folder=spawned.folder,
-        agents=agents,
-        rendezvous=spawned.rendezvous,
-        info=info_by_host(spawned),
-        warnings=spawned.warnings,
-        client_file=str(client_file),
-    )
-    if initialize.wanted(running):
-        initialize.ask_for_service(running)
-    agents.start(running.planned(plan.processes))
-    return running
 
 
 def _open_client(
-    running: Cluster, progress: StartProgress, handovers: contextlib.ExitStack
+    cluster: Cluster, progress: StartProgress, handovers: contextlib.ExitStack
 ) -> None:
     """Wait for the controller, connect to it, and send the other hosts its address.
 
     `handovers` gets the servers that must be open until all processes are connected.
     """
-    deadline = time.monotonic() + running.plan.start_timeout_s
-    progress("starting", 0, len(running.plan.processes))
-    engine, client = connections(running.folder, CLUSTER_ID)
+    deadline = time.monotonic() + cluster.plan.start_timeout_s
+    progress("starting", 0, len(cluster.plan.processes))
+    engine, client = connections(cluster.folder, CLUSTER_ID)
     while (connection := read_whole(engine)) is None or read_whole(client) is None:
-        check(running, running.plan.hosts, deadline=math.inf)
+        check(cluster, cluster.plan.hosts, deadline=math.inf)
         if time.monotonic() > deadline:
-            raise LaunchError(_no_controller(running, "was not ready"))
+            raise LaunchError(_no_controller(cluster, "was not ready"))
         time.sleep(POLL_SECONDS)
-    running.own_agents.connect(connection)
-    for agent in running.agents.others.values():
+    cluster.own_agents.connect(connection)
+    for agent in cluster.agents.others.values():
         if isinstance(agent, JobAgent):
             handover = handovers.enter_context(Handover(connection, agent.public_keys))
             agent.order(handover.order)
-    running.client = _connected(running, deadline)
+    cluster.client = _connected(cluster, deadline)
 
 
-def _connected(running: Cluster, deadline: float) -> Client:
+def _connected(cluster: Cluster, deadline: float) -> Client:
     """Return ipyparallel's client; on a busy machine the controller may take longer to answer.
 
     Raises:
       LaunchError: The controller ended, or did not answer in time.
     """
     while True:
-        check(running, running.plan.hosts, deadline=math.inf)
+        check(cluster, cluster.plan.hosts, deadline=math.inf)
         try:
-            return Client(running.client_file, timeout=CONTROLLER_SECONDS)
+            return Client(cluster.client_file, timeout=CONTROLLER_SECONDS)
         except TimeoutError as error:
             if time.monotonic() > deadline:
-                raise LaunchError(_no_controller(running, "did not answer")) from error
+                raise LaunchError(_no_controller(cluster, "did not answer")) from error
 
 
-def _no_controller(running: Cluster, what: str) -> str:
+def _no_controller(cluster: Cluster, what: str) -> str:
     """Return the text about a controller that runs but does not work; it is on this machine."""
-    home = running.own_agents.home
+    home = cluster.own_agents.home
     text = (
-        f"The controller (host {home.reach.name}) {what} within {running.plan.start_timeout_s:g} s. Give it "
+        f"The controller (host {home.reach.name}) {what} within {cluster.plan.start_timeout_s:g} s. Give it "
         f"longer with {option('start_timeout_s')}."
     )
     return with_words(text, home.controller_words())
@@ -149,7 +132,7 @@ connection."""
 
 
 def connect(
-    running: Cluster,
+    cluster: Cluster,
     process_ids: Collection[int],
     *,
     known: Collection[int] = (),
@@ -158,7 +141,7 @@ def connect(
     """Wait until these processes have registered and answered the first message.
 
     Args:
-      running: The engines.
+      cluster: The engines.
       process_ids: The processes that have just been started.
       known: ipyparallel's ids of earlier engines, dead ones included: the hub may list those for a while.
       progress: Called with how many have come.
@@ -167,60 +150,60 @@ def connect(
       LaunchError: One ended, could not import its framework, or did not come up in time.
       VersionError: One has another version of nbdist.
     """
-    deadline = time.monotonic() + running.plan.start_timeout_s
+    deadline = time.monotonic() + cluster.plan.start_timeout_s
     total, connected = len(process_ids), -1
-    running.connected = 0
+    cluster.connected = 0
     while connected < total:
-        check(running, process_ids, deadline)
-        found = len(set(running.client.ids) - set(known))
+        check(cluster, process_ids, deadline)
+        found = len(set(cluster.client.ids) - set(known))
         if found != connected:
-            connected = running.connected = found
+            connected = cluster.connected = found
             progress("connected", connected, total)
         else:
             time.sleep(POLL_SECONDS)
-    _greet(running, set(running.client.ids) - set(known), process_ids, deadline)
-    running.own_agents.stop_listening()
+    _greet(cluster, set(cluster.client.ids) - set(known), process_ids, deadline)
+    cluster.own_agents.stop_listening()
     progress("ready", total, total)
 
 
-def check(running: Cluster, process_ids: Collection[int], deadline: float) -> None:
+def check(cluster: Cluster, process_ids: Collection[int], deadline: float) -> None:
     """Raise an error if the start of these processes can no longer succeed.
 
     Raises:
       LaunchError: Says which, why, and what to type.
     """
-    plan, agents = running.plan, running.own_agents
+    plan, agents = cluster.plan, cluster.own_agents
     for agent in agents.all:
         failure = agent.failure
         if failure is not None and isinstance(failure.event, ImportFailed):
-            raise LaunchError(_cannot_import(running, agent, failure.event, failure.task))
+            raise LaunchError(_cannot_import(cluster, agent, failure.event, failure.task))
     exits = [end for p, end in agents.exits.items() if p in process_ids]
     ended = [end for end in exits if end.because_of is None]
     controller = agents.home.exits.get(CONTROLLER)
     if ended or controller:
-        raise LaunchError(_ended(running, controller or ended[0]))
-    check_hosts(running)
+        raise LaunchError(_ended(cluster, controller or ended[0]))
+    check_hosts(cluster)
     check_home(agents.home)
     if exits:
         # A process on one of several hosts of a job; the end of a whole agent is reported above.
-        raise LaunchError(_ended(running, exits[0]))
+        raise LaunchError(_ended(cluster, exits[0]))
     if time.monotonic() > deadline:
-        missing = len(process_ids) - running.connected
+        missing = len(process_ids) - cluster.connected
         hosts = ", ".join(sorted(set(plan.hosts.values())))
         who = f"{missing} of {len(process_ids)} processes did not connect"
         if not missing:
             who = f"All {len(process_ids)} processes connected, but not all answered the first message"
         raise LaunchError(
             f"{who} within {plan.start_timeout_s:g} s (host {hosts}). Give them longer with "
-            f"{option('start_timeout_s')}.{_unreached(running)}"
+            f"{option('start_timeout_s')}.{_unreached(cluster)}"
         )
 
 
-def _unreached(running: Cluster) -> str:
+def _unreached(cluster: Cluster) -> str:
     """Return a further possible cause, if other machines must reach the controller."""
-    if not running.agents.others or running.plan.placement.tunnel:
+    if not cluster.agents.others or cluster.plan.placement.tunnel:
         return ""
-    address = running.connection["interface"].rpartition("/")[2]
+    address = cluster.connection["interface"].rpartition("/")[2]
     return (
         f" If that does not help, the hosts may not reach this machine at {address}: look with "
         f"{command('doctor')}, name another address with {option('controller_address')}, or go through ssh with "
@@ -229,10 +212,10 @@ def _unreached(running: Cluster) -> str:
 
 
 def _cannot_import(
-    running: Cluster, agent: AgentHandle, failure: ImportFailed, task: int | None
+    cluster: Cluster, agent: AgentHandle, failure: ImportFailed, task: int | None
 ) -> str:
-    plan = running.plan
-    ids = [p for p in plan.hosts if running.agents.of(p) is agent and (task is None or p == task)]
+    plan = cluster.plan
+    ids = [p for p in plan.hosts if cluster.agents.of(p) is agent and (task is None or p == task)]
     host = plan.hosts[ids[0]]
     there = f" of host {host}" if agent.reach.remote else " of this notebook's kernel"
     return (
@@ -251,31 +234,31 @@ def install_text(module: str, error: str = "", *, where: str = " of this noteboo
     return f"In the environment{where} run: pip install {what}"
 
 
-def _ended(running: Cluster, end: ProcessExit) -> str:
+def _ended(cluster: Cluster, end: ProcessExit) -> str:
     who = "The controller" if end.process_id == CONTROLLER else f"Process {end.process_id}"
-    host = running.plan.hosts.get(end.process_id, running.own_agents.home.reach.name)
+    host = cluster.plan.hosts.get(end.process_id, cluster.own_agents.home.reach.name)
     pid = f", pid {end.pid}" if end.because_of is None else ""
     return with_words(f"{who} (host {host}{pid}) {end} while it started.", end.last_lines)
 
 
 def _greet(
-    running: Cluster, engines: Collection[int], process_ids: Collection[int], deadline: float
+    cluster: Cluster, engines: Collection[int], process_ids: Collection[int], deadline: float
 ) -> None:
     """Send the first message, which tells who is who, and compare versions."""
-    hello = Hello(process_id=None, framework=running.plan.framework)
+    hello = Hello(process_id=None, framework=cluster.plan.framework)
     asked = {
-        engine: Repeated(running.client, engine, hello, again_s=GREET_SECONDS) for engine in engines
+        engine: Repeated(cluster.client, engine, hello, again_s=GREET_SECONDS) for engine in engines
     }
     for engine, greeted in asked.items():
         while (answer := greeted.answer(within_s=POLL_SECONDS)) is None:
-            check(running, process_ids, deadline)
+            check(cluster, process_ids, deadline)
         facts, _ = answer.get()
         if isinstance(facts, OtherNbdist) or facts.nbdist != __version__:
             who = f"Process {facts.process_id} (host {facts.host})"
             raise other_version(who, facts.nbdist, on=facts.host)
-        running.engines[facts.process_id] = engine
-        running.idents[facts.process_id] = facts.ident.encode()
-        running.pids[facts.process_id] = facts.pid
+        cluster.engines[facts.process_id] = engine
+        cluster.idents[facts.process_id] = facts.ident.encode()
+        cluster.pids[facts.process_id] = facts.pid
 
 
 POLL_MS = int(POLL_SECONDS * 1000)

@@ -28,8 +28,9 @@ from nbdist.launch.model.happenings import POLL_SECONDS, StartProgress, with_wor
 from nbdist.launch.model.hosts import HostInfo
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.rendezvous import Place, meet
-from nbdist.launch.start.cluster import Agents, Cluster
-from nbdist.launch.start.spawn import Spawned, targets, unreached
+from nbdist.launch.start.cluster import Cluster
+from nbdist.launch.start.pool import Agents
+from nbdist.launch.start.preflight import targets, unreached
 from nbdist.machine.ports import LOOPBACK
 from nbdist.notation import count_text
 from nbdist.spelling import command, option
@@ -40,21 +41,21 @@ SHOW_SECONDS = 1.0
 
 
 def wait_for_tasks(
-    spawned: Spawned, check: Callable[[str, AgentHandle], None], *, progress: StartProgress
+    cluster: Cluster, check: Callable[[str, AgentHandle], None], *, progress: StartProgress
 ) -> None:
     """Wait until every task of the job has sent its first event; without limit while the job waits in a queue.
 
     Args:
-      spawned: A start whose plan is for a job.
+      cluster: A start whose plan is for a job.
       check: Called with the agent's name and the agent; raises when it can no longer take part.
       progress: Called with the state of the job, and how many tasks have come.
 
     Raises:
       HostError: The job has ended, or not all tasks began in time after it had begun.
     """
-    ((name, agent),) = spawned.agents.others.items()
+    ((name, agent),) = cluster.agents.others.items()
     assert isinstance(agent, JobAgent)
-    total, limit_s = len(spawned.plan.processes), spawned.plan.start_timeout_s
+    total, limit_s = len(cluster.plan.processes), cluster.plan.start_timeout_s
     begun, shown_at, launched = time.monotonic(), float("-inf"), -1
     while True:
         check(name, agent)
@@ -155,44 +156,45 @@ STARTING_SECONDS = 25.0
 """Seconds a host may be silent after its first answer.
 
 While it loads one large library from a cold disk or a slow network it can send nothing (see
-`nbdist.agent.kernel_link`). `nbdist.launch.start.cluster.LOST_SECONDS` is a little longer, so that the error of a
+`nbdist.agent.kernel_link`). `nbdist.launch.start.pool.LOST_SECONDS` is a little longer, so that the error of a
 start comes first: it names what took too long."""
 
 
-def gather(spawned: Spawned, *, progress: StartProgress) -> None:
+def gather(cluster: Cluster, *, progress: StartProgress) -> None:
     """Wait until every host has sent its first event, and choose where the processes meet.
 
     Raises:
       HostError: A host cannot be reached, does not answer, or cannot run this nbdist.
       LaunchError: The agent of this machine has ended, or does not begin.
     """
-    others = spawned.agents.others
+    others, preflight = cluster.agents.others, cluster.preflight
+    assert preflight is not None
     if not others:
-        _wait_for_home(spawned)
-        spawned.warnings = spawned.preflight.judge({})
-        _place(spawned)
-        _send_files(spawned)  # to no host, but notes the files, so that changes can be seen
+        _wait_for_home(cluster)
+        cluster.warnings = preflight.judge({})
+        _place(cluster)
+        _send_files(cluster)  # to no host, but notes the files, so that changes can be seen
         return
-    if spawned.plan.placement.job is not None:
-        wait_for_tasks(spawned, check_host, progress=progress)
+    if cluster.plan.placement.job is not None:
+        wait_for_tasks(cluster, check_host, progress=progress)
     else:
-        _wait_for_hosts(spawned, progress)
-    _place(spawned)
-    info = info_by_host(spawned)
-    spawned.warnings = spawned.preflight.judge(info)
+        _wait_for_hosts(cluster, progress)
+    _place(cluster)
+    cluster.info = info = info_by_host(cluster)
+    cluster.warnings = preflight.judge(info)
     for agent in others.values():
         agent.order(Reach(targets=targets(info)))
-    _send_files(spawned)
+    _send_files(cluster)
 
 
-def _wait_for_hosts(spawned: Spawned, progress: StartProgress) -> None:
-    others = spawned.agents.others
-    deadline = time.monotonic() + min(HOST_SECONDS, spawned.plan.start_timeout_s)
+def _wait_for_hosts(cluster: Cluster, progress: StartProgress) -> None:
+    others = cluster.agents.others
+    deadline = time.monotonic() + min(HOST_SECONDS, cluster.plan.start_timeout_s)
     reached = -1
     while True:
         for name, agent in others.items():
             _check_with_advice(
-                name, agent, spawned.plan.placement.ssh_advice, several=len(others) > 1
+                name, agent, cluster.plan.placement.ssh_advice, several=len(others) > 1
             )
         answered = [name for name, agent in others.items() if agent.facts]
         if len(answered) != reached:
@@ -208,15 +210,15 @@ def _wait_for_hosts(spawned: Spawned, progress: StartProgress) -> None:
                 host=name,
             )
         time.sleep(POLL_SECONDS)
-    _wait_for_home(spawned)
+    _wait_for_home(cluster)
 
 
-def _wait_for_home(spawned: Spawned) -> None:
+def _wait_for_home(cluster: Cluster) -> None:
     """Wait until the agent of this machine has sent its first event."""
-    home, limit_s = spawned.agents.home, spawned.plan.start_timeout_s
+    home, limit_s = cluster.own_agents.home, cluster.plan.start_timeout_s
     while not home.facts:
         check_home(home)
-        if time.monotonic() - spawned.began > limit_s:
+        if time.monotonic() - cluster.began > limit_s:
             raise LaunchError(
                 f"The engines' parent process (pid {home.pid}) did not begin within {limit_s:g} s. Give it longer "
                 f"with {option('start_timeout_s')}."
@@ -241,20 +243,20 @@ def check_home(home: AgentHandle) -> None:
         )
 
 
-def info_by_host(spawned: Spawned) -> dict[str, HostInfo]:
+def info_by_host(cluster: Cluster) -> dict[str, HostInfo]:
     """Return the reports of agents on other machines, by the plan's name of their host."""
-    agents = spawned.agents
+    agents = cluster.agents
     found: dict[str, HostInfo] = {}
-    for process in spawned.plan.processes:
+    for process in cluster.plan.processes:
         facts = agents.place(process.process_id)
         if facts is not None:
             found.setdefault(process.host, facts)
     return found
 
 
-def _send_files(spawned: Spawned) -> None:
+def _send_files(cluster: Cluster) -> None:
     """Send the user's files before anything else; later events show that they have arrived."""
-    agents = spawned.agents
+    agents = cluster.agents
     if agents.files is None:
         return
     agents.files.begin(agents.others)
@@ -296,25 +298,25 @@ def check_host(name: str, agent: AgentHandle) -> None:
         )
 
 
-def check_hosts(running: Cluster) -> None:
+def check_hosts(cluster: Cluster) -> None:
     """Raise an error if a host can no longer take part, or does not reach another.
 
     Raises:
       HostError: Says which host, and why.
       LaunchError: Says which does not reach which.
     """
-    for name, agent in running.agents.others.items():
+    for name, agent in cluster.agents.others.items():
         check_host(name, agent)
-        _check_ways(running, name, agent)
+        _check_ways(cluster, name, agent)
 
 
-def _check_ways(running: Cluster, name: str, agent: AgentHandle) -> None:
+def _check_ways(cluster: Cluster, name: str, agent: AgentHandle) -> None:
     """Raise an error if hosts cannot reach each other: they would wait in the first collective."""
     for task, (moment, answers) in agent.reached.items():
-        host = name if task is None else running.plan.hosts[task]
-        found = unreached(running.info, host, answers)
+        host = name if task is None else cluster.plan.hosts[task]
+        found = unreached(cluster.info, host, answers)
         # A host that has just died is not reached, either; its own silence is reported in that case.
-        if found is not None and running.own_agents.received_since(found[0], moment):
+        if found is not None and cluster.own_agents.received_since(found[0], moment):
             raise LaunchError(found[1])
 
 
@@ -332,9 +334,9 @@ def _check_with_advice(name: str, agent: AgentHandle, advice: str | None, *, sev
         raise HostError("\n".join([str(error), *more]), host=name) from None
 
 
-def _place(spawned: Spawned) -> None:
+def _place(cluster: Cluster) -> None:
     """Assign each process to its agent, and choose where the processes meet."""
-    plan, agents = spawned.plan, spawned.agents
+    plan, agents = cluster.plan, cluster.own_agents
     if plan.placement.job is not None:
         (job,) = agents.others.values()
         hosts = {
@@ -342,12 +344,12 @@ def _place(spawned: Spawned) -> None:
             for p in plan.processes
             if (facts := job.facts.get(p.process_id)) is not None
         }
-        plan = spawned.plan = plan.placed(hosts)
+        plan = cluster.plan = plan.placed(hosts)
         agents.assign({p.process_id: job for p in plan.processes})
     else:
         of = {p.process_id: agents.others.get(p.host, agents.home) for p in plan.processes}
         agents.assign(of)
-    spawned.rendezvous = meet(plan, first_places(plan, agents))
+    cluster.rendezvous = meet(plan, first_places(plan, agents))
 
 
 def _refused(name: str, agent: AgentHandle, failure: Refused) -> str:

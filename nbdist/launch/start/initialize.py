@@ -36,51 +36,51 @@ from nbdist.notation import processes_text
 from nbdist.spelling import command, option
 
 
-def wanted(running: Cluster) -> bool:
+def wanted(cluster: Cluster) -> bool:
     """Return whether the processes join a service of ours; some frameworks have none, a single process needs none.
 
     Engines that somebody else has started have no agent to serve beside them: there process 0 serves.
     """
-    plan = running.plan
+    plan = cluster.plan
     return (
         framework_named(plan.framework).joins_a_service
         and plan.initialize
         and len(plan.processes) > 1
-        and bool(running.agents.all)
+        and bool(cluster.agents.all)
     )
 
 
-def ask_for_service(running: Cluster, *, again: bool = False) -> int:
+def ask_for_service(cluster: Cluster, *, again: bool = False) -> int:
     """Order the agent of process 0 to start a service; do not wait.
 
     Args:
-      running: The engines, or those that are about to be.
+      cluster: The engines, or those that are about to be.
       again: Whether the first has been used; the next then gets its own port, even if a person chose the port of
         the first, which serves until all have left it.
 
     Returns:
       The service's number, for `until_it_serves` and `end`.
     """
-    first = running.plan.processes[0].process_id
+    first = cluster.plan.processes[0].process_id
     # Counted by the agent's events, so that a kernel that attaches later continues the numbers.
-    number = COORDINATOR - len(running.agents.of(first).services)
-    host, _, port = running.rendezvous.coordinator.rpartition(":")
-    bound = running.plan.jax.get("coordinator_bind_address")
+    number = COORDINATOR - len(cluster.agents.of(first).services)
+    host, _, port = cluster.rendezvous.coordinator.rpartition(":")
+    bound = cluster.plan.jax.get("coordinator_bind_address")
     if bound is not None:
         host = bound.rpartition(":")[0]
-    running.agents.of(first).order(
+    cluster.agents.of(first).order(
         Coordinate(
             number=number,
             process_id=first,
             host=host,
             port=None if again else int(port),
-            processes=len(running.plan.processes),
+            processes=len(cluster.plan.processes),
         )
     )
     return number
 
 
-def until_it_serves(running: Cluster, number: int) -> None:
+def until_it_serves(cluster: Cluster, number: int) -> None:
     """Wait until a service listens, and set it as the address that the processes join.
 
     If another program has taken the first service's port meanwhile, a second service chooses its own port; this
@@ -91,51 +91,51 @@ def until_it_serves(running: Cluster, number: int) -> None:
       HostError: Its host is lost.
     """
     if (
-        _service_answer(running, number).address is None
+        _service_answer(cluster, number).address is None
         and number == COORDINATOR
-        and not _chosen(running)
+        and not _chosen(cluster)
     ):
-        number = ask_for_service(running, again=True)
-    found = _service_answer(running, number)
+        number = ask_for_service(cluster, again=True)
+    found = _service_answer(cluster, number)
     if found.address is None:
-        host = running.plan.processes[0].host
+        host = cluster.plan.processes[0].host
         text = f"JAX's coordination service does not listen on host {host}:"
         raise LaunchError(with_words(text, found.last_lines))
-    host = running.rendezvous.coordinator.rpartition(":")[0]
+    host = cluster.rendezvous.coordinator.rpartition(":")[0]
     port = found.address.rpartition(":")[2]
     served = f"{host}:{port}"
-    relays = _relays(running, number, served)
-    running.rendezvous = replace(running.rendezvous, coordinator=served, served=True, relays=relays)
+    relays = _relays(cluster, number, served)
+    cluster.rendezvous = replace(cluster.rendezvous, coordinator=served, served=True, relays=relays)
 
 
-def _relays(running: Cluster, number: int, address: str) -> dict[int, str]:
+def _relays(cluster: Cluster, number: int, address: str) -> dict[int, str]:
     """Return where each process reaches a service: at its host's agent, whose connection outlives the service.
 
     Raises:
       LaunchError: An agent cannot listen, or does not know the host of the service.
       HostError: A host is lost.
     """
-    agents = {p: running.agents.of(p) for p in running.plan.hosts}
+    agents = {p: cluster.agents.of(p) for p in cluster.plan.hosts}
     for agent in dict.fromkeys(agents.values()):
         agent.order(Relay(number=number, address=address))
     found: dict[int, str] = {}
-    deadline = time.monotonic() + SERVES_SECONDS + running.plan.start_timeout_s
+    deadline = time.monotonic() + SERVES_SECONDS + cluster.plan.start_timeout_s
     while missing := sorted(agents.keys() - found.keys()):
-        check_hosts(running)
+        check_hosts(cluster)
         for process_id in missing:
             agent = agents[process_id]
             task = process_id if isinstance(agent, JobAgent) else None
             relaying = agent.relays.get((task, number))
             if relaying is not None and relaying.port is None:
                 raise LaunchError(
-                    f"Host {running.plan.hosts[process_id]} cannot lead its processes to JAX's coordination "
+                    f"Host {cluster.plan.hosts[process_id]} cannot lead its processes to JAX's coordination "
                     f"service at {address}: {relaying.error}"
                 )
             if relaying is not None:
                 found[process_id] = f"{LOOPBACK}:{relaying.port}"
             elif agent.poll() is not None or time.monotonic() > deadline:
                 raise LaunchError(
-                    f"The agent of host {running.plan.hosts[process_id]} does not lead its processes to JAX's "
+                    f"The agent of host {cluster.plan.hosts[process_id]} does not lead its processes to JAX's "
                     f"coordination service. {command('restart')} starts everything afresh."
                 )
         if missing:
@@ -143,9 +143,9 @@ def _relays(running: Cluster, number: int, address: str) -> dict[int, str]:
     return found
 
 
-def _chosen(running: Cluster) -> bool:
+def _chosen(cluster: Cluster) -> bool:
     """Return whether a person has chosen the port of the first service."""
-    plan = running.plan
+    plan = cluster.plan
     return bool(
         plan.addresses
         or ":" in (plan.coordinator or "")
@@ -153,25 +153,25 @@ def _chosen(running: Cluster) -> bool:
     )
 
 
-def _service_answer(running: Cluster, number: int) -> Coordinating:
+def _service_answer(cluster: Cluster, number: int) -> Coordinating:
     """Wait for the agent's answer about a service that it starts, and return it."""
-    agent = running.agents.of(running.plan.processes[0].process_id)
-    deadline = time.monotonic() + SERVES_SECONDS + running.plan.start_timeout_s
+    agent = cluster.agents.of(cluster.plan.processes[0].process_id)
+    deadline = time.monotonic() + SERVES_SECONDS + cluster.plan.start_timeout_s
     while number not in agent.services:
-        check_hosts(running)
+        check_hosts(cluster)
         if agent.poll() is not None or time.monotonic() > deadline:
             raise LaunchError(
-                f"The parent process of host {running.plan.processes[0].host} has started no coordination "
+                f"The parent process of host {cluster.plan.processes[0].host} has started no coordination "
                 f"service. {command('restart')} starts everything afresh."
             )
         time.sleep(POLL_SECONDS / 4)
     return agent.services[number]
 
 
-def end(running: Cluster, number: int) -> None:
+def end(cluster: Cluster, number: int) -> None:
     """End a service that nobody uses any more."""
-    first = running.plan.processes[0].process_id
-    running.agents.of(first).order(EndCoordination(number=number))
+    first = cluster.plan.processes[0].process_id
+    cluster.agents.of(first).order(EndCoordination(number=number))
 
 
 MARGIN_SECONDS = 15.0
@@ -188,7 +188,7 @@ JAX_INITIALIZATION_TIMEOUT = 300
 """Default of `jax.distributed.initialize`, in seconds."""
 
 
-def join(running: Cluster, *, progress: StartProgress) -> dict[int, Initialized]:
+def join(cluster: Cluster, *, progress: StartProgress) -> dict[int, Initialized]:
     """Make all processes join one cluster and start their back ends.
 
     Returns:
@@ -198,23 +198,23 @@ def join(running: Cluster, *, progress: StartProgress) -> dict[int, Initialized]
       LaunchError: A process failed, ended, or did not connect in time; all of them are named.
       HostError: As `LaunchError`, for a whole host.
     """
-    plan = running.plan
-    if wanted(running):
-        until_it_serves(running, COORDINATOR)
+    plan = cluster.plan
+    if wanted(cluster):
+        until_it_serves(cluster, COORDINATOR)
     framework = framework_named(plan.framework)
-    stages = {p.process_id: framework.stages(plan, p, running.rendezvous) for p in plan.processes}
+    stages = {p.process_id: framework.stages(plan, p, cluster.rendezvous) for p in plan.processes}
     answers: dict[int, Initialized] = {}
     last_step = max(map(len, stages.values())) - 1
     for step in range(last_step + 1):
         now = {process_id: calls[step] for process_id, calls in stages.items()}
-        last = broadcast(running, now, progress=progress if step == last_step else silent)
+        last = broadcast(cluster, now, progress=progress if step == last_step else silent)
         answers = {p: answer.after(answers.get(p, answer)) for p, answer in last.items()}
         framework.check(plan, answers)
     return answers
 
 
 def broadcast(
-    running: Cluster, stages: Mapping[int, Any], *, progress: StartProgress
+    cluster: Cluster, stages: Mapping[int, Any], *, progress: StartProgress
 ) -> dict[int, Initialized]:
     """Call `initialize` on processes, each with its own `nbdist.contract.calls.engine`, and wait for all answers.
 
@@ -224,18 +224,18 @@ def broadcast(
     asked = {}
     for process_id, stage in stages.items():
         asked[process_id] = ask(
-            running.client,
-            running.engines[process_id],
+            cluster.client,
+            cluster.engines[process_id],
             Initialize(stage=encode(stage)),
-            where=f"process {process_id} (host {running.plan.hosts[process_id]})",
+            where=f"process {process_id} (host {cluster.plan.hosts[process_id]})",
         )
-        if process_id == 0 and len(stages) > 1 and _process_0_serves(running):
-            until_it_listens(running.rendezvous)
-    return _collect(running, asked, progress)
+        if process_id == 0 and len(stages) > 1 and _process_0_serves(cluster):
+            until_it_listens(cluster.rendezvous)
+    return _collect(cluster, asked, progress)
 
 
-def _process_0_serves(running: Cluster) -> bool:
-    return running.plan.initialize and not running.rendezvous.served
+def _process_0_serves(cluster: Cluster) -> bool:
+    return cluster.plan.initialize and not cluster.rendezvous.served
 
 
 def until_it_listens(rendezvous: Rendezvous) -> None:
@@ -253,9 +253,9 @@ def until_it_listens(rendezvous: Rendezvous) -> None:
 
 
 def _collect(
-    running: Cluster, asked: Mapping[int, Request[Initialized]], progress: StartProgress
+    cluster: Cluster, asked: Mapping[int, Request[Initialized]], progress: StartProgress
 ) -> dict[int, Initialized]:
-    plan = running.plan
+    plan = cluster.plan
     answers: dict[int, Initialized] = {}
     limit = plan.jax.get("initialization_timeout", JAX_INITIALIZATION_TIMEOUT) + MARGIN_SECONDS
     deadline = time.monotonic() + limit
@@ -266,7 +266,7 @@ def _collect(
                 continue
             try:
                 answers[process_id] = _answer(
-                    running, process_id, request, set(asked) - set(answers)
+                    cluster, process_id, request, set(asked) - set(answers)
                 )
             except GoneError as error:
                 # ipyparallel's hub knows of the end first; a moment later the agent reports how it ended.
@@ -276,29 +276,29 @@ def _collect(
                     ) from error
                 continue
             progress("joined", len(answers), len(asked))
-        check_hosts(running)
-        if running.exits:
-            raise LaunchError(_ended(running, set(asked) - set(answers)))
+        check_hosts(cluster)
+        if cluster.exits:
+            raise LaunchError(_ended(cluster, set(asked) - set(answers)))
         if time.monotonic() > deadline:
             raise LaunchError(_missing(plan, set(asked) - set(answers)))
         time.sleep(POLL_SECONDS / 2)
     return answers
 
 
-def _ended(running: Cluster, unanswered: set[int]) -> str:
+def _ended(cluster: Cluster, unanswered: set[int]) -> str:
     """Return the text for a process that ended while all were joining; JAX ends those that wait too long."""
-    plan = running.plan
-    process_id, end = next(iter(running.exits.items()))
+    plan = cluster.plan
+    process_id, end = next(iter(cluster.exits.items()))
     who = f"Process {process_id} (host {plan.hosts[process_id]}, pid {end.pid})"
     text = with_words(f"{who} {end} while the processes joined their cluster.", end.last_lines)
-    waited_for = unanswered - set(running.exits)
+    waited_for = unanswered - set(cluster.exits)
     if _waited_too_long(text) and waited_for:
         return f"{_missing(plan, waited_for)}\n{text}"
     return text
 
 
 def _answer(
-    running: Cluster, process_id: int, request: Request[Initialized], missing: set[int]
+    cluster: Cluster, process_id: int, request: Request[Initialized], missing: set[int]
 ) -> Initialized:
     try:
         return request.get()[0]
@@ -308,10 +308,10 @@ def _answer(
         text = str(error)
         if _waited_too_long(text):
             others = missing - {process_id}
-            text = f"{_missing(running.plan, others)}\n{text}" if others else text
+            text = f"{_missing(cluster.plan, others)}\n{text}" if others else text
         raise LaunchError(
-            f"Process {process_id} (host {running.plan.hosts[process_id]}) could not initialize "
-            f"{running.plan.framework}: {text}"
+            f"Process {process_id} (host {cluster.plan.hosts[process_id]}) could not initialize "
+            f"{cluster.plan.framework}: {text}"
         ) from error
 
 

@@ -29,15 +29,15 @@ END_SECONDS = 5.0
 """Seconds a process may take to be gone after SIGKILL."""
 
 
-def end(running: Cluster, process_ids: Collection[int]) -> None:
+def end(cluster: Cluster, process_ids: Collection[int]) -> None:
     """End processes that no longer answer; wait until they are gone.
 
     Raises:
       LaunchError: A process still exists.
     """
-    running.signal(signal.SIGKILL, sorted(process_ids))
+    cluster.signal(signal.SIGKILL, sorted(process_ids))
     deadline = time.monotonic() + END_SECONDS
-    while left := set(process_ids) - set(running.exits):
+    while left := set(process_ids) - set(cluster.exits):
         if time.monotonic() > deadline:
             raise LaunchError(
                 f"{processes_text(left)} cannot be ended. {command('restart')} stops all."
@@ -45,28 +45,28 @@ def end(running: Cluster, process_ids: Collection[int]) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def replace(running: Cluster, process_ids: Collection[int], *, progress: StartProgress) -> None:
+def replace(cluster: Cluster, process_ids: Collection[int], *, progress: StartProgress) -> None:
     """Start these processes of the plan again, each on its host and with its id.
 
     Raises:
       LaunchError: One of them did not come up; the others are as they were.
     """
-    again = [p for p in running.plan.processes if p.process_id in process_ids]
-    known = {*running.engines.values(), *running.client.ids}
-    running.forget(process_ids)
-    running.agents.start(running.planned(again))
-    connect(running, process_ids, known=known, progress=progress)
+    again = [p for p in cluster.plan.processes if p.process_id in process_ids]
+    known = {*cluster.engines.values(), *cluster.client.ids}
+    cluster.forget(process_ids)
+    cluster.agents.start(cluster.planned(again))
+    connect(cluster, process_ids, known=known, progress=progress)
 
 
 def rebuild_strategy(
-    running: Cluster, replaced: Collection[int], *, workers: bool, progress: StartProgress
+    cluster: Cluster, replaced: Collection[int], *, workers: bool, progress: StartProgress
 ) -> dict[int, Initialized]:
     """Make the framework's strategy anew, on the workers at new addresses.
 
     TensorFlow first forgets the old cluster on earlier processes; their Python variables stay.
 
     Args:
-      running: Engines of which none is in a cell.
+      cluster: Engines of which none is in a cell.
       replaced: Processes that have just been started.
       workers: Whether the workers take part; an evaluator can be replaced without them.
       progress: Called with how many have joined.
@@ -77,12 +77,12 @@ def rebuild_strategy(
     Raises:
       LaunchError: A process failed, ended, or did not connect in time.
     """
-    plan = running.plan
+    plan = cluster.plan
     framework = framework_named(plan.framework)
-    stages = {p.process_id: framework.stages(plan, p, running.rendezvous) for p in plan.processes}
+    stages = {p.process_id: framework.stages(plan, p, cluster.rendezvous) for p in plan.processes}
     new = {p: calls[0] for p, calls in stages.items() if p in replaced}
     if new:
-        broadcast(running, new, progress=silent)
+        broadcast(cluster, new, progress=silent)
     # An evaluator takes part in no collective: one that was not replaced goes on as it is.
     taking_part = {w.process_id for w in plan.workers if workers} | set(replaced)
     calls: dict[int, StrategyStage] = {
@@ -90,10 +90,10 @@ def rebuild_strategy(
         for p, found in stages.items()
         if p in taking_part
     }
-    return broadcast(running, calls, progress=progress)
+    return broadcast(cluster, calls, progress=progress)
 
 
-def meet_again(running: Cluster) -> None:
+def meet_again(cluster: Cluster) -> None:
     """Choose new ports at which the processes meet: the old servers of those that live on still exist.
 
     Raises:
@@ -102,11 +102,11 @@ def meet_again(running: Cluster) -> None:
     """
 
     def check() -> None:
-        check_hosts(running)
-        check_home(running.own_agents.home)
+        check_hosts(cluster)
+        check_home(cluster.own_agents.home)
 
-    places = new_places(running.plan, running.agents, check=check)
-    running.rendezvous = meet(running.plan, places, again=True)
+    places = new_places(cluster.plan, cluster.agents, check=check)
+    cluster.rendezvous = meet(cluster.plan, places, again=True)
 
 
 START_SECONDS = 30.0
@@ -119,13 +119,13 @@ AGAIN_SECONDS = 0.5
 """Seconds until an engine is asked again: a request sent before it has connected anew is lost."""
 
 
-def restart_controller(running: Cluster) -> None:
+def restart_controller(cluster: Cluster) -> None:
     """Start the controller again, unless another kernel has, and connect this kernel to it.
 
     Raises:
       LaunchError: The controller did not come up; the text says why. The engines go on.
     """
-    home = running.own_agents.home
+    home = cluster.own_agents.home
     before = home.exits.get(CONTROLLER)
     home.order(RestartController())
     deadline = time.monotonic() + START_SECONDS
@@ -134,22 +134,22 @@ def restart_controller(running: Cluster) -> None:
         if home.poll() is not None or time.monotonic() > deadline:
             raise LaunchError("its agent does not start it again")
         time.sleep(POLL_SECONDS)
-    client = _connected(running, deadline)
-    if running.client is not None:
+    client = _connected(cluster, deadline)
+    if cluster.client is not None:
         # Messages that the earlier client has not sent must not be sent now.
-        running.client.close(linger=0)
-    running.client = client
+        cluster.client.close(linger=0)
+    cluster.client = client
 
 
-def _connected(running: Cluster, deadline: float) -> Client:
-    home = running.own_agents.home
+def _connected(cluster: Cluster, deadline: float) -> Client:
+    home = cluster.own_agents.home
     while True:
         end = home.exits.get(CONTROLLER) or home.end_of_all()
         if end is not None:
             said = "".join(f": {line}" for line in end.last_lines[-1:])
             raise LaunchError(f"started again, it {end}{said}")
         try:
-            return Client(running.client_file, timeout=ANSWER_SECONDS)
+            return Client(cluster.client_file, timeout=ANSWER_SECONDS)
         except TimeoutError as error:
             if time.monotonic() > deadline:
                 raise LaunchError(
@@ -157,24 +157,24 @@ def _connected(running: Cluster, deadline: float) -> Client:
                 ) from error
 
 
-def unanswered(running: Cluster, process_ids: Collection[int], *, within_s: float) -> set[int]:
+def unanswered(cluster: Cluster, process_ids: Collection[int], *, within_s: float) -> set[int]:
     """Return the idle processes that do not answer through the controller, without those that have ended.
 
     Args:
-      running: The engines.
+      cluster: The engines.
       process_ids: The idle processes.
       within_s: How many seconds they may take.
     """
     deadline = time.monotonic() + within_s
     nothing = Complete(code="", cursor=0)
     left = {
-        p: Repeated(running.client, running.engines[p], nothing, again_s=AGAIN_SECONDS)
+        p: Repeated(cluster.client, cluster.engines[p], nothing, again_s=AGAIN_SECONDS)
         for p in process_ids
     }
     while left and time.monotonic() < deadline:
         left = {
             p: asked
             for p, asked in left.items()
-            if asked.answer(within_s=POLL_SECONDS) is None and p not in running.exits
+            if asked.answer(within_s=POLL_SECONDS) is None and p not in cluster.exits
         }
     return set(left)

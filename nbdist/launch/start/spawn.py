@@ -1,52 +1,37 @@
 """First step of a start: the agents, which import the modules that all processes need.
 
 The import takes longest, so it begins before this kernel's own imports; nothing here imports more than the
-standard library. Meanwhile `Preflight` makes the doctor's checks, on connections that exist anyway.
+standard library.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nbdist.contract.checkup import Checkup, Connection
 from nbdist.contract.orders import Assignment
-from nbdist.errors import HostError, LaunchError
 from nbdist.launch.agents import AgentSpec
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.job_agent import JobAgent
-from nbdist.launch.doctor.examine import clock, kernel_facts
-from nbdist.launch.doctor.finding import (
-    THIS_MACHINE,
-    Examined,
-    Finding,
-    Needs,
-    findings_text,
-)
-from nbdist.launch.doctor.judge import judge
 from nbdist.launch.files import sources
 from nbdist.launch.files.sync import Files
 from nbdist.launch.launchers import forwarded, job_agents, job_environment
-from nbdist.launch.launchers.ssh import controller_address, shell, ssh_agent
+from nbdist.launch.launchers.ssh import controller_address, ssh_agent
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import AgentEvents
-from nbdist.launch.model.hosts import HostInfo
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.planning import JOBS
-from nbdist.launch.start.cluster import KERNEL_LOST_SECONDS, AgentPool, to_the_end
-from nbdist.machine import checkup
+from nbdist.launch.start.cluster import Cluster, to_the_end
+from nbdist.launch.start.pool import AgentPool
+from nbdist.launch.start.preflight import Preflight
 from nbdist.machine import folder as folders
 from nbdist.machine.ports import LOOPBACK, free_ports
-from nbdist.spelling import command
 from nbdist.version import __version__
 
 CLUSTER_ID = "nbdist"
@@ -60,161 +45,15 @@ CONTROLLER_ARGUMENTS = (
 )
 
 
-MOST_TARGETS = 8
-"""Hosts that each host tries to reach, from process 0's on: attempts of all to all would grow with the square."""
-
-
-class Preflight:
-    """Checks that run while the processes' agents start.
+def spawn(asked: Plan, *, session: str) -> Cluster:
+    """Start the agents of the plan's processes; do not wait for anything.
 
     Args:
-      plan: The processes to be started.
-      address: Where the hosts are to find the controller.
+      asked: The plan.
+      session: The session's id.
     """
-
-    def __init__(self, plan: Plan, address: str) -> None:
-        self._plan = plan
-        self._here = address == LOOPBACK
-        self._address = address
-        self._listener: socket.socket | None = None
-        forwarded = plan.placement.forwarded
-        if forwarded or not self._here:
-            with contextlib.suppress(
-                OSError
-            ):  # behind address translation, the address is not this machine's own
-                self._listener = checkup.listen(address, *forwarded[-1:])
-        pool = ThreadPoolExecutor(1)
-        self._kernel: Future[Checkup] = pool.submit(kernel_facts, {})
-        pool.shutdown(wait=False)
-
-    @property
-    def asked(self) -> dict[str, Any]:
-        """The checks for an agent on another machine: the arguments of `nbdist.machine.checkup.checkup`."""
-        if self._listener is None:
-            return {}
-        return {"connect": [list(self._listener.getsockname()[:2])]}
-
-    def judge(self, info: Mapping[str, HostInfo]) -> list[Finding]:
-        """Judge the reports of the hosts and the facts of this machine; close the listener.
-
-        Args:
-          info: The facts of other machines, by the name the plan has for them.
-
-        Returns:
-          Warnings.
-
-        Raises:
-          HostError: A problem on one host with which a start would fail.
-          LaunchError: As `HostError`, on this machine.
-        """
-        self.close()
-        kernel = self._kernel.result()
-        plan = self._plan
-        everyone = [self._examined(name, facts) for name, facts in info.items()]
-        here = plan.on(socket.gethostname()) if plan.placement.job is None else ()
-        if here:
-            name = socket.gethostname()
-            everyone.insert(0, Examined(host=name, facts=kernel, processes=len(here)))
-        needs = Needs(
-            framework=plan.framework,
-            backend=plan.backend,
-            platform=plan.platform,
-            launcher=plan.placement.launcher,
-        )
-        findings = judge(everyone, kernel=kernel, needs=needs)
-        errors = [finding for finding in findings if finding.severity == "error"]
-        if errors:
-            text, host = findings_text(errors).rstrip(), errors[0].host
-            if host in info:
-                raise HostError(f"Host {host} cannot take part.\n{text}", host=host)
-            raise LaunchError(f"The processes were not started.\n{text}")
-        return [finding for finding in findings if finding.severity == "warning"]
-
-    def close(self) -> None:
-        """Close the listener that hosts were to reach."""
-        if self._listener is not None:
-            self._listener.close()
-
-    def _examined(self, name: str, facts: HostInfo) -> Examined:
-        placement = self._plan.placement
-        typed = f"ssh {name} "
-        asked = next((host for host in placement.hosts if host.name == name), None)
-        if asked is not None and placement.ssh is not None:
-            typed = shell(asked, placement.ssh)
-        checks = facts.checks
-        connected = checks.connected if checks is not None else None
-        return Examined(
-            host=name,
-            shell=typed,
-            facts=checks,
-            clock=clock(checks.time, facts.asked_s, facts.received_s) if checks else None,
-            reached={THIS_MACHINE: replace(connected[0], address=self._address)}
-            if connected
-            else {},
-            processes=len(self._plan.on(name)) or 1,
-        )
-
-
-def targets(info: Mapping[str, HostInfo]) -> tuple[tuple[str, int], ...]:
-    """Return address and port of the first hosts, which every host is to reach."""
-    listening = [
-        (facts.address, facts.listening)
-        for facts in info.values()
-        if facts.listening and facts.address is not None
-    ]
-    return tuple(listening[:MOST_TARGETS])
-
-
-def unreached(
-    info: Mapping[str, HostInfo], host: str, answers: Sequence[Connection]
-) -> tuple[str, str] | None:
-    """Return the first host that another one did not reach, and a text about it; None if it reached all."""
-    names = [name for name, facts in info.items() if facts.listening]
-    for name, answer in zip(names, answers, strict=False):
-        if answer.error is not None and name != host:
-            address = info[name].address
-            return name, (
-                f"Host {host} cannot connect to host {name} at {address}: {answer.error}. The processes talk "
-                "to each other there, on ports that are free at the time. Open TCP between the hosts; "
-                f"{command('doctor')} says what to type."
-            )
-    return None
-
-
-@dataclass
-class Spawned:
-    """Agents that import modules; nothing else has been started.
-
-    `folder` is private to the session. `began` is when this start began (monotonic). `rendezvous` is None until
-    all hosts have sent their first event. `warnings` are findings of the checks.
-    """
-
-    plan: Plan
-    folder: str
-    agents: AgentPool
-    began: float
-    preflight: Preflight
-    rendezvous: Rendezvous | None = None
-    warnings: list[Finding] = field(default_factory=list)
-
-    def stop(self) -> None:
-        """Stop the agents and everything they started, and remove the session's folder; do nothing a second time.
-
-        Raises:
-          KeyboardInterrupt: The user's; they are stopped all the same.
-        """
-        to_the_end(self._stop)
-
-    def _stop(self) -> None:
-        self.preflight.close()
-        self.agents.stop()
-        folders.remove(self.folder)
-
-
-def spawn(plan: Plan) -> Spawned:
-    """Start the agents of the plan's processes; do not wait for anything."""
     began = time.monotonic()
-    plan = _tunnelled(plan) if plan.placement.tunnel else plan
+    plan = _tunnelled(asked) if asked.placement.tunnel else asked
     files = Files(sources(plan.placement.sync)) if plan.placement.sync else None
     near = plan.placement.on_this_machine or plan.placement.tunnel
     address = LOOPBACK if near else controller_address(plan.placement)
@@ -249,11 +88,12 @@ def spawn(plan: Plan) -> Spawned:
     except BaseException:
         to_the_end(lambda: _give_up(started, preflight, folder))
         raise
-    agents = AgentPool(home, others, events=events, files=files)
-    return Spawned(
+    return Cluster(
+        session=session,
+        asked=asked,
         plan=plan,
         folder=folder,
-        agents=agents,
+        agents=AgentPool(home, others, events=events, files=files),
         began=began,
         preflight=preflight,
     )
@@ -320,6 +160,15 @@ def at_home(plan: Plan, folder: str, address: str, files: Files | None = None) -
         kernel=os.getpid(),
         paths=tuple(files.here) if files is not None else (),
     )
+
+
+KERNEL_LOST_SECONDS = 900.0
+"""Silence after which a host that is still connected to a kernel gives the kernel up.
+
+A kernel that is stopped, or whose machine sleeps, sends nothing, and from afar that looks like a broken
+connection: the processes on the hosts wait. A kernel that ends closes the connection, which ends everything at
+once. Linux gives up a connection on which nothing is acknowledged after about as long (tcp(7), `tcp_retries2`:
+924.6 s), so that a longer time would gain nothing."""
 
 
 def elsewhere(

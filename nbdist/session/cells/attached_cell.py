@@ -263,7 +263,7 @@ class RegainedRun(FollowedRun):
         self._started = cell.started
         self.execution.number = cell.run
         # Processes that ended while no kernel was there took the output they had kept with them.
-        gone = cell.requests.keys() & self.context.link.exits.keys()
+        gone = cell.requests.keys() & self.context.cluster.exits.keys()
         if gone:
             self.output.note(
                 f"{processes_text(gone)}   ended while no kernel was there; what was printed there is lost"

@@ -120,7 +120,7 @@ class CellRun:
         self.execution = Execution(
             cell,
             targets=targets,
-            link=context.link,
+            cluster=context.cluster,
             hosts=context.hosts,
             output=self.output,
             reports=context.reports,
@@ -233,7 +233,7 @@ class CellRun:
     def _finish(self, outcomes: dict[int, ProcessOutcome]) -> Exception | None:
         self._final = outcomes
         # Ended processes may be replaced in a moment; afterwards nothing is known of them.
-        ends = dict(self.context.link.exits)
+        ends = dict(self.context.cluster.exits)
         facts = self.context.ended(
             EndOfCell(
                 cell=self.cell,
@@ -257,7 +257,7 @@ class CellRun:
 
     def _listen(self, take: Callable[[int, Message], None]) -> None:
         for process_id, request in self.execution.requests.items():
-            self.context.link.client.listen(request, functools.partial(take, process_id))
+            self.context.cluster.client.listen(request, functools.partial(take, process_id))
 
     def _failure(
         self, outcomes: dict[int, ProcessOutcome], ends: Mapping[int, Any], facts: ProcessFacts

@@ -11,7 +11,8 @@ from typing import Any
 from nbdist.contract.cells import OpenCell
 from nbdist.contract.iopub import CellStep
 from nbdist.contract.questions import LineReply
-from nbdist.session.cells.execution import Cell, Execution, KnownReports, Link
+from nbdist.launch.start.cluster import Cluster
+from nbdist.session.cells.execution import Cell, Execution, KnownReports
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.late import EarlierCells
 from nbdist.session.cells.outcome import ProcessOutcome
@@ -75,7 +76,7 @@ class CellContext:
     """The part of a session that one cell needs.
 
     Attributes:
-      link: The connection to the processes.
+      cluster: The way to the processes.
       hosts: Host names by process id.
       reports: The processes' reports.
       facts: What is known of the processes now.
@@ -95,7 +96,7 @@ class CellContext:
       leaves: Called on an interrupt; returns whether this kernel ends and the cell goes on without it.
     """
 
-    link: Link
+    cluster: Cluster
     hosts: Mapping[int, str]
     reports: KnownReports
     facts: ProcessFacts

@@ -21,6 +21,7 @@ from nbdist.contract.iopub import CellStep, Prompt, Prompting, Rescued, message_
 from nbdist.contract.snapshot import Activity
 from nbdist.errors import NotRunError, WireError
 from nbdist.launch.model.happenings import ProcessExit
+from nbdist.launch.start.cluster import Cluster
 from nbdist.message_guard import MessageGuard
 from nbdist.monitor import Held
 from nbdist.monitor.remembered import held_text
@@ -48,24 +49,6 @@ CUT_ERRORS = ("JaxRuntimeError", "XlaRuntimeError", "ValueError")
 """Errors of a collective whose connections are cut; ValueError in jax 0.10 where NumPy asks for the values."""
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-
-
-class Link(Protocol):
-    """The session's connection to its processes, as an execution uses it."""
-
-    client: Any
-
-    @property
-    def engines(self) -> Mapping[int, int]:
-        """ipyparallel's engine ids by process id."""
-
-    @property
-    def idents(self) -> Mapping[int, bytes]:
-        """The engines' routing names by process id."""
-
-    @property
-    def exits(self) -> Mapping[int, ProcessExit]:
-        """Return how ended processes ended, by process id."""
 
 
 class KnownReports(Protocol):
@@ -102,7 +85,7 @@ class Execution:
     Args:
       cell: The code to run.
       targets: The processes to run it on.
-      link: The connection to them.
+      cluster: The way to them.
       hosts: Host names by process id.
       output: Gets all output.
       reports: The processes' reports.
@@ -118,7 +101,7 @@ class Execution:
         cell: Cell,
         *,
         targets: Sequence[int],
-        link: Link,
+        cluster: Cluster,
         hosts: Mapping[int, str],
         output: CellOutput,
         reports: KnownReports,
@@ -128,7 +111,7 @@ class Execution:
         self._widgets = widgets
         self.targets = tuple(targets)
         self.output = output
-        self._link = link
+        self._cluster = cluster
         self._hosts = hosts
         self._one_host = len(set(hosts.values())) == 1
         self._reports = reports
@@ -163,10 +146,14 @@ class Execution:
           requested: Called with the numbers of the requests, by process id, before they are sent.
         """
         recipients = {
-            p: Recipient(self._link.engines[p], self._link.idents[p], partial(self.receive, p))
+            p: Recipient(
+                self._cluster.engines[p], self._cluster.idents[p], partial(self.receive, p)
+            )
             for p in self.targets
         }
-        self._submissions = submit(self._link.client, recipients, self.cell.code, label, requested)
+        self._submissions = submit(
+            self._cluster.client, recipients, self.cell.code, label, requested
+        )
 
     def adopt(self, process_id: int, submission: Submission, request: str) -> None:
         """Take on a cell that another kernel has sent to a process, under the number of its request."""
@@ -191,8 +178,8 @@ class Execution:
         requests = self.requests
         asked = tuple(p for p in process_ids if p in requests)
         for process_id in asked:
-            self._withdrawn[process_id] = self._link.client.abort(
-                [requests[process_id]], targets=self._link.engines[process_id], block=False
+            self._withdrawn[process_id] = self._cluster.client.abort(
+                [requests[process_id]], targets=self._cluster.engines[process_id], block=False
             )
         return asked
 
@@ -218,7 +205,7 @@ class Execution:
     def wants(self, process_id: int, number: int) -> bool:
         """Return whether a process is in the cell and waits for the answer to this question; from any thread."""
         prompt = self._prompts.get(process_id)
-        inside = process_id not in self._link.exits and not self._submissions[process_id].replied
+        inside = process_id not in self._cluster.exits and not self._submissions[process_id].replied
         return inside and prompt is not None and prompt.number == number
 
     def give(self, process_id: int, prompt: Prompt, send: Callable[[], bool]) -> bool:
@@ -320,7 +307,7 @@ class Execution:
 
     def _settle(self, process_id: int) -> ProcessOutcome | None:
         """Return the outcome of a process that has left the cell, else None."""
-        end = self._link.exits.get(process_id)
+        end = self._cluster.exits.get(process_id)
         if end is not None:
             return self._gone(process_id, end)
         submission = self._submissions[process_id]

@@ -173,7 +173,7 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
             return "\n".join(said)
     if framework_named(engines.plan.framework).recovery != "in place" or not engines.proves:
         return "\n".join([*said, strategy.recover(engines, progress=progress)])
-    if not engines.link.agents.all:
+    if not engines.cluster.agents.all:
         return _proven_alone(engines, progress=progress)
     stuck = not_back(engines, say=_as_progress(engines, progress), interrupted=True)
     strategy.refuse_busy(engines, stuck)
@@ -208,7 +208,7 @@ def _proven_alone(engines: EngineGroup, *, progress: StartProgress) -> str:
     gone = engines.facts.workers.intersection(engines.facts.lost)
     # Of a session of nbdist's the record says so; of another cluster nothing does.
     again = f" Then leave them, with {command('shutdown')}, and attach again."
-    then = again if gone and engines.link.turn_file else ""
+    then = again if gone and engines.cluster.turn_file else ""
     raise RecoveryError(f"{why}, and {strategy.NOT_OURS}. {engines.facts.remedy}{then}")
 
 

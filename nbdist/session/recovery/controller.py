@@ -65,14 +65,14 @@ def bring_back(engines: EngineGroup, *, say: Callable[[str], None]) -> str | Non
 def _start_another(engines: EngineGroup) -> str | None:
     """Why the processes cannot be asked through another one; None where they can, or it has ended as well."""
     try:
-        restart_controller(engines.link)
+        restart_controller(engines.cluster)
     except LaunchError as error:
         return str(error)
     engines.reconnected()
     _until_reported(engines)
     _until_back(engines)
-    idle = engines.plan.hosts.keys() - engines.link.exits.keys() - engines.facts.stuck
-    silent = unanswered(engines.link, idle, within_s=ANSWER_SECONDS)
+    idle = engines.plan.hosts.keys() - engines.cluster.exits.keys() - engines.facts.stuck
+    silent = unanswered(engines.cluster, idle, within_s=ANSWER_SECONDS)
     if silent:
         return f"{processes_text(silent)} did not answer when it was started again"
     return None
@@ -84,11 +84,11 @@ def _until_reported(engines: EngineGroup) -> None:
 
     def silent() -> list[int]:
         passed = time.monotonic() - began
-        there = engines.plan.hosts.keys() - engines.link.exits.keys()
+        there = engines.plan.hosts.keys() - engines.cluster.exits.keys()
         return [p for p in sorted(there) if engines.monitor.silence(p) > passed]
 
     while (left := silent()) and time.monotonic() - began < REPORT_SECONDS:
-        engines.link.agents.ask(Aside.REPEAT, left)
+        engines.cluster.agents.ask(Aside.REPEAT, left)
         time.sleep(LOOK_SECONDS)
 
 
@@ -105,11 +105,11 @@ def _until_back(engines: EngineGroup) -> None:
             asked = time.monotonic()
             engines.interrupt(sorted(inside))
             for what in (Aside.ABANDON, Aside.FREE):
-                engines.link.agents.ask(what, sorted(inside))
+                engines.cluster.agents.ask(what, sorted(inside))
     if inside:
         engines.health.stuck(inside)
 
 
 def _inside(engines: EngineGroup) -> Set[int]:
-    there = engines.plan.hosts.keys() - engines.link.exits.keys()
+    there = engines.plan.hosts.keys() - engines.cluster.exits.keys()
     return {p for p in there if engines.reports.busy(p)}

@@ -25,7 +25,7 @@ class Living:
 
     def gone(self, process_id: int) -> str | None:
         """Return how a process has ended; None while it, or the new one in its place, lives."""
-        end = self._engines.link.exits.get(process_id)
+        end = self._engines.cluster.exits.get(process_id)
         return None if end is None else str(end)
 
 
@@ -42,7 +42,7 @@ def due(engines: EngineGroup) -> bool:
         and len(facts.workers) > 1
         and not facts.out_of_step
         and not facts.silent
-        and facts.workers.isdisjoint({*facts.lost, *facts.stuck, *engines.link.exits})
+        and facts.workers.isdisjoint({*facts.lost, *facts.stuck, *engines.cluster.exits})
     )
 
 

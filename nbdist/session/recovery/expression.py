@@ -155,10 +155,10 @@ def fence(engines: EngineGroup, busy: Callable[[], Collection[int]], *, rules: R
       rules: The session's rules.
     """
     call = RefuseEarlier(number=engines.next_number())
-    asked = {p: engines.send(p, call) for p in engines.plan.hosts if p not in engines.link.exits}
+    asked = {p: engines.send(p, call) for p in engines.plan.hosts if p not in engines.cluster.exits}
     since = time.monotonic()
     while True:
-        done = {*busy(), *engines.link.exits}
+        done = {*busy(), *engines.cluster.exits}
         waiting = {p: r for p, r in asked.items() if p not in done and not r.ready()}
         if not waiting:
             return
@@ -209,7 +209,7 @@ def _free(engines: EngineGroup, asked: Mapping[int, Request[A]], give_up_s: floa
     """
     waiting = [p for p, request in asked.items() if not request.ready()]
     within_s = max(give_up_s, 1.0)
-    aside = engines.link.agents.ask
+    aside = engines.cluster.agents.ask
     steps: list[tuple[float, Callable[[Sequence[int]], None]]] = [
         (0.0, partial(aside, Aside.ABANDON)),
         (0.0, engines.interrupt),

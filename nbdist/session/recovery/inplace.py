@@ -154,16 +154,16 @@ def repair(
     started = time.monotonic()
     living = engines.facts.workers - set(gone)
     ended = {p: engines.facts.lost.get(p, NOT_BACK) for p in sorted(gone)}
-    link, plan = engines.link, engines.plan
+    cluster, plan = engines.cluster, engines.plan
     first = plan.processes[0].process_id
-    services = link.agents.of(first).services
+    services = cluster.agents.of(first).services
     if states is None:
         states = ask_all(engines, AskSent(), within_s=ANSWER_SECONDS, of=living)
     common = common_serial(states.values())
     until_computed(engines, states, say=say)
-    cut = partial(link.agents.ask, Aside.CUT)
+    cut = partial(cluster.agents.ask, Aside.CUT)
     cut(sorted(living))
-    service = initialize.ask_for_service(link, again=True)
+    service = initialize.ask_for_service(cluster, again=True)
     # Meanwhile new processes start.
     things = ask_things(
         Living(engines), sources(engines, gone) if gone else (), key=str(engines.next_number())
@@ -173,7 +173,7 @@ def repair(
     saved = ask_all(engines, Save(common=common), within_s=SAVE_SECONDS, meanwhile=cut, of=living)
     _say_disk(engines, saved, say)
     mixed = disagreeing({p: answer.versions for p, answer in saved.items()}, common=common)
-    initialize.until_it_serves(link, service)
+    initialize.until_it_serves(cluster, service)
     # Only then any waits for others: all are known to come.
     ask_all(engines, Leave(), within_s=LEAVE_SECONDS, of=living)
     generation = 1 + max(answer.versions.generation for answer in saved.values())
@@ -184,7 +184,7 @@ def repair(
             if p.process_id in gone
             else Rejoin(
                 arguments={
-                    **framework_named(plan.framework).rejoin(plan, p, link.rendezvous),
+                    **framework_named(plan.framework).rejoin(plan, p, cluster.rendezvous),
                     "initialization_timeout": int(REJOIN_SECONDS) - 10,
                 }
             )
@@ -227,7 +227,7 @@ def repair(
             say(without_copies)
     # Also those of repairs that did not succeed.
     for earlier in services.keys() - {service}:
-        initialize.end(link, earlier)
+        initialize.end(cluster, earlier)
     return Repaired(
         seconds=time.monotonic() - started,
         lost=tuple(sorted(gone_paths - returned.paths)),

@@ -117,7 +117,7 @@ def _ask(engines: EngineGroup, execution: Execution, waiting: Collection[int]) -
     """Return what each process with a waiting main thread has sent, if its other threads say so in time."""
     for process_id in waiting:
         execution.sent.pop(process_id, None)
-    engines.link.agents.ask(Aside.COUNT, sorted(waiting))
+    engines.cluster.agents.ask(Aside.COUNT, sorted(waiting))
     deadline = time.monotonic() + ANSWER_SECONDS
     while not execution.sent.keys() >= set(waiting) and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)
@@ -131,7 +131,7 @@ def _sent(engines: EngineGroup, state: Sent) -> int:
 
 def remedies_for(engines: EngineGroup) -> Remedies:
     """Return the remedies for a cell's processes: all of them if the processes can prove that they are in step."""
-    ask = engines.link.agents.ask
+    ask = engines.cluster.agents.ask
     always = Remedies(
         abandon=partial(ask, Aside.ABANDON),
         rescue=partial(ask, Aside.RESCUE),
@@ -171,13 +171,13 @@ def cell_context(
       requested: As in `CellContext`.
     """
     return CellContext(
-        link=engines.link,
+        cluster=engines.cluster,
         hosts=engines.plan.hosts,
         reports=engines.monitor,
         facts=engines.facts,
         interrupt=engines.interrupt,
         remedies=remedies_for(engines),
-        folder=Path(engines.link.folder) / "output",
+        folder=Path(engines.cluster.folder) / "output",
         grace_s=rules.grace_s,
         give_up_s=rules.give_up_s,
         next_number=engines.next_number,

@@ -51,7 +51,7 @@ def replaceable(engines: EngineGroup, stuck: Collection[int] = ()) -> frozenset[
       stuck: Processes that are to be ended, since they no longer answer.
     """
     gone = engines.facts.workers & {*engines.facts.lost, *stuck}
-    agents = engines.link.agents
+    agents = engines.cluster.agents
     can = (
         engines.proves
         and framework_named(engines.plan.framework).recovery == "in place"
@@ -84,16 +84,16 @@ def start_again(engines: EngineGroup, gone: AbstractSet[int]) -> Ended:
     for process_id in gone:
         engines.reported.setdefault(process_id, engines.monitor.samples(process_id))
     reported = {p: engines.reported[p] for p in gone}
-    end(engines.link, gone - engines.link.exits.keys())
-    replace(engines.link, gone, progress=silent)
+    end(engines.cluster, gone - engines.cluster.exits.keys())
+    replace(engines.cluster, gone, progress=silent)
     return reported
 
 
 def joining(engines: EngineGroup, process_id: int) -> Call[Any]:
     """Return the call that makes a new process join the others, as at the start."""
-    link, plan = engines.link, engines.plan
+    cluster, plan = engines.cluster, engines.plan
     (planned,) = (p for p in plan.processes if p.process_id == process_id)
-    stage = framework_named(plan.framework).late(plan, planned, link.rendezvous)
+    stage = framework_named(plan.framework).late(plan, planned, cluster.rendezvous)
     return Initialize(stage=encode(stage))
 
 

@@ -21,7 +21,7 @@ from nbdist.contract.calls.stepping import (
 from nbdist.contract.cells import Doubt
 from nbdist.errors import GoneError, NbdistError, RecoveryError
 from nbdist.launch.model.happenings import ProcessExit
-from nbdist.launch.start.cluster import LOST_SECONDS
+from nbdist.launch.start.pool import LOST_SECONDS
 from nbdist.notation import names_text, processes_text, seconds_text, where_text
 from nbdist.session.asking import LOOK_SECONDS, ask_all
 from nbdist.session.cells.facts import ProcessFacts
@@ -176,11 +176,11 @@ def mend(
         why = bring_back(engines, say=say)
         gone = replaceable(engines, stuck)
         why = why or hindrance(engines, gone)
-        if why is None and not engines.link.agents.all:
+        if why is None and not engines.cluster.agents.all:
             why = NOT_OURS
         if why is not None:
             return Settled(why=why)
-        ended = dict(engines.link.exits)
+        ended = dict(engines.cluster.exits)
         try:
             with engines.health.repairing():
                 done = repair(
@@ -191,7 +191,7 @@ def mend(
             if not tries_left or not _another_has_ended(engines, ended, error):
                 return Settled(why=f"the repair failed: {why}")
             say(f"the repair begins again: {why}")
-            engines.health.note(ProcessFacts.ended, engines.link.exits)
+            engines.health.note(ProcessFacts.ended, engines.cluster.exits)
             states = None
         else:
             return Settled(done=done.text(), lost=done.lost, unsure=done.unsure, older=done.older)
@@ -206,7 +206,7 @@ def _another_has_ended(
     until = time.monotonic() + (HOW_SECONDS if unreachable else 0.0)
     while all(
         end == before.get(p) or p not in engines.facts.workers
-        for p, end in engines.link.exits.items()
+        for p, end in engines.cluster.exits.items()
     ) and (engines.lost_service is None):
         if time.monotonic() >= until:
             return False
@@ -246,7 +246,7 @@ def disproven(engines: EngineGroup, *, say: Callable[[str], None]) -> str | None
     Raises:
       RecoveryError: A process did not answer, and has not ended.
     """
-    before = dict(engines.link.exits)
+    before = dict(engines.cluster.exits)
     try:
         states, why = _compared(engines)
         return why if why is not None else _unproven(engines, states, say=say)
@@ -254,7 +254,7 @@ def disproven(engines: EngineGroup, *, say: Callable[[str], None]) -> str | None
         if not _another_has_ended(engines, before, error):
             raise
         # The process has ended just now, and is replaced like any other.
-        engines.health.note(ProcessFacts.ended, engines.link.exits)
+        engines.health.note(ProcessFacts.ended, engines.cluster.exits)
         return str(error)
 
 

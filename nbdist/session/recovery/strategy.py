@@ -36,7 +36,7 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
       LaunchError: It did not succeed; the session stays out of step.
     """
     framework = framework_named(engines.plan.framework)
-    if not engines.link.agents.all:
+    if not engines.cluster.agents.all:
         # Before any is ended that nobody here could start again.
         raise SessionError(f"T{NOT_OURS[1:]}. {sentence(ELSEWHERE)}")
     if framework.recovery != "strategy":
@@ -59,16 +59,16 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
     )
     refuse_busy(engines, hopeless)
     if hopeless:
-        end(engines.link, hopeless)
+        end(engines.cluster, hopeless)
     gone = hopeless | set(engines.facts.lost)
     # The workers of a lost evaluator are as good as before, and their models stay of use.
     workers = engines.facts.out_of_step or not gone or not engines.facts.workers.isdisjoint(gone)
     progress("joined", 0, len(engines.plan.workers) if workers else len(gone))
     if workers:
-        meet_again(engines.link)
+        meet_again(engines.cluster)
     if gone:
-        replace(engines.link, gone, progress=progress)
-    rebuild_strategy(engines.link, gone, workers=workers, progress=progress)
+        replace(engines.cluster, gone, progress=progress)
+    rebuild_strategy(engines.cluster, gone, workers=workers, progress=progress)
     engines.health.recovered()
     kept = sorted(engines.plan.hosts.keys() - gone)
     parts = []

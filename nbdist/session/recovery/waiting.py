@@ -72,7 +72,7 @@ def not_back(
             raise TimeoutError(f"{processes_text(left)} still compiling what was interrupted.")
         if left - compiling and now - freed >= FREE_SECONDS:
             freed = now
-            engines.link.agents.ask(Aside.FREE, sorted(left - compiling))
+            engines.cluster.agents.ask(Aside.FREE, sorted(left - compiling))
         if compiling and not said and now - began >= SAY_SECONDS:
             said = True
             say(

@@ -112,7 +112,9 @@ def test_equal_stacks_are_shown_once_and_silent_processes_named(
 def test_those_that_somebody_else_has_started_are_out_of_reach(
     live: LiveHosts, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(type(session._life.engines.link.agents), "reaches_past_main_threads", False)
+    monkeypatch.setattr(
+        type(session._life.engines.cluster.agents), "reaches_past_main_threads", False
+    )
     with pytest.raises(SessionError, match="nothing reaches them while they run a cell"):
         session.stacks()
     with pytest.raises(SessionError, match="%dist_interrupt interrupts it"):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from nbdist.errors import ProcessError, SessionError
 from nbdist.launch.sessions import registry
+from nbdist.launch.sessions.foreign_engines import ForeignEngines
 from nbdist.session import life
 from tests.builders.engines import sent, trail
 from tests.builders.live import LiveHosts, SentCell
@@ -125,7 +127,10 @@ def test_an_attachment_that_is_interrupted_leaves_the_processes_and_their_cells(
 
 
 def test_one_that_somebody_else_has_started_is_only_left(live: LiveHosts) -> None:
-    session = live.attach(left(live), ours=False)
+    first = left(live)
+    engines = first._life.engines.cluster.engines
+    others: Any = SimpleNamespace(ids=[*engines.values()])
+    session = live.attach(first, agents=ForeignEngines(others, engines))
     assert session.kept
     with pytest.raises(
         SessionError, match="has not started these processes and does not stop them"

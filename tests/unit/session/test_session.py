@@ -250,7 +250,7 @@ def test_a_cell_that_nobody_waits_for_is_busy_until_it_ends_and_then_history(
 def test_a_cell_is_written_down_for_all_processes_before_one_gets_it(live: LiveHosts) -> None:
     """Its kernel may be killed between two of them; another must see that some are in it."""
     session = live.session("h1", "h2", keep=True)
-    folder = Path(session._life.engines.link.folder)
+    folder = Path(session._life.engines.cluster.folder)
     noted: list[dict[int, str]] = []
 
     def run(cell: SentCell) -> None:

@@ -425,7 +425,7 @@ def test_hosts_with_the_same_done_share_a_line_and_old_modules_are_named() -> No
 
 
 def test_a_session_without_files_says_how_to_name_some() -> None:
-    engines = SimpleNamespace(link=SimpleNamespace(agents=SimpleNamespace(files=None)))
+    engines = SimpleNamespace(cluster=SimpleNamespace(agents=SimpleNamespace(files=None)))
     with pytest.raises(SessionError, match="%dist_init --sync PATH names them"):
         sync_files(engines)  # type: ignore[arg-type]
 

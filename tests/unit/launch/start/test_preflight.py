@@ -11,8 +11,8 @@ from nbdist.contract.checkup import Checkup, Connection
 from nbdist.contract.wire import encode
 from nbdist.errors import HostError, LaunchError
 from nbdist.launch.model.hosts import HostInfo
-from nbdist.launch.start import spawn
-from nbdist.launch.start.spawn import MOST_TARGETS, Preflight, targets, unreached
+from nbdist.launch.start import preflight
+from nbdist.launch.start.preflight import MOST_TARGETS, Preflight, targets, unreached
 from nbdist.version import __version__
 from tests.builders.examined import facts, kernel
 from tests.builders.hosts import KERNEL_ADDRESS, FakeHosts, plan_of
@@ -41,7 +41,7 @@ def judge(
     monkeypatch: pytest.MonkeyPatch, *names: str, here: Checkup | None = None, **hosts: Any
 ) -> Any:
     found = here if here is not None else kernel(packages=PACKAGES)
-    monkeypatch.setattr(spawn, "kernel_facts", lambda asked: found)
+    monkeypatch.setattr(preflight, "kernel_facts", lambda asked: found)
     return Preflight(plan_of(*names), KERNEL_ADDRESS).judge(hosts)
 
 
@@ -78,7 +78,7 @@ def test_what_is_no_hindrance_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_start_itself_says_what_was_found(
     hosts: FakeHosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spawn, "kernel_facts", lambda asked: kernel(packages=PACKAGES))
+    monkeypatch.setattr(preflight, "kernel_facts", lambda asked: kernel(packages=PACKAGES))
     lacking = facts("h2", packages={**PACKAGES, "jax": None})
     hosts.does["h2", "assign"] = lambda agent, order: hosts.introduce(
         agent, order, checks=encode(lacking)

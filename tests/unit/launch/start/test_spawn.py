@@ -12,7 +12,7 @@ from nbdist.launch.agents import agent_handle
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.start import spawn
-from nbdist.launch.start.cluster import KERNEL_LOST_SECONDS
+from nbdist.launch.start.spawn import KERNEL_LOST_SECONDS
 from tests.builders.hosts import KERNEL_ADDRESS, FakeHosts, plan_of
 
 
@@ -101,7 +101,7 @@ def test_what_a_host_checks_is_a_listener_of_this_kernels_where_there_is_one(
     hosts: FakeHosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        monkeypatch.setattr("nbdist.launch.start.spawn.checkup.listen", lambda _: listener)
+        monkeypatch.setattr("nbdist.launch.start.preflight.checkup.listen", lambda _: listener)
         hosts.spawn(plan_of("h1"))
         address = listener.getsockname()
         assert assignment(hosts, "h1")["checks"] == {"connect": [list(address)]}

@@ -35,7 +35,7 @@ def execution(tmp_path: Path) -> Execution:
     made = Execution(
         Cell(number=7, code="breakpoint()"),
         targets=range(2),
-        link=SimpleNamespace(exits={}),  # type: ignore[arg-type]
+        cluster=SimpleNamespace(exits={}),  # type: ignore[arg-type]
         hosts={0: "h1", 1: "h2"},
         output=CellOutput(processes=range(2), folder=tmp_path),
         reports=SimpleNamespace(  # type: ignore[arg-type]
@@ -71,7 +71,7 @@ def test_a_process_that_is_gone_or_has_left_the_cell_asks_nothing(execution: Exe
     asks(execution, 0, 10)
     asks(execution, 1, 11)
     execution._submissions[0].replied = True  # type: ignore[misc]
-    execution._link.exits[1] = "gone"  # type: ignore[index]
+    execution._cluster.exits[1] = "gone"  # type: ignore[index]
     assert execution.prompts() == {}
 
 
@@ -92,7 +92,7 @@ def test_what_a_process_held_is_said_where_a_signal_has_ended_it(
     said: str | None,
 ) -> None:
     monkeypatch.setattr("nbdist.session.cells.execution.time.time", lambda: 1003.0)
-    execution._link.exits[1] = ProcessExit(  # type: ignore[index]
+    execution._cluster.exits[1] = ProcessExit(  # type: ignore[index]
         process_id=1,
         pid=7,
         code=code,
@@ -240,11 +240,11 @@ class LeftClient:
 def test_one_that_dies_just_when_the_cell_is_sent_is_gone_as_its_end_says(
     execution: Execution,
 ) -> None:
-    link: Any = execution._link
-    link.client, link.engines, link.idents = LeftClient(), {0: 0, 1: 1}, {0: b"0", 1: b"1"}
+    cluster: Any = execution._cluster
+    cluster.client, cluster.engines, cluster.idents = LeftClient(), {0: 0, 1: 1}, {0: b"0", 1: b"1"}
     execution.send("label")
     assert {p: s.outcome for p, s in execution.outcomes().items()} == {0: "running", 1: "running"}
     end = ProcessExit(process_id=1, pid=7, code=-9, oom=False, time=0.0, last_lines=())
-    link.exits[1] = end
+    cluster.exits[1] = end
     assert execution.outcomes()[1].outcome == "gone"
     assert execution.outcomes()[1].error == "killed by signal 9 (SIGKILL)"

@@ -50,7 +50,7 @@ class Shown:
         self.execution = Execution(
             Cell(number=7, code="pass"),
             targets=range(3),
-            link=None,  # type: ignore[arg-type]
+            cluster=None,  # type: ignore[arg-type]
             hosts={},
             output=self.output,
             reports=None,  # type: ignore[arg-type]

@@ -44,7 +44,7 @@ class Counted:
 
 def vain(execution: Counted, waiting: set[int], **answers: Any) -> InVain | None:
     engines = FakeEngines(**answers)
-    engines.link.agents = SimpleNamespace(ask=execution.ask)
+    engines.cluster.agents = SimpleNamespace(ask=execution.ask)
     return waits_in_vain(engines, execution, waiting)  # type: ignore[arg-type]
 
 
@@ -92,10 +92,10 @@ def test_what_was_sent_before_all_were_last_compared_is_not_counted() -> None:
     execution = Counted({1: sent(7)}, {0: sent(6)})
     engines = FakeEngines()
     engines.in_step_at = (sent().generation, 5)
-    engines.link.agents = SimpleNamespace(ask=execution.ask)
+    engines.cluster.agents = SimpleNamespace(ask=execution.ask)
     assert waits_in_vain(engines, execution, {1}) is not None  # type: ignore[arg-type]
     execution = Counted({1: sent(6)}, {0: sent(6)})
-    engines.link.agents = SimpleNamespace(ask=execution.ask)
+    engines.cluster.agents = SimpleNamespace(ask=execution.ask)
     assert waits_in_vain(engines, execution, {1}) is None  # type: ignore[arg-type]
 
 

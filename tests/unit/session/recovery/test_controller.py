@@ -34,10 +34,10 @@ class Engines(FakeEngines):
         monkeypatch.setattr(controller, "restart_controller", self.restart)
         monkeypatch.setattr(controller, "unanswered", self.unanswered)
 
-    def restart(self, link: Any) -> None:
+    def restart(self, cluster: Any) -> None:
         self.started += 1
 
-    def unanswered(self, link: Any, idle: Collection[int], *, within_s: float) -> set[int]:
+    def unanswered(self, cluster: Any, idle: Collection[int], *, within_s: float) -> set[int]:
         return self.silent & set(idle)
 
     def reconnected(self) -> None:
@@ -100,7 +100,7 @@ def test_those_that_do_not_come_back_are_freed_and_then_stuck(
 def test_what_the_processes_hold_is_saved_where_none_can_be_started(
     engines: Engines, monkeypatch: pytest.MonkeyPatch, alone: bool
 ) -> None:
-    def fails(link: Any) -> None:
+    def fails(cluster: Any) -> None:
         raise LaunchError("started again, it ended with exit code 1: no port")
 
     monkeypatch.setattr(controller, "restart_controller", fails)
@@ -123,7 +123,7 @@ def test_one_through_which_a_process_does_not_answer_is_none(engines: Engines) -
 def test_one_that_ends_as_well_is_replaced_and_not_for_ever(
     engines: Engines, monkeypatch: pytest.MonkeyPatch, ends: int, why: str | None
 ) -> None:
-    def end_again(link: Any, idle: Collection[int], *, within_s: float) -> set[int]:
+    def end_again(cluster: Any, idle: Collection[int], *, within_s: float) -> set[int]:
         if engines.started <= ends:
             engines.lost_controller = END
         return set()

@@ -130,7 +130,7 @@ def test_what_was_done_then_stands_below_the_error() -> None:
         shards=lambda p, **_: ArrayError("no array"),
         prove=lambda p, **_: Proven(passed=False, alike=True, error="x"),
     )
-    engines.link.agents.all = []
+    engines.cluster.agents.all = []
     with pytest.raises(
         ArrayError, match=r"^no array\nthe session is out of step: this kernel has not"
     ):

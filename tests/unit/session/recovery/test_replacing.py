@@ -44,8 +44,8 @@ def test_what_a_new_one_reports_is_not_taken_for_what_the_one_before_it_had(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A repair that did not come to its end has brought it the names of another, which agree with that one's."""
-    monkeypatch.setattr(replacing, "end", lambda link, process_ids: None)
-    monkeypatch.setattr(replacing, "replace", lambda link, process_ids, progress: None)
+    monkeypatch.setattr(replacing, "end", lambda cluster, process_ids: None)
+    monkeypatch.setattr(replacing, "replace", lambda cluster, process_ids, progress: None)
     found = engines()
     found.reported = {}
     found.monitor.samples = lambda process_id: {"of": "the one before"}

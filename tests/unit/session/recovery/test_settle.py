@@ -185,7 +185,7 @@ def test_a_lost_process_that_computes_nothing_hinders_nobody() -> None:
 
 def test_what_others_have_started_is_not_repaired(repairs: list[int]) -> None:
     engines = FakeEngines(step=sent)
-    engines.link.agents.all = []
+    engines.cluster.agents.all = []
     assert "has not started these processes" in str(settled(engines).why)
     assert repairs == []
 
@@ -224,8 +224,8 @@ def mended(
     engines = FakeEngines(step=sent)
     engines.hosts_there = True
     if lost:
-        engines.link.exits = {1: ended(7)}
-        engines.health.note(ProcessFacts.ended, engines.link.exits)
+        engines.cluster.exits = {1: ended(7)}
+        engines.health.note(ProcessFacts.ended, engines.cluster.exits)
     begun: list[frozenset[int]] = []
 
     def fails(engines: Any, *, gone: Any = (), **options: Any) -> None:
@@ -242,13 +242,13 @@ def no_room(engines: Any) -> NbdistError:
 
 
 def dies(engines: Any, *, pid: int = 7) -> NbdistError:
-    engines.link.exits = {1: ended(pid)}
+    engines.cluster.exits = {1: ended(pid)}
     return RecoveryError("process 1 killed meanwhile")
 
 
 def cannot_be_reached(engines: Any) -> NbdistError:
     # The controller has noticed that its connection is closed, and the agent reports it a moment later.
-    later = threading.Timer(0.2, lambda: engines.link.exits.update({1: ended(7)}))
+    later = threading.Timer(0.2, lambda: engines.cluster.exits.update({1: ended(7)}))
     later.start()
     error = RecoveryError("process 1: process 1 has ended.")
     error.__cause__ = GoneError("process 1 has ended.")
@@ -398,7 +398,7 @@ def test_collectives_that_differ_are_looked_at_before_a_proof(repairs: list[int]
 
 def test_a_process_that_has_ended_is_not_sent_anything() -> None:
     engines = FakeEngines()
-    engines.link.exits[1] = "was killed by signal 9"
+    engines.cluster.exits[1] = "was killed by signal 9"
     with pytest.raises(RecoveryError, match="process 1 was killed by signal 9 meanwhile"):
         asking.ask_all(engines, AskSent(), within_s=1)
     assert engines.asked == []
@@ -410,7 +410,7 @@ def test_one_that_ends_while_it_is_asked_is_named() -> None:
     def step(process_id: int) -> Any:
         if process_id == 0:
             return sent()
-        engines.link.exits[1] = "ended"
+        engines.cluster.exits[1] = "ended"
         return None
 
     engines.answers["step"] = step

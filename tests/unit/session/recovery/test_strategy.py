@@ -21,17 +21,19 @@ class Done:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.steps: list[tuple[Any, ...]] = []
-        monkeypatch.setattr(strategy, "end", lambda link, ids: self.steps.append(("end", set(ids))))
-        monkeypatch.setattr(strategy, "meet_again", lambda link: self.steps.append(("meet",)))
+        monkeypatch.setattr(
+            strategy, "end", lambda cluster, ids: self.steps.append(("end", set(ids)))
+        )
+        monkeypatch.setattr(strategy, "meet_again", lambda cluster: self.steps.append(("meet",)))
         monkeypatch.setattr(strategy, "replace", self._replace)
         monkeypatch.setattr(strategy, "rebuild_strategy", self._rebuild)
         monkeypatch.setattr(waiting, "BACK_SECONDS", 0.0)
         monkeypatch.setattr(strategy, "REPORT_SECONDS", 0.0)
 
-    def _replace(self, link: Any, ids: Any, *, progress: Any) -> None:
+    def _replace(self, cluster: Any, ids: Any, *, progress: Any) -> None:
         self.steps.append(("replace", set(ids)))
 
-    def _rebuild(self, link: Any, replaced: Any, *, workers: bool, progress: Any) -> None:
+    def _rebuild(self, cluster: Any, replaced: Any, *, workers: bool, progress: Any) -> None:
         self.steps.append(("rebuild", workers))
 
 
@@ -119,7 +121,7 @@ def test_processes_of_others_are_neither_ended_nor_joined_anew_and_it_is_said_wh
     done: Done, framework: str
 ) -> None:
     engines = engines_of(framework)
-    engines.link.agents.all = ()
+    engines.cluster.agents.all = ()
     engines.facts = replace(engines.facts, stuck=frozenset({1}), lost={0: "killed"}, since=3)
     engines.monitor.reported[1] = RUNNING
     with pytest.raises(SessionError, match="only where they were started; %dist_pull") as raised:

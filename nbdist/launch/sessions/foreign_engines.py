@@ -1,7 +1,4 @@
-"""Engines that ran before this kernel came, and how the kernel holds them.
-
-They belong to a session of nbdist's, or to a cluster of ipyparallel's that somebody else has started.
-"""
+"""`ForeignEngines`: in the place of agents, where another kernel or somebody else has started the engines."""
 
 from __future__ import annotations
 
@@ -11,40 +8,16 @@ import signal
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from nbdist.contract.calls.engine import Initialized
-from nbdist.contract.cells import Rules
 from nbdist.contract.questions import Aside, Question
 from nbdist.launch.model.happenings import AgentEvents, ProcessExit, ProcessLost
-from nbdist.launch.model.plan import Plan
-from nbdist.launch.start.cluster import Agents, Cluster
+from nbdist.launch.start.pool import Agents
 from nbdist.machine import folder as folders
 from nbdist.machine.processes import ProcessHandle
 from nbdist.message_guard import MessageGuard
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttachedCluster:
-    """The parts of a session that this kernel does not start, with all known facts about its engines.
-
-    `session` is its id, `asked` the plan as a person asked for it. `answers` are the frameworks' answers by
-    process id, empty if the frameworks are still to be initialized. `ours` says whether this kernel may stop it;
-    other engines it only leaves. `rules` are those that the session was started with. `began` is when attaching
-    began (monotonic), `remarks` are sentences that a person should read.
-    """
-
-    session: str
-    link: Cluster
-    asked: Plan
-    answers: Mapping[int, Initialized]
-    ours: bool
-    began: float
-    rules: Rules
-    remarks: tuple[str, ...] = ()
 
 
 HUB_SECONDS = 0.2

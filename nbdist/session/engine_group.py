@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ from nbdist.contract.events import Exited, Fault
 from nbdist.contract.questions import Aside
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import GoneError, SessionError
+from nbdist.interrupts import put_off, taken_by
 from nbdist.launch.model import framework
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import (
@@ -46,6 +48,7 @@ from nbdist.spelling import command
 from nbdist.view.widgets import Widgets
 
 A = TypeVar("A")
+T = TypeVar("T")
 
 
 class EngineGroup:
@@ -328,6 +331,35 @@ class EngineGroup:
         self.health.note(ProcessFacts.without_controller)
         agents = self.cluster.agents
         agents.ask(Aside.RESCUE, [p for p in self.plan.hosts if agents.of(p).poll() is None])
+
+    def exclusive(self, work: Callable[[], T]) -> T:
+        """Do work that an interrupt of the notebook must not end halfway, on a thread of its own.
+
+        The work ends by itself: everything it waits for has a time limit. An interrupt meanwhile only sets
+        `hurry`: the cell has failed already.
+        """
+        results: list[T] = []
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                with self.settling:
+                    results.append(work())
+            except BaseException as error:  # noqa: BLE001 - raised where it was asked for
+                errors.append(error)
+
+        context = contextvars.copy_context()  # with the door of who reads what is made there
+        thread = threading.Thread(
+            target=context.run, args=(run,), name="nbdist-settle", daemon=True
+        )
+        with put_off():
+            self.hurry.clear()
+        with taken_by(self.hurry.set):
+            thread.start()
+            thread.join()
+        if errors:
+            raise errors[0]
+        return results[0]
 
     def leave(self) -> None:
         """Let the processes go on without this kernel; publish a last snapshot."""

@@ -30,9 +30,8 @@ from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.followed import Background
 from nbdist.session.cells.history import read as read_history
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.after import make_sure
+from nbdist.session.recovery.after import cell_context, make_sure
 from nbdist.session.recovery.expression import fence
-from nbdist.session.recovery.remedies import cell_context
 from nbdist.session.turn import TurnNotes
 from nbdist.spelling import Placeholder, command, start_with
 

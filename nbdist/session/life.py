@@ -24,7 +24,7 @@ from nbdist.session.cells.history import read as read_history
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.keeping import files_brought, say_kept, say_running, take_over, write_down
 from nbdist.session.looking import Evaluation, Looks
-from nbdist.session.recovery.after import exclusive, left_unsettled, make_sure, recover
+from nbdist.session.recovery.after import left_unsettled, make_sure, recover
 from nbdist.session.recovery.expression import deliver
 from nbdist.session.running import Cells
 from nbdist.session.turn import TurnNotes
@@ -288,7 +288,7 @@ class Life:
         living = resizing.sources(engines, without)
         lost: tuple[str, ...] = ()
         if engines.facts.out_of_step:
-            lost = exclusive(engines, lambda: resizing.calm(engines, living, say=say))
+            lost = engines.exclusive(lambda: resizing.calm(engines, living, say=say))
         for text in resizing.changes(engines, living[0], len(asked.workers)):
             say(text)
         count, before = len(asked.workers), len(engines.plan.workers)

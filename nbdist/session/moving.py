@@ -18,7 +18,6 @@ from nbdist.errors import GoneError, OptionError, StaleError
 from nbdist.notation import bytes_text, count_text, names_text
 from nbdist.session.cells.doubt import refuse_computing
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.after import exclusive
 from nbdist.session.recovery.expression import (
     Answers,
     ask_all_workers,
@@ -103,7 +102,7 @@ def push(
             with engines.settling:
                 going.send(content.structure, progress=progress)
             # All of them or none: an interrupt comes before or after.
-            exclusive(engines, going.name)
+            engines.exclusive(going.name)
 
 
 def pull(
@@ -293,7 +292,7 @@ def restore(
             ask_each(engines, asked, timeout_s=SET_SECONDS)
 
         # All of them or none: an interrupt comes before or after.
-        exclusive(engines, name)
+        engines.exclusive(name)
     finally:
         for process_id in workers:
             with contextlib.suppress(GoneError):

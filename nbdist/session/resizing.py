@@ -40,8 +40,7 @@ from nbdist.session.recovery.replacing import (
     unnamed_lost,
     unsure,
 )
-from nbdist.session.recovery.strategy import refuse_busy
-from nbdist.session.recovery.waiting import until_computed
+from nbdist.session.recovery.waiting import refuse_busy, until_computed
 from nbdist.session.values.flow import ask_each, send
 from nbdist.session.values.namespace import Bringing, Brought, ask_things
 from nbdist.spelling import command, option

@@ -39,12 +39,11 @@ from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery import copying
 from nbdist.session.recovery.after import (
     after_cell,
+    cell_context,
     controller_brought_back,
-    exclusive,
     make_sure,
 )
 from nbdist.session.recovery.compared import have_sent_the_same, place_of
-from nbdist.session.recovery.remedies import cell_context
 from nbdist.session.recovery.replacing import replaceable
 from nbdist.session.recovery.waiting import not_back
 from nbdist.session.values.copies import Copies
@@ -386,7 +385,7 @@ class Cells:
             else:
                 facts = after_cell(engines, end, automatic=self._rules.recover)
                 if not facts.out_of_step:
-                    exclusive(engines, lambda: self._say_apart(end, lost=facts.forgotten))
+                    engines.exclusive(lambda: self._say_apart(end, lost=facts.forgotten))
             self._copy(end)
         self.history.ended(
             PastCell(
@@ -418,7 +417,7 @@ class Cells:
         engines = self._engines
         if not copying.due(engines) or self.background.inside():
             return
-        why_not = exclusive(engines, lambda: copying.make(engines, end.cell.number))
+        why_not = engines.exclusive(lambda: copying.make(engines, end.cell.number))
         if why_not is not None:
             end.say(why_not)
 

@@ -11,7 +11,7 @@ from nbdist.contract.calls.stepping import AskSent
 from nbdist.engine.frameworks.jax.step.step import SWITCH
 from nbdist.errors import ProcessError
 from nbdist.session.asking import ask_all
-from nbdist.session.recovery.settle import unproven
+from nbdist.session.recovery.in_place import unproven
 from tests.bench.figures import Silent, seconds
 from tests.bench.noop import BLOCK
 

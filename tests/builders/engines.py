@@ -28,6 +28,7 @@ from nbdist.errors import GoneError, SessionError
 from nbdist.monitor import Known
 from nbdist.notation import where_text
 from nbdist.session.cells.facts import LifeState, ProcessFacts
+from nbdist.session.engine_group import EngineGroup
 from nbdist.session.health import Health
 from nbdist.session.reports import Reports
 from nbdist.session.values.copies import Copies
@@ -156,6 +157,8 @@ class FakeEngines:
     @property
     def proves(self) -> bool:
         return self.facts.proves
+
+    exclusive = EngineGroup.exclusive
 
     def living(self) -> Self:
         """They live."""

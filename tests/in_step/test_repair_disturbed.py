@@ -14,7 +14,7 @@ import pytest
 
 from nbdist.errors import ProcessError, RecoveryError
 from nbdist.session.health import Health
-from nbdist.session.recovery import inplace
+from nbdist.session.recovery import repair
 from tests.in_step.world import LIMIT_SECONDS, Said, Shown, World
 
 SOON_SECONDS = 25.0
@@ -134,7 +134,7 @@ def test_without_room_for_the_copies_nothing_is_changed_and_it_is_said_where(two
 def test_a_second_failure_in_a_repair_leaves_all_to_the_next_one(
     two: World, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inplace, "REJOIN_SECONDS", SOON_SECONDS)
+    monkeypatch.setattr(repair, "REJOIN_SECONDS", SOON_SECONDS)
     two.run(BREAKS_ONCE.format(part=part))
     said = refused(two, FAILS)
     assert "second" in str(said.error)

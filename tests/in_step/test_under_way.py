@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nbdist.session.recovery import settle
+from nbdist.session.recovery import in_place
 from tests.in_step.world import World, world
 
 HEAVY = """
@@ -41,7 +41,7 @@ def heavy() -> Iterator[tuple[World, int]]:
 def test_a_proof_is_asked_for_when_it_is_there(
     heavy: tuple[World, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settle, "PROVE_SECONDS", SECONDS / 3)
+    monkeypatch.setattr(in_place, "PROVE_SECONDS", SECONDS / 3)
     session, rounds = heavy
     # One process may be much slower than the other: it is not to be interrupted before it has sent anything.
     said = session.attempt(f"late = heavy(matrices, {rounds})\nraise ValueError", grace_s=30.0)

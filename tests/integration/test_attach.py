@@ -193,7 +193,7 @@ def test_a_cell_of_a_kept_session_goes_on_when_its_kernel_is_restarted(
     """Jupyter interrupts a kernel before it asks it to end."""
     own = kernels.start()
     own.good(f"{START} --keep")
-    own.good("import nbdist.session.recovery.remedies as c\nc.LEAVE_SECONDS = 60.0")
+    own.good("import nbdist.session.recovery.after as c\nc.LEAVE_SECONDS = 60.0")
     own.follow(f"%%dist\nprint('inside')\n{until(tmp_path / 'go')}done = 7", "inside")
     own.restart()
     own.good("%load_ext nbdist")
@@ -279,8 +279,8 @@ def test_a_repair_in_which_its_kernel_was_killed_is_begun_again_by_the_next(
     first.good("%dist_status")  # what is equal on both is known
     kill_process_1(first)
     first.good(
-        "import os, signal, nbdist.session.recovery.inplace as inplace\n"
-        f"inplace.{before} = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)"
+        "import os, signal, nbdist.session.recovery.repair as repair\n"
+        f"repair.{before} = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)"
     )
     first.send("%dist_recover")
     first.process.wait(60)

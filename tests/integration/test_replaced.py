@@ -16,7 +16,7 @@ import pytest
 import nbdist
 from nbdist import Session
 from nbdist.errors import ProcessError, SessionError
-from nbdist.session.recovery import inplace
+from nbdist.session.recovery import repair
 from tests.builders.endings import kill, pid_of, without_doubt
 from tests.builders.trainings import LAYERS, MESH
 from tests.variants import cases
@@ -234,7 +234,7 @@ def test_another_that_ends_in_the_middle_of_a_repair_is_replaced_as_well(
     session.run("losses += train(3)")
     session.run(RENEW)
     pids = [pid_of(session, 2)]
-    owner, name = (inplace.initialize if when == "until_it_serves" else inplace), when
+    owner, name = (repair.initialize if when == "until_it_serves" else repair), when
     does = getattr(owner, name)
 
     def killing(*arguments: object, **options: object) -> object:

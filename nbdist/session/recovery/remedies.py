@@ -1,31 +1,20 @@
-"""Make the context of a cell from the processes it runs on, with remedies for those that do not leave the cell."""
+"""Remedies for processes that do not leave a cell: why they wait, and a proof in which others wait for them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping
 from functools import partial
-from pathlib import Path
 
-from nbdist.contract.calls.stepping import AskSent, Sent
-from nbdist.contract.cells import OpenCell, Rules
+from nbdist.contract.calls.stepping import AskSent, Prove, Sent
 from nbdist.contract.questions import Aside
 from nbdist.errors import NbdistError
-from nbdist.interrupts import kernel_ends
 from nbdist.notation import processes_text
-from nbdist.session.cells.context import (
-    CellContext,
-    EndOfCell,
-    Remedies,
-    nothing,
-)
+from nbdist.session.cells.context import Remedies
 from nbdist.session.cells.execution import Execution
-from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.outcome import place
 from nbdist.session.cells.watch import InVain
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.after import join_proof
 from nbdist.session.recovery.compared import since
 from nbdist.spelling import option
 
@@ -129,72 +118,63 @@ def _sent(engines: EngineGroup, state: Sent) -> int:
     return since(state, engines.in_step_at) if state.counted else -1
 
 
-def remedies_for(engines: EngineGroup) -> Remedies:
-    """Return the remedies for a cell's processes: all of them if the processes can prove that they are in step."""
+def always(engines: EngineGroup) -> Remedies:
+    """Return the remedies that need no proof."""
     ask = engines.cluster.agents.ask
-    always = Remedies(
+    return Remedies(
         abandon=partial(ask, Aside.ABANDON),
         rescue=partial(ask, Aside.RESCUE),
         reply=engines.asides.reply,
     )
-    if not engines.proves:
-        return always
-    return replace(
-        always,
-        join=partial(join_proof, engines),
-        in_vain=partial(waits_in_vain, engines),
-        free=partial(ask, Aside.FREE),
-    )
 
 
-LEAVE_SECONDS = 1.0
-"""How long after an interrupt a request to end the kernel may come; Jupyter sends it a few milliseconds later."""
+STATE_SECONDS = 10.0
+"""How long a process that is in no cell may take to say what it has sent."""
+
+PROVE_SECONDS = 30.0
+"""How long a process takes part in a proof in which others wait already."""
 
 
-def cell_context(
-    engines: EngineGroup,
-    targets: Collection[int],
-    *,
-    rules: Rules,
-    ended: Callable[[EndOfCell], ProcessFacts],
-    began: Callable[[int, Sequence[int]], None] = nothing,
-    requested: Callable[[OpenCell], None] = nothing,
-) -> CellContext:
-    """Return the context of one cell.
+def join_proof(engines: EngineGroup, execution: Execution) -> bool:
+    """Make processes take part in a proof in which others wait at the end of a cell.
+
+    Waiting processes that need only their own programs need nobody, if all others have sent the same.
 
     Args:
-      engines: The processes of the session.
-      targets: The processes that run the cell.
-      rules: The session's rules.
-      ended: Takes the cell's end.
-      began: As in `CellContext`.
-      requested: As in `CellContext`.
+      engines: The processes.
+      execution: The cell; its targets that are still in it have finished its code.
+
+    Returns:
+      Whether the wait can end by itself: all have sent equally many programs, or a proof has passed on one.
+      Whether these were the same is compared afterwards, where it is a proof.
     """
-    return CellContext(
-        cluster=engines.cluster,
-        hosts=engines.plan.hosts,
-        reports=engines.monitor,
-        facts=engines.facts,
-        interrupt=engines.interrupt,
-        remedies=remedies_for(engines),
-        folder=Path(engines.cluster.folder) / "output",
-        grace_s=rules.grace_s,
-        give_up_s=rules.give_up_s,
-        next_number=engines.next_number,
-        in_step=engines.in_step_at if engines.facts.workers.issubset(targets) else None,
-        widgets=engines.widgets,
-        earlier=engines.earlier,
-        progress=lambda running: engines.health.note(ProcessFacts.in_cell, running),
-        began=began,
-        requested=requested,
-        ended=ended,
-        leaves=partial(_leaves, engines),
-    )
-
-
-def _leaves(engines: EngineGroup) -> bool:
-    """Return whether to leave a kept session because the kernel ends; nothing more can be sent from here then."""
-    if not engines.plan.keep or not kernel_ends(within_s=LEAVE_SECONDS):
+    outcomes = execution.outcomes()
+    waiting = {p for p, s in outcomes.items() if s.outcome == "running"}
+    others = sorted(engines.facts.workers - waiting)
+    compared = all(execution.steps[p].compared for p in waiting)
+    if not others and not compared:
+        return True  # the proof itself shows it; where it does not come back, its wait is ended
+    if engines.facts.workers.intersection(engines.facts.lost) or any(
+        s.outcome == "gone" for s in outcomes.values()
+    ):
         return False
-    engines.turn.close()  # before the cell is left: the next kernel is to follow it
+    states = {p: execution.steps[p].sent for p in waiting}
+    try:
+        for process_id in others:
+            said = execution.steps.get(process_id) if compared else None
+            states[process_id] = (
+                said.sent
+                if said is not None
+                else engines.send(process_id, AskSent()).get(STATE_SECONDS)[0].sent
+            )
+    except (NbdistError, TimeoutError):
+        return False  # it is gone, or in another cell; what it has sent nobody knows
+    if compared:
+        return len({(s.place, s.names, s.kinds) for s in states.values()}) == 1
+    if any(states[process_id].proven == execution.number for process_id in others):
+        return True  # all have taken part, and those that wait are about to see it
+    if len({state.place for state in states.values()}) > 1:
+        return False
+    for process_id in others:
+        engines.send(process_id, Prove(number=execution.number, timeout_s=PROVE_SECONDS))
     return True

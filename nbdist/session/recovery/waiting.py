@@ -1,4 +1,4 @@
-"""Wait for processes that get on by themselves: stuck ones that still compile, or programs that run."""
+"""Wait for what comes by itself: the end of a compilation, of programs that run, of cells."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from collections.abc import Callable, Mapping
 from nbdist.contract.calls.stepping import AskUnderWay, Trail
 from nbdist.contract.page import SILENT_SECONDS
 from nbdist.contract.questions import Aside
+from nbdist.errors import SessionError
 from nbdist.notation import processes_text
 from nbdist.session.asking import ask_all
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.compared import common_serial
+from nbdist.spelling import command
+
+NOT_OURS = "this kernel has not started these processes, and cannot repair them"
 
 LOOK_SECONDS = 0.05
 """How often to look whether the wait is over."""
@@ -151,3 +155,40 @@ def until_computed(engines: EngineGroup, states: States, *, say: Callable[[str],
 
 def _is_left(state: Trail, common: int) -> bool:
     return state.earliest is not None and state.earliest <= common
+
+
+IDLE_SECONDS = 3.0
+"""How long a process that has ended its cell may take to say so."""
+
+
+def refuse_busy(engines: EngineGroup, hopeless: set[int]) -> None:
+    """Raise if a worker is in a cell, except those in `hopeless`.
+
+    Raises:
+      SessionError: One is; says in which cell.
+    """
+    others = engines.facts.workers - set(engines.facts.lost) - hopeless
+    # A report from before the end of a cell may come after it.
+    busy = _busy(engines, set(others), within_s=IDLE_SECONDS)
+    if busy:
+        activity = engines.monitor.activity(min(busy))
+        cell = f"cell {activity.cell}" if activity and activity.cell is not None else "a cell"
+        raise SessionError(
+            f"{processes_text(busy)} still in {cell}; interrupt it first, or wait for its end with "
+            f"{command('sync')}."
+        )
+
+
+def _busy(engines: EngineGroup, process_ids: set[int], *, within_s: float) -> set[int]:
+    """Return the processes that do not become idle in time."""
+    deadline = time.monotonic() + within_s
+    busy = {p for p in process_ids if not _idle(engines, p)}
+    while busy and time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)
+        busy = {p for p in busy if not _idle(engines, p)}
+    return busy
+
+
+def _idle(engines: EngineGroup, process_id: int) -> bool:
+    activity = engines.monitor.activity(process_id)
+    return activity is None or activity.state == "idle"

@@ -12,8 +12,8 @@ from nbdist.contract.questions import Aside
 from nbdist.errors import LaunchError, RecoveryError
 from nbdist.launch.model.happenings import CONTROLLER, ProcessExit
 from nbdist.session.cells.facts import ProcessFacts
-from nbdist.session.recovery import after, controller, settle
-from nbdist.session.recovery.settle import Settled
+from nbdist.session.recovery import after, controller, in_place
+from nbdist.session.recovery.in_place import Settled
 from tests.builders.engines import FakeEngines
 from tests.builders.reports import IDLE, RUNNING
 
@@ -59,7 +59,7 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> Engines:
 
 
 def settled(engines: Any, lines: list[str], *, automatic: bool = True) -> Settled:
-    return settle.settle(engines, automatic=automatic, say=lines.append)
+    return in_place.InPlace(engines).prove(repair=automatic, say=lines.append)
 
 
 def test_another_takes_its_place_and_the_processes_are_in_step(engines: Engines) -> None:

@@ -27,11 +27,12 @@ from nbdist.errors import GoneError, LaunchError, NbdistError, RecoveryError
 from nbdist.launch.model.happenings import ProcessExit
 from nbdist.session import asking
 from nbdist.session.cells.facts import ProcessFacts
-from nbdist.session.recovery import after, settle
-from nbdist.session.recovery.after import exclusive, join_proof, make_sure
+from nbdist.session.recovery import after, in_place
+from nbdist.session.recovery.after import make_sure
 from nbdist.session.recovery.compared import differing_labels, which_differ
-from nbdist.session.recovery.inplace import Repaired
-from nbdist.session.recovery.settle import Settled, hindrance, mend
+from nbdist.session.recovery.in_place import Settled, hindrance, mend
+from nbdist.session.recovery.remedies import join_proof
+from nbdist.session.recovery.repair import Repaired
 from tests.builders.clock import Clock
 from tests.builders.engines import FakeEngines, cell_step, gone, sent, trail
 from tests.builders.reports import RUNNING
@@ -50,12 +51,12 @@ def repairs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.append(number)
         return replace(REPAIRED, new=tuple(gone))
 
-    monkeypatch.setattr(settle, "repair", repair)
+    monkeypatch.setattr(in_place, "repair_all", repair)
     return found
 
 
 def settled(engines: Any, *, automatic: bool = True) -> Settled:
-    return settle.settle(engines, automatic=automatic, say=lambda text: None)
+    return in_place.InPlace(engines).prove(repair=automatic, say=lambda text: None)
 
 
 def test_equal_counts_and_a_proof_that_passes_are_in_step_without_a_word(
@@ -195,7 +196,7 @@ def test_a_repair_that_fails_leaves_the_reason(monkeypatch: pytest.MonkeyPatch, 
     def fails(engines: Any, **options: Any) -> None:
         raise error
 
-    monkeypatch.setattr(settle, "repair", fails)
+    monkeypatch.setattr(in_place, "repair_all", fails)
     engines = FakeEngines(step=sent)
     done = settled(engines)
     assert done.why == f"the repair failed: {error}"
@@ -206,7 +207,7 @@ def test_where_the_coordination_service_has_ended_all_join_another(repairs: list
     engines = FakeEngines()
     engines.lost_service = ended(7)
     lines: list[str] = []
-    done = settle.settle(engines, automatic=True, say=lines.append)  # type: ignore[arg-type]
+    done = in_place.InPlace(engines).prove(repair=True, say=lines.append)
     assert lines == ["JAX's coordination service killed by signal 9 (SIGKILL)"]
     assert (done.why, done.because) == (None, "JAX's coordination service has ended")
     assert repairs == [7]
@@ -232,7 +233,7 @@ def mended(
         begun.append(gone)
         raise failures[len(begun) - 1](engines)
 
-    monkeypatch.setattr(settle, "repair", fails)
+    monkeypatch.setattr(in_place, "repair_all", fails)
     lines: list[str] = []
     return begun, lines, mend(engines, say=lines.append)  # type: ignore[arg-type]
 
@@ -586,13 +587,13 @@ def test_after_a_cell_that_has_not_failed_the_next_may_not_count_on_what_has_gon
 ) -> None:
     """One that has failed ends a run of all cells; what went back is below it."""
     older = {"w": Doubt(kind="older", of=3)}
-    monkeypatch.setattr(settle, "repair", lambda *_, **__: replace(REPAIRED, older=older))
+    monkeypatch.setattr(in_place, "repair_all", lambda *_, **__: replace(REPAIRED, older=older))
     facts = after.after_cell(FakeEngines(step=sent), cell_end([], clean=clean), automatic=True)
     assert facts.unsure == (older if clean else {})
 
 
 def test_recover_raises_what_hinders_it_and_says_how_to_go_on(monkeypatch: Any) -> None:
-    monkeypatch.setattr(after.strategy, "refuse_busy", lambda engines, hopeless: None)
+    monkeypatch.setattr(in_place, "refuse_busy", lambda engines, hopeless: None)
     engines = FakeEngines()
     engines.facts = replace(
         engines.facts, since=3, why="w", lost={1: "killed"}, unreachable=frozenset({1})
@@ -627,7 +628,7 @@ def test_one_that_is_gone_is_replaced_where_its_agent_lives(repairs: list[int]) 
 def test_none_is_replaced_where_the_others_could_not_help(
     repairs: list[int], facts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settle, "time", Clock())  # a host that is silent is waited for
+    monkeypatch.setattr(in_place, "time", Clock())  # a host that is silent is waited for
     engines = FakeEngines()
     engines.hosts_there = True
     engines.facts = replace(engines.facts, since=3, **facts)
@@ -636,7 +637,7 @@ def test_none_is_replaced_where_the_others_could_not_help(
 
 
 def test_recover_in_step_does_nothing_but_prove_it(monkeypatch: Any, repairs: list[int]) -> None:
-    monkeypatch.setattr(after.strategy, "refuse_busy", lambda engines, hopeless: None)
+    monkeypatch.setattr(in_place, "refuse_busy", lambda engines, hopeless: None)
     text = after.recover(FakeEngines(), progress=lambda *a: None)
     assert text == "in step: checked just now; nothing to do"
     assert repairs == []
@@ -656,7 +657,7 @@ def test_an_interrupt_does_not_end_it_halfway() -> None:
         return "done"
 
     handler = signal.getsignal(signal.SIGINT)
-    assert exclusive(engines, work) == "done"
+    assert engines.exclusive(work) == "done"
     assert ended == [True]
     assert engines.hurry.is_set(), "what is only waited for is not any longer"
     assert signal.getsignal(signal.SIGINT) is handler
@@ -665,12 +666,12 @@ def test_an_interrupt_does_not_end_it_halfway() -> None:
 def test_an_interrupt_of_the_last_time_does_not_count() -> None:
     engines = FakeEngines()
     engines.hurry.set()
-    assert exclusive(engines, engines.hurry.is_set) is False
+    assert engines.exclusive(engines.hurry.is_set) is False
 
 
 def test_an_error_is_raised_where_it_was_asked_for() -> None:
     with pytest.raises(ZeroDivisionError):
-        exclusive(FakeEngines(), lambda: 1 / 0)
+        FakeEngines().exclusive(lambda: 1 / 0)
 
 
 def test_two_at_once_come_one_after_the_other() -> None:
@@ -682,7 +683,7 @@ def test_two_at_once_come_one_after_the_other() -> None:
         most.append(len(inside))
         inside.pop()
 
-    threads = [threading.Thread(target=exclusive, args=(engines, work)) for _ in range(3)]
+    threads = [threading.Thread(target=engines.exclusive, args=(work,)) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from nbdist.session.cells.facts import ProcessFacts
-from nbdist.session.recovery import settle
+from nbdist.session.recovery import in_place
 from tests.builders.clock import Clock
 from tests.builders.engines import FakeEngines
 
@@ -36,9 +36,9 @@ def waited(
                 happens()
 
         clock.sleep = sleep  # type: ignore[method-assign]
-        monkeypatch.setattr(settle, "time", clock)
+        monkeypatch.setattr(in_place, "time", clock)
         said: list[str] = []
-        settle.until_known(engines, say=said.append)  # type: ignore[arg-type]
+        in_place.until_known(engines, say=said.append)  # type: ignore[arg-type]
         return said, clock.now - began
 
     return wait
@@ -66,4 +66,4 @@ def test_a_person_need_not_wait(engines: FakeEngines, waited: Callable) -> None:
 
 def test_nobody_waits_for_ever(waited: Callable) -> None:
     _, seconds = waited(1000.0, lambda: None)
-    assert settle.LOST_SECONDS < seconds < settle.LOST_SECONDS + 10.0
+    assert in_place.LOST_SECONDS < seconds < in_place.LOST_SECONDS + 10.0

@@ -10,7 +10,7 @@ from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.outcome import ProcessOutcome
 from nbdist.session.cells.supervisor import timeout_error
 from nbdist.session.recovery.compared import differing
-from nbdist.session.recovery.inplace import Repaired
+from nbdist.session.recovery.repair import Repaired
 from tests.builders.engines import sent
 
 FACTS = ProcessFacts(

@@ -1,4 +1,4 @@
-"""Prove that the processes are in step after a cell that did not end alike on all of them, or repair them.
+"""`InPlace`: processes prove that they are in step after a cell that did not end alike on all, or are repaired.
 
 Their sent programs are compared first, which needs no collective. Where these differ, a proof would pair with
 pending collectives and mix up values; then only a repair helps.
@@ -7,8 +7,9 @@ pending collectives and mix up values; then only a repair helps.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from functools import partial
 
 from nbdist.contract.calls.stepping import (
     AskLabels,
@@ -18,12 +19,13 @@ from nbdist.contract.calls.stepping import (
     Labels,
     Prove,
 )
-from nbdist.contract.cells import Doubt
+from nbdist.contract.questions import Aside
 from nbdist.errors import GoneError, NbdistError, RecoveryError
-from nbdist.launch.model.happenings import ProcessExit
+from nbdist.launch.model.happenings import ProcessExit, StartProgress
 from nbdist.launch.start.pool import LOST_SECONDS
 from nbdist.notation import names_text, processes_text, seconds_text, where_text
 from nbdist.session.asking import LOOK_SECONDS, ask_all
+from nbdist.session.cells.context import Remedies
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.compared import (
@@ -40,11 +42,13 @@ from nbdist.session.recovery.compared import (
 )
 from nbdist.session.recovery.controller import ENDED, bring_back
 from nbdist.session.recovery.copying import back
-from nbdist.session.recovery.inplace import repair
+from nbdist.session.recovery.recovery import Say, Settled
+from nbdist.session.recovery.remedies import always, join_proof, waits_in_vain
+from nbdist.session.recovery.repair import repair as repair_all
 from nbdist.session.recovery.replacing import replaceable
-from nbdist.session.recovery.strategy import NOT_OURS
-from nbdist.session.recovery.waiting import States, until_computed
+from nbdist.session.recovery.waiting import NOT_OURS, States, not_back, refuse_busy, until_computed
 from nbdist.session.values.flow import HOW_SECONDS
+from nbdist.spelling import command
 
 SAY_SECONDS = 1.0
 """How long to wait for a silent host without a word."""
@@ -53,7 +57,7 @@ SLACK_SECONDS = 5.0
 """How long it may take after `LOST_SECONDS` until a silent host is known to be given up."""
 
 
-def until_known(engines: EngineGroup, *, say: Callable[[str], None]) -> None:
+def until_known(engines: EngineGroup, *, say: Say) -> None:
     """Wait until no host is silent; an interrupt ends the wait.
 
     Only when a silent host answers, or is given up, is it known which processes are left.
@@ -88,75 +92,130 @@ TRIES = 3
 """How often a repair may begin: again, with one more process to replace, if a process ends in the middle of it."""
 
 
+IN_STEP = "in step: checked just now; nothing to do"
+
 SERVICE_ENDED = "JAX's coordination service has ended"
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """The end of a proof or repair: the processes are in step unless `why` says why not.
-
-    Attributes:
-      why: Why they are not in step.
-      because: Why they were not in step when it began.
-      mixed: Whether programs that did not belong together may have computed together, so that numbers were wrong.
-      done: What was done.
-      lost: What was lost.
-      unsure: Names that may not hold on new processes what they held on those before them, and why.
-      older: Names of arrays that are as they were when copies were made, and when that was.
-    """
-
-    why: str | None = None
-    because: str | None = None
-    mixed: bool = False
-    done: str | None = None
-    lost: tuple[str, ...] = ()
-    unsure: Mapping[str, Doubt] = field(default_factory=dict)
-    older: Mapping[str, Doubt] = field(default_factory=dict)
-
-
-def settle(engines: EngineGroup, *, automatic: bool, say: Callable[[str], None]) -> Settled:
-    """Prove that all processes are in step, or repair them.
+class InPlace:
+    """Recovery of processes that compute with JAX: all that is sent is compared, and repaired where they are.
 
     Args:
-      engines: Processes of which none is in a cell any more, except the stuck ones.
-      automatic: Whether they may be repaired.
-      say: Called with lines while it lasts, if it takes longer.
+      engines: The processes; they can prove that they are in step.
     """
-    if engines.lost_controller and not automatic:
-        return Settled(why=ENDED)
-    until_known(engines, say=say)
-    why = bring_back(engines, say=say)
-    gone = replaceable(engines)
-    why = why or hindrance(engines, gone)
-    if why is not None:
-        return Settled(why=why)
-    service = engines.lost_service
-    if gone or service is not None:
-        why = gone_text(engines, gone) if gone else SERVICE_ENDED
-        if service is not None and automatic:
-            say(f"JAX's coordination service {service}")
-        return replace(mend(engines, say=say), because=why) if automatic else Settled(why=why)
-    states: States | None = None
-    mixed = True
-    try:
-        said, why = _compared(engines)
+
+    def __init__(self, engines: EngineGroup) -> None:
+        self._engines = engines
+
+    def free(self) -> Remedies:
+        """Return means that end the collectives of processes, or let them pass where all others take part."""
+        engines = self._engines
+        return replace(
+            always(engines),
+            join=partial(join_proof, engines),
+            in_vain=partial(waits_in_vain, engines),
+            free=partial(engines.cluster.agents.ask, Aside.FREE),
+        )
+
+    def prove(self, *, repair: bool, say: Say) -> Settled:
+        """Prove that all processes are in step, or repair them; see `Recovery.prove`.
+
+        None is in a cell any more, except the stuck ones.
+        """
+        engines = self._engines
+        if engines.lost_controller and not repair:
+            return Settled(why=ENDED)
+        until_known(engines, say=say)
+        why = bring_back(engines, say=say)
+        gone = replaceable(engines)
+        why = why or hindrance(engines, gone)
         if why is not None:
-            states = said  # a proof that does not pass would change them
-            mixed = crossed(said.values())
-        else:
-            why = _unproven(engines, said, say=say)
+            return Settled(why=why)
+        service = engines.lost_service
+        if gone or service is not None:
+            why = gone_text(engines, gone) if gone else SERVICE_ENDED
+            if service is not None and repair:
+                say(f"JAX's coordination service {service}")
+            return replace(mend(engines, say=say), because=why) if repair else Settled(why=why)
+        states: States | None = None
+        mixed = True
+        try:
+            said, why = _compared(engines)
+            if why is not None:
+                states = said  # a proof that does not pass would change them
+                mixed = crossed(said.values())
+            else:
+                why = _unproven(engines, said, say=say)
+            if why is None:
+                return _without_mixed_arrays(engines)
+        except NbdistError as error:
+            why, mixed = str(error), False
+        done = mend(engines, say=say, states=states) if repair else Settled(why=why)
+        return replace(done, because=why, mixed=mixed)
+
+    def restore(self, *, progress: StartProgress) -> str:
+        """Repair all processes where they are not in step; see `Recovery.restore`.
+
+        Processes that this kernel has not started cannot be repaired from here. Whoever has started them may have
+        repaired them meanwhile.
+
+        Raises:
+          SessionError: A process is in the middle of a cell.
+          RecoveryError: It did not succeed.
+        """
+        engines = self._engines
+
+        def say(text: str) -> None:
+            progress(text, 0, len(engines.facts.workers))
+
+        if not engines.cluster.agents.all:
+            return self._proven(say)
+        stuck = not_back(engines, say=say, interrupted=True)
+        refuse_busy(engines, stuck)
+        if (
+            not engines.facts.out_of_step
+            and engines.exclusive(lambda: disproven(engines, say=say)) is None
+        ):
+            return IN_STEP
+        said: list[str] = []
+        settled = engines.exclusive(lambda: mend(engines, say=said.append, stuck=stuck))
+        learn(engines, settled, engines.facts.last_cell, said.append)
+        if settled.why is not None:
+            raise RecoveryError(f"{settled.why}. {engines.facts.remedy}")
+        return "\n".join(said)
+
+    def _proven(self, say: Say) -> str:
+        engines = self._engines
+        why = hindrance(engines)
         if why is None:
-            return _without_mixed_arrays(engines)
-    except NbdistError as error:
-        why, mixed = str(error), False
-    done = mend(engines, say=say, states=states) if automatic else Settled(why=why)
-    return replace(done, because=why, mixed=mixed)
+            refuse_busy(engines, set())
+            settled = engines.exclusive(lambda: self.prove(repair=False, say=say))
+            learn(engines, settled, engines.facts.last_cell, say)
+            if settled.why is None:
+                return settled.done or IN_STEP
+            why = settled.why
+        gone = engines.facts.workers.intersection(engines.facts.lost)
+        # Of a session of nbdist's the record says so; of another cluster nothing does.
+        again = f" Then leave them, with {command('shutdown')}, and attach again."
+        then = again if gone and engines.cluster.turn_file else ""
+        raise RecoveryError(f"{why}, and {NOT_OURS}. {engines.facts.remedy}{then}")
+
+
+def learn(engines: EngineGroup, settled: Settled, cell: int, say: Say) -> ProcessFacts:
+    """Note the end of a proof or repair; say what was done."""
+    if settled.why is not None:
+        engines.health.note(ProcessFacts.unlike, cell, settled.why)
+    else:
+        engines.health.recovered(settled.done, unsure=settled.unsure)
+        if settled.done is not None:
+            say(settled.done)
+    return engines.facts
 
 
 def mend(
     engines: EngineGroup,
     *,
-    say: Callable[[str], None],
+    say: Say,
     states: States | None = None,
     stuck: Collection[int] = (),
 ) -> Settled:
@@ -183,7 +242,7 @@ def mend(
         ended = dict(engines.cluster.exits)
         try:
             with engines.health.repairing():
-                done = repair(
+                done = repair_all(
                     engines, number=engines.next_number(), say=say, states=states, gone=gone
                 )
         except NbdistError as error:
@@ -236,7 +295,7 @@ def hindrance(engines: EngineGroup, replaced: Collection[int] = ()) -> str | Non
     return None
 
 
-def disproven(engines: EngineGroup, *, say: Callable[[str], None]) -> str | None:
+def disproven(engines: EngineGroup, *, say: Say) -> str | None:
     """Return why the processes are not in step; None when a proof has just passed.
 
     Args:
@@ -270,7 +329,7 @@ def _compared(engines: EngineGroup) -> tuple[States, str | None]:
     return states, why or differing_parts(states)
 
 
-def _unproven(engines: EngineGroup, states: States, *, say: Callable[[str], None]) -> str | None:
+def _unproven(engines: EngineGroup, states: States, *, say: Say) -> str | None:
     """Return the result of `unproven`, once everything that was sent is computed."""
     until_computed(engines, states, say=say)
     return unproven(engines)

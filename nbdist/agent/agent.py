@@ -30,6 +30,7 @@ from nbdist.agent.kernel_link import PERIOD_SECONDS, Collecting, Introduction, P
 from nbdist.agent.orders import OrderReader
 from nbdist.agent.processes import Children, preload, start_engines
 from nbdist.agent.sync import FileCopies
+from nbdist.contract.asides import QUESTION
 from nbdist.contract.checkup import Connection
 from nbdist.contract.events import (
     Collects,
@@ -67,7 +68,7 @@ from nbdist.contract.orders import (
     StopListening,
     WriteFile,
 )
-from nbdist.contract.questions import QUESTION, Aside
+from nbdist.contract.request import answer_of
 from nbdist.contract.wire import decode, encode
 from nbdist.machine import checkup
 from nbdist.machine import folder as sweep
@@ -223,10 +224,10 @@ class Agent:
                 self.events.send(Reached(answers=tuple(answers)))
             case StopListening():
                 self.introduction.stop_listening()
-            case Ask(what=what, process_ids=process_ids, question=question):
-                if question is not None:
+            case Ask(process_ids=process_ids, question=question):
+                if answer_of(type(question.aside)) is not None:
                     write_private(Path(self.folder) / QUESTION, encode(question))
-                self.children.ask(process_ids, Aside(what))
+                self.children.ask(process_ids, question.aside.LETTER)
             case Coordinate(process_id=process_id):
                 if self.task in (None, process_id):
                     self.services.wanted.append(order)

@@ -20,7 +20,6 @@ from pathlib import Path
 from nbdist.agent.sync import FOLDER, put_on_path
 from nbdist.contract.events import Events, Exited, ImportFailed, Started
 from nbdist.contract.orders import Assignment, NewProcess
-from nbdist.contract.questions import Aside
 from nbdist.machine.processes import OutOfMemoryKills, die_with, tail
 
 TERMINATE_SECONDS = 0.5
@@ -115,12 +114,12 @@ class Children:
         """End one child at once, by SIGKILL."""
         self.signal(signal.SIGKILL, [process_id])
 
-    def ask(self, process_ids: Collection[int], what: Aside) -> None:
-        """Send children one request that bypasses their main threads, which may run a cell."""
+    def ask(self, process_ids: Collection[int], letter: str) -> None:
+        """Send children the letter of an `Aside`."""
         for pid, descriptor in self._asked.items():
             if self._pids[pid] in process_ids:
                 with contextlib.suppress(OSError):  # full: the child was asked often enough
-                    os.write(descriptor, what.encode())
+                    os.write(descriptor, letter.encode())
 
     def stop(self) -> None:
         """End all children: SIGTERM, then SIGKILL to each whole group; return when they are gone."""

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from nbdist.contract.asides import Answer
 from nbdist.contract.calls.stepping import Proven, Sent
-from nbdist.contract.questions import Answer
 from nbdist.contract.snapshot import Report
 from nbdist.contract.wire import Plain, decode, encode
 from nbdist.errors import WireError
@@ -120,7 +120,7 @@ class Echo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsideAnswer:
-    """The answer to a question that bypassed the main thread; see `nbdist.contract.questions`.
+    """The answer to a question that bypassed the main thread; see `nbdist.contract.asides`.
 
     Attributes:
       process_id: The process that answers.

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
-from nbdist.contract.questions import Question
+from nbdist.contract.asides import Question
+from nbdist.contract.events import Coordinating, Relaying, Reserved
+from nbdist.contract.request import Request
 from nbdist.contract.wire import Tagged, decode, encode
+
+A = TypeVar("A", covariant=True)
 
 CONTROLLER = -1
 """Stands for the controller in place of a process id."""
@@ -20,13 +24,13 @@ SERVES_SECONDS = 20.0
 """Seconds a coordination service may take until it listens; forked, it takes some milliseconds."""
 
 
-class _Order(Tagged):
+class _Order(Tagged, Request[A]):
     __slots__ = ()
     TAG = "order"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment(_Order):
+class Assignment(_Order[None]):
     """The first order: the task of this host.
 
     `nbdist` is the version of the kernel's nbdist; an agent of another version refuses the order before it reads
@@ -71,14 +75,14 @@ class NewProcess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start(_Order):
+class Start(_Order[None]):
     """Order to start engines; an agent that is a task of a job starts only its own."""
 
     processes: tuple[NewProcess, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signal(_Order):
+class Signal(_Order[None]):
     """Order to send a signal to engines."""
 
     number: int
@@ -86,14 +90,14 @@ class Signal(_Order):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connect(_Order):
+class Connect(_Order[None]):
     """Order that brings the connection file for engines: the controller's address and the session's key."""
 
     connection: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Collect(_Order):
+class Collect(_Order[None]):
     """Order that says where a task gets the connection file, past a stream that others may read.
 
     `address` is such as `tcp://10.0.0.1:40123`, `server_key` the public key (CURVE) there, in Z85; see
@@ -105,31 +109,27 @@ class Collect(_Order):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach(_Order):
+class Reach(_Order[None]):
     """Order to try to connect to these addresses and ports of other hosts."""
 
     targets: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopListening(_Order):
+class StopListening(_Order[None]):
     """Order to stop listening: all others have tried to reach this host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask(_Order):
-    """Order to send engines one request that bypasses their main threads; see `nbdist.contract.questions`.
+class Ask(_Order[None]):
+    """Order to ask engines something past their main threads."""
 
-    `what` is a letter; `question` goes with it, for engines to read in a file.
-    """
-
-    what: str
     process_ids: tuple[int, ...]
-    question: Question | None = None
+    question: Question
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReservePorts(_Order):
+class ReservePorts(_Order[Reserved]):
     """Order to reserve `count` ports for processes that are to serve anew, and to release the earlier ones."""
 
     number: int
@@ -137,7 +137,7 @@ class ReservePorts(_Order):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Coordinate(_Order):
+class Coordinate(_Order[Coordinating]):
     """Order to start a coordination service beside a process; `port` None: any free port."""
 
     number: int
@@ -148,7 +148,7 @@ class Coordinate(_Order):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Relay(_Order):
+class Relay(_Order[Relaying]):
     """Order to let the processes of this host reach coordination service `number` at `address`, via the agent."""
 
     number: int
@@ -156,29 +156,29 @@ class Relay(_Order):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndCoordination(_Order):
+class EndCoordination(_Order[None]):
     """Order to end a coordination service."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestartController(_Order):
+class RestartController(_Order[None]):
     """Order to start ipyparallel's controller again after it has ended, at the same ports, with the same keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keep(_Order):
+class Keep(_Order[None]):
     """Order to go on without a kernel from now on, since another kernel can find the agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop(_Order):
+class Stop(_Order[None]):
     """Order to end everything, where no end of input can say so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alive(_Order):
+class Alive(_Order[None]):
     """The kernel is alive."""
 
 
@@ -193,7 +193,7 @@ class ListedFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListFiles(_Order):
+class ListFiles(_Order[None]):
     """A part of the list of all files in the copy called `id`; names are relative to the copy."""
 
     id: str
@@ -201,14 +201,14 @@ class ListFiles(_Order):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskForFiles(_Order):
+class AskForFiles(_Order[None]):
     """Order to report which of the listed files are needed."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteFile(_Order):
+class WriteFile(_Order[None]):
     """A piece of one file, `data` in Base64; the last piece has the digest of the whole file."""
 
     id: str
@@ -218,7 +218,7 @@ class WriteFile(_Order):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropFile(_Order):
+class DropFile(_Order[None]):
     """A listed file no longer exists."""
 
     id: str
@@ -226,7 +226,7 @@ class DropFile(_Order):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommitFiles(_Order):
+class CommitFiles(_Order[None]):
     """Order to replace the old files by the new ones."""
 
     id: str

@@ -10,11 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
 
+from nbdist.contract.asides import Repeat, Rescue
 from nbdist.contract.calls.call import Call
 from nbdist.contract.calls.engine import Initialized
 from nbdist.contract.calls.stepping import Meet, Prove
-from nbdist.contract.events import Exited, Fault
-from nbdist.contract.questions import Aside
+from nbdist.contract.events import Coordinating, Exited, Fault
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import GoneError, SessionError
 from nbdist.interrupts import put_off, taken_by
@@ -169,7 +169,7 @@ class EngineGroup:
             )
             engines.reports.again(
                 [p for p in engines.plan.hosts if p not in cluster.exits],
-                partial(cluster.agents.ask, Aside.REPEAT),
+                partial(cluster.agents.ask, Repeat()),
                 devices=engines._has_devices(),
             )
         except BaseException:
@@ -315,9 +315,9 @@ class EngineGroup:
         first = self.plan.processes[0].process_id
         agents = self.cluster.agents
         agent = agents.of(first) if agents.all and self.cluster.rendezvous.served else None
-        if agent is None or not agent.services:
-            return None
-        return agent.exits.get(min(agent.services))  # later ones have lower numbers
+        services = agent.numbers(Coordinating) if agent is not None else set()
+        # Later ones have lower numbers.
+        return agent.exits.get(min(services)) if agent is not None and services else None
 
     def reconnected(self) -> None:
         """Note that this kernel is connected to the controller that replaced another."""
@@ -330,7 +330,7 @@ class EngineGroup:
             return
         self.health.note(ProcessFacts.without_controller)
         agents = self.cluster.agents
-        agents.ask(Aside.RESCUE, [p for p in self.plan.hosts if agents.of(p).poll() is None])
+        agents.ask(Rescue(), [p for p in self.plan.hosts if agents.of(p).poll() is None])
 
     def exclusive(self, work: Callable[[], T]) -> T:
         """Do work that an interrupt of the notebook must not end halfway, on a thread of its own.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nbdist.contract.questions import NativeStacks, Threads, ThreadStack
+from nbdist.contract.asides import NativeStacks, Threads, ThreadStack
 from nbdist.errors import SessionError
 from nbdist.notation import count_text, processes_text
 from nbdist.session.cells.cellrun import CellRun

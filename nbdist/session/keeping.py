@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from nbdist.contract.asides import Repeat
 from nbdist.contract.calls.engine import AskImported, Recall
 from nbdist.contract.cells import OpenCell, Rules
-from nbdist.contract.questions import Aside
 from nbdist.errors import GoneError, SessionError
 from nbdist.launch.files.sync import Copied, Files
 from nbdist.launch.sessions import recorded
@@ -93,7 +93,7 @@ def take_up(
             cell,
             engines.cluster.connection,
             recall=lambda p, request: engines.send(p, Recall(request=request)),
-            repeat=functools.partial(engines.cluster.agents.ask, Aside.REPEAT, sorted(requests))
+            repeat=functools.partial(engines.cluster.agents.ask, Repeat(), sorted(requests))
             if engines.cluster.agents.all
             else None,
         )

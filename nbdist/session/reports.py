@@ -6,27 +6,23 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from nbdist.contract.calls.engine import Look, Looked
-from nbdist.contract.iopub import AsideAnswer
-from nbdist.contract.questions import (
-    LETTERS,
+from nbdist.contract.asides import (
     Answer,
     Aside,
     CompareBefore,
-    Digests,
     GiveLine,
     LineReply,
-    LineTaken,
     NativeStacks,
-    Question,
+    ReadNativeStacks,
     ReadStacks,
-    StepsBegun,
     StopAtStep,
     Threads,
-    What,
 )
+from nbdist.contract.calls.engine import Look, Looked
+from nbdist.contract.iopub import AsideAnswer
+from nbdist.contract.request import answer_of
 from nbdist.errors import GoneError, LaunchError, SessionError
 from nbdist.interrupts import put_off
 from nbdist.launch.model.framework import framework_named
@@ -219,10 +215,10 @@ class Asking:
     monitor reads: on two cores this takes half the time of a request to each of four processes.
 
     Args:
-      send: Sends a question to processes: its letter, the process ids, and the question.
+      send: Asks processes; see `nbdist.launch.start.pool.Agents.ask`.
     """
 
-    def __init__(self, send: Callable[[Aside, Sequence[int], Question], None]) -> None:
+    def __init__(self, send: Callable[[Aside[Any], Sequence[int], int], None]) -> None:
         self._send = send
         self._one = threading.Lock()
         self._came = threading.Condition()
@@ -231,18 +227,16 @@ class Asking:
 
     def ask(
         self,
-        what: What,
+        aside: Aside[T],
         process_ids: Sequence[int],
-        answer: type[T],
         *,
         within_s: float = WITHIN_SECONDS,
     ) -> dict[int, T]:
         """Return the answers of these processes, by process id, as far as they come in time.
 
         Args:
-          what: The question.
+          aside: The question; an answer of another type than its own is left out.
           process_ids: The processes to ask.
-          answer: The type of an answer; any other is left out.
           within_s: How long to wait for answers.
         """
         with self._one:
@@ -251,11 +245,15 @@ class Asking:
                 with self._came:
                     number = self._number = time.time_ns()  # rises, whichever kernel asks
                     self._found = {}
-                self._send(LETTERS[type(what)], process_ids, Question(number=number, what=what))
+                self._send(aside, process_ids, number)
             while not self._all_here(process_ids, deadline - time.monotonic()):
                 pass
             found = dict(self._found)
-        return {p: one for p, one in found.items() if p in process_ids and isinstance(one, answer)}
+        return {
+            p: one
+            for p, one in found.items()
+            if p in process_ids and isinstance(one, answer_of(type(aside)))
+        }
 
     def _all_here(self, process_ids: Sequence[int], left_s: float) -> bool:
         """Return whether all have answered or no time is left; if not, first wait for the next answer."""
@@ -303,7 +301,7 @@ class Asides:
         """Return digests of what must be equal before a cell; None if a process is busy or slow to answer."""
         if not self._agents.reaches_past_main_threads or any(map(self._busy, process_ids)):
             return None
-        found = self._asking.ask(CompareBefore(code=code), process_ids, Digests)
+        found = self._asking.ask(CompareBefore(code=code), process_ids)
         if len(found) < len(process_ids):
             return None
         return {p: answer.digests for p, answer in found.items()}
@@ -327,9 +325,7 @@ class Asides:
                 "The processes agree on a common step through JAX's coordinator, but this session computes with "
                 f"{framework.title}. {command('interrupt')} interrupts the cell."
             )
-        found = self._asking.ask(
-            StopAtStep(run=run), process_ids, StepsBegun, within_s=STACK_SECONDS
-        )
+        found = self._asking.ask(StopAtStep(run=run), process_ids, within_s=STACK_SECONDS)
         return {p: answer.steps for p, answer in found.items()}
 
     def reply(self, process_id: int, number: int, reply: LineReply) -> bool:
@@ -340,7 +336,7 @@ class Asides:
         """
         for _ in range(REPLIES):
             found = self._asking.ask(
-                GiveLine(to=number, reply=reply), [process_id], LineTaken, within_s=STACK_SECONDS
+                GiveLine(to=number, reply=reply), [process_id], within_s=STACK_SECONDS
             )
             if found:
                 return found[process_id].taken
@@ -353,8 +349,7 @@ class Asides:
           SessionError: Somebody else has started these processes.
         """
         self._refuse_out_of_reach()
-        what = ReadStacks(native=False)
-        return self._asking.ask(what, process_ids, Threads, within_s=STACK_SECONDS)
+        return self._asking.ask(ReadStacks(), process_ids, within_s=STACK_SECONDS)
 
     def native_stacks(self, process_ids: Sequence[int]) -> dict[int, NativeStacks]:
         """Return the stacks of the processes that answer in time, with C and C++ frames, as py-spy reads them.
@@ -363,8 +358,7 @@ class Asides:
           SessionError: Somebody else has started these processes.
         """
         self._refuse_out_of_reach()
-        what = ReadStacks(native=True)
-        return self._asking.ask(what, process_ids, NativeStacks, within_s=NATIVE_SECONDS)
+        return self._asking.ask(ReadNativeStacks(), process_ids, within_s=NATIVE_SECONDS)
 
     def _refuse_out_of_reach(self) -> None:
         if not self._agents.reaches_past_main_threads:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from nbdist.contract.asides import Cut
 from nbdist.contract.calls.call import Call
 from nbdist.contract.calls.namespace import OfferNamespace
 from nbdist.contract.calls.stepping import AskSent, Forget, Save
 from nbdist.contract.calls.values import LetGo
 from nbdist.contract.cells import Doubt
-from nbdist.contract.questions import Aside
 from nbdist.errors import GoneError, OptionError, SessionError
 from nbdist.launch.model.framework import why_fixed
 from nbdist.launch.model.plan import Plan
@@ -210,7 +210,7 @@ def calm(
     states = ask_all(engines, AskSent(), within_s=ANSWER_SECONDS, of=living)
     common = common_serial(states.values())
     until_computed(engines, states, say=say)
-    cut = partial(engines.cluster.agents.ask, Aside.CUT)
+    cut = partial(engines.cluster.agents.ask, Cut())
     cut(sorted(living))
     saved = ask_all(engines, Save(common=common), within_s=SAVE_SECONDS, meanwhile=cut, of=living)
     mixed = disagreeing({p: answer.versions for p, answer in saved.items()}, common=common)

@@ -6,6 +6,7 @@ import os
 import signal
 
 from nbdist import Session
+from nbdist.contract.events import Coordinating
 from nbdist.contract.orders import CONTROLLER
 from tests.waiting import wait_for
 
@@ -36,7 +37,7 @@ def kill_controller(session: Session) -> None:
 def kill_service(session: Session) -> None:
     """End JAX's coordination service; later ones have lower numbers."""
     agent = session._life.engines.cluster.agents.of(0)
-    os.kill(agent.pids[min(agent.services)], signal.SIGKILL)
+    os.kill(agent.pids[min(agent.numbers(Coordinating))], signal.SIGKILL)
 
 
 def without_doubt(session: Session) -> set[str]:

@@ -11,6 +11,7 @@ from itertools import groupby
 from types import SimpleNamespace
 from typing import Any, Self
 
+from nbdist.contract.asides import Aside
 from nbdist.contract.calls.call import Call
 from nbdist.contract.calls.stepping import (
     Forgotten,
@@ -22,7 +23,6 @@ from nbdist.contract.calls.stepping import (
     Versions,
 )
 from nbdist.contract.iopub import CellStep
-from nbdist.contract.questions import Aside
 from nbdist.contract.snapshot import Activity
 from nbdist.errors import GoneError, SessionError
 from nbdist.monitor import Known
@@ -128,7 +128,7 @@ class FakeEngines:
         )
         self.health.note(ProcessFacts.to, LifeState.RUNNING)
         self.reports = Reports(self.monitor, self.health, self.plan.hosts, self.send)  # type: ignore[arg-type]
-        self.asides: list[tuple[Aside, list[int]]] = []
+        self.asides: list[tuple[Aside[Any], list[int]]] = []
         self.interrupted: list[list[int]] = []
         self.obeys: set[int] = {0, 1}
         self._requests: list[tuple[int, Request]] = []
@@ -184,7 +184,7 @@ class FakeEngines:
     def _agent_of(self, process_id: int) -> Any:
         return SimpleNamespace(poll=lambda: None if self.hosts_there else 1)
 
-    def _aside(self, what: Aside, process_ids: Sequence[int], *_: Any) -> None:
+    def _aside(self, what: Aside[Any], process_ids: Sequence[int], *_: Any) -> None:
         self.asides.append((what, list(process_ids)))
 
     def next_number(self) -> int:

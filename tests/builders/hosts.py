@@ -25,6 +25,7 @@ from nbdist.launch.start import (
     connect,
     hosts,
     initialize,
+    preflight,
     spawn,
 )
 from nbdist.launch.start import replace as replacing
@@ -166,7 +167,7 @@ class FakeHosts:
         self._threads = set(threading.enumerate())
         self._folders: list[Path] = []
         monkeypatch.setattr(agent_handle, "Pipes", self._channel)
-        monkeypatch.setattr(spawn, "kernel_facts", lambda asked: kernel())
+        monkeypatch.setattr(preflight, "kernel_facts", lambda asked: kernel())
         monkeypatch.setattr(connect, "Client", lambda path, **options: self.client)
         for module in (
             agent_handle,

@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 from ipyparallel.error import RemoteError
 
+from nbdist.contract.asides import Answer, Aside, question_from
 from nbdist.contract.calls.engine import CellEnd, Completions, Recalled
 from nbdist.contract.calls.stepping import Proven, Versions
 from nbdist.contract.cells import Rules, label_from
 from nbdist.contract.iopub import AsideAnswer, Kept, content_of
-from nbdist.contract.questions import Answer, Aside, question_from
+from nbdist.contract.request import answer_of
 from nbdist.contract.snapshot import Snapshot
 from nbdist.contract.wire import encode
 from nbdist.launch.agents import agent_handle
@@ -142,7 +143,7 @@ class LiveHosts(FakeHosts):
         self._reads = 0
         self.published: list[Snapshot] = []
         self.sent: list[SentCell] = []
-        self.says: dict[Aside, Callable[[int, Any], Answer | None]] = {}
+        self.says: dict[type[Aside[Any]], Callable[[int, Any], Answer | None]] = {}
         self.holds: dict[int, tuple[Any, ...]] = {}
         self.runs: Callable[[SentCell], None] = SentCell.finish
         self.client = LiveClient(self)
@@ -268,11 +269,11 @@ class LiveHosts(FakeHosts):
         return cell.reply
 
     def _obey(self, agent: FakeChannel, order: Order) -> None:
-        if order["order"] == "ask" and order["question"] is not None:
+        question = question_from(order["question"]) if order["order"] == "ask" else None
+        if question is not None and answer_of(type(question.aside)) is not None:
             started = [p["process_id"] for o in agent.ordered("start") for p in o["processes"]]
             for process_id in sorted({*started}.intersection(order["process_ids"])):
-                question = question_from(order["question"])
-                answer = self.says[Aside(order["what"])](process_id, question.what)
+                answer = self.says[type(question.aside)](process_id, question.aside)
                 if answer is not None:
                     said = AsideAnswer(process_id=process_id, number=question.number, answer=answer)
                     self._publish(*content_of(said))

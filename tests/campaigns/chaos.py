@@ -22,6 +22,7 @@ from typing import TypeVar
 
 import nbdist
 from nbdist import Session
+from nbdist.contract.events import Coordinating
 from nbdist.contract.orders import CONTROLLER
 from nbdist.errors import CellTimeout, NbdistError, ProcessError, SessionError
 from nbdist.launch.start.pool import AgentPool
@@ -149,7 +150,9 @@ class Chaos:
         agent = self._agents.of(0)
         self.struck = time.time()
         # Later ones have lower numbers.
-        self.send_signal(self.session.hosts[0], agent.pids[min(agent.services)], signal.SIGKILL)
+        self.send_signal(
+            self.session.hosts[0], agent.pids[min(agent.numbers(Coordinating))], signal.SIGKILL
+        )
 
     @property
     def _agents(self) -> AgentPool:

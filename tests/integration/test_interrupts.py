@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nbdist import Session
-from nbdist.contract.questions import Aside
+from nbdist.contract.asides import Free
 from nbdist.errors import NbdistError, ProcessError
 from nbdist.session.cells.cellrun import CellHandle
 from tests.waiting import wait_for
@@ -146,6 +146,6 @@ def test_one_that_a_signal_reaches_is_not_cut_however_late_it_is(
     """On a busy machine it may be asked to free itself before its interrupt has come: a cut costs a repair."""
     handle = session.run(f"print('in it', flush=True)\n{code}", wait=False)
     wait_for(lambda: str(handle.blocks()).count("in it") > 0)
-    session._life.engines.cluster.agents.ask(Aside.FREE, sorted(session.hosts))
+    session._life.engines.cluster.agents.ask(Free(), sorted(session.hosts))
     assert outcomes(handle) == {"finished"}
     assert "nothing to do" in session.recover()

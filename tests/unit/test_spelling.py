@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import nbdist
-from nbdist.contract.questions import Threads, ThreadStack
+from nbdist.contract.asides import Threads, ThreadStack
 from nbdist.engine.frameworks.interfaces import NoArrays
 from nbdist.engine.kernel.calls import SentCall
 from nbdist.errors import OptionError

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, NamedTuple
 
+from nbdist.contract.asides import EndOfInput, LineReply, NobodyAnswers, TypedLine
 from nbdist.contract.iopub import Prompt
-from nbdist.contract.questions import EndOfInput, LineReply, NobodyAnswers, TypedLine
 from nbdist.engine.cell.code_owners import is_cell_file
 from nbdist.engine.cell.interrupts import Interrupt, InterruptHandler
 from nbdist.errors import SessionError

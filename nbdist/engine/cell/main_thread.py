@@ -27,7 +27,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from nbdist.contract.questions import NativeStacks, ThreadStack
+from nbdist.contract.asides import NativeStacks, ThreadStack
 from nbdist.engine.cell.code_owners import Stack, StackEntry
 
 FUTEX = {"x86_64": 202, "aarch64": 98}

@@ -7,25 +7,33 @@ import contextlib
 import logging
 import os
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from nbdist.contract.iopub import AsideAnswer
-from nbdist.contract.questions import (
-    LETTERS,
+from nbdist.contract.asides import (
+    BY_LETTER,
     QUESTION,
+    Abandon,
     Answer,
     Aside,
     CompareBefore,
+    Count,
+    Cut,
     Digests,
+    Free,
     GiveLine,
     LineTaken,
     Question,
+    ReadNativeStacks,
     ReadStacks,
+    Repeat,
+    Rescue,
     StepsBegun,
     StopAtStep,
     Threads,
     question_from,
 )
+from nbdist.contract.iopub import AsideAnswer
+from nbdist.contract.request import answer_of
 from nbdist.engine.cell.main_thread import MainThread, native_stacks, stacks
 from nbdist.machine.folder import read_whole
 from nbdist.message_guard import MessageGuard
@@ -73,40 +81,40 @@ class Answering:
         guard = MessageGuard("A question of a kernel", logger)
         while letters := os.read(asked, 4096):
             with guard:
-                self.do(set(map(Aside, letters.decode())))
+                self.do({BY_LETTER[letter] for letter in letters.decode()})
 
-    def do(self, asked: set[Aside]) -> None:
+    def do(self, asked: set[type[Aside[Any]]]) -> None:
         """Do everything that was asked at once."""
         resident, publisher = self._resident, self._resident.publisher
         if resident.step is not None:
-            if Aside.ABANDON in asked:
+            if Abandon in asked:
                 resident.step.abandon()
-            if Aside.CUT in asked or (Aside.FREE in asked and self._is_out_of_reach()):
+            if Cut in asked or (Free in asked and self._is_out_of_reach()):
                 resident.step.cut()
-            if Aside.COUNT in asked:
+            if Count in asked:
                 publisher.publish(resident.step.sent_so_far(self._main_thread))
-        if Aside.REPEAT in asked:
+        if Repeat in asked:
             self._say_again()
-        if Aside.RESCUE in asked and resident.step is not None:
+        if Rescue in asked and resident.step is not None:
             rescued = resident.framework.recovery().rescue(
                 resident.shell.user_ns, resident.process_id
             )
             if rescued is not None:
                 publisher.publish(rescued)
         # Last: a question that cannot be read must not stop anything else that was asked at once.
-        if not asked.isdisjoint(LETTERS.values()):
+        if any(answer_of(one) is not None for one in asked):
             self._read_question(asked)
 
-    def _read_question(self, asked: set[Aside]) -> None:
-        """Answer the question in the file if its letter is in `asked`; the file may hold a later question."""
+    def _read_question(self, asked: set[type[Aside[Any]]]) -> None:
+        """Answer the question in the file if its type is in `asked`; the file may hold a later question."""
         resident = self._resident
         found = read_whole(resident.folder / QUESTION)
         if found is None:
             return
         question = question_from(found)
-        if LETTERS[type(question.what)] not in asked:
+        if type(question.aside) not in asked:
             return
-        match question.what:
+        match question.aside:
             case CompareBefore(code=code):
                 if self._loop is not None:
                     self._loop.call_soon_threadsafe(self._compare, question, code)
@@ -114,9 +122,9 @@ class Answering:
                 self._answer_to(question, StepsBegun(steps=resident.stop.ask(run)))
             case GiveLine(to=number, reply=reply):
                 self._answer_to(question, LineTaken(taken=resident.lines.put(number, reply)))
-            case ReadStacks(native=False):
-                self._answer_to(question, Threads(threads=stacks(resident.code_name)))
             case ReadStacks():
+                self._answer_to(question, Threads(threads=stacks(resident.code_name)))
+            case ReadNativeStacks():
                 # Native stacks take seconds; meanwhile this thread may have to cut collectives.
                 threading.Thread(
                     target=lambda: self._answer_to(question, native_stacks()),

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from nbdist.agent.kernel_link import Pauses
 from nbdist.contract import events
@@ -74,9 +74,7 @@ class AgentHandle:
         self.exits: dict[int, ProcessExit] = {}
         self.failure: Received | None = None
         self.copying: list[tuple[int | None, events.FileEvent]] = []
-        self.reserved: dict[tuple[int | None, int], tuple[int, ...]] = {}
-        self.services: dict[int, events.Coordinating] = {}
-        self.relays: dict[tuple[int | None, int], events.Relaying] = {}
+        self.answers: dict[tuple[type, int | None, int], Any] = {}
         self.reached: dict[int | None, tuple[float, Sequence[Connection]]] = {}
         self.asked_s = time.time()
         self.received_at = time.monotonic()
@@ -270,6 +268,10 @@ class AgentHandle:
         with self._lock, contextlib.suppress(OSError, ValueError):
             self._channel.send(line)
 
+    def numbers(self, kind: type) -> set[int]:
+        """Return the numbers of the answers of one type; those to an earlier kernel are among them."""
+        return {number for one, _, number in self.answers if one is kind}
+
     def beat(self) -> None:
         """Tell the agent that the kernel is alive; never wait.
 
@@ -330,12 +332,8 @@ class AgentHandle:
                 self.failure = received
             case events.FilesNeeded() | events.FilesDone() | events.FilesFailed() as answer:
                 self.copying.append((received.task, answer))
-            case events.Reserved(number=number, ports=ports):
-                self.reserved[received.task, number] = ports
-            case events.Coordinating() as service:
-                self.services[service.number] = service
-            case events.Relaying() as relaying:
-                self.relays[received.task, relaying.number] = relaying
+            case events.Reserved() | events.Coordinating() | events.Relaying() as answer:
+                self.answers[type(answer), received.task, answer.number] = answer
             case events.Exited() as end:
                 self.exits[end.process_id] = ProcessExit(
                     process_id=end.process_id,

@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from nbdist.contract.questions import Aside, Question
+from nbdist.contract.asides import Abandon, Aside
 from nbdist.launch.model.happenings import AgentEvents, ProcessExit, ProcessLost
 from nbdist.launch.start.pool import Agents
 from nbdist.machine import folder as folders
@@ -64,11 +64,9 @@ class ForeignEngines(Agents):
         if engines:
             self._client.send_signal(int(number), targets=engines, block=False)
 
-    def ask(
-        self, what: Aside, process_ids: Sequence[int], question: Question | None = None
-    ) -> None:
-        """Interrupt processes for `Aside.ABANDON`, which ends a proof too; all else needs an agent of ours."""
-        if what is Aside.ABANDON:
+    def ask(self, aside: Aside[Any], process_ids: Sequence[int], number: int = 0) -> None:
+        """Interrupt processes for `Abandon`, which ends a proof too; all else needs an agent of ours."""
+        if isinstance(aside, Abandon):
             self.signal(signal.SIGINT, process_ids)
 
     def forget(self, process_ids: Collection[int]) -> None:

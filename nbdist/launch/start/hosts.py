@@ -8,9 +8,10 @@ an error that says what to type.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
-from nbdist.contract.events import ImportFailed, OtherVersion, Refused
+from nbdist.contract.events import ImportFailed, OtherVersion, Refused, Reserved
 from nbdist.contract.orders import Reach, ReservePorts
 from nbdist.errors import HostError, LaunchError
 from nbdist.launch.agents.agent_handle import AgentHandle
@@ -34,6 +35,8 @@ from nbdist.launch.start.preflight import targets, unreached
 from nbdist.machine.ports import LOOPBACK
 from nbdist.notation import count_text
 from nbdist.spelling import command, option
+
+T = TypeVar("T")
 
 QUEUE_POLL_SECONDS = 0.03
 SHOW_SECONDS = 1.0
@@ -95,46 +98,87 @@ def first_places(plan: Plan, agents: Agents) -> dict[int, Place]:
     return _places(plan, agents, ports)
 
 
-def new_places(plan: Plan, agents: Agents, *, check: Callable[[], None]) -> dict[int, Place]:
+def new_places(cluster: Cluster) -> dict[int, Place]:
     """Return where processes can serve at ports that their agents reserve now, while earlier ones are in use.
 
+    Raises:
+      LaunchError: An agent has ended, or does not answer.
+      HostError: A host is lost.
+    """
+    plan, agents = cluster.plan, cluster.own_agents
+    hosts = _hosts(plan, agents)
+    # Counted by the agents' events, so that a kernel that attaches later continues the numbers.
+    number = 1 + max((n for agent, _ in hosts for n in agent.numbers(Reserved)), default=0)
+    for agent in {agent: None for agent, _ in hosts}:
+        count = max(len(its) for (one, _), its in hosts.items() if one is agent)
+        agent.order(ReservePorts(number=number, count=count))
+    reserved = answers(
+        cluster,
+        Reserved,
+        number,
+        hosts,
+        within_s=plan.start_timeout_s,
+        late="has reserved no ports for its processes",
+    )
+    return _places(plan, agents, {host: answer.ports for host, answer in reserved.items()})
+
+
+def answers(
+    cluster: Cluster,
+    kind: type[T],
+    number: int,
+    hosts: Iterable[Host],
+    *,
+    within_s: float,
+    late: str,
+) -> dict[Host, T]:
+    """Wait for the answers of agents to an order that they were sent.
+
     Args:
-      plan: Whose processes are to serve anew.
-      agents: Their agents.
-      check: Called while an agent has not answered; raises if it never will.
+      cluster: All agents.
+      kind: The type of the answers.
+      number: The number of the order.
+      hosts: Who is to answer.
+      within_s: How many seconds they may take.
+      late: What an agent that does not answer has not done.
 
     Raises:
-      LaunchError: An agent does not answer.
+      LaunchError: An agent does not answer, or that of this machine has ended.
+      HostError: A host is lost.
     """
-    numbers = {}
-    hosts = _hosts(plan, agents)
-    for agent in {agent: None for agent, _ in hosts}:
-        # Counted by the agent's events, so that a kernel that attaches later continues the numbers.
-        numbers[agent] = 1 + max((number for _, number in agent.reserved), default=0)
-        count = max(len(its) for (one, _), its in hosts.items() if one is agent)
-        agent.order(ReservePorts(number=numbers[agent], count=count))
-    ports = {}
-    deadline = time.monotonic() + plan.start_timeout_s
-    for (agent, task), its in hosts.items():
-        while (task, numbers[agent]) not in agent.reserved:
-            check()
-            if time.monotonic() > deadline:
+    deadline = time.monotonic() + within_s
+    found: dict[Host, T] = {}
+    missing = list(hosts)
+    while missing:
+        check_hosts(cluster)
+        check_home(cluster.own_agents.home)
+        for agent, task in list(missing):
+            answer = agent.answers.get((kind, task, number))
+            if answer is not None:
+                missing.remove((agent, task))
+                found[agent, task] = answer
+            elif time.monotonic() > deadline:
+                host = agent.reach.name if task is None else cluster.plan.hosts[task]
                 raise LaunchError(
-                    f"The agent of host {plan.hosts[its[0]]} (pid {agent.pid}) has reserved no ports for its "
-                    f"processes within {plan.start_timeout_s:g} s. {command('restart')} starts everything afresh."
+                    f"The agent of host {host} (pid {agent.pid}) {late} within {within_s:g} s. "
+                    f"{command('restart')} starts everything afresh."
                 )
+        if missing:
             time.sleep(POLL_SECONDS / 4)
-        ports[agent, task] = agent.reserved[task, numbers[agent]]
-    return _places(plan, agents, ports)
+    return found
+
+
+def host_of(agents: Agents, process_id: int) -> Host:
+    """Return who answers for the host of one process."""
+    agent = agents.of(process_id)
+    return agent, process_id if isinstance(agent, JobAgent) else None
 
 
 def _hosts(plan: Plan, agents: Agents) -> dict[Host, list[int]]:
     """Return the process ids of each agent, or of each task of a job."""
     found: dict[Host, list[int]] = {}
     for process in plan.processes:
-        agent = agents.of(process.process_id)
-        task = process.process_id if isinstance(agent, JobAgent) else None
-        found.setdefault((agent, task), []).append(process.process_id)
+        found.setdefault(host_of(agents, process.process_id), []).append(process.process_id)
     return found
 
 

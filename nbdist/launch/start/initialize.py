@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from nbdist.contract.calls.engine import Initialize, Initialized
-from nbdist.contract.events import Coordinating
+from nbdist.contract.events import Coordinating, Relaying
 from nbdist.contract.orders import (
     COORDINATOR,
     SERVES_SECONDS,
@@ -23,17 +23,16 @@ from nbdist.contract.orders import (
 )
 from nbdist.contract.wire import encode
 from nbdist.errors import GoneError, LaunchError, NbdistError
-from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import POLL_SECONDS, StartProgress, silent, with_words
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.start.cluster import Cluster
-from nbdist.launch.start.hosts import check_hosts
+from nbdist.launch.start.hosts import answers, check_hosts, host_of
 from nbdist.launch.start.request import Request, ask
 from nbdist.machine.ports import LOOPBACK
 from nbdist.notation import processes_text
-from nbdist.spelling import command, option
+from nbdist.spelling import option
 
 
 def wanted(cluster: Cluster) -> bool:
@@ -63,7 +62,7 @@ def ask_for_service(cluster: Cluster, *, again: bool = False) -> int:
     """
     first = cluster.plan.processes[0].process_id
     # Counted by the agent's events, so that a kernel that attaches later continues the numbers.
-    number = COORDINATOR - len(cluster.agents.of(first).services)
+    number = COORDINATOR - len(cluster.agents.of(first).numbers(Coordinating))
     host, _, port = cluster.rendezvous.coordinator.rpartition(":")
     bound = cluster.plan.jax.get("coordinator_bind_address")
     if bound is not None:
@@ -115,32 +114,24 @@ def _relays(cluster: Cluster, number: int, address: str) -> dict[int, str]:
       LaunchError: An agent cannot listen, or does not know the host of the service.
       HostError: A host is lost.
     """
-    agents = {p: cluster.agents.of(p) for p in cluster.plan.hosts}
-    for agent in dict.fromkeys(agents.values()):
+    hosts = {p: host_of(cluster.agents, p) for p in cluster.plan.hosts}
+    for agent in dict.fromkeys(agent for agent, _ in hosts.values()):
         agent.order(Relay(number=number, address=address))
-    found: dict[int, str] = {}
-    deadline = time.monotonic() + SERVES_SECONDS + cluster.plan.start_timeout_s
-    while missing := sorted(agents.keys() - found.keys()):
-        check_hosts(cluster)
-        for process_id in missing:
-            agent = agents[process_id]
-            task = process_id if isinstance(agent, JobAgent) else None
-            relaying = agent.relays.get((task, number))
-            if relaying is not None and relaying.port is None:
-                raise LaunchError(
-                    f"Host {cluster.plan.hosts[process_id]} cannot lead its processes to JAX's coordination "
-                    f"service at {address}: {relaying.error}"
-                )
-            if relaying is not None:
-                found[process_id] = f"{LOOPBACK}:{relaying.port}"
-            elif agent.poll() is not None or time.monotonic() > deadline:
-                raise LaunchError(
-                    f"The agent of host {cluster.plan.hosts[process_id]} does not lead its processes to JAX's "
-                    f"coordination service. {command('restart')} starts everything afresh."
-                )
-        if missing:
-            time.sleep(POLL_SECONDS / 4)
-    return found
+    relaying = answers(
+        cluster,
+        Relaying,
+        number,
+        dict.fromkeys(hosts.values()),
+        within_s=SERVES_SECONDS + cluster.plan.start_timeout_s,
+        late="does not lead its processes to JAX's coordination service",
+    )
+    for p, host in hosts.items():
+        if relaying[host].port is None:
+            raise LaunchError(
+                f"Host {cluster.plan.hosts[p]} cannot lead its processes to JAX's coordination service at "
+                f"{address}: {relaying[host].error}"
+            )
+    return {p: f"{LOOPBACK}:{relaying[host].port}" for p, host in hosts.items()}
 
 
 def _chosen(cluster: Cluster) -> bool:
@@ -155,17 +146,10 @@ def _chosen(cluster: Cluster) -> bool:
 
 def _service_answer(cluster: Cluster, number: int) -> Coordinating:
     """Wait for the agent's answer about a service that it starts, and return it."""
-    agent = cluster.agents.of(cluster.plan.processes[0].process_id)
-    deadline = time.monotonic() + SERVES_SECONDS + cluster.plan.start_timeout_s
-    while number not in agent.services:
-        check_hosts(cluster)
-        if agent.poll() is not None or time.monotonic() > deadline:
-            raise LaunchError(
-                f"The parent process of host {cluster.plan.processes[0].host} has started no coordination "
-                f"service. {command('restart')} starts everything afresh."
-            )
-        time.sleep(POLL_SECONDS / 4)
-    return agent.services[number]
+    host = host_of(cluster.agents, cluster.plan.processes[0].process_id)
+    within_s = SERVES_SECONDS + cluster.plan.start_timeout_s
+    late = "has started no coordination service"
+    return answers(cluster, Coordinating, number, [host], within_s=within_s, late=late)[host]
 
 
 def end(cluster: Cluster, number: int) -> None:

@@ -8,9 +8,10 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from nbdist.agent.kernel_link import PERIOD_SECONDS
+from nbdist.contract.asides import AnyAside, Aside, Question
 from nbdist.contract.events import Fault
 from nbdist.contract.orders import (
     CONTROLLER,
@@ -21,7 +22,6 @@ from nbdist.contract.orders import (
     Start,
     StopListening,
 )
-from nbdist.contract.questions import Aside, Question
 from nbdist.errors import SessionError
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.job_agent import JobAgent
@@ -116,15 +116,13 @@ class Agents:
         """Send a signal to engines."""
         raise NotImplementedError
 
-    def ask(
-        self, what: Aside, process_ids: Sequence[int], question: Question | None = None
-    ) -> None:
-        """Send processes one request that bypasses their main threads, if that is possible; return at once.
+    def ask(self, aside: Aside[Any], process_ids: Sequence[int], number: int = 0) -> None:
+        """Ask processes something past their main threads, if that is possible; return at once.
 
         Args:
-          what: The request.
+          aside: The request.
           process_ids: The processes.
-          question: A question that they read beside it; see `nbdist.contract.questions`.
+          number: The number that an answer carries.
         """
         raise NotImplementedError
 
@@ -257,11 +255,10 @@ class AgentPool(Agents):
                 ends[process_id] = replace(end, process_id=process_id)
         return ends
 
-    def ask(
-        self, what: Aside, process_ids: Sequence[int], question: Question | None = None
-    ) -> None:
+    def ask(self, aside: Aside[Any], process_ids: Sequence[int], number: int = 0) -> None:
         """Send the request through the agents."""
-        order = Ask(what=what.value, process_ids=tuple(process_ids), question=question)
+        question = Question(number=number, aside=cast(AnyAside, aside))
+        order = Ask(process_ids=tuple(process_ids), question=question)
         for agent in {self._of[process_id]: None for process_id in process_ids}:
             agent.order(order)
 

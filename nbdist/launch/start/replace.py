@@ -19,7 +19,7 @@ from nbdist.launch.model.rendezvous import meet
 from nbdist.launch.start.client import Client
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.connect import connect
-from nbdist.launch.start.hosts import check_home, check_hosts, new_places
+from nbdist.launch.start.hosts import new_places
 from nbdist.launch.start.initialize import broadcast
 from nbdist.launch.start.request import Repeated
 from nbdist.notation import processes_text
@@ -100,13 +100,7 @@ def meet_again(cluster: Cluster) -> None:
       LaunchError: The agent of this machine has ended.
       HostError: A host is lost.
     """
-
-    def check() -> None:
-        check_hosts(cluster)
-        check_home(cluster.own_agents.home)
-
-    places = new_places(cluster.plan, cluster.agents, check=check)
-    cluster.rendezvous = meet(cluster.plan, places, again=True)
+    cluster.rendezvous = meet(cluster.plan, new_places(cluster), again=True)
 
 
 START_SECONDS = 30.0

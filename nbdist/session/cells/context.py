@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nbdist.contract.asides import LineReply
 from nbdist.contract.cells import OpenCell
 from nbdist.contract.iopub import CellStep
-from nbdist.contract.questions import LineReply
 from nbdist.launch.start.cluster import Cluster
 from nbdist.session.cells.execution import Cell, Execution, KnownReports
 from nbdist.session.cells.facts import ProcessFacts

@@ -13,8 +13,8 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from nbdist.contract.asides import EndOfInput, LineReply, NobodyAnswers, TypedLine
 from nbdist.contract.iopub import Prompt
-from nbdist.contract.questions import EndOfInput, LineReply, NobodyAnswers, TypedLine
 from nbdist.interrupts import let_through, put_off
 from nbdist.notation import processes_text
 from nbdist.spelling import command

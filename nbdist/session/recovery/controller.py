@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Set
 from dataclasses import replace
 
-from nbdist.contract.questions import Aside
+from nbdist.contract.asides import Abandon, Free, Repeat
 from nbdist.errors import LaunchError
 from nbdist.launch.start.replace import restart_controller, unanswered
 from nbdist.notation import processes_text, seconds_text
@@ -88,7 +88,7 @@ def _until_reported(engines: EngineGroup) -> None:
         return [p for p in sorted(there) if engines.monitor.silence(p) > passed]
 
     while (left := silent()) and time.monotonic() - began < REPORT_SECONDS:
-        engines.cluster.agents.ask(Aside.REPEAT, left)
+        engines.cluster.agents.ask(Repeat(), left)
         time.sleep(LOOK_SECONDS)
 
 
@@ -104,7 +104,7 @@ def _until_back(engines: EngineGroup) -> None:
         if inside and time.monotonic() - asked >= AGAIN_SECONDS:
             asked = time.monotonic()
             engines.interrupt(sorted(inside))
-            for what in (Aside.ABANDON, Aside.FREE):
+            for what in (Abandon(), Free()):
                 engines.cluster.agents.ask(what, sorted(inside))
     if inside:
         engines.health.stuck(inside)

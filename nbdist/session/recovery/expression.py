@@ -16,12 +16,12 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, TypeVar
 
+from nbdist.contract.asides import Abandon, Free
 from nbdist.contract.calls.arrays import UseWidget
 from nbdist.contract.calls.call import Call
 from nbdist.contract.calls.engine import Evaluating
 from nbdist.contract.calls.stepping import RefuseEarlier
 from nbdist.contract.cells import Rules
-from nbdist.contract.questions import Aside
 from nbdist.errors import NbdistError, SessionError
 from nbdist.launch.start.request import Request
 from nbdist.notation import processes_text, seconds_text
@@ -211,9 +211,9 @@ def _free(engines: EngineGroup, asked: Mapping[int, Request[A]], give_up_s: floa
     within_s = max(give_up_s, 1.0)
     aside = engines.cluster.agents.ask
     steps: list[tuple[float, Callable[[Sequence[int]], None]]] = [
-        (0.0, partial(aside, Aside.ABANDON)),
+        (0.0, partial(aside, Abandon())),
         (0.0, engines.interrupt),
-        *((CUT_SECONDS + nth * CUT_AGAIN_SECONDS, partial(aside, Aside.FREE)) for nth in range(3)),
+        *((CUT_SECONDS + nth * CUT_AGAIN_SECONDS, partial(aside, Free())) for nth in range(3)),
         *(
             ((nth + 1) * CUT_AGAIN_SECONDS, engines.interrupt)
             for nth in range(int(within_s / CUT_AGAIN_SECONDS))

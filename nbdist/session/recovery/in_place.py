@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 
+from nbdist.contract.asides import Free
 from nbdist.contract.calls.stepping import (
     AskLabels,
     AskSent,
@@ -19,7 +20,6 @@ from nbdist.contract.calls.stepping import (
     Labels,
     Prove,
 )
-from nbdist.contract.questions import Aside
 from nbdist.errors import GoneError, NbdistError, RecoveryError
 from nbdist.launch.model.happenings import ProcessExit, StartProgress
 from nbdist.launch.start.pool import LOST_SECONDS
@@ -114,7 +114,7 @@ class InPlace:
             always(engines),
             join=partial(join_proof, engines),
             in_vain=partial(waits_in_vain, engines),
-            free=partial(engines.cluster.agents.ask, Aside.FREE),
+            free=partial(engines.cluster.agents.ask, Free()),
         )
 
     def prove(self, *, repair: bool, say: Say) -> Settled:

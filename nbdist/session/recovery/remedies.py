@@ -6,8 +6,8 @@ import time
 from collections.abc import Collection, Mapping
 from functools import partial
 
+from nbdist.contract.asides import Abandon, Count, Rescue
 from nbdist.contract.calls.stepping import AskSent, Prove, Sent
-from nbdist.contract.questions import Aside
 from nbdist.errors import NbdistError
 from nbdist.notation import processes_text
 from nbdist.session.cells.context import Remedies
@@ -106,7 +106,7 @@ def _ask(engines: EngineGroup, execution: Execution, waiting: Collection[int]) -
     """Return what each process with a waiting main thread has sent, if its other threads say so in time."""
     for process_id in waiting:
         execution.sent.pop(process_id, None)
-    engines.cluster.agents.ask(Aside.COUNT, sorted(waiting))
+    engines.cluster.agents.ask(Count(), sorted(waiting))
     deadline = time.monotonic() + ANSWER_SECONDS
     while not execution.sent.keys() >= set(waiting) and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)
@@ -122,8 +122,8 @@ def always(engines: EngineGroup) -> Remedies:
     """Return the remedies that need no proof."""
     ask = engines.cluster.agents.ask
     return Remedies(
-        abandon=partial(ask, Aside.ABANDON),
-        rescue=partial(ask, Aside.RESCUE),
+        abandon=partial(ask, Abandon()),
+        rescue=partial(ask, Rescue()),
         reply=engines.asides.reply,
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
 
+from nbdist.contract.asides import Cut
 from nbdist.contract.calls.stepping import (
     NOT_SENT,
     AskSent,
@@ -19,7 +20,7 @@ from nbdist.contract.calls.stepping import (
     SavedForRepair,
 )
 from nbdist.contract.cells import Doubt
-from nbdist.contract.questions import Aside
+from nbdist.contract.events import Coordinating
 from nbdist.errors import RecoveryError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.start import initialize
@@ -156,12 +157,12 @@ def repair(
     ended = {p: engines.facts.lost.get(p, NOT_BACK) for p in sorted(gone)}
     cluster, plan = engines.cluster, engines.plan
     first = plan.processes[0].process_id
-    services = cluster.agents.of(first).services
+    services = cluster.agents.of(first).numbers(Coordinating)
     if states is None:
         states = ask_all(engines, AskSent(), within_s=ANSWER_SECONDS, of=living)
     common = common_serial(states.values())
     until_computed(engines, states, say=say)
-    cut = partial(cluster.agents.ask, Aside.CUT)
+    cut = partial(cluster.agents.ask, Cut())
     cut(sorted(living))
     service = initialize.ask_for_service(cluster, again=True)
     # Meanwhile new processes start.
@@ -226,7 +227,7 @@ def repair(
         if without_copies is not None:
             say(without_copies)
     # Also those of repairs that did not succeed.
-    for earlier in services.keys() - {service}:
+    for earlier in services - {service}:
         initialize.end(cluster, earlier)
     return Repaired(
         seconds=time.monotonic() - started,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
+from nbdist.contract.asides import Free
 from nbdist.contract.calls.stepping import AskUnderWay, Trail
 from nbdist.contract.page import SILENT_SECONDS
-from nbdist.contract.questions import Aside
 from nbdist.errors import SessionError
 from nbdist.notation import processes_text
 from nbdist.session.asking import ask_all
@@ -76,7 +76,7 @@ def not_back(
             raise TimeoutError(f"{processes_text(left)} still compiling what was interrupted.")
         if left - compiling and now - freed >= FREE_SECONDS:
             freed = now
-            engines.cluster.agents.ask(Aside.FREE, sorted(left - compiling))
+            engines.cluster.agents.ask(Free(), sorted(left - compiling))
         if compiling and not said and now - began >= SAY_SECONDS:
             said = True
             say(

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import zmq
 
+from nbdist.contract.asides import StepsBegun
 from nbdist.contract.iopub import AsideAnswer
-from nbdist.contract.questions import StepsBegun
 from nbdist.contract.snapshot import VERSION, Notice, Snapshot
 from nbdist.contract.wire import encode
 from nbdist.launch.start.client import wire

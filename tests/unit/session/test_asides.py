@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from nbdist.contract.questions import (
-    Aside,
+from nbdist.contract.asides import (
+    CompareBefore,
     Digests,
+    GiveLine,
     LineTaken,
     NativeStacks,
+    ReadNativeStacks,
+    ReadStacks,
     StepsBegun,
     StopAtStep,
     Threads,
@@ -50,7 +53,7 @@ def test_all_leave_a_cell_before_the_same_step(live: LiveHosts, session: Session
         runs.add(question.run)
         return StepsBegun(steps=7 + process_id)
 
-    live.says[Aside.STOP] = stop
+    live.says[StopAtStep] = stop
     assert session.stop_at_step() == "cell 1 stops before the same step on processes 0, 1"
     assert len(runs) == 1
     for cell in live.sent:
@@ -68,7 +71,7 @@ def test_one_that_has_stopped_before_its_answer_is_here_was_stopped_and_has_not_
             wait_for(lambda: session.history)
         return StepsBegun(steps=7)
 
-    live.says[Aside.STOP] = stop
+    live.says[StopAtStep] = stop
     assert "stops before the same step" in session.stop_at_step()
     assert [past.outcome for past in session.history] == ["interrupted"]
 
@@ -76,7 +79,7 @@ def test_one_that_has_stopped_before_its_answer_is_here_was_stopped_and_has_not_
 def test_one_that_has_not_said_that_it_stops_and_is_interrupted_has_failed(
     live: LiveHosts, session: Session
 ) -> None:
-    live.says[Aside.STOP] = lambda p, _: None
+    live.says[StopAtStep] = lambda p, _: None
     session.stop_at_step()
     for cell in live.sent:
         cell.fail("KeyboardInterrupt")
@@ -84,7 +87,7 @@ def test_one_that_has_not_said_that_it_stops_and_is_interrupted_has_failed(
 
 
 def test_one_that_does_not_answer_is_named(live: LiveHosts, session: Session) -> None:
-    live.says[Aside.STOP] = lambda p, _: None if p else StepsBegun(steps=7)
+    live.says[StopAtStep] = lambda p, _: None if p else StepsBegun(steps=7)
     assert "process 1 did not answer; %dist_interrupt interrupts it" in session.stop_at_step()
     end(live)
 
@@ -92,7 +95,7 @@ def test_one_that_does_not_answer_is_named(live: LiveHosts, session: Session) ->
 def test_a_cell_that_waits_behind_another_has_no_step_to_stop_at(
     live: LiveHosts, session: Session
 ) -> None:
-    live.says[Aside.STOP] = lambda p, _: StepsBegun(steps=None if p else 7)
+    live.says[StopAtStep] = lambda p, _: StepsBegun(steps=None if p else 7)
     assert "cell 1 has not started on process 1" in session.stop_at_step()
     end(live)
 
@@ -100,12 +103,12 @@ def test_a_cell_that_waits_behind_another_has_no_step_to_stop_at(
 def test_equal_stacks_are_shown_once_and_silent_processes_named(
     live: LiveHosts, session: Session
 ) -> None:
-    live.says[Aside.STACK] = lambda p, _: threads("train.py, line 3")
+    live.says[ReadStacks] = lambda p, _: threads("train.py, line 3")
     assert session.stacks() == "processes 0, 1\n  MainThread\n    train.py, line 3"
-    live.says[Aside.STACK] = lambda p, _: None if p else threads("train.py, line 3")
+    live.says[ReadStacks] = lambda p, _: None if p else threads("train.py, line 3")
     assert "process 1   no answer: the interpreter is busy in one long call" in session.stacks()
-    live.says[Aside.STACK] = lambda p, q: NativeStacks(text=f"  {q.native}")
-    assert session.stacks(native=True) == "processes 0, 1\n  True"
+    live.says[ReadNativeStacks] = lambda p, _: NativeStacks(text="  native")
+    assert session.stacks(native=True) == "processes 0, 1\n  native"
     end(live)
 
 
@@ -129,7 +132,7 @@ def test_digests_of_busy_processes_are_none_and_of_all_others_what_each_says(
     session.sync()
     session.status()
     found = session._life.engines.asides
-    live.says[Aside.COMPARE] = lambda p, question: Digests(digests={"cell": question.code})
+    live.says[CompareBefore] = lambda p, question: Digests(digests={"cell": question.code})
     assert found.digests([0, 1], "w") == {0: {"cell": "w"}, 1: {"cell": "w"}}
     found._asking.ask = lambda *_, **__: {0: Digests(digests={"cell": "w"})}  # type: ignore[method-assign]
     assert found.digests([0, 1], "w") is None, "one of them did not answer soon"
@@ -139,8 +142,8 @@ def test_a_line_for_the_debugger_is_sent_until_it_is_said_to_be_there(
     live: LiveHosts, session: Session
 ) -> None:
     answers = iter([None, LineTaken(taken=True)])
-    live.says[Aside.LINE] = lambda p, _: next(answers)
+    live.says[GiveLine] = lambda p, _: next(answers)
     assert session._life.engines.asides.reply(1, 11, TypedLine(text="c")) is True
-    live.says[Aside.LINE] = lambda p, _: LineTaken(taken=False)
+    live.says[GiveLine] = lambda p, _: LineTaken(taken=False)
     assert session._life.engines.asides.reply(1, 12, TypedLine(text="c")) is False
     end(live)

@@ -11,7 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
-from nbdist.contract import iopub, questions
+from nbdist.contract import asides, iopub
 from nbdist.contract.calls import arrays, engine, stepping, values
 from nbdist.contract.calls.call import (
     PROTOCOL,
@@ -31,7 +31,7 @@ from nbdist.engine.kernel.calls import SentCall as Travelling
 from nbdist.engine.kernel.calls import calls
 from nbdist.errors import WireError
 
-MODULES = (engine, values, arrays, stepping, iopub, questions, iopub, stepping, arrays)
+MODULES = (engine, values, arrays, stepping, asides, iopub, stepping, arrays)
 TYPES = sorted(
     {
         one

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
+from nbdist.contract.asides import EndOfInput, LineReply, NobodyAnswers, TypedLine
 from nbdist.contract.iopub import Prompt
-from nbdist.contract.questions import EndOfInput, LineReply, NobodyAnswers, TypedLine
 from nbdist.engine.cell.debugger import InputLines, Where
 from nbdist.engine.cell.interrupts import Interrupt
 from nbdist.errors import SessionError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.contract.questions import NativeStacks
+from nbdist.contract.asides import NativeStacks
 from nbdist.engine.cell import main_thread
 from nbdist.engine.cell.main_thread import native_stacks
 from nbdist.session.interrupting import native_text

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from nbdist.contract.asides import Cut, Free, Repeat
 from nbdist.contract.iopub import Kept
-from nbdist.contract.questions import Aside
 from nbdist.engine.kernel.answering import Answering
 from nbdist.engine.kernel.resident import Publisher
 from tests.waiting import WAIT_SECONDS, wait_for
@@ -36,7 +36,7 @@ def test_a_question_that_could_not_be_answered_is_not_the_last_one() -> None:
     thread = threading.Thread(target=Answering(resident, None).until_end, args=(asked,))
     thread.start()
     for count in (1, 2):
-        os.write(ask, Aside.REPEAT.encode())
+        os.write(ask, Repeat.LETTER.encode())
         wait_for(lambda count=count: len(answers) == count)  # type: ignore[misc]
     os.close(ask)
     thread.join(WAIT_SECONDS)
@@ -47,16 +47,16 @@ def test_a_question_that_could_not_be_answered_is_not_the_last_one() -> None:
 @pytest.mark.parametrize(
     ("asked", "leaving", "waits", "in_threading", "cuts"),
     [
-        (Aside.CUT, True, False, False, 1),
-        (Aside.FREE, False, True, False, 1),
-        (Aside.FREE, False, None, False, 1),  # where the system does not say
-        (Aside.FREE, False, False, False, 0),
-        (Aside.FREE, False, True, True, 0),
-        (Aside.FREE, True, True, False, 0),
+        (Cut, True, False, False, 1),
+        (Free, False, True, False, 1),
+        (Free, False, None, False, 1),  # where the system does not say
+        (Free, False, False, False, 0),
+        (Free, False, True, True, 0),
+        (Free, True, True, False, 0),
     ],
 )
 def test_what_a_signal_reaches_is_not_cut_but_for_a_repair(
-    asked: Aside, leaving: bool, waits: bool | None, in_threading: bool, cuts: int
+    asked: type[Cut | Free], leaving: bool, waits: bool | None, in_threading: bool, cuts: int
 ) -> None:
     cut: list[bool] = []
     resident: Any = SimpleNamespace(

@@ -16,9 +16,9 @@ import pytest
 
 from nbdist.agent import kernel_link
 from nbdist.agent.kernel_link import Pauses
+from nbdist.contract.asides import Abandon, Cut, Free, Repeat, Rescue
 from nbdist.contract.events import Fault
 from nbdist.contract.orders import Ask, Assignment, NewProcess, Stop
-from nbdist.contract.questions import Aside
 from nbdist.launch.agents import AgentSpec, Pipes
 from nbdist.launch.agents import agent_handle as one_parent
 from nbdist.launch.agents.agent_handle import AgentHandle
@@ -208,7 +208,7 @@ for line in sys.stdin:
 
 def say(agents: AgentPool, line: str) -> None:
     """Has the agent of h1 write a line."""
-    agents.others["h1"].order(Ask(what="c", process_ids=(), question={"say": line}))
+    agents.others["h1"].order(Ask(process_ids=(), question={"say": line}))
 
 
 @pytest.mark.parametrize(
@@ -338,6 +338,6 @@ def test_engines_of_others_are_interrupted_out_of_a_proof_and_asked_nothing_else
     made: Any = ForeignEngines.__new__(ForeignEngines)
     signals: list[tuple[int, list[int]]] = []
     made.signal = lambda number, process_ids: signals.append((number, list(process_ids)))
-    for what in Aside:
-        made.ask(what, [0, 1])
+    for aside in (Repeat(), Cut(), Free(), Rescue(), Abandon()):
+        made.ask(aside, [0, 1])
     assert signals == [(signal.SIGINT, [0, 1])]

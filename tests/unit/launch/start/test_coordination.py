@@ -12,8 +12,9 @@ import pytest
 from nbdist.contract.events import Coordinating, Relaying
 from nbdist.contract.orders import COORDINATOR, Coordinate, EndCoordination, Order, Relay
 from nbdist.errors import LaunchError
+from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.job_agent import JobAgent
-from nbdist.launch.start import initialize
+from nbdist.launch.start import hosts, initialize
 from nbdist.launch.start.initialize import (
     ask_for_service,
     end,
@@ -35,23 +36,27 @@ RELAYS = {3: "127.0.0.1:8000", 4: "127.0.0.1:8000"}
 class FakeParent:
     def __init__(self) -> None:
         self.orders: list[Order] = []
-        self.services: dict[int, Coordinating] = {}
-        self.relays: dict[tuple[int | None, int], Relaying] = {}
+        self.answers: dict[tuple[type, int | None, int], Any] = {}
+        self.reach = SimpleNamespace(name="h3")
         self.relaying: Relaying | None = Relaying(number=0, port=8000)
-        self.ended = False
 
     def order(self, order: Order) -> None:
         self.orders.append(order)
         if isinstance(order, Relay) and self.relaying is not None:
-            self.relays[None, order.number] = self.relaying
+            self.answers[Relaying, None, order.number] = self.relaying
 
-    def poll(self) -> int | None:
-        return 1 if self.ended else None
+    numbers = AgentHandle.numbers
+    pid = 1
+
+    def serves(self, number: int, service: Coordinating, *, task: int | None = None) -> None:
+        """It has answered about a service."""
+        self.answers[Coordinating, task, number] = service
 
 
 class FakeParents:
     def __init__(self) -> None:
         self.all: list[Any] = [FakeParent()]
+        self.home = self.all[0]
         self.asked: list[int] = []
 
     def of(self, process_id: int) -> FakeParent:
@@ -71,8 +76,12 @@ def running(**changes: Any) -> Any:
         "hosts": {3: "h3", 4: "h4"},
         **changes,
     }
+    agents = FakeParents()
     return SimpleNamespace(
-        plan=SimpleNamespace(**plan), agents=FakeParents(), rendezvous=Meeting("10.0.0.5:1234")
+        plan=SimpleNamespace(**plan),
+        agents=agents,
+        own_agents=agents,
+        rendezvous=Meeting("10.0.0.5:1234"),
     )
 
 
@@ -119,7 +128,7 @@ def test_the_first_service_is_where_the_processes_will_look_for_it() -> None:
 
 def test_the_next_one_gets_a_port_and_a_number_of_its_own() -> None:
     link = running()
-    link.agents.all[0].services[COORDINATOR] = serving(None)
+    link.agents.all[0].serves(COORDINATOR, serving(None))
     asked = order_of(link, again=True)
     assert (asked.number, asked.port) == (COORDINATOR - 1, None)
 
@@ -137,14 +146,15 @@ def test_it_listens_on_the_address_that_was_given_for_it() -> None:
 
 @pytest.fixture
 def hosts_live(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(initialize, "check_hosts", lambda running: None)
+    monkeypatch.setattr(hosts, "check_hosts", lambda cluster: None)
+    monkeypatch.setattr(hosts, "check_home", lambda home: None)
     monkeypatch.setattr(initialize, "SERVES_SECONDS", 0.05)
 
 
 @pytest.mark.usefixtures("hosts_live")
 def test_the_processes_meet_at_its_port_under_the_name_they_know() -> None:
     link = running()
-    link.agents.all[0].services[-2] = serving("127.0.0.1:4321")
+    link.agents.all[0].serves(-2, serving("127.0.0.1:4321"))
     until_it_serves(link, -2)
     assert link.rendezvous == Meeting("10.0.0.5:4321", served=True, relays=RELAYS)
     assert link.agents.all[0].orders == [Relay(number=-2, address="10.0.0.5:4321")]
@@ -158,13 +168,16 @@ def test_the_processes_meet_at_its_port_under_the_name_they_know() -> None:
             Relaying(number=-2, port=None, error="unknown name"),
             r"^Host h3 cannot lead its processes .* service at 10.0.0.5:4321: unknown name$",
         ),
-        (None, "The agent of host h3 does not lead its processes to JAX's coordination service"),
+        (
+            None,
+            r"The agent of host h3 \(pid 1\) does not lead its processes to JAX's coordination service",
+        ),
     ],
 )
 def test_an_agent_that_does_not_lead_there_is_named(relaying: Any, said: str) -> None:
     link = running()
     parent = link.agents.all[0]
-    parent.services[-2] = serving("127.0.0.1:4321")
+    parent.serves(-2, serving("127.0.0.1:4321"))
     parent.relaying = relaying
     with pytest.raises(LaunchError, match=said):
         until_it_serves(link, -2)
@@ -175,7 +188,7 @@ def test_each_task_of_a_job_leads_to_it_at_a_port_of_its_own() -> None:
     link = running()
     job = FakeJob()
     link.agents.all = [job]
-    job.services[-2] = serving("127.0.0.1:4321")
+    job.serves(-2, serving("127.0.0.1:4321"), task=3)
     until_it_serves(link, -2)
     assert link.rendezvous.relays == {3: "127.0.0.1:9003", 4: "127.0.0.1:9004"}
 
@@ -185,20 +198,17 @@ def test_one_that_does_not_listen_is_an_error_with_its_last_words() -> None:
     link = running()
     parent = link.agents.all[0]
     refused = serving(None, "bind: in use")
-    parent.services[-2] = refused
-    parent.order = lambda order: parent.services.update({order.number: refused})
+    parent.serves(-2, refused)
+    parent.order = lambda order: parent.serves(order.number, refused)
     with pytest.raises(LaunchError, match=r"does not listen on host h3:\n  bind: in use"):
         until_it_serves(link, -2)
     assert not link.rendezvous.served
 
 
 @pytest.mark.usefixtures("hosts_live")
-@pytest.mark.parametrize("ended", [False, True])
-def test_a_parent_that_says_nothing_is_not_waited_for_for_ever(ended: bool) -> None:
-    link = running()
-    link.agents.all[0].ended = ended
-    with pytest.raises(LaunchError, match="host h3 has started no coordination service"):
-        until_it_serves(link, -2)
+def test_a_parent_that_says_nothing_is_not_waited_for_for_ever() -> None:
+    with pytest.raises(LaunchError, match=r"host h3 \(pid 1\) has started no coordination service"):
+        until_it_serves(running(), -2)
 
 
 def test_a_service_is_ended_by_its_number() -> None:
@@ -216,7 +226,9 @@ class FakeJob(FakeParent, JobAgent):
     def order(self, order: Order) -> None:
         assert isinstance(order, Relay)
         for task in (3, 4):
-            self.relays[task, order.number] = Relaying(number=order.number, port=9000 + task)
+            self.answers[Relaying, task, order.number] = Relaying(
+                number=order.number, port=9000 + task
+            )
 
 
 class Retrying(FakeParent):
@@ -228,11 +240,12 @@ class Retrying(FakeParent):
             return
         assert isinstance(order, Coordinate)
         taken = order.port is not None
-        self.services[order.number] = Coordinating(
+        service = Coordinating(
             number=order.number,
             address=None if taken else "10.0.0.5:999",
             last_lines=("in use",) if taken else (),
         )
+        self.serves(order.number, service)
 
 
 @pytest.mark.usefixtures("hosts_live")

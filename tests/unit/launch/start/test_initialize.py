@@ -172,7 +172,7 @@ def test_a_service_that_does_not_listen_is_an_error_before_any_process_is_asked(
 
 def test_a_service_that_never_begins_is_waited_for_for_a_while(hosts: FakeHosts) -> None:
     hosts.does["h1", "coordinate"] = lambda agent, service: None
-    assert "h1 has started no" in failed(hosts)
+    assert "has started no coordination service" in failed(hosts)
 
 
 def test_an_interrupt_while_they_join_leaves_nothing(

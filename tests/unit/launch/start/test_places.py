@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from nbdist.contract.events import Reserved
 from nbdist.contract.orders import Order, ReservePorts
 from nbdist.errors import HostError, LaunchError
 from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.model.rendezvous import Place
+from nbdist.launch.start import hosts as places
 from nbdist.launch.start.hosts import first_places, new_places
 from nbdist.launch.start.replace import meet_again
 from tests.builders.hosts import THIS_MACHINE, FakeHosts, plan_of
@@ -89,8 +90,8 @@ def test_an_agent_that_does_not_answer_is_not_waited_for_for_ever(
 class Tasks(JobAgent):
     """Two tasks of a job on one host; what they have reserved before is known."""
 
-    def __init__(self, reserved: Mapping[tuple[int | None, int], tuple[int, ...]]) -> None:
-        self.reserved = dict(reserved)
+    def __init__(self, before: int) -> None:
+        self.answers = {(Reserved, task, before): None for task in (0, 1) if before}
         self.facts: Any = {
             task: SimpleNamespace(address="10.0.0.1", ports=(5000 + task,)) for task in (0, 1)
         }
@@ -102,25 +103,29 @@ class Tasks(JobAgent):
         self.ordered.append(order)
         for task in (0, 1):
             first = 7000 + 100 * task + order.number
-            self.reserved[task, order.number] = tuple(range(first, first + order.count))
+            ports = tuple(range(first, first + order.count))
+            self.answers[Reserved, task, order.number] = Reserved(number=order.number, ports=ports)
 
 
-@pytest.mark.parametrize(("before", "number"), [({}, 1), ({(0, 1): (7,), (1, 1): (8,)}, 2)])
+@pytest.mark.parametrize(("before", "number"), [(0, 1), (1, 2)])
 def test_each_task_of_a_job_reserves_its_own_and_a_later_kernel_goes_on_counting(
-    before: dict[tuple[int | None, int], tuple[int, ...]], number: int
+    before: int, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(places, "check_hosts", lambda cluster: None)
+    monkeypatch.setattr(places, "check_home", lambda home: None)
     job = Tasks(before)
     plan: Any = SimpleNamespace(
         processes=[SimpleNamespace(process_id=0), SimpleNamespace(process_id=1)],
         placement=SimpleNamespace(on_this_machine=False),
         start_timeout_s=60.0,
     )
-    agents: Any = SimpleNamespace(of=lambda process_id: job)
+    agents: Any = SimpleNamespace(of=lambda process_id: job, home=None)
+    cluster: Any = SimpleNamespace(plan=plan, own_agents=agents)
     assert first_places(plan, agents) == {
         0: Place(address="10.0.0.1", port=5000),
         1: Place(address="10.0.0.1", port=5001),
     }
-    assert new_places(plan, agents, check=lambda: None) == {
+    assert new_places(cluster) == {
         0: Place(address="10.0.0.1", port=7000 + number),
         1: Place(address="10.0.0.1", port=7100 + number),
     }

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from nbdist.contract.asides import EndOfInput, LineReply, NobodyAnswers, TypedLine
 from nbdist.contract.iopub import Prompt
-from nbdist.contract.questions import EndOfInput, LineReply, NobodyAnswers, TypedLine
 from nbdist.session.cells import prompts
 from nbdist.session.cells.prompts import Prompts, ask_person, say_prompts
 from tests.builders.clock import Clock

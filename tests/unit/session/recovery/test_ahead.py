@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.contract.questions import Aside
+from nbdist.contract.asides import Count
 from nbdist.session.cells.context import InVain
 from nbdist.session.cells.outcome import ProcessOutcome
 from nbdist.session.recovery import remedies
@@ -36,8 +36,8 @@ class Counted:
             for p in self.targets
         }
 
-    def ask(self, what: Aside, ids: list[int]) -> None:
-        assert what is Aside.COUNT
+    def ask(self, what: Count, ids: list[int]) -> None:
+        assert what == Count()
         self.asked.append(ids)
         self.sent.update({p: self.says[p] for p in ids if p in self.says})
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.contract.questions import Aside
+from nbdist.contract.asides import Abandon, Free
 from nbdist.errors import LaunchError, RecoveryError
 from nbdist.launch.model.happenings import CONTROLLER, ProcessExit
 from nbdist.session.cells.facts import ProcessFacts
@@ -93,7 +93,7 @@ def test_those_that_do_not_come_back_are_freed_and_then_stuck(
     engines.monitor.reported[1] = RUNNING
     engines.obeys.clear()
     assert settled(engines, []) == Settled(why="process 1 did not stop when interrupted")
-    assert {(Aside.FREE, 1), (Aside.ABANDON, 1)} <= {(what, *ids) for what, ids in engines.asides}
+    assert {(Free(), 1), (Abandon(), 1)} <= {(what, *ids) for what, ids in engines.asides}
 
 
 @pytest.mark.parametrize("alone", [False, True])

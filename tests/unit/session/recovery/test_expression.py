@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from nbdist.contract.asides import Abandon, Free
 from nbdist.contract.calls.arrays import ArraysFound, FindShards
 from nbdist.contract.calls.stepping import Proven
 from nbdist.contract.cells import Rules
-from nbdist.contract.questions import Aside
 from nbdist.errors import ArrayError, SessionError
 from nbdist.session.cells.outcome import Outcome, ProcessOutcome
 from nbdist.session.recovery import expression
@@ -120,7 +120,7 @@ def test_where_one_fails_the_others_are_freed_and_it_is_made_sure_that_all_are_i
     with pytest.raises(ArrayError, match=r"^no array$"):
         asked(engines)
     assert engines.interrupted == [[0]]
-    assert engines.asides[0] == (Aside.ABANDON, [0])
+    assert engines.asides[0] == (Abandon(), [0])
     assert engines.names() == ["shards", "step", "prove", "versions"]
     assert not engines.facts.out_of_step
 
@@ -159,7 +159,7 @@ def test_one_that_does_not_come_back_is_stuck(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(SessionError, match="process 1 did not stop when interrupted"):
         asked(engines, timeout_s=0.01)
     assert engines.facts.stuck == frozenset({1})
-    assert (Aside.FREE, [1]) in engines.asides
+    assert (Free(), [1]) in engines.asides
 
 
 def test_one_that_has_not_begun_when_it_is_interrupted_first_is_interrupted_again(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from nbdist.contract.questions import Aside
+from nbdist.contract.asides import Free
 from nbdist.session.cells.outcome import ProcessOutcome
 from nbdist.session.recovery import waiting
 from tests.builders.clock import Clock
@@ -100,7 +100,7 @@ def test_one_that_waits_after_its_compilation_is_freed(
 ) -> None:
     engines.monitor.reported = {0: LEFT, 1: COMPILING}
     assert waited((60.0, 1, INSIDE), (63.5, 1, LEFT))[0] == set()
-    assert engines.asides == [(Aside.FREE, [1])] * 4
+    assert engines.asides == [(Free(), [1])] * 4
     assert engines.interrupted == []
 
 

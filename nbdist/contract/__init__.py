@@ -1,4 +1,4 @@
-"""Types of everything that crosses a process border: reports, orders and events, calls, questions, messages.
+"""Types of everything that crosses a process border: requests and answers, reports, events, messages.
 
 In come dataclasses of this package; out goes plain data that JSON carries unchanged, and on the other side the
 same dataclasses again. Data of another shape raise a `WireError`. The TypeScript types of the view are generated
@@ -7,6 +7,6 @@ from here.
 Engines, agents, the kernel and the view all import this package, so it imports nothing outside the standard
 library.
 
-Read first `wire.py` (dataclasses to JSON and back), `snapshot.py` (what is known of a session) and `calls/call.py`
-(how a kernel calls an engine).
+Read first `wire.py` (dataclasses to JSON and back), `snapshot.py` (what is known of a session) and `request.py` (what
+processes and agents can be asked).
 """

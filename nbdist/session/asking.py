@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from nbdist.contract.calls.call import Call
 from nbdist.errors import GoneError, NbdistError, RecoveryError, TurnError
-from nbdist.launch.start.request import Request
+from nbdist.launch.start.pending import Pending
 from nbdist.notation import processes_text, seconds_text, where_text
 from nbdist.session.engine_group import EngineGroup
 
@@ -92,7 +92,7 @@ class AskedAlone:
 
     def __init__(self, engines: EngineGroup) -> None:
         self._engines = engines
-        self._requests: list[Request[Any]] = []
+        self._requests: list[Pending[Any]] = []
 
     def ask(self, call: Call[A], *, timeout_s: float) -> A | None:
         """Ask the lowest idle process; return None when none is idle or it does not answer in time.

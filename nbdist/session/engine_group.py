@@ -31,7 +31,7 @@ from nbdist.launch.model.happenings import (
 from nbdist.launch.start import connect as start
 from nbdist.launch.start import initialize as join
 from nbdist.launch.start.cluster import Cluster
-from nbdist.launch.start.request import Request, ask
+from nbdist.launch.start.pending import Pending, ask
 from nbdist.monitor import ExpectedProcess
 from nbdist.monitor.monitor import Monitor
 from nbdist.monitor.remembered import After
@@ -262,8 +262,8 @@ class EngineGroup:
         """Return `host h1`, or `this machine` where the kernel has put all processes there."""
         return "this machine" if self.plan.placement.on_this_machine else f"host {host}"
 
-    def send(self, process_id: int, call: Call[A], *buffers: bytes) -> Request[A]:
-        """Send a request to one process; see `nbdist.launch.start.request.ask`.
+    def send(self, process_id: int, call: Call[A], *buffers: bytes) -> Pending[A]:
+        """Send a request to one process; see `nbdist.launch.start.pending.ask`.
 
         Raises:
           GoneError: The session has ended.

@@ -27,8 +27,8 @@ from nbdist.errors import GoneError, LaunchError, SessionError
 from nbdist.interrupts import put_off
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.plan import Plan
+from nbdist.launch.start.pending import Pending
 from nbdist.launch.start.pool import Agents
-from nbdist.launch.start.request import Request
 from nbdist.monitor.monitor import Monitor
 from nbdist.notation import seconds_text, where_text
 from nbdist.session.health import Health
@@ -71,7 +71,7 @@ class Reports:
         monitor: Monitor,
         health: Health,
         hosts: Mapping[int, str],
-        send: Callable[[int, Look], Request[Looked]],
+        send: Callable[[int, Look], Pending[Looked]],
     ) -> None:
         self._monitor = monitor
         self._health = health
@@ -178,7 +178,7 @@ class Reports:
             asked |= self._ask([p for p, request in asked.items() if request.ready()], repeated)
             time.sleep(REPEAT_SECONDS)
 
-    def _ask(self, process_ids: Sequence[int], look: Look) -> dict[int, Request[Looked]]:
+    def _ask(self, process_ids: Sequence[int], look: Look) -> dict[int, Pending[Looked]]:
         asked = {}
         for process_id in process_ids:
             # One that ends meanwhile reports nothing more; its end is reported elsewhere.

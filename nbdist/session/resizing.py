@@ -18,7 +18,7 @@ from nbdist.contract.cells import Doubt
 from nbdist.errors import GoneError, OptionError, SessionError
 from nbdist.launch.model.framework import why_fixed
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.start.request import Request
+from nbdist.launch.start.pending import Pending
 from nbdist.notation import (
     bytes_text,
     count_text,
@@ -312,7 +312,7 @@ class Both:
     def __init__(self, before: EngineGroup, now: EngineGroup) -> None:
         self._before, self._now = before, now
 
-    def send(self, process_id: int, call: Call[A], *buffers: Any) -> Request[A]:
+    def send(self, process_id: int, call: Call[A], *buffers: Any) -> Pending[A]:
         """Send a request; do not wait."""
         group, number = self._of(process_id)
         return group.send(number, call, *buffers)

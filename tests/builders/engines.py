@@ -36,7 +36,7 @@ from tests.builders.hosts import plan_of
 from tests.builders.reports import IDLE
 
 
-class Request:
+class Pending:
     """A request that is answered at once, or never."""
 
     def __init__(self, answer: Any) -> None:
@@ -131,7 +131,7 @@ class FakeEngines:
         self.asides: list[tuple[Aside[Any], list[int]]] = []
         self.interrupted: list[list[int]] = []
         self.obeys: set[int] = {0, 1}
-        self._requests: list[tuple[int, Request]] = []
+        self._requests: list[tuple[int, Pending]] = []
         self.hosts_there = False
         agents = SimpleNamespace(
             all=["a parent"], ask=self._aside, controller_end=None, of=self._agent_of
@@ -164,13 +164,13 @@ class FakeEngines:
         """They live."""
         return self
 
-    def send(self, process_id: int, call: Call[Any]) -> Request:
+    def send(self, process_id: int, call: Call[Any]) -> Pending:
         self.asked.append((call.NAME, process_id))
         arguments = {one.name: getattr(call, one.name) for one in fields(call)}  # type: ignore[arg-type]
         answer = self.answers[call.NAME](process_id, **arguments)
         if isinstance(answer, Sent):
             answer = trail(answer)
-        request = Request(call.answer_from(answer) if isinstance(answer, dict) else answer)
+        request = Pending(call.answer_from(answer) if isinstance(answer, dict) else answer)
         self._requests.append((process_id, request))
         return request
 

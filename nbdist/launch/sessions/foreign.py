@@ -36,7 +36,7 @@ from nbdist.launch.start.client import Client
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.connect import install_text
 from nbdist.launch.start.initialize import join
-from nbdist.launch.start.request import Request, ask
+from nbdist.launch.start.pending import Pending, ask
 from nbdist.machine import folder as folders
 from nbdist.machine.ports import LOOPBACK
 from nbdist.notation import count_text
@@ -192,7 +192,7 @@ def who(foreign: ForeignCluster, client: Any, framework: str) -> Descriptions:
     return found
 
 
-def _checked(client: Any, engine: int, request: Request[Described | OtherNbdist]) -> Described:
+def _checked(client: Any, engine: int, request: Pending[Described | OtherNbdist]) -> Described:
     try:
         facts, _ = request.get()
     except NbdistError as error:

@@ -33,7 +33,7 @@ from nbdist.launch.start import initialize
 from nbdist.launch.start.client import Client
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.hosts import check_home, check_hosts, gather
-from nbdist.launch.start.request import Repeated
+from nbdist.launch.start.pending import Repeated
 from nbdist.launch.start.spawn import CLUSTER_ID
 from nbdist.machine.folder import connections, read_whole
 from nbdist.message_guard import MessageGuard

@@ -29,7 +29,7 @@ from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.hosts import answers, check_hosts, host_of
-from nbdist.launch.start.request import Request, ask
+from nbdist.launch.start.pending import Pending, ask
 from nbdist.machine.ports import LOOPBACK
 from nbdist.notation import processes_text
 from nbdist.spelling import option
@@ -237,7 +237,7 @@ def until_it_listens(rendezvous: Rendezvous) -> None:
 
 
 def _collect(
-    cluster: Cluster, asked: Mapping[int, Request[Initialized]], progress: StartProgress
+    cluster: Cluster, asked: Mapping[int, Pending[Initialized]], progress: StartProgress
 ) -> dict[int, Initialized]:
     plan = cluster.plan
     answers: dict[int, Initialized] = {}
@@ -282,7 +282,7 @@ def _ended(cluster: Cluster, unanswered: set[int]) -> str:
 
 
 def _answer(
-    cluster: Cluster, process_id: int, request: Request[Initialized], missing: set[int]
+    cluster: Cluster, process_id: int, request: Pending[Initialized], missing: set[int]
 ) -> Initialized:
     try:
         return request.get()[0]

@@ -21,7 +21,7 @@ from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.connect import connect
 from nbdist.launch.start.hosts import new_places
 from nbdist.launch.start.initialize import broadcast
-from nbdist.launch.start.request import Repeated
+from nbdist.launch.start.pending import Repeated
 from nbdist.notation import processes_text
 from nbdist.spelling import command
 

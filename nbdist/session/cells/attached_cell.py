@@ -21,7 +21,7 @@ from nbdist.contract.cells import OpenCell
 from nbdist.contract.iopub import Echo, Kept, KeptMessage, message_of
 from nbdist.errors import GoneError, NbdistError, NotRunError
 from nbdist.launch.start.client import subscriber, wire
-from nbdist.launch.start.request import Request
+from nbdist.launch.start.pending import Pending
 from nbdist.message_guard import MessageGuard
 from nbdist.notation import count_text, processes_text
 from nbdist.session.cells.cellrun import CellHandle
@@ -165,7 +165,7 @@ NO_RECORD = (
     "the process has no record of it: its kernel ended before it came here, or it ended long ago"
 )
 
-Recall = Callable[[int, str], Request[contract.Recalled]]
+Recall = Callable[[int, str], Pending[contract.Recalled]]
 """A function that asks a process how the cell of a request has ended; the answer comes after the cell."""
 
 
@@ -189,13 +189,13 @@ class RecalledEnd(Submission):
 
     def __init__(
         self,
-        ask: Callable[[], Request[contract.Recalled]],
+        ask: Callable[[], Pending[contract.Recalled]],
         take: Callable[[contract.Recalled], None],
     ) -> None:
         super().__init__(Future(), Future())
         self._ask = ask
         self._take = take
-        self._asked: Request[contract.Recalled] | None = None
+        self._asked: Pending[contract.Recalled] | None = None
         self._lock = threading.Lock()  # one thread follows the cell, another may ask for its state
         self._ask_now()
 
@@ -213,7 +213,7 @@ class RecalledEnd(Submission):
         except GoneError as error:
             self._end(error, time.time())
 
-    def _settle(self, asked: Request[contract.Recalled]) -> None:
+    def _settle(self, asked: Pending[contract.Recalled]) -> None:
         try:
             answer, _ = asked.get()
         except NotRunError:

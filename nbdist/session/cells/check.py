@@ -17,7 +17,7 @@ from nbdist.contract.cells import DistributionFacts, Facts, NamesFacts
 from nbdist.contract.snapshot import Activity, Array, Mesh
 from nbdist.contract.wire import encode
 from nbdist.errors import AgreementError
-from nbdist.launch.start.request import Request
+from nbdist.launch.start.pending import Pending
 from nbdist.monitor.disagreements import MISSING, distinct_texts, version_texts
 from nbdist.notation import array_type_text, count_text, mesh_axes_text, where_text
 from nbdist.spelling import command, option, sentence
@@ -347,9 +347,9 @@ ANSWER_SECONDS = 5.0
 
 
 class SendRequest(Protocol):
-    """Sends a request to one process; see `nbdist.launch.start.request.ask`."""
+    """Sends a request to one process; see `nbdist.launch.start.pending.ask`."""
 
-    def __call__(self, process_id: int, call: AskAgreement) -> Request[Agreement]:
+    def __call__(self, process_id: int, call: AskAgreement) -> Pending[Agreement]:
         """Send the request; do not wait."""
 
 

@@ -23,7 +23,7 @@ from nbdist.contract.calls.engine import Evaluating
 from nbdist.contract.calls.stepping import RefuseEarlier
 from nbdist.contract.cells import Rules
 from nbdist.errors import NbdistError, SessionError
-from nbdist.launch.start.request import Request
+from nbdist.launch.start.pending import Pending
 from nbdist.notation import processes_text, seconds_text
 from nbdist.session.cells.leaving import CUT_AGAIN_SECONDS, CUT_SECONDS
 from nbdist.session.engine_group import EngineGroup
@@ -102,7 +102,7 @@ def ask_all_workers(
         engines, engines.facts.workers, "An expression that is more than a name needs all processes"
     )
     call = replace(call, number=engines.next_number())
-    asked: dict[int, Request[A]] = {}
+    asked: dict[int, Pending[A]] = {}
     try:
         for p in sorted(engines.facts.workers):
             asked[p] = engines.send(p, call if p in wanted else call.unwanted())
@@ -169,7 +169,7 @@ def fence(engines: EngineGroup, busy: Callable[[], Collection[int]], *, rules: R
 
 
 def _until_end(
-    engines: EngineGroup, asked: dict[int, Request[A]], *, timeout_s: float, rules: Rules
+    engines: EngineGroup, asked: dict[int, Pending[A]], *, timeout_s: float, rules: Rules
 ) -> dict[int, NbdistError]:
     """Wait until all have answered; free those that wait for one that has failed, or that take too long.
 
@@ -202,7 +202,7 @@ def _until_end(
     return errors
 
 
-def _free(engines: EngineGroup, asked: Mapping[int, Request[A]], give_up_s: float) -> None:
+def _free(engines: EngineGroup, asked: Mapping[int, Pending[A]], give_up_s: float) -> None:
     """Bring back the processes that have not answered: interrupt them, then cut their collectives.
 
     The first interrupt has no effect on a process that has not begun yet, so there are more.

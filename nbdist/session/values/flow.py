@@ -19,7 +19,7 @@ from nbdist.contract.calls.call import Call
 from nbdist.contract.calls.values import Room
 from nbdist.engine.values.incoming import COMMON
 from nbdist.errors import ArrayError, GoneError, SessionError
-from nbdist.launch.start.request import Request
+from nbdist.launch.start.pending import Pending
 from nbdist.machine.checkup import group, memory
 from nbdist.notation import bytes_text, processes_text, seconds_text
 from nbdist.pieces import Bounds, elements
@@ -61,7 +61,7 @@ def silent(done: int, total: int) -> None:
 class Processes(Protocol):
     """The processes of a session; a `nbdist.session.engine_group.EngineGroup` is one."""
 
-    def send(self, process_id: int, call: Call[A], *buffers: Any) -> Request[A]:
+    def send(self, process_id: int, call: Call[A], *buffers: Any) -> Pending[A]:
         """Send a request; do not wait."""
 
     def where(self, process_id: int) -> str:
@@ -77,7 +77,7 @@ class PartsMessage:
 
     process_id: int
     nbytes: int
-    begin: Callable[[], Request[Any]]
+    begin: Callable[[], Pending[Any]]
     end: Callable[[Answer[Any]], None]
 
 
@@ -94,7 +94,7 @@ class Flow:
         self._processes = processes
         self._timeout_s = timeout_s
         self._progress = progress
-        self._running: list[tuple[PartsMessage, Request[Any]]] = []
+        self._running: list[tuple[PartsMessage, Pending[Any]]] = []
 
     def run(self, jobs: Iterable[PartsMessage]) -> None:
         """Do all jobs: send each message, and take its answer.
@@ -149,7 +149,7 @@ class Flow:
 
 
 def ask_each(
-    processes: Processes, asked: Mapping[int, Request[A]], *, timeout_s: float
+    processes: Processes, asked: Mapping[int, Pending[A]], *, timeout_s: float
 ) -> Answers[A]:
     """Wait for the answers of several processes.
 
@@ -173,7 +173,7 @@ def ask_each(
     return {p: request.get() for p, request in asked.items()}
 
 
-def send(processes: Processes, process_id: int, call: Call[A], *buffers: Any) -> Request[A]:
+def send(processes: Processes, process_id: int, call: Call[A], *buffers: Any) -> Pending[A]:
     """Send a request of a move.
 
     Raises:
@@ -183,7 +183,7 @@ def send(processes: Processes, process_id: int, call: Call[A], *buffers: Any) ->
         return processes.send(process_id, call, *buffers)
 
 
-def answer_of(processes: Processes, process_id: int, request: Request[A]) -> Answer[A]:
+def answer_of(processes: Processes, process_id: int, request: Pending[A]) -> Answer[A]:
     """Return the answer to a request of a move that is ready.
 
     Raises:

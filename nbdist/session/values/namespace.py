@@ -31,7 +31,7 @@ from nbdist.contract.calls.values import (
     box,
 )
 from nbdist.engine.probe.samples import OPEN, digest_of
-from nbdist.launch.start.request import Request
+from nbdist.launch.start.pending import Pending
 from nbdist.monitor.remembered import ComparedNames
 from nbdist.notation import dtype_named
 from nbdist.pieces import contains, elements
@@ -124,7 +124,7 @@ class AskedThings:
     """
 
     key: str
-    requests: Mapping[int, Request[Things]]
+    requests: Mapping[int, Pending[Things]]
 
 
 def ask_things(processes: Processes, sources: Sequence[int], *, key: str) -> AskedThings:
@@ -401,10 +401,10 @@ class Bringing:
                 found[process_id] = number, index
         return found
 
-    def _send(self, process_id: int, call: Call[A], *buffers: Any) -> Request[A]:
+    def _send(self, process_id: int, call: Call[A], *buffers: Any) -> Pending[A]:
         return send(self.processes, process_id, call, *buffers)
 
-    def _ask(self, asked: Mapping[int, Request[A]]) -> Answers[A]:
+    def _ask(self, asked: Mapping[int, Pending[A]]) -> Answers[A]:
         return ask_each(self.processes, asked, timeout_s=self.timeout_s)
 
 

@@ -21,7 +21,7 @@ from nbdist.contract.calls.values import (
     ValueOffer,
 )
 from nbdist.errors import ArrayError
-from nbdist.launch.start.request import Request
+from nbdist.launch.start.pending import Pending
 from nbdist.notation import array_type_text, processes_text
 from nbdist.session.values.flow import (
     Answer,
@@ -54,7 +54,7 @@ class Offers:
     expression: str
     timeout_s: float
 
-    def send(self, process_id: int, call: Call[A]) -> Request[A]:
+    def send(self, process_id: int, call: Call[A]) -> Pending[A]:
         """Send one process a call about its offer."""
         return send(self.processes, process_id, call)
 
@@ -62,7 +62,7 @@ class Offers:
         """Return the answers of several processes to the same call; raise as `ask_each` does."""
         return self.answers({p: self.send(p, call) for p in process_ids})
 
-    def answers(self, asked: Mapping[int, Request[A]]) -> Answers[A]:
+    def answers(self, asked: Mapping[int, Pending[A]]) -> Answers[A]:
         """Wait for answers to sent requests; raise as `ask_each` does."""
         return ask_each(self.processes, asked, timeout_s=self.timeout_s)
 
@@ -123,7 +123,7 @@ class ValueComparison:
             for process_id, its in pieces.items()
         ]
 
-    def _ask(self, process_id: int, pieces: Sequence[tuple[Key, int]]) -> Request[PieceDigests]:
+    def _ask(self, process_id: int, pieces: Sequence[tuple[Key, int]]) -> Pending[PieceDigests]:
         wanted = tuple((path, number) for (path, _), number in pieces)
         return self._offers.send(process_id, AskDigests(token=self._offers.token, pieces=wanted))
 

@@ -30,7 +30,7 @@ from nbdist.contract.calls.values import (
 from nbdist.engine.values.incoming import COMMON
 from nbdist.engine.values.packing import unpacked
 from nbdist.errors import ArrayError
-from nbdist.launch.start.request import Request
+from nbdist.launch.start.pending import Pending
 from nbdist.machine.sealed import Sealed, mapped
 from nbdist.notation import bytes_text, dtype_named
 from nbdist.pieces import Bounds, boxes, elements, shape_of, slices
@@ -288,7 +288,7 @@ class Pull:
 
         token = self._offers.token
 
-        def begin(batch: Sequence[ArrivingPart]) -> Request[Done]:
+        def begin(batch: Sequence[ArrivingPart]) -> Pending[Done]:
             wanted = tuple(
                 OfferedBox(path=part.path, piece=part.piece, box=box(part.box)) for part in batch
             )

@@ -27,7 +27,7 @@ from nbdist.engine.frameworks import parts
 from nbdist.engine.values.arrays import is_numpy_array, stand_in
 from nbdist.engine.values.packing import packed
 from nbdist.errors import ArrayError
-from nbdist.launch.start.request import Request
+from nbdist.launch.start.pending import Pending
 from nbdist.machine.sealed import Sealed
 from nbdist.notation import dtype_name
 from nbdist.pieces import Bounds, boxes, elements, slices
@@ -342,7 +342,7 @@ class Push:
                 end=_taken,
             )
 
-    def _put(self, owner: int, batch: Sequence[MemoryStretch]) -> Request[Done]:
+    def _put(self, owner: int, batch: Sequence[MemoryStretch]) -> Pending[Done]:
         stretches = tuple(
             contract.Stretch(memory=one.memory, at=one.at, nbytes=one.nbytes) for one in batch
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from nbdist.contract.calls.call import Done
 from nbdist.contract.calls.values import Box, OfferedBox, Put, Spot, Stretch, Take, box
-from nbdist.launch.start.request import Request
+from nbdist.launch.start.pending import Pending
 from nbdist.pieces import Bounds, boxes, contains, elements, intersection
 from nbdist.session.values.flow import (
     PART_BYTES,
@@ -89,7 +89,7 @@ class Transfer:
         self._processes = processes
         self._token = token
         self._timeout_s = timeout_s
-        self._puts: list[tuple[int, Request[Done]]] = []
+        self._puts: list[tuple[int, Pending[Done]]] = []
 
     def run(self, parts: Iterable[MovingPart], *, progress: Progress = silent) -> None:
         """Move all parts.
@@ -114,7 +114,7 @@ class Transfer:
                     end=functools.partial(self._put, to, batch),
                 )
 
-    def _take(self, holder: int, batch: Sequence[MovingPart]) -> Request[Done]:
+    def _take(self, holder: int, batch: Sequence[MovingPart]) -> Pending[Done]:
         wanted = tuple(
             OfferedBox(path=str(part.number), piece=part.piece, box=part.box) for part in batch
         )

@@ -23,7 +23,7 @@ from nbdist.engine.namespace.copies import CopyStore
 from nbdist.engine.namespace.moving import IncomingNamespace, OutgoingNamespace
 from nbdist.engine.namespace.names import users
 from nbdist.engine.probe.samples import Sample
-from nbdist.launch.start.request import Request
+from nbdist.launch.start.pending import Request
 from nbdist.session.values.namespace import AskedThings, Bringing
 from tests.engine.namespace.test_packing import NoPlacements
 

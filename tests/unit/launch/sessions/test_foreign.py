@@ -21,7 +21,7 @@ from nbdist.errors import GoneError, LaunchError, NbdistError, NotRunError, Vers
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.sessions import foreign
 from nbdist.launch.sessions.foreign import _plan, _refuse, address_of
-from nbdist.launch.start.request import Request
+from nbdist.launch.start.pending import Pending
 from nbdist.session.cells.attached_cell import RecalledEnd, raised
 from nbdist.version import __version__
 from tests.builders.described import reported
@@ -55,7 +55,7 @@ def test_an_engine_that_cannot_answer_is_asked_whether_its_version_is_another(
     monkeypatch.setattr(foreign, "_on", lambda client, engine, expression: version)
     failed = json.dumps({"error": {"type": "NbdistError", "text": "What is that?"}})
     result = SimpleNamespace(ready=lambda: True, get=lambda timeout: [failed])
-    request: Any = Request(contract.Who(framework="jax", controller=""), result, "engine 3")
+    request: Any = Pending(contract.Who(framework="jax", controller=""), result, "engine 3")
     with pytest.raises(NbdistError) as raised:
         foreign._checked(None, 3, request)
     assert type(raised.value) is kind
@@ -174,7 +174,7 @@ class Answers:
         self.left = list(answers)
         self.asked = 0
 
-    def ask(self) -> Request[contract.Recalled]:
+    def ask(self) -> Pending[contract.Recalled]:
         self.asked += 1
         answer = self.left.pop(0)
 
@@ -184,7 +184,7 @@ class Answers:
             return [json.dumps({"ok": encode(answer)})]
 
         result = SimpleNamespace(ready=lambda: True, get=get)
-        return Request(contract.Recall(request="r"), result, "process 0")
+        return Pending(contract.Recall(request="r"), result, "process 0")
 
 
 NOTHING_KEPT = Kept(messages=(), lost={})
@@ -206,7 +206,7 @@ def test_how_a_cell_ended_is_asked_again_when_a_failure_has_swept_the_question_a
 
 
 def test_a_process_that_has_ended_is_asked_for_nothing_and_has_left_the_cell() -> None:
-    def nobody() -> Request[contract.Recalled]:
+    def nobody() -> Pending[contract.Recalled]:
         raise GoneError("process 1 has ended.")
 
     recalled = RecalledEnd(nobody, lambda answer: None)

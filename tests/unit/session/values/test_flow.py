@@ -88,7 +88,7 @@ def test_large_arrays_travel_beside_the_pickle_once() -> None:
 # -- what is on its way ----------------------------------------------------------------------------
 
 
-class Request:
+class Pending:
     """Ready when it is said to be."""
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class Processes:
     """Answers the oldest request whenever nothing else can be done."""
 
     def __init__(self, answers: bool = True) -> None:
-        self.under_way: list[tuple[PartsMessage, Request]] = []
+        self.under_way: list[tuple[PartsMessage, Pending]] = []
         self.most: dict[int, int] = {}
         self.begun: list[int] = []
         self.lost: dict[int, str] = {}
@@ -116,7 +116,7 @@ class Processes:
 
     def job(self, process_id: int, *, nbytes: int = 10) -> PartsMessage:
         def begin() -> Any:
-            request = Request()
+            request = Pending()
             self.begun.append(process_id)
             self.under_way.append((job, request))
             alike = sum(other.process_id == process_id for other, _ in self.under_way)
@@ -293,7 +293,7 @@ class Answering:
         self._answers = answers
 
     def send(self, process_id: int, call: Call[Any]) -> Any:
-        request = Request()
+        request = Pending()
         request.is_ready = True
         request.get = lambda: (self._answers[call.NAME][process_id], [])  # type: ignore[method-assign]
         return request

@@ -30,7 +30,7 @@ from nbdist.session.values.flow import (
     WantedPiece,
 )
 from nbdist.session.values.push import Push
-from tests.builders.engines import Request
+from tests.builders.engines import Pending
 
 HOSTS = {0: "h1", 1: "h1", 2: "h2", 3: "h2", 4: "h2"}
 ROWS = [[[0, 100], [0, 64]]]
@@ -62,9 +62,9 @@ class Far:
     def gone(self, process_id: int) -> None:
         return None
 
-    def send(self, process_id: int, call: Any, *buffers: bytes) -> Request:
+    def send(self, process_id: int, call: Any, *buffers: bytes) -> Pending:
         self.asked.append((call.NAME, process_id))
-        return Request(getattr(self, call.NAME)(process_id, call, *buffers))
+        return Pending(getattr(self, call.NAME)(process_id, call, *buffers))
 
     def share(self, process_id: int, call: Share) -> Shared:
         self.memories[process_id] = [bytearray(size) for size in call.sizes]
@@ -204,7 +204,7 @@ def interrupted(done: int, total: int) -> None:
 
 def test_a_process_that_ends_stops_the_writing() -> None:
     processes = SimpleNamespace(
-        send=lambda p, call: Request(Joined(joined=True)),
+        send=lambda p, call: Pending(Joined(joined=True)),
         gone=lambda p: "killed by SIGKILL",
         where=lambda p: f"process {p}",
     )

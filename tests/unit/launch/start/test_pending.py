@@ -17,16 +17,16 @@ from nbdist.errors import (
     SessionError,
     WireError,
 )
-from nbdist.launch.start.request import Repeated, Request, ask
+from nbdist.launch.start.pending import Pending, Repeated, ask
 
 LOOK = Look(timeout_s=0.5)
 
 
-def failed(name: str) -> Request[Looked]:
+def failed(name: str) -> Pending[Looked]:
     def get(timeout_s: float | None) -> Any:
         raise RemoteError(name, "it says why", "", {})
 
-    return Request(LOOK, SimpleNamespace(get=get, ready=lambda: True), "process 1 (host h1)")
+    return Pending(LOOK, SimpleNamespace(get=get, ready=lambda: True), "process 1 (host h1)")
 
 
 def test_a_process_that_has_ended_is_not_taken_for_one_that_failed() -> None:
@@ -56,10 +56,10 @@ def test_a_process_whose_engine_leaves_while_it_is_asked_has_ended(raised: Excep
         request.get()
 
 
-def answering(content: Any, *buffers: bytes) -> Request[Looked]:
+def answering(content: Any, *buffers: bytes) -> Pending[Looked]:
     found = [json.dumps(content), *buffers]
     there = SimpleNamespace(get=lambda timeout_s: found, ready=lambda: True)
-    return Request(LOOK, there, "process 1 (host h1)")
+    return Pending(LOOK, there, "process 1 (host h1)")
 
 
 def test_an_answer_comes_with_its_buffers_and_says_whether_others_devices_were_used() -> None:
@@ -179,7 +179,7 @@ ANSWER = [json.dumps({"ok": {"sequence": 1}})]
     ],
 )
 def test_one_that_has_ended_has_not_answered(stands: Any, answered: bool) -> None:
-    assert Request(LOOK, Asked(stands), "process 1").answered() is answered
+    assert Pending(LOOK, Asked(stands), "process 1").answered() is answered
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_each_way_not_to_answer_is_an_error_of_its_own_class(
     stands: Exception, raised: type[Exception]
 ) -> None:
     with pytest.raises(raised, match="process 1") as found:
-        Request(LOOK, Asked(stands), "process 1").get()
+        Pending(LOOK, Asked(stands), "process 1").get()
     assert type(found.value) is raised
 
 

@@ -21,7 +21,7 @@ LOOK_SECONDS = 0.05
 """Seconds that an interrupt may take to end a wait."""
 
 
-class Request(Generic[A]):
+class Pending(Generic[A]):
     """One request to one engine.
 
     Args:
@@ -112,7 +112,7 @@ class Request(Generic[A]):
 
 def ask(
     client: Any, engine: int, call: contract.Call[A], *buffers: bytes, where: str = ""
-) -> Request[A]:
+) -> Pending[A]:
     """Send a request to one engine; do not wait.
 
     A request to an engine that has left is answered as if the engine died before it answered.
@@ -134,7 +134,7 @@ def ask(
     except (IndexError, KeyError, NoEnginesRegistered):
         # Another thread of ipyparallel removes an engine that leaves from the list, even during this line.
         result = None
-    return Request(call, result, where or f"engine {engine}")
+    return Pending(call, result, where or f"engine {engine}")
 
 
 class Repeated(Generic[A]):
@@ -154,10 +154,10 @@ class Repeated(Generic[A]):
         self._engine = engine
         self._call = call
         self._again_s = again_s
-        self._asked: list[Request[A]] = []
+        self._asked: list[Pending[A]] = []
         self._ask()
 
-    def answer(self, *, within_s: float) -> Request[A] | None:
+    def answer(self, *, within_s: float) -> Pending[A] | None:
         """Return the first answer that has arrived; None if none arrives within `within_s` seconds."""
         last = self._asked[-1]
         if last.ready() and not last.answered():

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nbdist.contract.calls.engine import AskLastFailure, Complete
@@ -64,6 +64,21 @@ SETTLE_SECONDS = 0.005
 """How often to look whether the end of a cell on a thread has been handled."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellOptions:
+    """How a cell is to run: the options of `nbdist.session.session.Session.run`."""
+
+    on: Targets = None
+    timeout_s: float | None = None
+    grace_s: float | None = None
+    wait: bool = True
+    live: bool = False
+    check: bool | None = None
+    cell: int | None = None
+    offset: int = 0
+    renderer: Any = None
+
+
 class Cells:
     """The cells of a session from one start, or attachment, of its processes on.
 
@@ -109,52 +124,40 @@ class Cells:
         ]
         return (*listed(self.background, self.history.cells, now=now), *queued)
 
-    def run(
-        self,
-        code: str,
-        *,
-        on: Targets,
-        timeout_s: float | None = None,
-        grace_s: float | None = None,
-        wait: bool = True,
-        live: bool = False,
-        check: bool | None = None,
-        cell: int | None = None,
-        offset: int = 0,
-        renderer: Any = None,
-    ) -> CellHandle:
+    def run(self, code: str, options: CellOptions) -> CellHandle:
         """Send a cell; see `nbdist.session.session.Session.run`."""
-        number = cell if cell is not None else next(self._numbers)
+        number = options.cell if options.cell is not None else next(self._numbers)
         before = self._engines.facts.unsure
-        with self._in_turn(number, code, timeout_s) as taken_over:
+        with self._in_turn(number, code, options.timeout_s) as taken_over:
             engines = self._engines
             brought = self.brought_in_step(code)
             done = "\n".join(filter(None, (taken_over, brought)))
-            chosen = engines.choice.targets(on)
+            chosen = engines.choice.targets(options.on)
             unsure = self.refuse_unsure(code, done, before=before)
-            if self._rules.check if check is None else check:
+            if self._rules.check if options.check is None else options.check:
                 self._compare(chosen, code)
             # IPython takes leading blank lines away before it counts.
             code, blank = without_leading_blank_lines(code)
+            grace_s = self._rules.grace_s if options.grace_s is None else options.grace_s
             context = cell_context(
                 engines,
                 chosen,
-                rules=self._rules if grace_s is None else replace(self._rules, grace_s=grace_s),
+                rules=replace(self._rules, grace_s=grace_s),
                 began=self._begun,
                 requested=self._requested,
                 ended=self.ended,
             )
             # One that nobody waits for is seen to its end on a thread: the next cell must find all in step.
-            run = (CellRun if wait else FollowedRun)(
-                Cell(number=number, code=code, offset=offset + blank),
+            run = (CellRun if options.wait else FollowedRun)(
+                Cell(number=number, code=code, offset=options.offset + blank),
                 targets=chosen,
                 context=context,
-                timeout_s=timeout_s,
+                timeout_s=options.timeout_s,
                 remarks=[
-                    *self._remarks(on, chosen, number, wait=wait),
+                    *self._remarks(options, chosen, number),
                     *(text for text in (done, unsure) if text),
                 ],
-                renderer=renderer,
+                renderer=options.renderer,
             )
             # A cell that was sent is seen to its end.
             with put_off():
@@ -162,7 +165,7 @@ class Cells:
                 if isinstance(run, FollowedRun):
                     self.background.add(run)
                     run.when_over = engines.turn.kept(number)
-                    return run.follow(shown=live)
+                    return run.follow(shown=options.live)
                 self._awaited = run
                 try:
                     return handle.wait()
@@ -260,12 +263,12 @@ class Cells:
         except (IndexError, NbdistError, TimeoutError):
             return None
 
-    def _remarks(self, on: Targets, chosen: Sequence[int], number: int, *, wait: bool) -> list[str]:
+    def _remarks(self, options: CellOptions, chosen: Sequence[int], number: int) -> list[str]:
         """Return lines to show above a cell's output."""
         busy = self.background.busy()
         queued = queued_text({p: busy[p] for p in chosen if p in busy})
-        remarks = [*self._engines.choice.remarks(on, chosen), *([queued] if queued else [])]
-        if wait:
+        remarks = [*self._engines.choice.remarks(options.on, chosen), *([queued] if queued else [])]
+        if options.wait:
             return remarks
         since = time.strftime("%H:%M:%S")
         return [
@@ -296,7 +299,7 @@ class Cells:
             self.wait_for_ends()
             refuse_busy([p for p in chosen if engines.reports.in_cell(p)])
             refuse_sound(_failures(engines, chosen))
-            self.run("%debug", on=chosen, check=False, cell=cell)
+            self.run("%debug", CellOptions(on=chosen, check=False, cell=cell))
 
     def sync(self, *, timeout_s: float | None) -> None:
         """Wait until every process has finished what it was given.

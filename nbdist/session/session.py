@@ -27,6 +27,7 @@ from nbdist.session.keeping import sync_files
 from nbdist.session.life import Life
 from nbdist.session.looking import Views
 from nbdist.session.moving import LARGE_BYTES, Progress, Saved
+from nbdist.session.running import CellOptions
 from nbdist.spelling import command
 from nbdist.view.arrays import Shards
 from nbdist.view.feed import Feed
@@ -258,8 +259,7 @@ class Session:
           TargetError: `on` names no process.
           AgreementError: The targets differ in what must be equal, or could not be compared; nothing has run.
         """
-        return self._alive().cells.run(
-            code,
+        options = CellOptions(
             on=on,
             timeout_s=timeout_s,
             grace_s=grace_s,
@@ -270,6 +270,7 @@ class Session:
             offset=offset,
             renderer=renderer,
         )
+        return self._alive().cells.run(code, options)
 
     def follow(self, cell: int) -> None:
         """Show the output of a cell in the background until it ends; an interrupt ends only this call.

@@ -69,6 +69,7 @@ def test_a_cell_that_runs_is_interrupted_and_all_go_on(session: Session) -> None
 def test_a_process_dies_with_a_later_controller(session: Session) -> None:
     before = pids_of(session)
     kill_controller(session)
+    wait_for(lambda: session.out_of_step)
     session.run("own = np.full(3, me)")
     kill_controller(session)
     os.kill(before[1], signal.SIGKILL)

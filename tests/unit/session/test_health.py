@@ -60,8 +60,8 @@ def test_one_that_is_stuck_again_is_not_back_for_what_it_was_stuck_in_before() -
 
 def test_others_that_are_started_are_shown_until_they_are_there_or_cannot_be() -> None:
     engines = FakeEngines()
-    with pytest.raises(ValueError), engines.health.resizing("3 processes in place of 4"):
-        assert engines.monitor.shown[-1].resizing == "3 processes in place of 4"
+    with pytest.raises(ValueError), engines.health.resizing("3 in place of 4"):
+        assert engines.monitor.shown[-1].resizing == "3 in place of 4"
         raise ValueError
     assert engines.monitor.shown[-1].resizing is None
 
@@ -76,7 +76,7 @@ def test_where_no_process_is_left_no_repair_is_recommended() -> None:
         assert helps in replace(facts, lost=lost).remedy
     assert "recover" not in replace(facts, lost=killed).remedy
     beyond = replace(facts, lost=killed, unreachable=frozenset({0}), leaves_out=True)
-    assert "when that host is back" in beyond.remedy
+    assert "host is back" in beyond.remedy
 
 
 def test_the_view_speaks_to_who_has_started_the_session() -> None:
@@ -105,4 +105,4 @@ def test_how_a_process_ended_replaces_that_it_was_out_of_reach() -> None:
         health.note(ProcessFacts.ended, {1: known})
         said.append(health.facts.lost[1])
     assert said[0].startswith("out of reach")
-    assert said[1:] == ["ended with exit code 1"] * 2
+    assert said[1:] == [str(end)] * 2

@@ -98,8 +98,8 @@ def test_a_refusal_says_what_was_done_and_why_names_are_in_doubt_once(
         cells.refuse_unsure("f(x)", "in step again: x was copied", before=before)
     first, second = str(e.value).splitlines()
     assert first == "in step again: x was copied"
-    assert ("x was copied from process 0" in second) is again
-    assert "run the cell once more" in second
+    assert ("copied from process 0" in second) is again
+    assert "once more" in second
 
 
 @pytest.mark.parametrize(("outcome", "raises"), [("interrupted", False), ("raised", True)])

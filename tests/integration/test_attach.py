@@ -122,7 +122,7 @@ def test_a_running_cell_and_its_output_appear_at_once_and_it_can_be_interrupted(
     shown = second.collect(begun)
     assert shown.error is None, shown.traceback
     assert "4 cpu devices" in shown.text
-    assert "processes 0, 1 still run cell 5: its output goes on below" in shown.text
+    assert "still run cell 5" in shown.text
     status = second.good("%dist_status").text
     assert re.search(r"0 +\S+ +running +5 +5 .*time.sleep", status), status
     numbers = [int(n) for n in re.findall(r"^tick (\d+)$", shown.text, re.M)]

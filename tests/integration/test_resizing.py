@@ -112,7 +112,7 @@ def test_one_alone_and_back(session: Session) -> None:
     assert bits(session) == before
     said = session.resize(2, say=[].append)
     # Of one process nobody can say what was its own.
-    assert "me was copied from process 0." in said
+    assert "me was copied" in said
     # Nor is it surer on those that have it from these, though both have the same.
     session.resize(3, say=[].append)
     with pytest.raises(SessionError, match=r"This cell was not run\. me was copied from process 0"):

@@ -26,8 +26,9 @@ KERNEL = """
 import sys, time
 import nbdist
 session = nbdist.start(platform="cpu", keep=True, **eval(sys.argv[1]))
-session.run("import jax, time\\nkept = 40 + jax.process_index()")
-session.run("for i in range(600):\\n    print('tick', i)\\n    time.sleep(0.1)", wait=False)
+session.run("import itertools, jax, time\\nkept = 40 + jax.process_index()")
+ticks = "for i in itertools.count():\\n    print('tick', i)\\n    time.sleep(0.1)"
+session.run(ticks, wait=False)
 time.sleep(1.0)
 print("running", flush=True)
 time.sleep(600)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from labpage import THEMES, Lab, LabPage, moving, slices_shown
-from playwright.sync_api import BrowserContext, Locator, expect
+from playwright.sync_api import BrowserContext, expect
 
 from tests.places import ROOT
 from tests.waiting import wait_for

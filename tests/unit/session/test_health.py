@@ -7,14 +7,13 @@ from dataclasses import replace
 import pytest
 
 from nbdist.contract.cells import Doubt
-from nbdist.launch.model.happenings import ProcessExit
 from nbdist.session.cells.facts import RECOVER, ProcessFacts
-from nbdist.session.cells.outcome import ProcessOutcome
 from nbdist.spelling import Door, through
 from tests.builders.engines import FakeEngines
+from tests.builders.outcomes import ended, stands
 from tests.builders.reports import IDLE, RUNNING
 
-STUCK = {1: ProcessOutcome(process_id=1, host="h2", outcome="stuck")}
+STUCK = {1: stands(1, "stuck")}
 
 
 @pytest.mark.parametrize(
@@ -98,7 +97,7 @@ def test_names_that_are_set_again_are_sure() -> None:
 
 def test_how_a_process_ended_replaces_that_it_was_out_of_reach() -> None:
     health = FakeEngines().health
-    end = ProcessExit(process_id=1, pid=7, code=1, oom=False, time=0.0, last_lines=())
+    end = ended(code=1)
     unreachable = replace(end, code=-9, because_of="the engines' parent process")
     said = []
     for known in (unreachable, end, unreachable):

@@ -13,12 +13,12 @@ import pytest
 from nbdist.contract.calls.stepping import Sent
 from nbdist.contract.iopub import CellStep, Prompt, Prompting, Rescued, content_of
 from nbdist.errors import SessionError
-from nbdist.launch.model.happenings import ProcessExit
 from nbdist.monitor import Held, HeldArray
 from nbdist.session.cells import execution as module
 from nbdist.session.cells.execution import Cell, Execution
 from nbdist.session.cells.failure import refuse_busy, refuse_sound
 from nbdist.view.output import CellOutput
+from tests.builders.outcomes import ended
 
 HELD = Held(
     rss_bytes=812 << 20,
@@ -92,15 +92,7 @@ def test_what_a_process_held_is_said_where_a_signal_has_ended_it(
     said: str | None,
 ) -> None:
     monkeypatch.setattr("nbdist.session.cells.execution.time.time", lambda: 1003.0)
-    execution._link.exits[1] = ProcessExit(  # type: ignore[index]
-        process_id=1,
-        pid=7,
-        code=code,
-        oom=False,
-        time=1003.0,
-        last_lines=(),
-        because_of=because_of,
-    )
+    execution._link.exits[1] = ended(code=code, time=1003.0, because_of=because_of)  # type: ignore[index]
     assert execution.outcomes()[1].held == said
 
 
@@ -244,7 +236,6 @@ def test_one_that_dies_just_when_the_cell_is_sent_is_gone_as_its_end_says(
     link.client, link.engines, link.idents = LeftClient(), {0: 0, 1: 1}, {0: b"0", 1: b"1"}
     execution.send("label")
     assert {p: s.outcome for p, s in execution.outcomes().items()} == {0: "running", 1: "running"}
-    end = ProcessExit(process_id=1, pid=7, code=-9, oom=False, time=0.0, last_lines=())
-    link.exits[1] = end
+    link.exits[1] = ended()
     assert execution.outcomes()[1].outcome == "gone"
     assert execution.outcomes()[1].error == "killed by signal 9 (SIGKILL)"

@@ -21,6 +21,7 @@ from nbdist.session.cells.outcome import (
     say_failure,
     silence,
 )
+from tests.builders.outcomes import stands
 from tests.builders.reports import running
 
 
@@ -32,7 +33,7 @@ def activity(**changes: Any) -> Activity:
 def process(process_id: int, outcome: Any = "running", **facts: Any) -> ProcessOutcome:
     if outcome == "running":
         facts.setdefault("activity", activity())
-    return ProcessOutcome(process_id=process_id, host="h1", outcome=outcome, **facts)
+    return stands(process_id, outcome, **facts)
 
 
 def by_id(*outcomes: ProcessOutcome) -> dict[int, ProcessOutcome]:

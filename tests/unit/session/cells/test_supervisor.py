@@ -15,10 +15,10 @@ from nbdist.session.cells.context import Remedies
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.leaving import Terms
 from nbdist.session.cells.outcome import ProcessOutcome
-from nbdist.session.cells.prompts import Prompt
 from nbdist.session.cells.supervisor import CellSupervisor, timeout_error
 from nbdist.session.cells.watch import InVain
 from tests.builders.clock import Clock
+from tests.builders.outcomes import at_prompt, stands
 from tests.builders.reports import running
 
 
@@ -69,10 +69,6 @@ class FakeExecution:
 
     def mark_cut(self, ids: Sequence[int]) -> None:
         self.cuts.append(list(ids))
-
-
-def stands(process_id: int, outcome: Any = "running", **facts: Any) -> ProcessOutcome:
-    return ProcessOutcome(process_id=process_id, host="h1", outcome=outcome, **facts)
 
 
 def proving(*ids: int) -> dict[int, ProcessOutcome]:
@@ -126,7 +122,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def both(outcome: str) -> dict[int, ProcessOutcome]:
+def both(outcome: Any) -> dict[int, ProcessOutcome]:
     return {p: stands(p, outcome) for p in (0, 1)}
 
 
@@ -367,11 +363,6 @@ def test_a_wait_with_a_limit_gives_the_cell_back(clock: Clock) -> None:
     assert scene.supervisor.step_until(clock.now + 1.0) is None
     assert scene.supervisor.step_until(clock.now + 60.0) is not None
     assert scene.asked == []
-
-
-def at_prompt(process_id: int, number: int = 1) -> ProcessOutcome:
-    asked = Prompt(number=number, text="ipdb> ", what="at a breakpoint", line=2, source="step()")
-    return stands(process_id, prompt=asked)
 
 
 def test_nobody_is_late_while_a_process_is_at_a_prompt(clock: Clock) -> None:

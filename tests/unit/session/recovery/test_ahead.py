@@ -14,6 +14,7 @@ from nbdist.session.cells.outcome import ProcessOutcome
 from nbdist.session.recovery import remedies
 from nbdist.session.recovery.remedies import waits_in_vain
 from tests.builders.engines import FakeEngines, cell_step, gone, sent, trail
+from tests.builders.outcomes import stands
 from tests.builders.reports import running
 
 
@@ -31,10 +32,7 @@ class Counted:
 
     def outcomes(self) -> dict[int, ProcessOutcome]:
         activity = running(source="y = f(w)")
-        return {
-            p: ProcessOutcome(process_id=p, host="h1", outcome="running", activity=activity)
-            for p in self.targets
-        }
+        return {p: stands(p, activity=activity) for p in self.targets}
 
     def ask(self, what: Aside, ids: list[int]) -> None:
         assert what is Aside.COUNT

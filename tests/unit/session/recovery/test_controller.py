@@ -10,16 +10,15 @@ import pytest
 
 from nbdist.contract.questions import Aside
 from nbdist.errors import LaunchError, RecoveryError
-from nbdist.launch.model.happenings import CONTROLLER, ProcessExit
+from nbdist.launch.model.happenings import CONTROLLER
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.recovery import after, controller, settle
 from nbdist.session.recovery.settle import Settled
 from tests.builders.engines import FakeEngines
+from tests.builders.outcomes import ended
 from tests.builders.reports import IDLE, RUNNING
 
-END = ProcessExit(
-    process_id=-1, pid=7, code=-9, oom=False, time=0.0, last_lines=(), because_of=CONTROLLER
-)
+END = ended(-1, because_of=CONTROLLER)
 KILLED = "ipyparallel's controller killed by signal 9 (SIGKILL)"
 
 

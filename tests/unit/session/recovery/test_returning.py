@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from nbdist.contract.questions import Aside
-from nbdist.session.cells.outcome import ProcessOutcome
 from nbdist.session.recovery import waiting
 from tests.builders.clock import Clock
 from tests.builders.engines import FakeEngines
+from tests.builders.outcomes import stands
 from tests.builders.reports import RUNNING
 
 COMPILING = replace(RUNNING, state="compiling", run=7)
@@ -23,7 +23,7 @@ LEFT = replace(RUNNING, state="idle", run=7)
 def engines() -> FakeEngines:
     """Both processes have been given up in a cell."""
     made = FakeEngines()
-    stuck = {p: ProcessOutcome(process_id=p, host="h1", outcome="stuck") for p in (0, 1)}
+    stuck = {p: stands(p, "stuck") for p in (0, 1)}
     made.facts = made.health.learn(stuck, 3, run=7)
     return made
 

@@ -24,7 +24,6 @@ from nbdist.contract.calls.stepping import (
 from nbdist.contract.cells import Doubt
 from nbdist.contract.iopub import CellStep
 from nbdist.errors import GoneError, LaunchError, NbdistError, RecoveryError
-from nbdist.launch.model.happenings import ProcessExit
 from nbdist.session import asking
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.recovery import after, settle
@@ -34,6 +33,7 @@ from nbdist.session.recovery.inplace import Repaired
 from nbdist.session.recovery.settle import Settled, hindrance, mend
 from tests.builders.clock import Clock
 from tests.builders.engines import FakeEngines, cell_step, gone, sent, trail
+from tests.builders.outcomes import ended
 from tests.builders.reports import RUNNING
 
 REPAIRED = Repaired(seconds=0.5, lost=("w",), stale=("it (through a tuple_iterator)",))
@@ -202,7 +202,7 @@ def test_a_repair_that_fails_leaves_the_reason(monkeypatch: pytest.MonkeyPatch, 
 
 def test_where_the_coordination_service_has_ended_all_join_another(repairs: list[int]) -> None:
     engines = FakeEngines()
-    engines.lost_service = ended(7)
+    engines.lost_service = ended()
     lines: list[str] = []
     done = settle.settle(engines, automatic=True, say=lines.append)  # type: ignore[arg-type]
     (line,) = lines
@@ -212,10 +212,6 @@ def test_where_the_coordination_service_has_ended_all_join_another(repairs: list
     assert settled(engines, automatic=False).why == done.because
 
 
-def ended(pid: int) -> ProcessExit:
-    return ProcessExit(process_id=1, pid=pid, code=-9, oom=False, time=0.0, last_lines=())
-
-
 def mended(
     monkeypatch: pytest.MonkeyPatch, *failures: Callable[[Any], NbdistError], lost: bool = False
 ) -> tuple[list[frozenset[int]], list[str], Settled]:
@@ -223,7 +219,7 @@ def mended(
     engines = FakeEngines(step=sent)
     engines.hosts_there = True
     if lost:
-        engines.link.exits = {1: ended(7)}
+        engines.link.exits = {1: ended()}
         engines.health.note(ProcessFacts.ended, engines.link.exits)
     begun: list[frozenset[int]] = []
 
@@ -241,13 +237,13 @@ def no_room(engines: Any) -> NbdistError:
 
 
 def dies(engines: Any, *, pid: int = 7) -> NbdistError:
-    engines.link.exits = {1: ended(pid)}
+    engines.link.exits = {1: ended(pid=pid)}
     return RecoveryError("process 1 killed meanwhile")
 
 
 def cannot_be_reached(engines: Any) -> NbdistError:
     # The controller has noticed that its connection is closed, and the agent reports it a moment later.
-    later = threading.Timer(0.2, lambda: engines.link.exits.update({1: ended(7)}))
+    later = threading.Timer(0.2, lambda: engines.link.exits.update({1: ended()}))
     later.start()
     error = RecoveryError("process 1: process 1 has ended.")
     error.__cause__ = GoneError("process 1 has ended.")

@@ -7,19 +7,16 @@ import pytest
 from nbdist.monitor.notices import trouble
 from nbdist.monitor.states import Known
 from nbdist.session.cells.facts import ProcessFacts
-from nbdist.session.cells.outcome import ProcessOutcome
 from nbdist.session.cells.supervisor import timeout_error
 from nbdist.session.recovery.compared import differing
 from nbdist.session.recovery.inplace import Repaired
 from tests.builders.engines import sent
+from tests.builders.outcomes import stands
 
 FACTS = ProcessFacts(
     workers=frozenset({0, 1}), advice="%dist_recover brings them in step.", proves=True
 )
-LATE = {
-    0: ProcessOutcome(process_id=0, host="h1", outcome="interrupted"),
-    1: ProcessOutcome(process_id=1, host="h1", outcome="finished"),
-}
+LATE = {0: stands(0, "interrupted"), 1: stands(1, "finished")}
 
 
 def state(programs: int, *, before: int = 0, generation: int = 1) -> dict[str, object]:

@@ -80,7 +80,9 @@ const sheet = (section: string): string =>
 /** Return a colour that the page's style sheet gives a name. */
 function colour(name: string, theme: Theme): string {
   const [light = '', dark = ''] = sheet('page').split("[data-nbdist-theme='dark']");
-  const found = new RegExp(`--nbdist-${name}: (#[0-9a-f]{6});`).exec(theme === 'dark' ? dark : light);
+  const found = new RegExp(`--nbdist-${name}: (#[0-9a-f]{6});`).exec(
+    theme === 'dark' ? dark : light,
+  );
   if (!found?.[1]) throw new Error(`no colour named ${name}`);
   return found[1];
 }
@@ -104,7 +106,9 @@ describe.each(inks)('warnings and what is said beside names, %s', (theme, ink, p
     expect(mark).toContain('background: var(--nbdist-warn-paper);');
     expect(mark).toContain('color: var(--nbdist-warn);');
     expect(/\.nbdist-lists-about \{[^}]*\}/.exec(sheet('lists'))?.[0]).toContain('--nbdist-soft');
-    const soft = /--nbdist-soft: color-mix\(in srgb, var\(--nbdist-ink\) (\d+)%/.exec(sheet('page'));
+    const soft = /--nbdist-soft: color-mix\(in srgb, var\(--nbdist-ink\) (\d+)%/.exec(
+      sheet('page'),
+    );
     expect(contrast(mixed(ink, paper, Number(soft?.[1]) / 100), paper)).toBeGreaterThanOrEqual(4.5);
   });
 });

@@ -235,7 +235,7 @@ def test_what_sets_names_of_a_new_process_again_or_uses_none_runs(
 def test_what_may_use_them_is_refused_with_the_names_and_what_to_do(
     code: str, used: tuple[str, ...] | None
 ) -> None:
-    with pytest.raises(UnsureError, match="y w.* copied from process 0") as e:
+    with pytest.raises(UnsureError, match=r"y w.* copied from process 0") as e:
         refuse_unsure(code, UNSURE, used)
     assert "y" in e.value.names
 

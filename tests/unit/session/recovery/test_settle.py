@@ -88,7 +88,9 @@ def test_what_was_sent_before_all_were_last_compared_is_not_said_to_differ(
     )
     engines.in_step_at = (sent().generation, 5)
     because = str(settled(engines).because)
-    assert because.endswith("process 0 sent none, process 1 sent 1 (g: 0 on process 0, 1 on process 1)")
+    assert because.endswith(
+        "process 0 sent none, process 1 sent 1 (g: 0 on process 0, 1 on process 1)"
+    )
 
 
 def test_where_one_does_not_count_a_proof_decides(repairs: list[int]) -> None:

@@ -29,6 +29,10 @@ function shown(snapshot: Snapshot, collectives: readonly number[]): [State, Scen
   return [state, sceneMaker()(state, snapshot)];
 }
 
+it('programs are among the golden snapshots', () => {
+  expect(compiled.length).toBeGreaterThan(3);
+});
+
 describe.each(compiled)('of $name', ({ snapshot, exchanges = [] }) => {
   const { program } = snapshot;
 

@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs';
+
 import { describe, expect, it } from 'vitest';
 
 import type { Holding } from '../src/view/model/pieces';
@@ -66,10 +68,50 @@ function seen(hex: string, eyes: readonly Color[]): Color {
   return oklab([r, g, b]);
 }
 
-const inks: readonly (readonly [Theme, string])[] = [
-  ['light', '#212121'],
-  ['dark', '#e1e1e1'],
+/** The themes of JupyterLab with their text and their paper. */
+const inks: readonly (readonly [Theme, string, string])[] = [
+  ['light', '#212121', '#ffffff'],
+  ['dark', '#e1e1e1', '#212121'],
 ];
+
+const sheet = (section: string): string =>
+  readFileSync(new URL(`../src/view/sections/${section}/${section}.css`, import.meta.url), 'utf-8');
+
+/** Return a colour that the page's style sheet gives a name. */
+function colour(name: string, theme: Theme): string {
+  const [light = '', dark = ''] = sheet('page').split("[data-nbdist-theme='dark']");
+  const found = new RegExp(`--nbdist-${name}: (#[0-9a-f]{6});`).exec(
+    theme === 'dark' ? dark : light,
+  );
+  if (!found?.[1]) throw new Error(`no colour named ${name}`);
+  return found[1];
+}
+
+/** Return a share of one colour on another. */
+function mixed(ink: string, paper: string, share: number): string {
+  const part = (hex: string, at: number): number => parseInt(hex.slice(at, at + 2), 16);
+  const parts = [1, 3, 5].map(at => share * part(ink, at) + (1 - share) * part(paper, at));
+  return `#${parts.map(value => Math.round(value).toString(16).padStart(2, '0')).join('')}`;
+}
+
+describe.each(inks)('warnings and what is said beside names, %s', (theme, ink, paper) => {
+  it.each(['warn', 'bad'])('can be read on the page and on their own ground, %s', name => {
+    for (const ground of [paper, colour(`${name}-paper`, theme)]) {
+      expect(contrast(colour(name, theme), ground)).toBeGreaterThanOrEqual(4.5);
+    }
+  });
+
+  it('can be read in the tree', () => {
+    const mark = /\.nbdist-lists-unsplit \{[^}]*\}/.exec(sheet('lists'))?.[0];
+    expect(mark).toContain('background: var(--nbdist-warn-paper);');
+    expect(mark).toContain('color: var(--nbdist-warn);');
+    expect(/\.nbdist-lists-about \{[^}]*\}/.exec(sheet('lists'))?.[0]).toContain('--nbdist-soft');
+    const soft = /--nbdist-soft: color-mix\(in srgb, var\(--nbdist-ink\) (\d+)%/.exec(
+      sheet('page'),
+    );
+    expect(contrast(mixed(ink, paper, Number(soft?.[1]) / 100), paper)).toBeGreaterThanOrEqual(4.5);
+  });
+});
 
 describe.each(inks)('the fills of pieces, %s', (theme, ink) => {
   const fills = Array.from({ length: FILL_COUNT }, (_, i) => fillOf(i, theme));

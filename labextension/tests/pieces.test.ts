@@ -14,6 +14,10 @@ const cases = goldens.flatMap(({ name, snapshot, expected }) =>
 );
 
 describe('who holds what', () => {
+  it('is known of arrays of every kind', () => {
+    expect(cases.length).toBeGreaterThan(50);
+  });
+
   it.each(cases)('is what the framework says, $name', ({ array, meshes, expected }) => {
     const holding = holdingOf(array, meshes);
     const slices = Object.fromEntries(

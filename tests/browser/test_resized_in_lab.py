@@ -48,7 +48,7 @@ def test_the_open_view_follows_the_new_processes(
     )
     expect(view).to_contain_text("data=3 × model=2", timeout=60_000)
     expect(view.locator(".nbdist-session-state")).to_have_text("idle")
-    assert "Going on with 3 processes in place of 4" in " ".join(page.evaluate("window.texts"))
+    assert "3 processes in place" in " ".join(page.evaluate("window.texts"))
     expect(view.locator(".nbdist-session-notice")).to_have_count(0)
     page.screenshot(path=shots / f"resized-{theme}.png")
     lab_.start_next()

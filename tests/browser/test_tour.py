@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from labpage import THEMES, Lab, LabPage, moving, slices_shown
-from playwright.sync_api import BrowserContext, Locator, expect
+from playwright.sync_api import BrowserContext, expect
 
 from tests.places import ROOT
 from tests.waiting import wait_for
@@ -36,6 +36,16 @@ def with_more_cells() -> dict[str, Any]:
     return content
 
 
+SEEN = "seen"
+"""The file beside the notebook that ends the training cell: a test has seen in it what it looks for."""
+
+
+def until_seen(lab: Lab) -> str:
+    """Lines at which all processes stay, now at one and now at the other."""
+    there = f"os.path.exists({str(lab.root / SEEN)!r})"
+    return f"\nimport os\nwhile not {there}:\n    time.sleep(0.1)\n    time.sleep(0.15)"
+
+
 def training_cell(content: dict[str, Any]) -> int:
     """The number of the cell whose loop is slow enough to watch."""
     sources = ["".join(cell["source"]) for cell in content["cells"]]
@@ -44,8 +54,10 @@ def training_cell(content: dict[str, Any]) -> int:
 
 @pytest.fixture(scope="module")
 def tour(lab_browser: BrowserContext, lab: Lab) -> Iterator[LabPage]:
-    """The tour with all cells before the training loop run."""
+    """The tour with all cells before the training loop run; that one goes on until it is seen."""
     content = with_more_cells()
+    training = content["cells"][training_cell(content)]
+    training["source"] = "".join(training["source"]) + until_seen(lab)
     (lab.root / "tour.ipynb").write_text(json.dumps(content))
     page = lab_browser.new_page()
     page.set_viewport_size({"width": 1500, "height": 1000})
@@ -62,13 +74,22 @@ def to_slices(text: str) -> str:
     return f"[{', '.join(json.loads(text.replace(chr(39), chr(34))))}]"
 
 
-def trains(tour: LabPage, view: Locator) -> bool:
-    """Whether the processes are seen in the loop of the cell; one that has ended, or is past it, is run again."""
-    if not tour.busy():
-        tour.start("notebook:run-cell")
-    return "time.sleep" in view.inner_text()
+@pytest.fixture
+def training(tour: LabPage, lab: Lab) -> Iterator[Callable[[], None]]:
+    """The training cell has begun; it ends when this is called, or with the test."""
+    (lab.root / SEEN).unlink(missing_ok=True)
+    tour.start("notebook:run-cell")
+
+    def end() -> None:
+        (lab.root / SEEN).touch()
+        wait_for(lambda: not tour.busy())
+
+    wait_for(tour.busy)
+    yield end
+    end()
 
 
+@pytest.mark.usefixtures("training")
 def test_screenshots_of_the_view_in_the_tour(tour: LabPage, shots: Path) -> None:
     view = tour.output.last
     # Room for the whole view below JupyterLab's bars, also when its lines of processes become more.
@@ -77,24 +98,21 @@ def test_screenshots_of_the_view_in_the_tour(tour: LabPage, shots: Path) -> None
         tour.theme(name)
         expect(view.locator(".nbdist-mesh-card")).to_have_count(8)
         expect(view).to_have_attribute("data-nbdist-theme", name)
-        wait_for(lambda: trains(tour, view), within_s=180)
+        wait_for(lambda: "time.sleep" in view.inner_text())
         view.screenshot(path=shots / f"view-{name}.png")
         assert (shots / f"view-{name}.png").stat().st_size > 10_000
     tour.page.set_viewport_size({"width": 1500, "height": 1000})
 
 
 def test_the_view_lives_while_a_cell_runs_and_says_what_jax_says(
-    tour: LabPage, shots: Path
+    tour: LabPage, training: Callable[[], None], shots: Path
 ) -> None:
     page = tour.page
     view = tour.output.last
     tour.theme("dark")
     tour.command("nbdist:show-devices")
     expect(view.locator(".nbdist-array-path")).to_have_text(KERNEL_PATH)
-    tour.start("notebook:run-cell")
-    page.wait_for_timeout(700)
-    assert tour.busy()
-    assert moving(view), "the line the processes are in"
+    assert moving(view)
     assert moving(tour.panel)
     expect(view).to_have_attribute("data-nbdist-theme", "dark")
     # Picked and moved by mouse and keyboard, while the cell still runs.
@@ -104,10 +122,9 @@ def test_the_view_lives_while_a_cell_runs_and_says_what_jax_says(
     for key in ("ArrowRight", "ArrowRight", "ArrowDown", "Enter"):
         page.keyboard.press(key)
     expect(view.locator(".nbdist-device-title")).to_contain_text("cpu 2049 kept")
-    assert tour.busy(), "the kernel was busy all the time"
+    assert tour.busy()
     page.screenshot(path=shots / "tour-dark.png")
-    while tour.busy():
-        page.wait_for_timeout(200)
+    training()
 
 
 def test_the_slices_shown_are_those_of_devices_indices_map(tour: LabPage) -> None:

@@ -105,6 +105,21 @@ def check_in_both_themes(page: Page, width: int, first: bool, shot: Path, part: 
         check_texts(page)
 
 
+def test_what_is_loaded_knows_nothing_of_what_was_in_its_page(open_view: OpenView) -> None:
+    pointed = "document.querySelectorAll('.nbdist-mesh-card:hover').length"
+    page = open_view(read("tour")["snapshot"])
+    page.evaluate("window.mine = localStorage.mine = sessionStorage.mine = 1")
+    page.locator(".nbdist-mesh-card").nth(3).click()
+    expect(page.locator(".nbdist-device-title")).to_have_text("cpu 2049 kept")
+    assert page.evaluate(pointed) == 1
+    page = open_view(read("tour")["snapshot"])
+    assert page.evaluate(pointed) == 0
+    expect(page.locator(".nbdist-device-title")).to_have_count(0)
+    assert page.evaluate("[document.activeElement.tagName, scrollX, scrollY]") == ["BODY", 0, 0]
+    mine = "[window.mine, localStorage.mine, sessionStorage.mine].map(value => value ?? null)"
+    assert page.evaluate(mine) == [None] * 3
+
+
 def picture(page: Page, path: Path) -> None:
     """Takes one for people to look at, where they have said where: it takes as long as all that is checked."""
     if "NBDIST_SHOTS" in os.environ:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.hosts.conftest import hosts, left, mpi_hosts, slurm, temporary
+from tests.hosts.conftest import gone, hosts, left, mpi_hosts, slurm, temporary
 
-__all__ = ["hosts", "left", "mpi_hosts", "slurm", "temporary"]
+__all__ = ["gone", "hosts", "left", "mpi_hosts", "slurm", "temporary"]

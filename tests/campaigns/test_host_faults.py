@@ -31,6 +31,8 @@ from tests.testbed.hosts import HostOptions, TestBed
 from tests.testbed.possible import why_no_hosts
 from tests.waiting import wait_for
 
+pytestmark = pytest.mark.usefixtures("gone")
+
 SEED = int(os.environ.get("NBDIST_SEED", "1"))
 ROUNDS = int(os.environ.get("NBDIST_ROUNDS", "8"))
 HOSTS = "h1:2,h2:2"
@@ -91,13 +93,6 @@ class Titles:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
-
-
-@pytest.fixture(autouse=True)
-def gone(left: Left) -> Iterator[None]:
-    """After each test there is no process and no file of it on any host."""
-    yield
-    left.nothing()
 
 
 def test_a_host_that_takes_ssh_and_nothing_else_is_reported_with_the_connection_that_is_blocked(

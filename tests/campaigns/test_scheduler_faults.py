@@ -21,6 +21,8 @@ from tests.testbed.hosts import ROOT, TestBed
 from tests.testbed.slurm import Slurm
 from tests.waiting import wait_for
 
+pytestmark = pytest.mark.usefixtures("gone")
+
 SEED = int(os.environ.get("NBDIST_SEED", "1"))
 ROUNDS = max(1, int(os.environ.get("NBDIST_ROUNDS", "8")) // 4)
 LOST_SECONDS = 45.0
@@ -30,13 +32,6 @@ SHOWN_SECONDS = 20.0
 
 def reported(session: Session) -> str:
     return " ".join(f"{n.title} {n.text}" for n in session.snapshot().notices)
-
-
-@pytest.fixture(autouse=True)
-def gone(left: Left) -> Iterator[None]:
-    """After each test there is no process and no file of it on any host."""
-    yield
-    left.nothing()
 
 
 @pytest.fixture

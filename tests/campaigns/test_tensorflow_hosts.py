@@ -27,7 +27,7 @@ def test_one_strategy_spans_two_hosts_and_all_ends_with_the_session(hosts: TestB
         hosts="h2:1,h1:1", framework="tensorflow", ssh_config=str(hosts.ssh_config)
     ) as session:
         assert session.hosts == {0: "h2", 1: "h1"}
-        assert "MultiWorkerMirroredStrategy with 2 cpu replicas" in session.describe()
+        assert "MultiWorkerMirroredStrategy with 2 cpu" in session.describe()
         session.run(SUM)
         assert [session.pull("sum_of_all", on=str(p)) for p in (0, 1)] == [4.0, 4.0]
     wait_for(lambda: [hosts.processes(i) for i in (1, 2)] == [[], []], within_s=ENDED_SECONDS)

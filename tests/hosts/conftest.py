@@ -12,7 +12,7 @@ from tests.hosts.left import Left
 from tests.testbed.fixtures import hosts, mpi_hosts, slurm
 from tests.testbed.hosts import TestBed
 
-__all__ = ["hosts", "left", "mpi_hosts", "slurm", "temporary"]
+__all__ = ["gone", "hosts", "left", "mpi_hosts", "slurm", "temporary"]
 
 
 @pytest.fixture(scope="module")
@@ -29,3 +29,10 @@ def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def left(hosts: TestBed, temporary: Path) -> Left:
     """What the sessions of one module have left."""
     return Left(hosts, temporary)
+
+
+@pytest.fixture
+def gone(left: Left) -> Iterator[None]:
+    """After the test there is no process and no file of it on any host."""
+    yield
+    left.nothing()

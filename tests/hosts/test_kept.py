@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 import nbdist
-from nbdist import cli
+from nbdist import Session, cli
 from nbdist.errors import ProcessError, SessionError
 from nbdist.launch.sessions import registry
 from nbdist.launch.sessions.registry import Record
@@ -26,8 +26,9 @@ KERNEL = """
 import sys, time
 import nbdist
 session = nbdist.start(platform="cpu", keep=True, **eval(sys.argv[1]))
-session.run("import jax, time\\nkept = 40 + jax.process_index()")
-session.run("for i in range(600):\\n    print('tick', i)\\n    time.sleep(0.1)", wait=False)
+session.run("import itertools, jax, time\\nkept = 40 + jax.process_index()")
+ticks = "for i in itertools.count():\\n    print('tick', i)\\n    time.sleep(0.1)"
+session.run(ticks, wait=False)
 time.sleep(1.0)
 print("running", flush=True)
 time.sleep(600)
@@ -45,6 +46,20 @@ def left_by_a_killed_kernel(kernel_code: str = KERNEL, **options: object) -> Rec
     return record
 
 
+def taken_up(record: Record) -> Session:
+    """The session again: in its cell, whose output goes on, and idle with its variables after an interrupt."""
+    session = nbdist.attach(record.id)
+    (cell,) = session.running
+    before = str(cell.blocks())
+    assert "tick 0" in before  # what was printed before, too
+    wait_for(lambda: len(str(cell.blocks())) > len(before))
+    session.interrupt()
+    with pytest.raises(ProcessError, match="interrupted"):
+        session.sync()
+    assert [session.pull("kept", on=str(p)) for p in (0, 1)] == [40, 41]
+    return session
+
+
 @pytest.mark.parametrize("tunnel", [False, True])
 def test_a_kept_session_goes_on_without_its_kernel_and_hosts_are_left_clean_when_it_is_stopped(
     hosts: TestBed, left: Left, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tunnel: bool
@@ -56,15 +71,7 @@ def test_a_kept_session_goes_on_without_its_kernel_and_hosts_are_left_clean_when
     connections = [psutil.Process(mark.pid) for mark in record.parents[1:]]
     assert all("ssh" in process.name() for process in connections)
 
-    session = nbdist.attach(record.id)
-    (cell,) = session.running
-    before = str(cell.blocks())
-    assert "tick 0" in before  # what was printed before, too
-    wait_for(lambda: len(str(cell.blocks())) > len(before))
-    session.interrupt()
-    with pytest.raises(ProcessError, match="interrupted"):
-        session.sync()
-    assert [session.pull("kept", on=str(p)) for p in (0, 1)] == [40, 41]
+    session = taken_up(record)
     assert [p.pid for p in connections] == [mark.pid for mark in registry.find("last").parents[1:]]
     pid = session.snapshot().processes[1].pid
     session.run("import os")
@@ -89,18 +96,9 @@ def test_a_kept_session_goes_on_without_its_kernel_and_hosts_are_left_clean_when
     left.nothing()
 
 
-def check_a_job(left: Left) -> None:
-    """A kept job is found again in the middle of a cell, interrupted, and ended from outside."""
-    session = nbdist.attach("last")
-    (cell,) = session.running
-    before = str(cell.blocks())
-    assert "tick 0" in before
-    wait_for(lambda: len(str(cell.blocks())) > len(before))
-    session.interrupt()
-    with pytest.raises(ProcessError, match="interrupted"):
-        session.sync()
-    assert [session.pull("kept", on=str(p)) for p in (0, 1)] == [40, 41]
-    session.detach()
+def check_a_job(record: Record, left: Left) -> None:
+    """A kept job is found again, left again, and ended from outside."""
+    taken_up(record).detach()
     assert cli.main(["stop", "last"]) == 0
     assert not registry.sessions()
     left.nothing()
@@ -111,9 +109,9 @@ def test_a_kept_job_of_slurms_goes_on_and_is_cancelled_when_it_is_stopped(
 ) -> None:
     monkeypatch.setenv("NBDIST_STATE", str(tmp_path))
     monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
-    left_by_a_killed_kernel(slurm=True, nodes=2, ntasks_per_node=1)
+    record = left_by_a_killed_kernel(slurm=True, nodes=2, ntasks_per_node=1)
     assert len(slurm.jobs()) == 1
-    check_a_job(left)
+    check_a_job(record, left)
     wait_for(lambda: not slurm.jobs())
 
 
@@ -121,8 +119,9 @@ def test_kept_ranks_of_mpirun_go_on_and_end_when_they_are_stopped(
     mpi_hosts: TestBed, left: Left, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NBDIST_STATE", str(tmp_path))
-    left_by_a_killed_kernel(mpi=True, hosts="h1:1,h2:1", ssh_config=str(mpi_hosts.ssh_config))
-    check_a_job(left)
+    config = str(mpi_hosts.ssh_config)
+    record = left_by_a_killed_kernel(mpi=True, hosts="h1:1,h2:1", ssh_config=config)
+    check_a_job(record, left)
 
 
 def test_a_kept_job_that_waits_is_cancelled_when_its_kernel_is_killed(

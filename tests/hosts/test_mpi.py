@@ -21,13 +21,6 @@ from tests.integration.test_faults import COLLECTIVE
 from tests.testbed.hosts import ROOT, TestBed
 
 
-@pytest.fixture
-def gone(left: Left) -> Iterator[None]:
-    """After the test there is no process and no file of it."""
-    yield
-    left.nothing()
-
-
 @pytest.fixture(scope="module")
 def session(mpi_hosts: TestBed, left: Left) -> Iterator[Session]:
     """Two processes on each of two hosts, the second first."""

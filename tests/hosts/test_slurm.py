@@ -33,11 +33,10 @@ def cluster(slurm: Slurm) -> Iterator[Slurm]:
 
 
 @pytest.fixture
-def gone(slurm: Slurm, left: Left) -> Iterator[None]:
-    """After the test there is no job, no process and no file of it."""
+def gone(slurm: Slurm, gone: None) -> Iterator[None]:
+    """After the test there is no job either."""
     yield
     wait_for(lambda: slurm.jobs() == [])
-    left.nothing()
 
 
 @pytest.fixture(scope="module")

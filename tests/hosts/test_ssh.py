@@ -29,7 +29,6 @@ from tests.waiting import wait_for
 
 HOSTS = "h[2,1]:2"
 """Not in the order of the alphabet."""
-ANYWHERE = ("0.0.0.0", "::")
 INTERRUPT_SECONDS = 30.0
 
 

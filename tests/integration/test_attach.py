@@ -28,7 +28,7 @@ from jax.sharding import NamedSharding, PartitionSpec as P
 mesh = jax.make_mesh((2, 2), ("data", "model"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
 w = jax.device_put(np.arange(16.0).reshape(4, 4), NamedSharding(mesh, P("data", "model")))
 secret = 40 + jax.process_index()"""
-TICKS = "%%dist\nimport time\nfor i in range(600):\n    print('tick', i)\n    time.sleep(0.2)"
+TICKS = "%%dist\nimport itertools, time\nfor i in itertools.count():\n    print('tick', i)\n    time.sleep(0.2)"
 SLEEP = "%%dist\nimport time\nprint('asleep')\ntime.sleep(600)"
 ALL_OF_IT = f"%%dist\n{SPREAD}w = spread(np.arange(8.0), 'x')"
 ATTACH = "%dist_init --attach"
@@ -122,7 +122,7 @@ def test_a_running_cell_and_its_output_appear_at_once_and_it_can_be_interrupted(
     shown = second.collect(begun)
     assert shown.error is None, shown.traceback
     assert "4 cpu devices" in shown.text
-    assert "processes 0, 1 still run cell 5: its output goes on below" in shown.text
+    assert "still run cell 5" in shown.text
     status = second.good("%dist_status").text
     assert re.search(r"0 +\S+ +running +5 +5 .*time.sleep", status), status
     numbers = [int(n) for n in re.findall(r"^tick (\d+)$", shown.text, re.M)]
@@ -322,7 +322,7 @@ sys.meta_path.insert(0, Nothing())
 
 ANSWER = """
 import ipyparallel as ipp
-for _ in range(20):
+while True:
     client = ipp.Client(profile='mine')
     try:
         client[:].apply_async(int).get(timeout=4)
@@ -339,7 +339,7 @@ def test_engines_of_others_become_a_session_and_go_on_when_it_ends(
     log = kernels.folder / "ipcluster.log"
     wait_for(lambda: log.read_bytes().count(b"finished registering") == 2)
     notebook = kernels.any()
-    notebook.good(ANSWER)
+    notebook.good(ANSWER, timeout_s=WAIT_SECONDS)
     notebook.good(f"client[1].execute({CANNOT_IMPORT!r}, block=True)")
     refused = notebook.bad(f"{ATTACH} mine").traceback
     assert re.search(r"Engine 1 \(host \S+\) has no nbdist. .*: \S+ -m pip install", refused)

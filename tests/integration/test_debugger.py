@@ -54,7 +54,7 @@ def stopped_at(notebook: Notebook, code: str, prompt: str = PROMPT) -> Output:
 
 def test_one_process_is_looked_at_while_the_other_waits_for_it(notebook: Notebook) -> None:
     text = good(answered(notebook, STOPS.format(options=" --grace 0.5"), "p y * 100", "y = 7", "c"))
-    assert "process 1   at a breakpoint in line 4" in text
+    assert re.search(r"process 1 .*breakpoint in line 4", text), text
     assert re.search(r"^> cell \d+\(4\)<module>\(\)$", text, re.MULTILINE), text
     assert "ipdb> p y * 100\n4200\n" in text
     assert "processes 0, 1   total 8.0" in text

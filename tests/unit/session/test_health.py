@@ -7,14 +7,13 @@ from dataclasses import replace
 import pytest
 
 from nbdist.contract.cells import Doubt
-from nbdist.launch.model.happenings import ProcessExit
 from nbdist.session.cells.facts import RECOVER, ProcessFacts
-from nbdist.session.cells.outcome import ProcessOutcome
 from nbdist.spelling import Door, through
 from tests.builders.engines import FakeEngines
+from tests.builders.outcomes import ended, stands
 from tests.builders.reports import IDLE, RUNNING
 
-STUCK = {1: ProcessOutcome(process_id=1, host="h2", outcome="stuck")}
+STUCK = {1: stands(1, "stuck")}
 
 
 @pytest.mark.parametrize(
@@ -60,8 +59,8 @@ def test_one_that_is_stuck_again_is_not_back_for_what_it_was_stuck_in_before() -
 
 def test_others_that_are_started_are_shown_until_they_are_there_or_cannot_be() -> None:
     engines = FakeEngines()
-    with pytest.raises(ValueError), engines.health.resizing("3 processes in place of 4"):
-        assert engines.monitor.shown[-1].resizing == "3 processes in place of 4"
+    with pytest.raises(ValueError), engines.health.resizing("3 in place of 4"):
+        assert engines.monitor.shown[-1].resizing == "3 in place of 4"
         raise ValueError
     assert engines.monitor.shown[-1].resizing is None
 
@@ -76,7 +75,7 @@ def test_where_no_process_is_left_no_repair_is_recommended() -> None:
         assert helps in replace(facts, lost=lost).remedy
     assert "recover" not in replace(facts, lost=killed).remedy
     beyond = replace(facts, lost=killed, unreachable=frozenset({0}), leaves_out=True)
-    assert "when that host is back" in beyond.remedy
+    assert "host is back" in beyond.remedy
 
 
 def test_the_view_speaks_to_who_has_started_the_session() -> None:
@@ -98,11 +97,11 @@ def test_names_that_are_set_again_are_sure() -> None:
 
 def test_how_a_process_ended_replaces_that_it_was_out_of_reach() -> None:
     health = FakeEngines().health
-    end = ProcessExit(process_id=1, pid=7, code=1, oom=False, time=0.0, last_lines=())
+    end = ended(code=1)
     unreachable = replace(end, code=-9, because_of="the engines' parent process")
     said = []
     for known in (unreachable, end, unreachable):
         health.note(ProcessFacts.ended, {1: known})
         said.append(health.facts.lost[1])
     assert said[0].startswith("out of reach")
-    assert said[1:] == ["ended with exit code 1"] * 2
+    assert said[1:] == [str(end)] * 2

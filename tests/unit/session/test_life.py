@@ -33,8 +33,7 @@ def left(live: LiveHosts, *, running: bool = False) -> Any:
 
 def test_its_history_goes_on_and_cells_are_counted_on(live: LiveHosts) -> None:
     session = live.attach(left(live))
-    assert session.describe().startswith("2 processes on 2 hosts")
-    assert "attached in" in session.describe()
+    assert "2 hosts" in session.describe() and "attached in" in session.describe()
     session.run("y = 2")
     assert [past.number for past in session.history] == [1, 2]
 

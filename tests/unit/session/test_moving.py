@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -83,12 +84,19 @@ def test_where_a_process_dies_over_it_nothing_is_kept_on_the_others(
     assert let_go(live)
 
 
-def test_a_name_is_asked_again_where_a_repair_came_between(
-    live: LiveHosts, session: Session
+@pytest.mark.parametrize("repairs", [1, 2])
+def test_a_name_is_asked_again_once_where_a_repair_came_between(
+    live: LiveHosts, session: Session, repairs: int
 ) -> None:
-    well, stale = live.answers["structure"], [StaleError("from before the repair")]
+    well, stale = live.answers["structure"], [StaleError("from before the repair")] * repairs
     live.answers["structure"] = lambda p, a: stale.pop() if stale else well(p, a)
-    assert session.pull("metrics") == VALUE
+    with contextlib.nullcontext() if repairs == 1 else pytest.raises(StaleError):
+        assert session.pull("metrics") == VALUE
+    offered, let_go = (
+        {arguments["token"] for _, name, arguments in live.asked if name == call}
+        for call in ("offer", "let_go")
+    )
+    assert len(offered) == 2 and let_go == offered
 
 
 def test_what_computes_is_not_computed_twice_unasked(live: LiveHosts, session: Session) -> None:

@@ -12,8 +12,8 @@ from nbdist.contract.calls.engine import Looked
 from nbdist.contract.snapshot import Activity
 from nbdist.errors import LaunchError
 from nbdist.session import reports as module
-from nbdist.session.cells.outcome import ProcessOutcome
 from tests.builders.engines import FakeEngines, gone
+from tests.builders.outcomes import stands
 from tests.builders.reports import IDLE, RUNNING
 
 
@@ -102,8 +102,7 @@ def test_a_session_that_would_see_nothing_of_a_process_is_not_started(
 
 def test_a_report_from_before_the_end_of_a_cell_says_nothing_of_the_next() -> None:
     engines = FakeEngines()
-    finished = ProcessOutcome(process_id=1, host="h2", outcome="finished")
-    engines.health.learn({1: finished}, 5, run=50)
+    engines.health.learn({1: stands(1, "finished")}, 5, run=50)
     for run in (40, 50):
         engines.monitor.reported[1] = replace(RUNNING, run=run)
         assert engines.reports.busy(1)

@@ -36,7 +36,11 @@ def test_without_a_host_the_numbers_stay_dense() -> None:
     [
         (HERE, 0, "-n 0: the number of processes must be 1 or more"),
         (HERE, 2, "-n 2: there are 2 already"),
-        (plan_of("h1", "h2"), 3, "-n 3: the processes are on hosts h1, h2"),
+        (
+            plan_of("h1", "h2"),
+            3,
+            "-n 3: the processes are on hosts h1, h2. %dist_recover leaves hosts out",
+        ),
     ],
 )
 def test_a_number_that_cannot_be_is_refused(asked: Plan, count: int, said: str) -> None:

@@ -35,7 +35,7 @@ def test_a_session_is_listed_while_it_lives_and_its_end_leaves_nothing(live: Liv
     assert session.alive
     assert session.hosts == {0: "h1", 1: "h2"}
     assert [record.id for record in live.recorded()] == [session.id]
-    assert session.describe().startswith("2 processes on 2 hosts")
+    assert "2 hosts" in session.describe()
     session.shutdown()
     assert not session.alive
     assert live.recorded() == []
@@ -118,7 +118,7 @@ def test_a_session_that_cannot_be_written_down_says_so_where_it_is_to_be_kept(
 ) -> None:
     monkeypatch.setenv("NBDIST_STATE", "/dev/null/nowhere")
     session = live.session("h1", keep=True)
-    assert any("can be neither listed nor attached to" in remark for remark in session.remarks)
+    assert any("neither listed nor attached" in remark for remark in session.remarks)
 
 
 def test_where_the_beginning_is_interrupted_after_the_start_nothing_is_left(

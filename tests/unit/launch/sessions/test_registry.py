@@ -84,27 +84,17 @@ def test_a_file_of_a_session_is_private_and_says_what_was_written(
     assert registry.sessions() == [made]
 
 
-def test_a_session_whose_processes_are_gone_is_cleaned_up_when_it_is_listed(
-    process: subprocess.Popen[bytes], tmp_path: Path, state: Path
+@pytest.mark.parametrize(("name", "is_ours"), [("nbdist-a", True), ("thesis", False)])
+def test_a_session_whose_processes_are_gone_is_cleaned_up_with_a_folder_of_our_own_alone(
+    process: subprocess.Popen[bytes], tmp_path: Path, state: Path, name: str, is_ours: bool
 ) -> None:
-    folder = tmp_path / "nbdist-a"
+    folder = tmp_path / name
     registry.write(record(process, folder))
     process.kill()
     process.wait()
     assert registry.sessions() == []
-    assert not folder.exists()
     assert not list(state.iterdir())
-
-
-def test_nothing_but_a_folder_of_our_own_is_ever_removed(
-    process: subprocess.Popen[bytes], tmp_path: Path
-) -> None:
-    folder = tmp_path / "thesis"
-    registry.write(record(process, folder))
-    process.kill()
-    process.wait()
-    assert registry.sessions() == []
-    assert folder.exists()
+    assert folder.exists() is not is_ours
 
 
 def test_a_session_from_before_a_reboot_is_taken_off_the_list(

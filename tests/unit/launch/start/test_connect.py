@@ -12,12 +12,13 @@ from nbdist.contract.orders import CONTROLLER
 from nbdist.errors import LaunchError
 from nbdist.launch.model.happenings import ProcessExit
 from nbdist.launch.start import connect
+from tests.builders.outcomes import ended
 
 
-def running(*, ended: dict[int, ProcessExit] | None = None) -> Any:
+def running(*, exits: dict[int, ProcessExit] | None = None) -> Any:
     """A start of one process on this machine, whose engine has not registered."""
     home = SimpleNamespace(
-        exits=ended or {},
+        exits=exits or {},
         failure=None,
         ended_at=None,
         poll=lambda: None,
@@ -60,13 +61,11 @@ def test_one_that_does_not_answer_in_time_is_an_error_with_what_to_type(asked: l
 
 
 def test_one_that_has_ended_is_not_asked(asked: list[str]) -> None:
-    end = ProcessExit(
-        process_id=CONTROLLER, pid=7, code=3, oom=False, time=0.0, last_lines=("no room",)
-    )
+    end = ended(CONTROLLER, code=3, last_lines=("no room",))
     with pytest.raises(
         LaunchError, match=r"The controller .* ended with exit code 3 .*\n  no room"
     ):
-        connect._connected(running(ended={CONTROLLER: end}), time.monotonic() + 60)
+        connect._connected(running(exits={CONTROLLER: end}), time.monotonic() + 60)
     assert asked == []
 
 
@@ -79,16 +78,7 @@ def test_processes_that_connected_and_are_silent_are_not_said_to_be_missing() ->
 
 def test_one_whose_host_is_gone_while_another_of_its_job_answers_is_not_waited_for() -> None:
     found = running()
-    end = ProcessExit(
-        process_id=0,
-        pid=7,
-        code=None,
-        oom=False,
-        time=0.0,
-        last_lines=(),
-        because_of="host h3 does not answer",
-    )
-    found.agents.exits = {0: end}
+    found.agents.exits = {0: ended(0, code=None, because_of="host h3 does not answer")}
     with pytest.raises(
         LaunchError, match=r"^Process 0 \(host here\) out of reach: host h3 does not"
     ):

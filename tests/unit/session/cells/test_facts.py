@@ -13,6 +13,7 @@ from nbdist.errors import SessionError
 from nbdist.launch.model.happenings import CONTROLLER, ProcessExit
 from nbdist.session.cells.facts import ELSEWHERE, RECOVER, LifeState, ProcessFacts
 from nbdist.session.cells.outcome import Outcome, ProcessOutcome
+from tests.builders.outcomes import ended, stands
 
 TWO = ProcessFacts(workers=frozenset({0, 1}), advice=RECOVER, last_cell=4, proves=True)
 COPIED = Doubt(kind="copied", of=0)
@@ -20,25 +21,12 @@ COPIED = Doubt(kind="copied", of=0)
 
 def ends(**outcomes: Outcome) -> dict[int, ProcessOutcome]:
     """Return outcomes by process id: `ends(p0="finished", p1="gone")`."""
-    return {
-        int(name[1:]): ProcessOutcome(process_id=int(name[1:]), host="h1", outcome=outcome)
-        for name, outcome in outcomes.items()
-    }
+    return {int(name[1:]): stands(int(name[1:]), outcome) for name, outcome in outcomes.items()}
 
 
 def exit_of(process_id: int, because_of: str | None = None) -> dict[int, ProcessExit]:
     code = None if because_of else -9
-    return {
-        process_id: ProcessExit(
-            process_id=process_id,
-            pid=7,
-            code=code,
-            oom=False,
-            time=0.0,
-            last_lines=(),
-            because_of=because_of,
-        )
-    }
+    return {process_id: ended(process_id, code=code, because_of=because_of)}
 
 
 KILLED = str(exit_of(1)[1])

@@ -11,8 +11,9 @@ from nbdist.message_guard import MessageGuard
 from nbdist.session.cells import followed
 from nbdist.session.cells.followed import MOST_FAILED_STEPS, follow
 from nbdist.session.cells.outcome import ProcessOutcome
+from tests.builders.outcomes import stands
 
-FINAL = {0: ProcessOutcome(process_id=0, host="h", outcome="finished")}
+FINAL = {0: stands(0, "finished")}
 
 
 @pytest.fixture

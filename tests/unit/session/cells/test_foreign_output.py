@@ -103,7 +103,7 @@ def test_messages_of_a_wrong_shape_are_named_once_and_the_next_are_taken() -> No
     engine.echo("a")
     assert engine.reports == [(0, "one")]
     assert said
-    assert all(text.startswith("Output of a cell of before could not be handled") for text in said)
+    assert all("could not be handled" in text for text in said)
     assert engine.overheard.waiting == ()
 
 

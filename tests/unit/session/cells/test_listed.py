@@ -11,11 +11,10 @@ import pytest
 from nbdist.session.cells.followed import Background
 from nbdist.session.cells.history import listed
 from nbdist.session.cells.outcome import ProcessOutcome
+from tests.builders.outcomes import stands
 from tests.builders.reports import RUNNING
 
-SENT = ProcessOutcome(process_id=0, host="h1", outcome="running", begun=False)
-BEGUN = replace(SENT, begun=True)
-FINISHED = ProcessOutcome(process_id=0, host="h1", outcome="finished")
+SENT, BEGUN, FINISHED = stands(0, begun=False), stands(0, begun=True), stands(0, "finished")
 
 
 def run(number: int, *outcomes: ProcessOutcome) -> Any:

@@ -160,10 +160,10 @@ def test_where_hosts_can_be_left_out_that_is_offered_for_a_process_that_nobody_c
         workers=frozenset({0, 1}), advice="{recover} tries again.", proves=True, leaves_out=True
     )
     lost = replace(facts, lost={1: "killed"}, unreachable=frozenset({1}))
-    assert "%dist_recover --without HOST goes on without it" in lost.remedy
-    assert "%dist_recover goes on when that host is back" in lost.remedy
+    assert "%dist_recover --without HOST" in lost.remedy
+    assert "%dist_recover goes on when" in lost.remedy
     cut_off = replace(lost, cut_off=True)
-    assert cut_off.remedy.startswith("Nothing can be asked of the processes any more.")
+    assert cut_off.remedy.startswith("Nothing can be asked")
     assert "%dist_recover" not in cut_off.remedy
     assert "nbdist-rescued" in cut_off.remedy
     assert "nbdist-rescued" not in replace(cut_off, proves=False).remedy
@@ -180,7 +180,7 @@ def test_the_error_says_since_when_why_and_what_to_do() -> None:
     with pytest.raises(SessionError) as error:
         refuse_computing("x + 1", facts)
     text = str(error.value)
-    assert "since cell 3: process 1 did not stop when interrupted." in text
+    assert f"since cell 3: {facts.why}." in text
     assert "it was not run" in text
     assert text.endswith("%dist_recover tries again.")
 
@@ -235,9 +235,9 @@ def test_what_sets_names_of_a_new_process_again_or_uses_none_runs(
 def test_what_may_use_them_is_refused_with_the_names_and_what_to_do(
     code: str, used: tuple[str, ...] | None
 ) -> None:
-    with pytest.raises(SessionError, match=r"y w.* copied from process 0\. If each process") as e:
+    with pytest.raises(UnsureError, match=r"y w.* copied from process 0") as e:
         refuse_unsure(code, UNSURE, used)
-    assert "run the cell once more" in str(e.value)
+    assert "y" in e.value.names
 
 
 def test_only_the_names_that_were_said_are_gone_on_with() -> None:
@@ -266,14 +266,21 @@ def test_why_names_are_in_doubt_is_not_said_twice() -> None:
     assert unsure_text("print(x)", facts, ("x",), said={"x", "y"}) is None
 
 
-def test_what_a_thing_that_is_not_the_same_everywhere_needs_is_said() -> None:
-    said = not_as_before({"print options of NumPy": Doubt(kind="unlike", of=2)})
-    assert said == "print options of NumPy is not as on process 2 everywhere. Set it again on all."
-
-
-def test_what_did_not_go_back_with_the_rest_is_said() -> None:
-    said = not_as_before({"take": Doubt(kind="newer", of=4)})
-    assert said == "take has changed since cell 4, and did not go back to it. Set it again."
+@pytest.mark.parametrize(
+    ("doubt", "said"),
+    [
+        (
+            Doubt(kind="unlike", of=2),
+            "it is not as on process 2 everywhere. Set it again on all.",
+        ),
+        (
+            Doubt(kind="newer", of=4),
+            "it has changed since cell 4, and did not go back to it. Set it again.",
+        ),
+    ],
+)
+def test_why_a_thing_is_not_as_it_was_is_said(doubt: Doubt, said: str) -> None:
+    assert not_as_before({"it": doubt}) == said
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from nbdist.session.cells.context import Remedies
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.leaving import Terms
 from nbdist.session.cells.outcome import ProcessOutcome
-from nbdist.session.cells.prompts import Prompt
 from nbdist.session.cells.supervisor import CellSupervisor, timeout_error
 from nbdist.session.cells.watch import InVain
 from tests.builders.clock import Clock
+from tests.builders.outcomes import at_prompt, stands
 from tests.builders.reports import running
 
 
@@ -69,10 +69,6 @@ class FakeExecution:
 
     def mark_cut(self, ids: Sequence[int]) -> None:
         self.cuts.append(list(ids))
-
-
-def stands(process_id: int, outcome: Any = "running", **facts: Any) -> ProcessOutcome:
-    return ProcessOutcome(process_id=process_id, host="h1", outcome=outcome, **facts)
 
 
 def proving(*ids: int) -> dict[int, ProcessOutcome]:
@@ -126,7 +122,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def both(outcome: str) -> dict[int, ProcessOutcome]:
+def both(outcome: Any) -> dict[int, ProcessOutcome]:
     return {p: stands(p, outcome) for p in (0, 1)}
 
 
@@ -269,27 +265,19 @@ def test_a_process_that_is_cut_gets_time_to_come_back_however_short_the_limit(cl
     assert scene.ends() == {0: "interrupted", 1: "raised"}
 
 
-def test_the_limit_of_a_cell_interrupts_it(clock: Clock) -> None:
-    scene = Scene(clock, {7.0: both("interrupted")}, timeout_s=5.0)
+# A cell in an `await` finishes: the interrupt comes to it when it has ended.
+@pytest.mark.parametrize("end", ["interrupted", "finished"])
+def test_the_limit_of_a_cell_interrupts_it_and_names_those_it_interrupted(
+    clock: Clock, end: str
+) -> None:
+    scene = Scene(clock, {7.0: both(end)}, timeout_s=5.0)
     outcomes = scene.supervisor.until_end()
     assert scene.supervisor.watch.timed_out
     assert scene.asked[0][0] == "interrupt"
     assert 5.0 <= scene.asked[0][2] < 5.2
     error = timeout_error(outcomes, 5.0, ProcessFacts(workers=frozenset({0, 1}), advice=""))
     assert isinstance(error, CellTimeout)
-    assert "processes 0, 1 did not finish the cell within 5.0 s (--timeout)" in str(error)
-
-
-def test_a_limit_at_which_all_finish_after_all_is_still_of_those_it_interrupted(
-    clock: Clock,
-) -> None:
-    # As a cell in an `await` does, to which the interrupt comes when it has ended.
-    scene = Scene(clock, {7.0: both("finished")}, timeout_s=5.0)
-    error = timeout_error(
-        scene.supervisor.until_end(), 5.0, ProcessFacts(workers=frozenset({0, 1}), advice="")
-    )
-    assert scene.supervisor.watch.timed_out
-    assert "processes 0, 1 did not finish the cell within 5.0 s (--timeout)" in str(error)
+    assert "processes 0, 1 did not" in str(error) and "5.0 s" in str(error)
 
 
 def test_a_second_interrupt_ends_the_wait(clock: Clock) -> None:
@@ -320,16 +308,17 @@ def test_one_that_waits_in_vain_is_interrupted_and_those_in_the_proof_are_let_go
 ) -> None:
     script = {0.5: {**proving(0), **waiting(1)}, 0.7: both("interrupted")}
     asked: list[list[int]] = []
+    found = InVain("y needs both", certain=True)
 
     def in_vain(execution: Any, ids: Any) -> InVain:
         asked.append(list(ids))
-        return InVain("y needs all 2 processes", certain=True)
+        return found
 
     scene = Scene(clock, script, remedies={"in_vain": in_vain})
     scene.ends()
     assert asked == [[1]]
     assert [(what, ids) for what, ids, _ in scene.asked] == [("abandon", [0]), ("interrupt", [1])]
-    assert scene.supervisor.watch.in_vain == "y needs all 2 processes"  # said in the error
+    assert scene.supervisor.watch.in_vain == found.text  # said in the error
     assert scene.execution.notes == []
 
 
@@ -376,20 +365,13 @@ def test_a_wait_with_a_limit_gives_the_cell_back(clock: Clock) -> None:
     assert scene.asked == []
 
 
-def at_prompt(process_id: int, number: int = 1) -> ProcessOutcome:
-    asked = Prompt(number=number, text="ipdb> ", what="at a breakpoint", line=2, source="step()")
-    return stands(process_id, prompt=asked)
-
-
 def test_nobody_is_late_while_a_process_is_at_a_prompt(clock: Clock) -> None:
     failed = stands(0, "raised", error="ValueError: x", time=1.0)
     script = {1.0: {1: at_prompt(1)}, 2.0: {0: failed}, 100.0: {1: stands(1)}}
     scene = Scene(clock, {**script, 102.0: {1: stands(1, "finished")}}, timeout_s=10.0)
     assert scene.ends() == {0: "raised", 1: "finished"}
     assert scene.asked == []
-    assert scene.execution.notes[0] == (
-        "process 1   at a breakpoint in line 2, step(); the others wait"
-    )
+    assert "in line 2, step(); the others wait" in scene.execution.notes[0]
     assert not scene.supervisor.watch.timed_out
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from nbdist.contract.iopub import Prompt
 from nbdist.session.cells.leaving import (
     BACK_SECONDS,
     CUT_AGAIN_SECONDS,
@@ -31,20 +30,13 @@ from nbdist.session.cells.watch import (
     look,
     stop,
 )
+from tests.builders.outcomes import at_prompt
+from tests.builders.outcomes import stands as one
 from tests.builders.reports import running as report
 
 NOW = 0.0
 TERMS = Terms(grace_s=3.0, give_up_s=10.0, proves=True, counts=True, frees=True)
 WAITS = replace(report(cell=1, source="y = step(x)"), line_seconds=9.0)
-
-
-def one(process_id: int, outcome: Any = "running", **facts: Any) -> ProcessOutcome:
-    return ProcessOutcome(process_id=process_id, host="h1", outcome=outcome, **facts)
-
-
-def at_prompt(process_id: int, number: int = 1) -> ProcessOutcome:
-    asked = Prompt(number=number, text="ipdb> ", what="at a breakpoint", line=2, source="step()")
-    return one(process_id, prompt=asked)
 
 
 def at(*processes: ProcessOutcome, now: float = NOW, terms: Terms = TERMS, **watch: Any) -> Moment:

@@ -37,7 +37,7 @@ def test_a_program_that_was_given_different_arrays_is_said_with_them(
     text = differing_labels({p: labels("", one) for p, one in enumerate(given)})
     assert text == f"the processes have computed total() of different arrays: {said}"
     library = {p: labels(one, name="_reduce_sum 9") for p, one in enumerate(given)}
-    assert "computed _reduce_sum of different arrays" in (differing_labels(library) or "")
+    assert "computed _reduce_sum of" in (differing_labels(library) or "")
 
 
 def test_helpers_in_another_order_with_the_same_arrays_are_not_said_to_differ() -> None:

@@ -12,7 +12,6 @@ from nbdist.contract.calls.arrays import ArraysFound, FindShards
 from nbdist.contract.calls.stepping import Proven
 from nbdist.contract.cells import Rules
 from nbdist.errors import ArrayError, SessionError
-from nbdist.session.cells.outcome import Outcome, ProcessOutcome
 from nbdist.session.recovery import expression
 from nbdist.session.recovery.expression import (
     ask_all_workers,
@@ -22,6 +21,7 @@ from nbdist.session.recovery.expression import (
     refuse_busy,
 )
 from tests.builders.engines import FakeEngines
+from tests.builders.outcomes import stands
 from tests.builders.reports import RUNNING
 
 RULES = Rules(grace_s=0.0, give_up_s=0.0)
@@ -74,10 +74,6 @@ def test_all_take_part_under_one_number_and_only_the_wanted_answer() -> None:
     assert engines.names() == ["shards"], "nothing has to be made sure of"
 
 
-def outcome(process_id: int, how: Outcome) -> ProcessOutcome:
-    return ProcessOutcome(process_id=process_id, host="h1", outcome=how)
-
-
 def test_a_process_in_a_cell_keeps_all_from_it() -> None:
     engines = FakeEngines(shards=lambda p, **_: ANSWER)
     engines.monitor.reported[1] = RUNNING
@@ -91,7 +87,7 @@ def test_a_process_in_a_cell_keeps_all_from_it() -> None:
 @pytest.mark.parametrize("later", [0, 1])
 def test_a_report_from_before_the_end_of_its_cell_does_not(later: int) -> None:
     engines = FakeEngines(shards=lambda p, **_: ANSWER)
-    ended = {p: outcome(p, "finished") for p in (0, 1)}
+    ended = {p: stands(p, "finished") for p in (0, 1)}
     engines.health.learn(ended, 12 + later, run=70 + later)
     engines.monitor.reported[1] = replace(RUNNING, run=70)
     assert list(asked(engines)) == [0, 1]
@@ -99,7 +95,7 @@ def test_a_report_from_before_the_end_of_its_cell_does_not(later: int) -> None:
 
 def test_the_end_of_a_cell_elsewhere_says_nothing_of_one_that_runs() -> None:
     engines = FakeEngines(shards=lambda p, **_: ANSWER)
-    engines.health.learn({0: outcome(0, "finished")}, 13, run=71)
+    engines.health.learn({0: stands(0, "finished")}, 13, run=71)
     engines.monitor.reported[1] = replace(RUNNING, run=70)
     with pytest.raises(SessionError, match="is in cell 12"):
         asked(engines)

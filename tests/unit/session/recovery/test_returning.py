@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from nbdist.contract.asides import Free
-from nbdist.session.cells.outcome import ProcessOutcome
 from nbdist.session.recovery import waiting
 from tests.builders.clock import Clock
 from tests.builders.engines import FakeEngines
+from tests.builders.outcomes import stands
 from tests.builders.reports import RUNNING
 
 COMPILING = replace(RUNNING, state="compiling", run=7)
@@ -23,7 +23,7 @@ LEFT = replace(RUNNING, state="idle", run=7)
 def engines() -> FakeEngines:
     """Both processes have been given up in a cell."""
     made = FakeEngines()
-    stuck = {p: ProcessOutcome(process_id=p, host="h1", outcome="stuck") for p in (0, 1)}
+    stuck = {p: stands(p, "stuck") for p in (0, 1)}
     made.facts = made.health.learn(stuck, 3, run=7)
     return made
 
@@ -68,7 +68,7 @@ def test_one_that_compiles_is_waited_for_and_named(engines: FakeEngines, waited:
     assert 301.0 <= seconds < 302.0
     assert engines.facts.stuck == frozenset()
     assert len(said) == 1
-    assert said[0].startswith("process 1 still compiling what was interrupted")
+    assert said[0].startswith("process 1 still compiling")
 
 
 def test_where_all_are_back_nothing_is_said(engines: FakeEngines, waited: Callable) -> None:
@@ -134,6 +134,6 @@ def test_one_that_has_ended_is_not_waited_for(engines: FakeEngines, waited: Call
 
 def test_who_has_a_limit_waits_until_then(engines: FakeEngines, waited: Callable) -> None:
     engines.monitor.reported = {0: LEFT, 1: COMPILING}
-    with pytest.raises(TimeoutError, match="process 1 still compiling what was interrupted"):
+    with pytest.raises(TimeoutError, match="process 1 still compiling"):
         waited(until_s=30.0)
     assert engines.facts.stuck == {1}

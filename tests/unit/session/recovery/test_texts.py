@@ -7,19 +7,16 @@ import pytest
 from nbdist.monitor.notices import trouble
 from nbdist.monitor.states import Known
 from nbdist.session.cells.facts import ProcessFacts
-from nbdist.session.cells.outcome import ProcessOutcome
 from nbdist.session.cells.supervisor import timeout_error
 from nbdist.session.recovery.compared import differing
 from nbdist.session.recovery.repair import Repaired
 from tests.builders.engines import sent
+from tests.builders.outcomes import stands
 
 FACTS = ProcessFacts(
     workers=frozenset({0, 1}), advice="%dist_recover brings them in step.", proves=True
 )
-LATE = {
-    0: ProcessOutcome(process_id=0, host="h1", outcome="interrupted"),
-    1: ProcessOutcome(process_id=1, host="h1", outcome="finished"),
-}
+LATE = {0: stands(0, "interrupted"), 1: stands(1, "finished")}
 
 
 def state(programs: int, *, before: int = 0, generation: int = 1) -> dict[str, object]:
@@ -51,9 +48,11 @@ def test_processes_that_have_counted_anew_at_different_proofs_differ() -> None:
 
 
 def test_the_names_of_what_is_lost_end_their_line_and_what_it_means_follows() -> None:
-    first, second = Repaired(1.24, lost=("q", "ws")).text().splitlines()
+    stale = ("it (through a tuple_iterator)",)
+    first, second, third = Repaired(1.24, lost=("q", "ws"), stale=stale).text().splitlines()
     assert first == "in step again after 1.2 s; lost: q, ws"
     assert "error until it is assigned again" in second
+    assert stale[0] in third
     assert Repaired(1.24).text() == "in step again after 1.2 s; all variables kept"
 
 
@@ -85,10 +84,8 @@ def test_the_view_says_the_same_in_sentences() -> None:
     known = Known(repaired=repaired.text())
     (notice,) = trouble((), known, time_s=0.0)
     assert notice.title == "In step again after 1.2 s:"
-    assert notice.text.startswith("lost: q, ws, new['hidden']; not computed on all processes: ")
-    assert notice.text.endswith("; new['hidden']: its values could not be read."), (
-        "as it is written"
-    )
+    assert notice.text.startswith("lost: q, ws, new['hidden']; ")
+    assert notice.text.endswith("; new['hidden']: its values could not be read.")
 
 
 @pytest.mark.parametrize(

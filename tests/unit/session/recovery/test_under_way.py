@@ -49,18 +49,16 @@ def test_where_nothing_that_all_have_sent_is_left_nobody_is_asked(earliest: int 
     assert engines.asked == []
 
 
-def test_it_waits_for_what_gets_on(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("arrays", "progress", "looks"), [((2, 2, 1, 0), True, 4), ((2,), False, 2)]
+)
+def test_it_waits_for_what_gets_on_and_not_for_what_stands_still(
+    monkeypatch: pytest.MonkeyPatch, arrays: tuple[int, ...], progress: bool, looks: int
+) -> None:
     monkeypatch.setattr(waiting, "STILL_SECONDS", 0.0)
-    engines = answers(2, 2, 1, 0)
+    engines = answers(*arrays, progress=progress)
     assert waited(engines) == []
-    assert len(engines.asked) == 2 * 4
-
-
-def test_it_does_not_wait_for_what_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "STILL_SECONDS", 0.0)
-    engines = answers(2, progress=False)
-    assert waited(engines) == []
-    assert len(engines.asked) == 2 * 2
+    assert len(engines.asked) == 2 * looks
 
 
 def test_an_interrupt_ends_the_wait() -> None:

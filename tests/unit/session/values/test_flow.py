@@ -10,26 +10,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nbdist.contract.calls.call import Call, Done
+from nbdist.contract.calls.call import Call
 from nbdist.contract.calls.values import (
     ArrayOffer,
     LetGo,
     Nodes,
-    Offer,
     PieceDigests,
     Preview,
     ValueOffer,
 )
-from nbdist.errors import ArrayError, GoneError, SessionError, StaleError
+from nbdist.errors import ArrayError, GoneError, SessionError
 from nbdist.magics import options
 from nbdist.magics.parser import names_and_expressions
 from nbdist.pieces import boxes, elements
-from nbdist.session import moving
 from nbdist.session.values.flow import Flow, PartsMessage, answer_of, send
 from nbdist.session.values.offers import Offers, ValueComparison
 from nbdist.session.values.pull import Arriving
 from nbdist.session.values.push import Packed
-from tests.builders.engines import FakeEngines
 
 
 def test_boxes_cover_each_element_once_and_are_small() -> None:
@@ -235,52 +232,6 @@ def test_arrays_are_filled_by_their_processes_and_by_messages(
     small += 1
     filled += 1
     assert filled[1, 0] == 1
-
-
-# -- a repair in the middle -----------------------------------------------------------------------
-
-
-def pulled(monkeypatch: pytest.MonkeyPatch, expression: str, stale: int) -> tuple[Any, list[str]]:
-    """What a pull gives whose value is lost so many times, and the tokens it was offered under."""
-    engines = FakeEngines(let_go=lambda p, **_: Done())
-    tokens: list[str] = []
-
-    def evaluated(offer: Offer, ids: Any) -> Any:
-        tokens.append(offer.token)
-        return {p: (offered(), []) for p in ids}
-
-    def values(self: Any, *, of: list[int], besides: Any, progress: Any) -> Any:
-        if len(tokens) <= stale:
-            raise StaleError("The processes were repaired.")
-        return dict.fromkeys(of, 7)
-
-    monkeypatch.setattr(moving.Pull, "values", values)
-    value = moving.pull(
-        engines,  # type: ignore[arg-type]
-        evaluated,
-        [0, 1],
-        expression,
-        each=False,
-        limit_bytes=100,
-        confirm=None,
-        timeout_s=60,
-        progress=moving.silent,
-    )
-    assert engines.asked == [("let_go", 0), ("let_go", 1)] * len(tokens)
-    return value, tokens
-
-
-def test_a_name_is_asked_for_again_after_a_repair(monkeypatch: pytest.MonkeyPatch) -> None:
-    value, tokens = pulled(monkeypatch, "w", stale=1)
-    assert value == 7
-    assert len(set(tokens)) == 2
-    with pytest.raises(StaleError):
-        pulled(monkeypatch, "w", stale=2)
-
-
-def test_what_computes_is_not_computed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(StaleError):
-        pulled(monkeypatch, "w + 1", stale=1)
 
 
 # -- what differs ----------------------------------------------------------------------------------

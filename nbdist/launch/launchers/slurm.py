@@ -223,10 +223,10 @@ def slurm_job(asked: StartOptions, *, python: str, inside: Allocation | None) ->
         _refuse_inside(asked, inside)
         # This kernel may run in a step itself, which then holds the processors of its node.
         command += [f"--jobid={inside.job}", "--overlap"]
-    for name in ("nodes", "ntasks_per_node", "partition", "account", "time"):
-        value = getattr(asked, name)
+    for option_name in ("nodes", "ntasks_per_node", "partition", "account", "time"):
+        value = getattr(asked, option_name)
         if value is not None:
-            command.append(f"--{name.replace('_', '-')}={value}")
+            command.append(f"--{option_name.replace('_', '-')}={value}")
     return Job(
         command=(*command, *extra),
         task_variable="SLURM_PROCID",

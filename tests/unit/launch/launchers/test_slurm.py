@@ -42,6 +42,9 @@ def test_the_job_gets_what_was_asked_for_and_no_more() -> None:
         "--time=1:00:00",
     ]
     assert job.processes == 8
+    assert f"--job-name={job.name}" in job.command, (
+        "the queue is asked for it, and it is cancelled by it"
+    )
     assert not {word.partition("=")[0] for word in made().command} & {
         "--nodes",
         "--time",

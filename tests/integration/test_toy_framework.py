@@ -53,8 +53,7 @@ def with_the_toy(folder: Path) -> None:
     )
     engine = folder / "nbdist/engine/frameworks/toy"
     engine.mkdir()
-    (engine / "__init__.py").touch()
-    shutil.copy(TOY / "engine.py", engine / "framework.py")
+    shutil.copy(TOY / "engine.py", engine / "__init__.py")
     shutil.copy(TOY / "launch.py", folder / "nbdist/launch/frameworks/toy.py")
     shutil.copy(TOY / "toy.py", folder / "toy.py")
 

@@ -35,7 +35,7 @@ def framework_named(name: str) -> Framework:
     Raises:
       ImportError: No framework has this name.
     """
-    found: Framework = importlib.import_module(f"{__name__}.{name}.framework").FRAMEWORK
+    found: Framework = importlib.import_module(f"{__name__}.{name}").FRAMEWORK
     return found
 
 

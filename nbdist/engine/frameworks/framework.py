@@ -61,7 +61,7 @@ def _cannot_join(process: ThisProcess, stage: Any) -> Initialized:
 
 @dataclass(frozen=True, kw_only=True)
 class Framework:
-    """One framework; the module `framework` in each folder of `nbdist.engine.frameworks` has one as `FRAMEWORK`.
+    """One framework; each package in `nbdist.engine.frameworks` has one as `FRAMEWORK`.
 
     Making it and `is_imported` import nothing outside the standard library. No capability starts a back end,
     except `initialize` and `Repairs.rejoin`.

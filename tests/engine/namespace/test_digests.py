@@ -12,7 +12,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from nbdist.engine.frameworks import parts
-from nbdist.engine.frameworks.jax.framework import FRAMEWORK
+from nbdist.engine.frameworks.jax import FRAMEWORK
 from nbdist.engine.namespace import names as module
 from nbdist.engine.namespace.names import digests
 from nbdist.engine.probe.samples import Sample, Sampler

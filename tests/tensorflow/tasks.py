@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from nbdist.contract.wire import encode
 from nbdist.engine.frameworks import array_of
-from nbdist.engine.frameworks.tensorflow import adapt as adaptation
 from nbdist.engine.frameworks.tensorflow import interrupt, observe
+from nbdist.engine.frameworks.tensorflow import start as adaptation
 from tests.tensorflow.workers import tf_config
 from tests.waiting import wait_for
 

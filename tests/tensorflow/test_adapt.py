@@ -11,7 +11,7 @@ import keras.src.backend.tensorflow.trainer as module
 import numpy as np
 import pytest
 
-from nbdist.engine.frameworks.tensorflow import adapt as adaptation
+from nbdist.engine.frameworks.tensorflow import start as adaptation
 from tests.tensorflow.workers import outcome
 
 CLOSE = 1e-4

@@ -29,7 +29,7 @@ PRIVATE = [
         {
             KERAS,
             "keras/checkpoint.py",  # called by users, without the engine
-            "engine/frameworks/tensorflow/adapt.py",  # the trainer of Keras' TensorFlow back end
+            "engine/frameworks/tensorflow/start.py",  # the trainer of Keras' TensorFlow back end
         },
     ),
 ]

@@ -34,7 +34,7 @@ COMPUTES = "float(total(w));"
 PROVES = """
 import time
 from nbdist.engine.frameworks.jax.step.dispatched import Count
-from nbdist.engine.frameworks.jax.step.proof import Proof
+from nbdist.engine.frameworks.jax.step.step import Proof
 
 proof, took = Proof(lambda thread, ignored: None), []
 for number in range(rounds + 1):

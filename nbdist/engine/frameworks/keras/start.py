@@ -22,7 +22,7 @@ from nbdist.engine.frameworks.jax.start import (
     place,
     stay_in_step,
 )
-from nbdist.engine.frameworks.jax.step.proof import listening_ports
+from nbdist.engine.frameworks.jax.step.cut import listening_ports
 from nbdist.engine.frameworks.keras import private
 from nbdist.engine.frameworks.keras.guards.wrappers import install
 from nbdist.errors import SessionError

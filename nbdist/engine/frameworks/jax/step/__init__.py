@@ -4,6 +4,6 @@ In come the programs that this process sends to devices of several processes, se
 and ends of cells; and requests of the kernel to prove or to cut. Out go counts and names of the programs, and
 results of proofs (`Sent`, `Trail`, `Labels`, `Proven`). A cut ends the collectives that wait; a repair follows.
 
-Read first `step.py`, with all that an engine calls; then `dispatched.py`, how programs are seen and counted; then
-`proof.py`, how processes prove to each other that they are in step.
+Read first `step.py`, with all that an engine calls, and how processes prove to each other that they are in step;
+then `dispatched.py`, how programs are seen and counted.
 """

@@ -3,37 +3,32 @@
 On CPU, JAX's collectives go through gloo: each process listens on one port of its own, and connects to the ports
 of the others. Ending these connections frees the threads that wait in collectives, except those that are stuck:
 gloo waits in them until its own limit of 30 minutes. A stuck connection is silenced, its back end kept until then.
+
+A process that waits for others to connect has no connection yet: its meeting with them is ended (`Meetings`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
-import platform
 import re
 import select
 import socket
+import stat
 import struct
 import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from nbdist.engine.cell.main_thread import FUTEX
-from nbdist.engine.frameworks.jax.step.proof import (
-    TcpConnection,
-    connection,
-    copy_of,
-    is_internet,
-    is_open,
-    listens,
-    tcp_sockets,
-)
+from nbdist.engine.frameworks.jax.private import client_with
+from nbdist.engine.frameworks.jax.step.programs import waiting_threads
 
 QUIET_SECONDS = 0.04
 STILL_SECONDS = 0.3
@@ -204,53 +199,6 @@ def _empty(one: socket.socket) -> None:
             pass
 
 
-TASKS_FOLDER = Path("/proc/self/task")
-
-NAMED = "tf_XLA"
-"""Prefix of the names of the threads in which XLA computes on CPU (jaxlib 0.10.0 to 0.12.0.1)."""
-
-NO_LIMIT = "0x0"
-
-
-def waiting_threads() -> set[int]:
-    """Return XLA's threads that wait with a time limit: in a collective, or until its participants have come.
-
-    Threads without work wait without a limit. The result is empty if the system does not say; only Linux does.
-    Source: `/proc/<pid>/task/<tid>/syscall` with the arguments of futex(2), of which the fourth is the limit.
-    """
-    futex = FUTEX.get(platform.machine())
-    found = set()
-    for task in _tasks() if futex is not None else ():
-        with contextlib.suppress(OSError):
-            number, *arguments = (task / "syscall").read_text().split()
-            if number == str(futex) and arguments[3] != NO_LIMIT:
-                found.add(int(task.name))
-    return found
-
-
-def computed_seconds() -> float:
-    """Return the processor time that XLA's threads have used; that of the process if the system does not say.
-
-    Source: the first number of `/proc/<pid>/task/<tid>/schedstat`, in nanoseconds (sched-stats in Linux' docs).
-    """
-    if not TASKS_FOLDER.is_dir():
-        return time.process_time()
-    nanoseconds = 0
-    for task in _tasks():
-        with contextlib.suppress(OSError):
-            nanoseconds += int((task / "schedstat").read_text().split()[0])
-    return nanoseconds / 1e9
-
-
-def _tasks() -> Iterator[Path]:
-    """Yield the folders of XLA's threads."""
-    if TASKS_FOLDER.is_dir():
-        for task in TASKS_FOLDER.iterdir():
-            with contextlib.suppress(OSError):
-                if (task / "comm").read_text().startswith(NAMED):
-                    yield task
-
-
 LIMIT_SECONDS = 31 * 60
 """Time after which no collective is stuck any more, a little longer than gloo's own limit of 30 minutes.
 
@@ -347,3 +295,160 @@ def let_go() -> None:
     """Release kept back ends whose stuck collectives have reached gloo's own limit by now."""
     before = time.monotonic() - LIMIT_SECONDS
     _KEPT[:] = [kept for kept in _KEPT if kept.since > before]
+
+
+class TcpConnection(NamedTuple):
+    """A TCP connection of this process: its descriptor, and the inode that tells it from later connections."""
+
+    number: int
+    inode: int
+
+
+def connection(number: int) -> TcpConnection:
+    """Return the connection of a descriptor.
+
+    Raises:
+      OSError: The descriptor is closed.
+    """
+    return TcpConnection(number, os.fstat(number).st_ino)
+
+
+def is_open(one: TcpConnection) -> bool:
+    """Return whether a connection's descriptor is still open and its own."""
+    try:
+        return connection(one.number) == one
+    except OSError:
+        return False
+
+
+def tcp_sockets() -> Iterator[tuple[int, socket.socket]]:
+    """Yield the TCP sockets of this process with their descriptors, whichever library has opened them.
+
+    Each is a copy that is closed afterwards.
+    """
+    folder = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"  # noqa: PTH112
+    for entry in os.listdir(folder):  # noqa: PTH208 - names are numbers here
+        with contextlib.suppress(OSError), copy_of(int(entry)) as found:
+            if is_internet(found) and found.type == socket.SOCK_STREAM:
+                yield int(entry), found
+
+
+def copy_of(number: int) -> socket.socket:
+    """Return a copy of the socket of a descriptor; the caller closes the copy.
+
+    Raises:
+      OSError: The descriptor is closed, or is not of a socket.
+    """
+    if not stat.S_ISSOCK(os.fstat(number).st_mode):
+        raise OSError(errno.ENOTSOCK, os.strerror(errno.ENOTSOCK))
+    return socket.socket(fileno=os.dup(number))
+
+
+def is_internet(one: socket.socket) -> bool:
+    """Return whether a socket is of IPv4 or IPv6, and so has a port."""
+    return one.family in (socket.AF_INET, socket.AF_INET6)
+
+
+def listens(one: socket.socket) -> bool:
+    """Return whether a socket accepts connections."""
+    return bool(one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+
+
+def listening_ports() -> set[int]:
+    """Return the TCP ports on which this process listens."""
+    return {found.getsockname()[1] for _, found in tcp_sockets() if listens(found)}
+
+
+FOLDER = "cpu:gloo"
+"""Folder in the store in which XLA's CPU back end keeps gloo's addresses (jaxlib 0.12.0.1).
+
+Below it is a folder for each group, named by the ids of its devices, with one numbered key for each device. If XLA
+uses other keys nothing is freed.
+"""
+
+
+LENGTHS = {socket.AF_INET: 2 + 4, socket.AF_INET6: 2 + 4 + 16}
+"""Bytes of port and address in a `sockaddr`, after the two bytes of its family (ip(7) and ipv6(7) of Linux)."""
+
+
+class Meetings:
+    """Meetings of the processes of a group of devices, on one back end; after one was ended, a repair must follow.
+
+    On CPU gloo connects the devices of a group when a program first needs it. Each process writes its address into
+    the key-value store of JAX's coordinator, and waits there for the addresses of the others, 30 seconds each
+    (`kDefaultTimeout` of gloo's `rendezvous/store.h`; XLA's `GlooKeyValueStore`). There is no connection to cut
+    yet. A main thread that waits in C++, as in NumPy's conversion, gets no signal.
+
+    A process that waits for absent ones is freed, from any thread: addresses are written in place of the missing
+    ones. Of two processes the one with the higher address connects (gloo's `Pair::connect`). The written address
+    is the lowest, with port 0, which refuses connections: the program fails (`Gloo context initialization
+    failed`). The store refuses an address that comes later.
+
+    Attributes:
+      ended: Whether a meeting was ended.
+    """
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._ending = threading.Lock()
+
+    def end(self, own: Collection[int]) -> None:
+        """End the meetings in which this process waits, on a separate thread: the coordinator may not answer.
+
+        Without the client's methods for bytes (jax 0.12.0.1) such a wait ends by itself, after half a minute.
+
+        Args:
+          own: The ports on which this process accepts connections for collectives.
+        """
+        threading.Thread(target=self._end, args=(own,), name="nbdist-meetings", daemon=True).start()
+
+    def _end(self, own: Collection[int]) -> None:
+        if not self._ending.acquire(blocking=False):
+            return
+        try:
+            client = client_with("key_value_dir_get_bytes", "key_value_set_bytes")
+            if client is None:
+                return
+            # The coordinator may be gone.
+            with contextlib.suppress(RuntimeError):
+                known = dict(client.key_value_dir_get_bytes(FOLDER))
+                for key, address in missing(known, own).items():
+                    self.ended = True
+                    # Another process may do the same at this moment.
+                    with contextlib.suppress(RuntimeError):
+                        client.key_value_set_bytes(key, address)
+        finally:
+            self._ending.release()
+
+
+def missing(addresses: Mapping[str, bytes], own: Collection[int]) -> dict[str, bytes]:
+    """Return an address that refuses connections for each key whose address this process waits for.
+
+    Args:
+      addresses: All known addresses, by key.
+      own: As for `Meetings.end`.
+    """
+    groups: dict[str, dict[int, bytes]] = {}
+    for key, value in addresses.items():
+        group, _, number = key.rpartition("/")
+        if number.isdigit():
+            groups.setdefault(group, {})[int(number)] = value
+    found = {}
+    for group, known in groups.items():
+        refusing = next(filter(None, (_refusing(value, own) for value in known.values())), None)
+        if refusing is not None:
+            count = len(group.rpartition("/")[2].split(","))
+            found.update({f"{group}/{n}": refusing for n in range(count) if n not in known})
+    return found
+
+
+def _refusing(value: bytes, own: Collection[int]) -> bytes | None:
+    """Return an address of this process with zeros in place of port and host; None if it is another's."""
+    for family, length in LENGTHS.items():
+        for port in own:
+            head = struct.pack("=H", family)
+            at = value.find(head + struct.pack("!H", port))
+            if at >= 0:
+                at += len(head)
+                return value[:at] + bytes(length) + value[at + length :]
+    return None

@@ -12,7 +12,7 @@ import threading
 import warnings
 import zlib
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +20,17 @@ from typing import Any
 from nbdist.engine.cell.code_owners import outside
 from nbdist.engine.frameworks.jax.private import EXECUTE, POST_HOOK_STATE, compiled_function
 from nbdist.engine.frameworks.jax.step.origins import Made, Origins, hook_makers, shape_text
-from nbdist.engine.frameworks.jax.step.programs import ProgramCollectives, Recompiled, described
+from nbdist.engine.frameworks.jax.step.programs import (
+    ProgramCollectives,
+    Recompiled,
+    described,
+    first_array,
+    is_array,
+    is_of_jax,
+    label,
+    spans,
+    title_of,
+)
 from nbdist.errors import ArrayError
 
 LABELS = 512
@@ -28,9 +38,6 @@ LABELS = 512
 
 TRAIL = 4096
 """Number of the newest programs whose checksums are kept."""
-
-UNNAMED = b"?"
-"""Label of a program without a Python function, such as one that was compiled ahead of time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +175,7 @@ class Dispatched:
         local = leaf is not None and not spans(leaf)
         function, called_with = compiled_function()
         name = label(function)
-        if program not in self._collectives and not (local and _is_of_jax(function)):
+        if program not in self._collectives and not (local and is_of_jax(function)):
             if leaf is not None and not local and not self._group(leaf):
                 self._compare(name, given)
             self._read(program, name, function, called_with)
@@ -192,8 +199,9 @@ class Dispatched:
             return
         if self._recompiled.note(function, described(called_with), text, self.generation):
             warnings.warn(
-                f"{_title(name)} was compiled again after a repair, and is another program than before: something "
-                "that it does not get as an argument has been set since. It computes with what is set now.",
+                f"{title_of(name)} was compiled again after a repair, and is another program than before: "
+                "something that it does not get as an argument has been set since. It computes with what is set "
+                "now.",
                 stacklevel=outside("nbdist", "jax"),
             )
 
@@ -204,7 +212,7 @@ class Dispatched:
           ArrayError: Another process has arrays of other shapes.
         """
         shapes = [shape_text(one) for one in arguments if is_array(one)]
-        title = _title(name)
+        title = title_of(name)
         where = f"{self.made.run}/{self.generation}/{self.serial}"
         found = self.made.announced.others(where, title, shapes)
         if found is not None:
@@ -264,49 +272,6 @@ class Dispatched:
                 self.origins.made(leaf, self.made.note(leaf, self._group(leaf), self.place))
                 if inferred:
                     self.made.compare(leaf)
-
-
-def first_array(tree: Any) -> Any | None:
-    """Return any array of a pytree, since all of a program lie on the same devices; None if it has none."""
-    jax = sys.modules["jax"]
-    first = tree
-    while type(first) in (tuple, list) and first:
-        first = first[0]
-    if is_array(first):
-        return first
-    return next(filter(is_array, jax.tree_util.tree_leaves(tree)), None)
-
-
-def is_array(value: Any) -> bool:
-    """Return whether a value is a JAX array and not a tracer."""
-    jax = sys.modules["jax"]
-    return isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
-
-
-def label(function: Any) -> bytes:
-    """Return a label that identifies a function on every process: its name, and its place in the cell."""
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return getattr(function, "__name__", "").encode() or UNNAMED
-    # Marks functions that a cell defines; libraries may send their own helpers in another order.
-    own = "ipykernel" in code.co_filename or code.co_filename.startswith("<")
-    where = f"{code.co_firstlineno} {len(code.co_code)} {code.co_names}"
-    return f"{code.co_name}{'()' if own else ''} {where}".encode()
-
-
-def _title(name: bytes) -> str:
-    """Return the name of the function of a label, as a person writes it."""
-    return name.decode(errors="replace").partition(" ")[0]
-
-
-def _is_of_jax(function: Any) -> bool:
-    """Return whether a function is JAX's own, and so uses its arguments alone; True for None as well."""
-    return function is None or str(getattr(function, "__module__", "")).startswith("jax.")
-
-
-def spans(array: Any) -> bool:
-    """Return whether an array lies on devices of several processes."""
-    return not array.is_fully_addressable
 
 
 def hook_programs(
@@ -388,3 +353,36 @@ class _Hooks:
             theirs(*call)
 
         return both
+
+
+def arrays_under_way(dispatched: Dispatched, common: int, *, since: int = 0) -> list[Any]:
+    """Return the outputs of a range of programs that are not computed yet.
+
+    Args:
+      dispatched: The programs.
+      common: The serial of the last program in the range.
+      since: The serial of the last program before the range.
+    """
+    return [array for array, serial in _under_way(dispatched) if since < serial <= common]
+
+
+def serials_under_way(dispatched: Dispatched) -> set[int]:
+    """Return the serials of the programs that have an output which is not computed yet."""
+    return {serial for _, serial in _under_way(dispatched)}
+
+
+def _under_way(dispatched: Dispatched) -> Iterator[tuple[Any, int]]:
+    for array, (generation, serial, _) in dispatched.origins:
+        if (
+            generation == dispatched.generation
+            and serial > 0
+            and not array.is_deleted()  # jax 0.10.0 ends the process where a deleted one is asked for more
+            and not _is_ready(array)
+        ):
+            yield array, serial
+
+
+def _is_ready(array: Any) -> bool:
+    """Return whether an array has its values; True for typed PRNG keys, which do not say: none is waited for."""
+    asked = getattr(array, "is_ready", None)
+    return asked is None or bool(asked())

@@ -19,7 +19,7 @@ import sys
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -82,9 +82,26 @@ class Origins:
             self._made = _living(self._made)
             self._made_limit = max(MANY_ORIGINS, 2 * len(self._made))
 
-    def paths_noted(self) -> None:
-        """Drop the origins of `made`, since every living array has another one by now."""
-        self._made.clear()
+    def note_paths(
+        self, new: Collection[Any], paths: Mapping[str, Any], *, generation: int, run: int
+    ) -> None:
+        """Give arrays the path that leads to them as their origin, `UNKNOWN` where none does.
+
+        Args:
+          new: All living arrays on several processes that have no origin which stays.
+          paths: Arrays by path; a path may lead to a typed key in place of the new array in it.
+          generation: The number of the back end.
+          run: The number of this sending of the cell.
+        """
+        unknown = {id(array) for array in new}
+        for path, array in paths.items():
+            held = base_array(array)
+            if id(held) in unknown:
+                by_path = generation, 0, f"{run} {path} {shape_text(held)}"
+                self.note(held, self.of(array) if array in self else by_path)
+        for array in new:
+            self.note(array, UNKNOWN)
+        self._made.clear()  # every living array has another origin by now
 
     def note(self, array: Any, origin: Origin) -> None:
         """Note the origin of an array; its first origin stays."""

@@ -1,37 +1,50 @@
-"""Step of this process with the others: counts of programs, proofs, and the end of waiting collectives."""
+"""Step of this process with the others: counts of programs, proofs, and the end of waiting collectives.
+
+A proof (`Proof`) takes small collectives of nbdist's own, with numbers that only they carry. First all processes
+meet, with one device each, over connections that nothing else uses: as long as one process stays away, none sends
+data that another could take for something else. There they compare how many programs each has sent, and which. If
+this comparison is not enough, all devices then take part in a collective like the user's.
+
+JAX keeps the order of a process's collectives. A process with another collective pending is paired wrongly in this
+one, so that the proof does not return, or returns numbers that nobody has sent.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from nbdist.contract.calls.stepping import Labels, Proven, Sent, Trail, UnderWay
 from nbdist.contract.iopub import CellStep
 from nbdist.engine.cell.main_thread import MainThread
 from nbdist.engine.frameworks.jax.objects import array_paths
-from nbdist.engine.frameworks.jax.private import base_array
 from nbdist.engine.frameworks.jax.step.cut import (
     Cut,
+    Meetings,
     carrying,
-    computed_seconds,
     keep,
     let_go,
+    listening_ports,
     silence,
     waiting,
 )
-from nbdist.engine.frameworks.jax.step.dispatched import Dispatched
-from nbdist.engine.frameworks.jax.step.origins import UNKNOWN, shape_text
-from nbdist.engine.frameworks.jax.step.proof import Meetings, Proof, Trial, listening_ports
-from nbdist.engine.frameworks.jax.step.under_way import (
+from nbdist.engine.frameworks.jax.step.dispatched import (
+    Count,
+    Dispatched,
     arrays_under_way,
-    calling,
-    raising,
     serials_under_way,
+)
+from nbdist.engine.frameworks.jax.step.programs import (
+    Gathering,
+    calling,
+    computed_seconds,
+    raising,
     wait_for_arrays,
 )
 
@@ -48,6 +61,97 @@ LEAST_SECONDS = 0.01
 
 SWITCH = "NBDIST_IN_STEP"
 """Environment variable: if it is 0, nothing is counted or proven, to measure what that costs."""
+
+
+WORD = 0xFFFFFFFF
+
+
+@dataclass
+class Trial:
+    """One proof under way.
+
+    `passed` is None until the numbers of all processes have come; `alike` says whether all had sent the same
+    programs before, `uneven` whether they had sent different numbers of programs.
+    """
+
+    number: int
+    done: threading.Event = field(default_factory=threading.Event)
+    passed: bool | None = None
+    alike: bool = True
+    error: str | None = None
+    abandoned: bool = False
+    uneven: bool = False
+
+    def abandon(self) -> None:
+        """End the wait for the proof, if it is not over; a later result proves nothing."""
+        if not self.done.is_set():
+            self.abandoned = True
+            self.done.set()
+
+    @property
+    def in_step(self) -> bool:
+        """Whether the trial has proven that all processes are in step."""
+        return bool(self.passed) and self.alike and not self.abandoned
+
+
+class Proof:
+    """The collectives of proofs on one back end, compiled when this is made.
+
+    Args:
+      ignore: Called before and after a proof sends its programs, with the thread, and whether the thread's
+        programs are to be left out of the count.
+
+    Raises:
+      RuntimeError: JAX cannot compile a program.
+    """
+
+    def __init__(self, ignore: Callable[[int, bool], None]) -> None:
+        import jax
+
+        self._ignore = ignore
+        devices = jax.devices()
+        first = {device.process_index: device for device in reversed(devices)}
+        # XLA makes new connections for each order of devices, and nothing else uses this reverse order.
+        self._meeting = Gathering([first[process] for process in sorted(first, reverse=True)])
+        self._all = Gathering(devices)
+
+    def begin(self, number: int, count: Count, *, counted: bool) -> Trial:
+        """Send this process's numbers, on a separate thread, since nothing interrupts a wait in C++.
+
+        Args:
+          number: The number of this proof, the same on all processes and never used before.
+          count: The programs that this process has sent since all were last in step.
+          counted: Whether equal counts are proof enough for this process; they are only if all processes say so.
+        """
+        trial = Trial(number)
+        threading.Thread(
+            target=self._run, args=(trial, count, counted), name="nbdist-proof", daemon=True
+        ).start()
+        return trial
+
+    def _run(self, trial: Trial, count: Count, counted: bool) -> None:
+        import numpy
+
+        number = (trial.number & WORD, trial.number >> 32 & WORD)
+        mine = [*number, count.programs & WORD, count.names, count.kinds, not counted]
+        row = numpy.array([mine], numpy.uint32)
+        try:
+            self._ignore(threading.get_ident(), True)
+            found = self._meeting.rows(row)
+            # If the counts differ and the collective of all devices passes, the additional programs had no
+            # collectives. The processes are then in step, but not alike: one has computed more than the others.
+            trial.uneven = not bool((found[:, 2] == row[:, 2]).all())
+            trial.alike = bool((found[:, 2:5] == row[:, 2:5]).all())
+            passed = bool((found[:, :2] == row[:, :2]).all())
+            # All processes have the same rows, and so come to the same result.
+            if passed and (trial.uneven or found[:, 5].any()):
+                passed = bool((self._all.rows(row)[:, :2] == row[:, :2]).all())
+            trial.passed = passed
+        except Exception as error:  # noqa: BLE001 - a failure here becomes a typed reply
+            trial.passed, trial.error = False, f"{type(error).__name__}: {error}"
+        finally:
+            self._ignore(threading.get_ident(), False)
+            trial.done.set()
 
 
 class Step:
@@ -196,16 +300,8 @@ class Step:
         origins = self.dispatched.origins
         new = [a for a in jax.live_arrays() if not a.is_fully_addressable and a not in origins]
         if new:
-            unknown = {id(array) for array in new}
-            for path, array in array_paths(namespace, jax.Array).items():
-                # The path may lead to a typed key; the live array is the one in the key.
-                held = base_array(array)
-                if id(held) in unknown:
-                    by_path = self.dispatched.generation, 0, f"{run} {path} {shape_text(held)}"
-                    origins.note(held, origins.of(array) if array in origins else by_path)
-            for array in new:
-                origins.note(array, UNKNOWN)
-            origins.paths_noted()
+            paths = array_paths(namespace, jax.Array)
+            origins.note_paths(new, paths, generation=self.dispatched.generation, run=run)
 
     def end_cell(self, number: int, *, failed: bool, compared: bool = False) -> None:
         """End a cell on the main thread: if it used other processes' devices, check that all are in step.

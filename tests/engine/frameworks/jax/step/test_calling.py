@@ -17,8 +17,8 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from nbdist.engine.cell.main_thread import MainThread
-from nbdist.engine.frameworks.jax.step import under_way as module
-from nbdist.engine.frameworks.jax.step.under_way import (
+from nbdist.engine.frameworks.jax.step import programs as module
+from nbdist.engine.frameworks.jax.step.programs import (
     calling,
     calls_over_processes,
     raising,

@@ -8,8 +8,7 @@ import threading
 
 import pytest
 
-from nbdist.engine.frameworks.jax.step.cut import Cut
-from nbdist.engine.frameworks.jax.step.proof import listening_ports
+from nbdist.engine.frameworks.jax.step.cut import Cut, listening_ports
 from tests.builders.clock import Sleeping
 from tests.waiting import wait_for
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nbdist.engine.frameworks.jax import private
-from nbdist.engine.frameworks.jax.step.proof import Meetings, missing
+from nbdist.engine.frameworks.jax.step.cut import Meetings, missing
 
 OWN, OTHER = 40001, 40002
 

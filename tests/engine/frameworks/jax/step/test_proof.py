@@ -10,8 +10,7 @@ import pytest
 from nbdist.contract.calls.stepping import Proven, Sent
 from nbdist.contract.iopub import CellStep
 from nbdist.engine.frameworks.jax.step.dispatched import Count
-from nbdist.engine.frameworks.jax.step.proof import Proof, Trial
-from nbdist.engine.frameworks.jax.step.step import SWITCH, Step
+from nbdist.engine.frameworks.jax.step.step import SWITCH, Proof, Step, Trial
 from tests.waiting import wait_for
 
 WAIT = 60

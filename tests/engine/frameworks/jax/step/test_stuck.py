@@ -11,8 +11,14 @@ import pytest
 
 from nbdist.engine.frameworks.jax.step import cut as kept
 from nbdist.engine.frameworks.jax.step import step as module
-from nbdist.engine.frameworks.jax.step.cut import carrying, keep, let_go, silence
-from nbdist.engine.frameworks.jax.step.proof import TcpConnection, connection
+from nbdist.engine.frameworks.jax.step.cut import (
+    TcpConnection,
+    carrying,
+    connection,
+    keep,
+    let_go,
+    silence,
+)
 from nbdist.engine.frameworks.jax.step.step import Step
 
 

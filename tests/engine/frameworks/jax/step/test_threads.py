@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from nbdist.engine.cell.main_thread import FUTEX
-from nbdist.engine.frameworks.jax.step import cut
-from nbdist.engine.frameworks.jax.step.cut import waiting_threads
+from nbdist.engine.frameworks.jax.step import programs
+from nbdist.engine.frameworks.jax.step.programs import waiting_threads
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() not in FUTEX,
@@ -59,5 +59,5 @@ def test_one_without_work_waits_without_a_limit_and_others_have_other_names(thre
 
 def test_where_the_system_does_not_say_there_is_none(thread, monkeypatch, tmp_path):
     assert found_soon(thread("tf_XLAEigen", limit_s=60))
-    monkeypatch.setattr(cut, "TASKS_FOLDER", tmp_path / "nothing")
+    monkeypatch.setattr(programs, "TASKS_FOLDER", tmp_path / "nothing")
     assert waiting_threads() == set()

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.engine.frameworks.jax.step.cut import NAMED, computed_seconds
-from nbdist.engine.frameworks.jax.step.dispatched import Dispatched
-from nbdist.engine.frameworks.jax.step.under_way import arrays_under_way, wait_for_arrays
+from nbdist.engine.frameworks.jax.step.dispatched import Dispatched, arrays_under_way
+from nbdist.engine.frameworks.jax.step.programs import NAMED, computed_seconds, wait_for_arrays
 
 
 class Array:

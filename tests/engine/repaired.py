@@ -34,8 +34,8 @@ from nbdist.contract.calls.stepping import Proven
 from nbdist.engine.frameworks.jax.placements import JaxPlacements
 from nbdist.engine.frameworks.jax.repair import repair as module
 from nbdist.engine.frameworks.jax.repair.repair import Repair
+from nbdist.engine.frameworks.jax.repair.versions import forget, versions
 from nbdist.engine.frameworks.jax.step.step import Step
-from nbdist.engine.frameworks.jax.versions import forget, versions
 from nbdist.engine.namespace.packing import packed
 
 SITUATIONS = {}
@@ -418,7 +418,7 @@ def what_finds_no_room_in_memory_comes_back_from_disk(world):
     repair = Repair(world.names, folder=world.folder, step=world.step)
     with (
         mock.patch.object(module, "free_bytes", return_value=8),
-        mock.patch("nbdist.engine.frameworks.jax.repair.array_copies.free_bytes", return_value=8),
+        mock.patch("nbdist.engine.frameworks.jax.repair.anew.free_bytes", return_value=8),
     ):
         answer = repair.save(0)
     # What earlier situations have left behind may be among it.

@@ -25,9 +25,9 @@ FAILS = "if me == 1:\n    raise ValueError('first')\nq = float(total(small))"
 PRESS_SECONDS = 0.02
 
 NO_MEMORY = """
-from nbdist.engine.frameworks.jax.repair import array_copies, repair
-really, tight, spare = array_copies.free_bytes, True, me
-array_copies.free_bytes = repair.free_bytes = lambda: 8 if tight else really()
+from nbdist.engine.frameworks.jax.repair import anew, repair
+really, tight, spare = anew.free_bytes, True, me
+anew.free_bytes = repair.free_bytes = lambda: 8 if tight else really()
 """
 FILE_BYTES = 100
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nbdist.contract.calls.arrays import ArraysFound, NanCounts, ProgramFound, Summary
     from nbdist.contract.calls.engine import Membership, UsedDevices
     from nbdist.contract.calls.stepping import (
+        Forget,
         Labels,
         Origin,
         Proven,
@@ -145,22 +146,8 @@ class Recovery(Protocol):
         """Return which program computed each array that lies on several processes."""
         raise SessionError("The programs of this session's framework are not counted.")
 
-    def forget(
-        self,
-        process: ThisProcess,
-        paths: Collection[str],
-        unnamed: Collection[Origin],
-        *,
-        whole: bool = False,
-    ) -> list[str]:
-        """Drop arrays whose pieces do not belong together; return the other paths that led to them.
-
-        Args:
-          process: This process.
-          paths: The paths of the arrays.
-          unnamed: The origins of the arrays that no path leads to.
-          whole: As `nbdist.contract.calls.stepping.Forget` has it.
-        """
+    def forget(self, process: ThisProcess, wrong: Forget) -> list[str]:
+        """Drop arrays whose pieces do not belong together; return the other paths that led to them."""
         raise SessionError("The programs of this session's framework are not counted.")
 
     def repair(self, process: ThisProcess) -> Repairs:

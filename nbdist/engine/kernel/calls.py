@@ -362,8 +362,7 @@ def versions(resident: Resident, call: stepping.AskVersions) -> stepping.Version
 
 def forget(resident: Resident, call: stepping.Forget) -> stepping.Forgotten:
     """Remove arrays whose shards do not belong together; return the other paths that are lost."""
-    recovery = resident.framework.recovery()
-    lost = recovery.forget(resident, call.paths, call.unnamed, whole=call.whole)
+    lost = resident.framework.recovery().forget(resident, call)
     return stepping.Forgotten(lost=tuple(lost))
 
 

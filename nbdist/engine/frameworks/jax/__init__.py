@@ -94,7 +94,7 @@ def _trees() -> Trees:
 
 
 def _recovery() -> Recovery:
-    from nbdist.engine.frameworks.jax.versions import JaxRecovery
+    from nbdist.engine.frameworks.jax.repair.repair import JaxRecovery
 
     return JaxRecovery()
 

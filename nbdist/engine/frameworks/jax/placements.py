@@ -18,15 +18,18 @@ from nbdist.contract.calls.values import Box, box
 from nbdist.engine.frameworks.jax.arrays import bounds_of, unique_pieces, whole_piece
 from nbdist.engine.frameworks.jax.objects import array_paths
 from nbdist.engine.frameworks.jax.private import base_array, is_committed
-from nbdist.engine.frameworks.jax.repair import shardings
-from nbdist.engine.frameworks.jax.repair.array_copies import deleted, remade
+from nbdist.engine.frameworks.jax.repair.anew import (
+    NewDevices,
+    context_now,
+    deleted,
+    live_platforms,
+    remade,
+)
 from nbdist.engine.frameworks.jax.repair.become import become
-from nbdist.engine.frameworks.jax.repair.names import names_of_arrays
-from nbdist.engine.frameworks.jax.repair.shardings import NewDevices, live_platforms
 from nbdist.engine.frameworks.jax.repair.survey import Twins, matters, survey
+from nbdist.engine.frameworks.jax.repair.versions import names_of_arrays, without_path
 from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
 from nbdist.engine.frameworks.jax.step.step import Step
-from nbdist.engine.frameworks.jax.versions import without_path
 from nbdist.engine.namespace.copies import within
 from nbdist.engine.namespace.things import Parts
 from nbdist.engine.values.arrays import ReadablePiece
@@ -293,7 +296,7 @@ class JaxPlacements:
 
     def settings(self) -> Any:
         """Return the mesh in context and the default device."""
-        return shardings.note()
+        return context_now()
 
     # -- on the new process ------------------------------------------------------------------------
 

@@ -25,8 +25,7 @@ from nbdist.engine.frameworks.jax.describe import ContextMesh, mesh_in_context, 
 from nbdist.engine.frameworks.jax.objects import FlaxStates, is_pytree
 from nbdist.engine.frameworks.jax.private import coordinator_client
 from nbdist.engine.frameworks.jax.repair import backend, repair
-from nbdist.engine.frameworks.jax.repair.array_copies import array_like
-from nbdist.engine.frameworks.jax.repair.shardings import live_platforms, sharding_like
+from nbdist.engine.frameworks.jax.repair.anew import array_like, live_platforms, sharding_like
 from nbdist.engine.frameworks.jax.repair.survey import Twins
 from nbdist.engine.frameworks.jax.step.dispatched import hook_programs
 

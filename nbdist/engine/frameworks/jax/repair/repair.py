@@ -15,37 +15,43 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nbdist.contract.calls.stepping import Origin, Restored, SavedForRepair, Versions
+from nbdist.contract.calls.stepping import Forget, Origin, Restored, SavedForRepair, Versions
+from nbdist.contract.iopub import Rescued
+from nbdist.engine.frameworks.interfaces import Repairs, ThisProcess
+from nbdist.engine.frameworks.jax.arrays import rescue
 from nbdist.engine.frameworks.jax.objects import array_paths
 from nbdist.engine.frameworks.jax.private import RUNTIME_TOKENS, base_array, client_with
-from nbdist.engine.frameworks.jax.repair import backend, shardings
-from nbdist.engine.frameworks.jax.repair.array_copies import (
+from nbdist.engine.frameworks.jax.repair import backend
+from nbdist.engine.frameworks.jax.repair.anew import (
     ArrayCopies,
-    deleted,
-    free_bytes,
-    remade,
-    save,
-)
-from nbdist.engine.frameworks.jax.repair.backend import collect, prepare
-from nbdist.engine.frameworks.jax.repair.become import become
-from nbdist.engine.frameworks.jax.repair.names import (
-    LastFrames,
-    names_by_id,
-    names_of,
-    names_of_arrays,
-)
-from nbdist.engine.frameworks.jax.repair.shardings import (
+    Context,
     NewDevices,
     Old,
     add_twins,
+    context_now,
+    deleted,
     find_old,
+    free_bytes,
     live_platforms,
+    remade,
+    save,
     sharding_like,
 )
+from nbdist.engine.frameworks.jax.repair.backend import collect, prepare
+from nbdist.engine.frameworks.jax.repair.become import become
 from nbdist.engine.frameworks.jax.repair.survey import Twins, matters, survey
+from nbdist.engine.frameworks.jax.repair.versions import (
+    LastFrames,
+    forget,
+    mixed,
+    names_by_id,
+    names_of,
+    names_of_arrays,
+    versions,
+)
+from nbdist.engine.frameworks.jax.start import step_of, step_or_new
 from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
 from nbdist.engine.frameworks.jax.step.step import Step
-from nbdist.engine.frameworks.jax.versions import forget, mixed, versions
 
 _BUFFER = type(gc.get_referents(memoryview(b""))[0])
 """Type of the object between a NumPy array and another object whose memory it reads."""
@@ -75,7 +81,7 @@ class Repair:
         self._halfway: Twins | None = None
         self._frames: LastFrames | None = None
         self._client: Any | None = None
-        self._context = shardings.Context(mesh=None, default_device=None)
+        self._context = Context(mesh=None, default_device=None)
         self.begun = False
         self.saved: SavedForRepair | None = None
 
@@ -95,7 +101,7 @@ class Repair:
         hopeless = partial(self._hopeless, common=common, until=time.monotonic() + UNKNOWN_SECONDS)
         self._copies = save(every, folder=self._folder, hopeless=hopeless)
         del every
-        self._context = shardings.note()
+        self._context = context_now()
         self.saved = SavedForRepair(
             arrays=len(self._copies.arrays),
             nbytes=self._copies.nbytes + self._copies.on_disk,
@@ -315,3 +321,24 @@ def _forget_effects() -> None:
     if tokens is not None:
         with contextlib.suppress(AttributeError):
             tokens.clear()
+
+
+class JaxRecovery:
+    """Programs compared between processes, and repair in place, as `interfaces.Recovery` has them."""
+
+    def versions(self, process: ThisProcess) -> Versions:
+        """Return which program computed each array on several processes."""
+        return versions(process.shell.user_ns, step_of(process))
+
+    def forget(self, process: ThisProcess, wrong: Forget) -> list[str]:
+        """Make arrays unusable whose pieces do not belong together; return which other paths led to them."""
+        names, step = process.shell.user_ns, step_or_new(process)
+        return forget(names, step, paths=wrong.paths, unnamed=wrong.unnamed, whole=wrong.whole)
+
+    def repair(self, process: ThisProcess) -> Repairs:
+        """Return a repair of this process that has just begun."""
+        return Repair(process.shell.user_ns, folder=process.folder, step=step_of(process))
+
+    def rescue(self, namespace: dict[str, object], process_id: int) -> Rescued | None:
+        """Write the named arrays of this process to a file."""
+        return rescue(namespace, process_id)

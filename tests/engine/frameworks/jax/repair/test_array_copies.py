@@ -12,8 +12,8 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from nbdist.contract.calls.stepping import NOT_SENT
-from nbdist.engine.frameworks.jax.repair import array_copies
-from nbdist.engine.frameworks.jax.repair.array_copies import (
+from nbdist.engine.frameworks.jax.repair import anew
+from nbdist.engine.frameworks.jax.repair.anew import (
     ArrayCopies,
     array_like,
     deleted,
@@ -161,7 +161,7 @@ def test_a_disk_that_is_full_is_an_error_before_anything_is_written(tmp_path, mo
     def full(descriptor, offset, length):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(array_copies.os, "posix_fallocate", full)
+    monkeypatch.setattr(anew.os, "posix_fallocate", full)
     x = jnp.ones(100)
     with pytest.raises(RecoveryError, match=r"400 B .*no room.* memory.* disk") as error:
         save([x], folder=tmp_path, room_bytes=0)
@@ -276,7 +276,7 @@ def test_where_nothing_says_how_much_is_free_all_goes_to_memory(monkeypatch, tmp
     def nowhere(self, *arguments, **options):
         raise FileNotFoundError(self)
 
-    monkeypatch.setattr(array_copies.Path, "read_text", nowhere)
+    monkeypatch.setattr(anew.Path, "read_text", nowhere)
     assert free_bytes() == sys.maxsize
     assert save([jnp.ones(3)], folder=tmp_path).on_disk == 0
 
@@ -287,7 +287,7 @@ def test_a_limit_of_the_group_counts_where_it_is_lower(monkeypatch):
         "/sys/fs/cgroup/memory.max": "1000000\n",
         "/sys/fs/cgroup/memory.current": "400000\n",
     }
-    monkeypatch.setattr(array_copies.Path, "read_text", lambda self: texts[str(self)])
+    monkeypatch.setattr(anew.Path, "read_text", lambda self: texts[str(self)])
     assert free_bytes() == 600_000
     texts["/sys/fs/cgroup/memory.current"] = "1400000\n"
     assert free_bytes() == 0

@@ -15,8 +15,8 @@ import pytest
 
 from nbdist.engine.frameworks.jax.repair import become as module
 from nbdist.engine.frameworks.jax.repair.become import become, instance_dict
-from nbdist.engine.frameworks.jax.repair.names import reached_from
 from nbdist.engine.frameworks.jax.repair.survey import Twins, matters, objects, survey
+from nbdist.engine.frameworks.jax.repair.versions import reached_from
 
 
 class Thing:

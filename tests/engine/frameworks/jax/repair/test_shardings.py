@@ -8,7 +8,7 @@ import pytest
 from jax.sharding import AxisType, Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
-from nbdist.engine.frameworks.jax.repair.shardings import (
+from nbdist.engine.frameworks.jax.repair.anew import (
     NewDevices,
     Old,
     add_twins,

@@ -18,7 +18,6 @@ from jax.sharding import PartitionSpec as P
 from nbdist.engine.frameworks.jax.arrays import plain_settings
 from nbdist.engine.frameworks.jax.step import dispatched as module
 from nbdist.engine.frameworks.jax.step.dispatched import (
-    UNNAMED,
     Count,
     Dispatched,
     compiled_function,
@@ -26,6 +25,7 @@ from nbdist.engine.frameworks.jax.step.dispatched import (
     label,
 )
 from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
+from nbdist.engine.frameworks.jax.step.programs import UNNAMED
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Summary of an array on several processes: its corners and a few numbers, from each process's part.
 
-Each process describes the pieces that lie on it (`nbdist.engine.frameworks.jax.summary`); nothing is computed on a
+Each process describes the pieces that lie on it (`nbdist.engine.frameworks.jax.arrays`); nothing is computed on a
 device, and no process waits for another. Missing pieces are named.
 """
 

@@ -62,7 +62,7 @@ class MeshPlace:
 class StandIn:
     """A stand-in for a device, with the attributes JAX reads to lay a mesh over it.
 
-    See `nbdist.engine.frameworks.jax.shapes`.
+    See `nbdist.engine.frameworks.jax.inspection`.
     """
 
     # No dataclass: a pod has thousands.

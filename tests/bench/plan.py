@@ -13,7 +13,7 @@ import jax
 from jax.sharding import PartitionSpec as P
 
 import nbdist
-from nbdist.engine.frameworks.jax.shapes import mesh_over
+from nbdist.engine.frameworks.jax.inspection import mesh_over
 from nbdist.rehearsal.topology import read_topology
 from nbdist.rehearsal.torus import stand_ins
 from tests.bench.figures import seconds

@@ -116,7 +116,7 @@ def _install(shell: Any) -> None:
 
 
 def _shown(array: Any, **_: Any) -> dict[str, Any] | None:
-    from nbdist.engine.frameworks.jax.summary import shown
+    from nbdist.engine.frameworks.jax.arrays import shown
 
     return shown(array)
 
@@ -165,13 +165,13 @@ def _keeper() -> Keeper:
 
 
 def _plans() -> Plans:
-    from nbdist.engine.frameworks.jax import shapes
+    from nbdist.engine.frameworks.jax import inspection
 
-    return shapes
+    return inspection
 
 
 def _mesh_over(sizes: Sequence[int], devices: Sequence[Any]) -> tuple[Any, bool] | None:
-    from nbdist.engine.frameworks.jax.shapes import mesh_over
+    from nbdist.engine.frameworks.jax.inspection import mesh_over
 
     return mesh_over(sizes, devices)
 

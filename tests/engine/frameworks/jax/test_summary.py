@@ -12,7 +12,7 @@ import pytest
 from nbdist import summary
 from nbdist.contract.calls.arrays import ArraySummary
 from nbdist.contract.wire import decode, encode
-from nbdist.engine.frameworks.jax import summary as engine
+from nbdist.engine.frameworks.jax import arrays as engine
 from tests.engine.arrays import spread
 
 

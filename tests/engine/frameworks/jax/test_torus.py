@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.engine.frameworks.jax import shapes
+from nbdist.engine.frameworks.jax import inspection
 from nbdist.rehearsal.plan_shown import place_lines
 from nbdist.rehearsal.topology import read_topology
 from nbdist.rehearsal.torus import place_mesh
@@ -70,5 +70,5 @@ def test_nothing_is_said_where_jax_asks_for_more_than_a_stand_in_has(
         return devices[0].something_new
 
     monkeypatch.setattr("jax.experimental.mesh_utils.create_device_mesh", asks)
-    assert shapes.mesh_over([4], [object()] * 4) is None
+    assert inspection.mesh_over([4], [object()] * 4) is None
     assert place_mesh(read_topology("v5e:2x2"), {"x": 4}) is None

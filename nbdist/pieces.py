@@ -10,17 +10,19 @@ Source: imports nothing outside the standard library.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from nbdist.contract.snapshot import (
     Array,
+    DeviceBytes,
     DeviceKey,
     Indexed,
     Mesh,
     NamedSharding,
+    SingleDevice,
     Slices,
     Snapshot,
 )
@@ -214,6 +216,60 @@ def piece_bytes(array: Array, slices: Slices) -> int:
     if not elements:
         return 0
     return array.nbytes * math.prod(stop - start for start, stop in slices) // elements
+
+
+def fullest_bytes(array: Array, meshes: Mapping[str, Mesh]) -> int:
+    """Return the bytes that the fullest of an array's devices holds; all of them while its mesh is not known.
+
+    Args:
+      array: The description of the array in a report.
+      meshes: The meshes by id.
+    """
+    try:
+        return split(array, meshes).piece_bytes
+    except SpecError:
+        return array.nbytes
+
+
+def holders(array: Array, meshes: Mapping[str, Mesh]) -> tuple[DeviceKey, ...]:
+    """Return the keys of the devices that hold some of an array; no key if the devices are not known."""
+    sharding = array.sharding
+    if isinstance(sharding, SingleDevice):
+        return (sharding.device,)
+    if isinstance(sharding, Indexed):
+        return tuple(device for piece in sharding.pieces for device in piece.devices)
+    if not isinstance(sharding, NamedSharding):
+        return sharding.devices
+    mesh = meshes.get(sharding.mesh)
+    return mesh.devices if mesh is not None else ()
+
+
+def is_whole_everywhere(array: Array, meshes: Mapping[str, Mesh]) -> bool:
+    """Return whether each of two or more devices of a mesh holds all of an array."""
+    sharding = array.sharding
+    if not isinstance(sharding, NamedSharding) or any(sharding.spec) or sharding.unreduced:
+        return False
+    return len(holders(array, meshes)) > 1
+
+
+def totals(arrays: Iterable[Array], meshes: Mapping[str, Mesh]) -> tuple[DeviceBytes, ...]:
+    """Return how many bytes of these arrays each device holds, the fullest first."""
+    # Summed by set of devices rather than device by device: a mesh may have thousands.
+    by_place: dict[tuple[DeviceKey, ...], int] = {}
+    for array in arrays:
+        place = holders(array, meshes)
+        by_place[place] = by_place.get(place, 0) + fullest_bytes(array, meshes)
+    held: dict[DeviceKey, int] = {}
+    for place, nbytes in by_place.items():
+        for device in place:
+            held[device] = held.get(device, 0) + nbytes
+    groups: dict[int, list[DeviceKey]] = {}
+    for device, nbytes in held.items():
+        groups.setdefault(nbytes, []).append(device)
+    return tuple(
+        DeviceBytes(devices=tuple(devices), nbytes=nbytes)
+        for nbytes, devices in sorted(groups.items(), reverse=True)
+    )
 
 
 def sentence(array: Array, meshes: Mapping[str, Mesh]) -> str:

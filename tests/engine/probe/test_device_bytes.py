@@ -12,12 +12,7 @@ from jax.sharding import PartitionSpec as P
 from nbdist.contract.snapshot import Array, DeviceBytes, Indexed, Piece, Snapshot
 from nbdist.contract.wire import decode
 from nbdist.engine.frameworks.jax.observe import describe
-from nbdist.engine.frameworks.keras.models import (
-    holders,
-    is_whole_everywhere,
-    piece_bytes,
-    totals,
-)
+from nbdist.pieces import fullest_bytes, holders, is_whole_everywhere, totals
 from tests.places import GOLDEN
 
 
@@ -33,7 +28,9 @@ def described(array):
 def test_bytes_are_those_of_the_real_shards(mesh, spec):
     array = jax.device_put(np.ones((16, 6), np.float32), NamedSharding(mesh, spec))
     found, meshes = described(array)
-    assert {piece_bytes(found, meshes)} == {shard.data.nbytes for shard in array.addressable_shards}
+    assert {fullest_bytes(found, meshes)} == {
+        shard.data.nbytes for shard in array.addressable_shards
+    }
     assert set(holders(found, meshes)) == {f"0:{s.device.id}" for s in array.addressable_shards}
     assert is_whole_everywhere(found, meshes) == (spec == P())
 
@@ -41,7 +38,7 @@ def test_bytes_are_those_of_the_real_shards(mesh, spec):
 def test_one_device_holds_a_single_array_whole():
     array = jax.device_put(np.ones((3, 2), np.float32), SingleDeviceSharding(jax.devices()[5]))
     found, meshes = described(array)
-    assert (piece_bytes(found, meshes), holders(found, meshes)) == (24, ("0:5",))
+    assert (fullest_bytes(found, meshes), holders(found, meshes)) == (24, ("0:5",))
     assert not is_whole_everywhere(found, meshes)
 
 
@@ -52,14 +49,14 @@ def test_an_array_by_index_is_counted_by_its_largest_piece():
     )
     sharding = Indexed(pieces=pieces, memory_kind=None)
     found = Array(path="w", shape=(4,), dtype="float32", nbytes=16, sharding=sharding)
-    assert (piece_bytes(found, {}), holders(found, {})) == (12, ("0:0", "0:1", "0:2"))
+    assert (fullest_bytes(found, {}), holders(found, {})) == (12, ("0:0", "0:1", "0:2"))
 
 
 def test_empty_arrays_and_unknown_meshes_do_no_harm(mesh):
     found, meshes = described(
         jax.device_put(np.ones((0, 4), np.float32), NamedSharding(mesh, P("data")))
     )
-    assert piece_bytes(found, meshes) == 0
+    assert fullest_bytes(found, meshes) == 0
     assert (holders(found, {}), is_whole_everywhere(found, {})) == ((), False)
 
 
@@ -90,4 +87,4 @@ def test_the_fullest_device_has_the_bytes_of_the_golden_also_where_an_array_is_c
 ):
     itemsize = array.nbytes // max(math.prod(array.shape), 1)
     fullest = max(math.prod(stop - start for start, stop in held) for held in slices.values())
-    assert piece_bytes(array, {mesh.id: mesh for mesh in meshes}) == fullest * itemsize
+    assert fullest_bytes(array, {mesh.id: mesh for mesh in meshes}) == fullest * itemsize

@@ -93,9 +93,9 @@ def _keeper() -> Keeper:
 
 
 def _plans() -> Plans:
-    from nbdist.engine.frameworks.keras import shapes
+    from nbdist.engine.frameworks.keras import distribution
 
-    return shapes
+    return distribution
 
 
 FRAMEWORK = Framework(

@@ -9,9 +9,9 @@ from keras import layers
 from nbdist.contract import wire
 from nbdist.contract.page import LARGE_BYTES
 from nbdist.contract.snapshot import Model
-from nbdist.engine.frameworks.keras import models as models_module
-from nbdist.engine.frameworks.keras.models import LayoutRules
+from nbdist.engine.frameworks.keras import observe as models_module
 from nbdist.engine.frameworks.keras.objects import model_glance
+from nbdist.engine.frameworks.keras.observe import LayoutRules
 from nbdist.engine.kernel.engine_calls import layout_of
 from nbdist.errors import ArrayError
 from tests.engine.keras_models import by_path, dense, model_parallel, new_look, seen

@@ -12,7 +12,7 @@ import sys
 from types import FrameType
 
 from nbdist.agent.agent import Agent
-from nbdist.agent.orders import unread
+from nbdist.agent.kernel_link import unread
 from nbdist.agent.processes import Children
 from nbdist.contract.events import Events, Stopped, Terminated
 

@@ -26,8 +26,14 @@ from typing import Any, assert_never
 
 from nbdist.agent.controller import run_controller
 from nbdist.agent.coordination import Relays, Services
-from nbdist.agent.kernel_link import PERIOD_SECONDS, Collecting, Introduction, Pulse, enter
-from nbdist.agent.orders import OrderReader
+from nbdist.agent.kernel_link import (
+    PERIOD_SECONDS,
+    Collecting,
+    Introduction,
+    OrderReader,
+    Pulse,
+    enter,
+)
 from nbdist.agent.processes import Children, preload, start_engines
 from nbdist.agent.sync import FileCopies
 from nbdist.contract.asides import QUESTION

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from nbdist.agent.coordinator import HEARTBEAT_SECONDS
+from nbdist.agent.coordination import HEARTBEAT_SECONDS
 from nbdist.contract.calls.engine import Described, Initialized, JaxStage
 from nbdist.errors import LaunchError
 from nbdist.launch.model.framework import Answers, Asked, Chosen, Framework

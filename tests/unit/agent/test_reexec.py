@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from nbdist.agent import orders as anew
+from nbdist.agent import kernel_link as anew
 
 
 def test_variables_that_count_at_the_start_only_are_known_to_come_too_late(

@@ -19,7 +19,7 @@ PRIVATE = [
         r"\b(jax\._src|jaxlib\._\w+|flax\.\w+\._\w+)\b|^(_base_array|_committed|_hlo_sharding)$",
         {
             JAX,
-            "agent/coordinator.py",  # a process without the engine
+            "agent/coordination.py",  # a process without the engine
             "rehearsal/devices.py",  # tried by `check_jax` before a rehearsal begins
             "engine/namespace/modules.py",  # a name to compare with, nothing is read from it
         },

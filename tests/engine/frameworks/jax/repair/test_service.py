@@ -11,7 +11,7 @@ import sys
 import psutil
 import pytest
 
-from nbdist.agent import coordinator
+from nbdist.agent import coordination
 from nbdist.contract.orders import (
     COORDINATOR,
     Assignment,
@@ -59,12 +59,12 @@ def serving(processes):
     """A service for so many processes: its process and its address."""
     address = f"127.0.0.1:{free_ports(1)[0]}"
     ready, end = os.pipe()
-    command = [sys.executable, "-m", "nbdist.agent.coordinator", address, str(processes), str(end)]
+    command = [sys.executable, "-m", "nbdist.agent.coordination", address, str(processes), str(end)]
     with ended(subprocess.Popen(command, pass_fds=[end])) as process:
         os.close(end)
         try:
             assert select.select([ready], [], [], WAIT)[0]
-            assert os.read(ready, 10) == coordinator.READY
+            assert os.read(ready, 10) == coordination.READY
         finally:
             os.close(ready)
         yield process, address
@@ -195,7 +195,7 @@ def test_other_errors_of_joining_stay_what_they_are(monkeypatch):
 def test_where_jaxs_own_service_is_gone_it_is_an_error(monkeypatch):
     monkeypatch.delattr("jax._src.lib._jax.get_distributed_runtime_service")
     with pytest.raises(AttributeError):
-        coordinator.service_at("127.0.0.1:0", 2)
+        coordination.service_at("127.0.0.1:0", 2)
 
 
 class Parent:

@@ -22,6 +22,8 @@ from typing import Any
 
 from IPython import get_ipython
 
+from nbdist.ipython_private import is_asked_to_end
+
 LOOK_SECONDS = 0.02
 """Seconds between two looks whether the kernel is to end."""
 
@@ -131,13 +133,12 @@ def kernel_ends(*, within_s: float) -> bool:
     A restart begins with the same interrupt as the stop button; the request to end follows at once, on a thread of
     its own.
 
-    Private API: `Kernel._shutdown_message` (ipykernel 6 and 7), set when the request was taken. Without it, the
-    answer is no.
+    Where ipykernel does not say that it has taken the request, the answer is no.
     """
     kernel = getattr(get_ipython(), "kernel", None)
     until = time.monotonic() + within_s
     while kernel is not None:
-        if getattr(kernel, "_shutdown_message", None) is not None:
+        if is_asked_to_end(kernel):
             return True
         if time.monotonic() >= until:
             break

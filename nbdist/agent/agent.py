@@ -24,7 +24,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, assert_never
 
-from nbdist.agent.controller import run_controller
 from nbdist.agent.coordination import Relays, Services
 from nbdist.agent.kernel_link import (
     PERIOD_SECONDS,
@@ -35,6 +34,7 @@ from nbdist.agent.kernel_link import (
     enter,
 )
 from nbdist.agent.processes import Children, preload, start_engines
+from nbdist.agent.programs import run_controller
 from nbdist.agent.sync import FileCopies
 from nbdist.contract.asides import QUESTION
 from nbdist.contract.checkup import Connection
@@ -90,7 +90,7 @@ from nbdist.machine.ports import ReservedPorts
 
 ENGINE = (
     *("ipyparallel.engine.app", "ipyparallel.engine.nanny", "ipykernel.debugger"),
-    *(f"nbdist.engine.kernel.{name}" for name in ("process", "resident", "calls", "moving_calls")),
+    *(f"nbdist.engine.kernel.{name}" for name in ("resident", "calls", "moving_calls")),
 )
 """Modules that every engine needs, whatever framework it uses."""
 

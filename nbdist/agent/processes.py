@@ -222,14 +222,14 @@ def start_engines(
 
 
 def _fork(folder: str, cluster_id: str, environment: Mapping[str, str]) -> None:
-    from nbdist.engine.kernel.process import run_engine
+    from nbdist.agent.programs import run_engine
 
     os.environ.update(environment)
     run_engine(folder, cluster_id, fork_nanny=True)
 
 
 def _spawn(folder: str, cluster_id: str, environment: Mapping[str, str]) -> None:
-    command = [sys.executable, "-m", "nbdist.engine.kernel.process", folder, cluster_id]
+    command = [sys.executable, "-m", "nbdist.agent.programs", folder, cluster_id]
     os.execve(sys.executable, command, {**os.environ, **environment})
 
 

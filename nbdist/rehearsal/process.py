@@ -26,6 +26,7 @@ from nbdist.contract.page import PROGRAM_MIME_TYPE
 from nbdist.contract.program import Compiled, Compiling, Program, Reported, to_line
 from nbdist.contract.wire import encode
 from nbdist.errors import NbdistError, RehearsalError
+from nbdist.ipython_private import publish_error
 from nbdist.machine.processes import die_with
 from nbdist.rehearsal.devices import (
     check_jax,
@@ -289,7 +290,7 @@ def _shown_alone(
     """Show the user's frames of one of nbdist's errors, and none below them."""
     cut_to_users(trace)
     shown = shell.InteractiveTB.structured_traceback(kind, error, trace)
-    shell._showtraceback(kind, error, shown)
+    publish_error(shell, kind, error, shown)
     return list(shown)
 
 

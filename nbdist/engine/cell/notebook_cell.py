@@ -20,6 +20,7 @@ from nbdist.engine.cell.code_owners import showable
 from nbdist.engine.cell.debugger import end_tracing, keep_failure
 from nbdist.engine.cell.running import CurrentCell
 from nbdist.errors import WireError
+from nbdist.ipython_private import has_failed_to_show
 from nbdist.spelling import Door, enter
 
 
@@ -91,8 +92,8 @@ class NotebookCells:
         # Not by `or`: the class of an error decides whether it is true.
         kind = "error_in_exec" if result.error_before_exec is None else "error_before_exec"
         error = getattr(result, kind)
-        if error is None and getattr(self._shell, "_last_traceback_during_displayhook", False):
-            # A `__repr__` has raised: ipykernel replies with a failure, but the result has no error.
+        if error is None and has_failed_to_show(self._shell):
+            # A `__repr__` has raised.
             kind, error = "error_in_exec", sys.last_value
         keep_failure(self._shell, error)
         if error is not None:

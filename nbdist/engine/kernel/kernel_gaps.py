@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextvars
-import functools
 import importlib
 import re
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
@@ -15,37 +13,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType, TracebackType
 from typing import Any
 
-from nbdist.engine.cell.code_owners import showable
 from nbdist.errors import NbdistError, SessionError
 from nbdist.spelling import command
-
-
-def allow_await(kernel: Any) -> bool:
-    """Make cells with a top-level `await` run on an engine, and make them interruptible.
-
-    Private API: ipykernel 7 asks `kernel.shell_channel_thread.parent_thread` before it awaits a cell; an
-    engine has no such thread, and the cell would end without a reply (ipykernel 7.4,
-    `IPythonKernel.do_execute`). A stand-in answers that question. By the same attribute ipykernel decides whether
-    there are subshells (`_supports_kernel_subshells`), so the kernel's class says no to that by itself.
-
-    Returns:
-      True if anything had to be done.
-    """
-    if getattr(kernel, "shell_channel_thread", False) is not None:
-        return False
-    without_subshells = {"_supports_kernel_subshells": False}
-    kernel.__class__ = type("EngineKernel", (type(kernel),), without_subshells)
-    kernel.shell_channel_thread = _NoShellThread()
-    return True
-
-
-class _NoShellThread:
-    """A stand-in for the missing thread: false, as None was, and able to say on which thread cells run."""
-
-    parent_thread = threading.main_thread()
-
-    def __bool__(self) -> bool:
-        return False
 
 
 def threads_speak_for_cells(shell: Any) -> None:
@@ -150,35 +119,6 @@ def allow_shell_commands() -> None:
     process and every command, would hide the command's own output.
     """
     warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", module="pty")
-
-
-PRIVATE = ("_showtraceback", "_format_exception_for_storage")
-"""The private methods of shells that take the text of an error."""
-
-
-def show_any_error(shell: Any) -> list[str]:
-    """Make a shell publish errors whose text raises under their own name, with their own traceback.
-
-    Private API: ipykernel's `ZMQInteractiveShell._showtraceback` and, since IPython 9,
-    `InteractiveShell._format_exception_for_storage` call `str` on the error unguarded; an error that `str` raises
-    would then stand for the original. A method that the shell lacks is left out.
-
-    Returns:
-      The names of the methods that the shell has.
-    """
-    there = [name for name in PRIVATE if hasattr(shell, name)]
-    for name in there:
-        setattr(shell, name, _given_showable(getattr(shell, name)))
-    return there
-
-
-def _given_showable(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def call(*args: Any, **options: Any) -> Any:
-        shown = [showable(one) if isinstance(one, BaseException) else one for one in args]
-        return original(*shown, **options)
-
-    return call
 
 
 def hide_own_frames(shell: Any) -> None:

@@ -32,7 +32,7 @@ from nbdist.contract.iopub import (
     content_of,
 )
 from nbdist.contract.snapshot import Report
-from nbdist.engine.cell.code_owners import CodeOwners, error_text
+from nbdist.engine.cell.code_owners import CodeOwners, error_text, showable
 from nbdist.engine.cell.debugger import InputLines, Where
 from nbdist.engine.cell.debugger import install as install_debugger
 from nbdist.engine.cell.interrupts import AgreedStop, InterruptHandler
@@ -44,7 +44,6 @@ from nbdist.engine.frameworks import framework_named, frameworks
 from nbdist.engine.frameworks.framework import Framework
 from nbdist.engine.kernel.answering import running_loop
 from nbdist.engine.kernel.kernel_gaps import (
-    allow_await,
     allow_shell_commands,
     choose_progress_bars,
     explain_incomplete,
@@ -52,7 +51,6 @@ from nbdist.engine.kernel.kernel_gaps import (
     name_cells_alike,
     refuse_exit,
     refuse_input,
-    show_any_error,
     show_help,
     threads_speak_for_cells,
 )
@@ -62,6 +60,7 @@ from nbdist.engine.probe.probe import Probe
 from nbdist.engine.values.arrays import small_values
 from nbdist.engine.values.incoming import Moving
 from nbdist.errors import NotRunError, SessionError
+from nbdist.ipython_private import allow_await, show_any_error
 from nbdist.machine.folder import of_this_process
 from nbdist.machine.ports import ReservedPorts
 
@@ -229,7 +228,7 @@ class Resident:
             admit=lambda label: self.admit(label.run, computes=label.computes),
         ).install()
         self.cell.at_edges(self._note_end)
-        show_any_error(self.shell)
+        show_any_error(self.shell, showable)
         hide_own_frames(self.shell)
         threads_speak_for_cells(self.shell)
         refuse_input(self.kernel, wanted=lambda: self.lines.wanted, ask=self.lines.ask)

@@ -17,6 +17,7 @@ from nbdist.engine.namespace.things import (
     attribute,
     name_of,
 )
+from nbdist.ipython_private import autoreloader
 
 OWN_TRAITS = (
     "history_length",
@@ -79,8 +80,7 @@ def extensions(shell: Any) -> ThingFamily:
 class Autoreload:
     """The mode of `%autoreload`, and which version of each of the user's modules it has seen.
 
-    Private API: `AutoreloadMagics._reloader` has both, with the times of the files that were read and, from
-    IPython 9.1 on, their text in `deduper_reloader.source_by_modname`. Without it `%autoreload` is not sent.
+    Both are in `nbdist.ipython_private.autoreloader`.
     """
 
     MODE = ("enabled", "check_all", "autoload_obj", "hide_errors", "modules", "skip_modules")
@@ -90,7 +90,7 @@ class Autoreload:
 
     def read(self) -> Mapping[str, Any]:
         """Return the mode and the versions of the user's modules; nothing where `%autoreload` is not loaded."""
-        its = self._reloader()
+        its = autoreloader(self._registry)
         if its is None:
             return {}
         mode = {name: getattr(its, name) for name in self.MODE if hasattr(its, name)}
@@ -99,15 +99,12 @@ class Autoreload:
 
     def write(self, name: str, value: Any) -> None:
         """Set the mode and the versions."""
-        its = self._reloader()
+        its = autoreloader(self._registry)
         mode, seen = value
         for option, one in mode.items():
             setattr(its, option, one)
         for here, there in zip(self._seen(its), seen, strict=False):
             here.update(there)
-
-    def _reloader(self) -> Any:
-        return getattr(self._registry.get("AutoreloadMagics"), "_reloader", None)
 
     def _seen(self, its: Any) -> list[dict[str, Any]]:
         sources = getattr(getattr(its, "deduper_reloader", None), "source_by_modname", None)

@@ -6,6 +6,7 @@ messages, whoever sent the requests.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import logging
@@ -264,3 +265,16 @@ def subscriber(
         socket.curve_publickey, socket.curve_secretkey = zmq.curve_keypair()
     socket.connect(f"{connection['interface']}:{connection['iopub']}")
     return socket
+
+
+def channel_to(client: Any, engines: Iterable[int]) -> Any | None:
+    """Return the channel to all engines, of a view of one; None where every one of them has left, or it is gone.
+
+    Making a view takes a third of the time of a request.
+
+    Private API: `DirectView._socket` (ipyparallel 9.2).
+    """
+    for engine in engines:
+        with contextlib.suppress(IndexError):  # one that has left just now
+            return getattr(client[engine], "_socket", None)
+    return None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
+
+from nbdist.launch.start.client import channel_to
 
 Message = dict[str, Any]
 OnMessage = Callable[[Message], None]
@@ -75,18 +76,17 @@ def submit(
       on_requests: Called with the numbers of the requests so far, by process id, before these are on their way:
         of up to `MOST_AT_ONCE` at once, and again with all for each `MOST_AT_ONCE` more.
 
-    Private API: `DirectView._socket`, the channel to all engines (ipyparallel 9.2). The rest,
-    `Client.send_execute_request` with its hook, is public; the hook, which is called before the
-    message is handed to the thread that sends it, is the only means to receive the first message of output for
-    certain, and to know the number of a request before it is sent. Where the channel is gone the cell still runs,
-    its number is known when it has been sent, and its output comes when it ends.
+    `Client.send_execute_request` with its hook is public; the hook, which is called before the message is handed
+    to the thread that sends it, is the only means to receive the first message of output for certain, and to know
+    the number of a request before it is sent. Where `channel_to` gives no channel the cell still runs, its number
+    is known when it has been sent, and its output comes when it ends.
     """
     there = set(client.ids)
     found = {p: _to_nobody(r.engine) for p, r in recipients.items() if r.engine not in there}
     process_ids = [p for p in recipients if p not in found]
     if process_ids:
         sending = _Sending(client, recipients, code, label, on_requests)
-        channel = _channel(client, [recipients[p].engine for p in process_ids])
+        channel = channel_to(client, [recipients[p].engine for p in process_ids])
         for begin in range(0, len(process_ids), MOST_AT_ONCE):
             sending.send(process_ids[begin : begin + MOST_AT_ONCE], channel)
         found |= sending.submissions
@@ -169,14 +169,6 @@ class _Sending:
 
         result.add_done_callback(finish)
         self.submissions[process_id] = Submission(result, output)
-
-
-def _channel(client: Any, engines: Sequence[int]) -> Any | None:
-    """The channel to all engines, of a view of one: making a view takes a third of the time of a request."""
-    for engine in engines:
-        with contextlib.suppress(IndexError):  # one that has left just now
-            return getattr(client[engine], "_socket", None)
-    return None
 
 
 def _message(kind: str, content: Any) -> Message:

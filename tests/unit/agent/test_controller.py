@@ -10,8 +10,8 @@ import pytest
 from ipyparallel.controller.app import IPController
 from ipyparallel.controller.heartmonitor import HeartMonitor
 
-from nbdist.agent import controller
-from nbdist.agent.controller import (
+from nbdist.agent import programs
+from nbdist.agent.programs import (
     AGAIN,
     PORTS,
     run_controller,
@@ -75,7 +75,7 @@ def test_one_whose_port_another_program_has_by_now_does_not_begin(
 ) -> None:
     monkeypatch.setattr(IPController, "launch_instance", lambda arguments: pytest.fail("it began"))
     monkeypatch.setattr(HeartMonitor, "handle_pong", HeartMonitor.handle_pong)
-    monkeypatch.setattr(controller, "FREE_SECONDS", 0.0)
+    monkeypatch.setattr(programs, "FREE_SECONDS", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         connections_at(tmp_path, port)

@@ -1,4 +1,4 @@
-"""Private API of JAX, Flax and Keras stands in one module for each, which says why, and nowhere else."""
+"""Private API of a library stands in one module for it, which says why, and nowhere else."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import nbdist
 
 PACKAGE = Path(nbdist.__file__).parent
 JAX, KERAS = ("engine/frameworks/jax/private.py", "engine/frameworks/keras/private.py")
+IPYTHON = "ipython_private.py"
+HOSTS_IPYPARALLEL, KERNELS_IPYPARALLEL = ("agent/programs.py", "launch/start/client.py")
 
 PRIVATE = [
     (
@@ -32,6 +34,17 @@ PRIVATE = [
             "engine/frameworks/tensorflow/start.py",  # the trainer of Keras' TensorFlow back end
         },
     ),
+    (
+        r"^(shell_channel_thread|_supports_kernel_subshells|_showtraceback|_shutdown_message|_reloader"
+        r"|_format_exception_for_storage|_last_traceback_during_displayhook)$",
+        {IPYTHON},
+    ),
+    (
+        # Of hosts: methods of the controller, an engine and its nanny; of a kernel: of its client.
+        r"^(def )?(handle_pong|notify_exit|init_hub|start_nanny|_dispatch_iopub|_extract_metadata|_futures)$"
+        r"|^_socket$",
+        {HOSTS_IPYPARALLEL, KERNELS_IPYPARALLEL},
+    ),
 ]
 """What names a private part of a library, and the modules that may."""
 
@@ -50,13 +63,17 @@ def used(source: str) -> Iterator[str]:
                 yield attr
             case ast.Constant(value=str(text)) if id(node) not in said:
                 yield text
+            case ast.FunctionDef(name=name):
+                yield f"def {name}"
 
 
-@pytest.mark.parametrize(("pattern", "places"), PRIVATE, ids=["jax", "keras"])
+@pytest.mark.parametrize(
+    ("pattern", "places"), PRIVATE, ids=["jax", "keras", "ipython", "ipyparallel"]
+)
 def test_private_names_of_a_library_stand_in_its_own_module(pattern: str, places: set[str]) -> None:
     rooms = [PACKAGE / room for room in ("engine", "agent", "keras", "launch", "session")]
     modules = [path for room in rooms for path in room.rglob("*.py")]
-    modules += [PACKAGE / place for place in places if place.startswith("rehearsal")]
+    modules += [*PACKAGE.glob("*.py"), *(PACKAGE / p for p in places if p.startswith("rehearsal"))]
     named = {
         str(path.relative_to(PACKAGE))
         for path in modules
@@ -66,7 +83,7 @@ def test_private_names_of_a_library_stand_in_its_own_module(pattern: str, places
 
 
 def test_a_private_name_is_seen_wherever_it_stands() -> None:
-    (pattern, _), _ = PRIVATE
+    pattern, _ = PRIVATE[0]
     for line in ("from jax._src import mesh", "x = k._base_array", "getattr(k, '_base_array')"):
         assert any(re.search(pattern, name) for name in used(line)), line
     assert not any(re.search(pattern, n) for n in used('"""See jax._src."""\nself._committed = 1'))

@@ -11,7 +11,7 @@ import pytest
 from nbdist.engine.cell.code_owners import showable
 from nbdist.engine.cell.notebook_cell import NotebookCells
 from nbdist.engine.cell.running import CurrentCell
-from nbdist.engine.kernel.kernel_gaps import show_any_error
+from nbdist.ipython_private import show_any_error
 
 
 class Mute(Exception):
@@ -57,7 +57,7 @@ def test_ipykernel_publishes_it_under_its_own_name_and_with_its_traceback() -> N
             (kind.__name__, str(error), lines)
         )
     )
-    assert show_any_error(shell) == ["_showtraceback"]
+    assert show_any_error(shell, showable) == ("_showtraceback",)
     shell._showtraceback(Mute, Mute(), ["line 3"])
     ((name, text, lines),) = published
     assert (name, lines) == ("Mute", ["line 3"])
@@ -66,13 +66,13 @@ def test_ipykernel_publishes_it_under_its_own_name_and_with_its_traceback() -> N
 
 def test_ipythons_history_keeps_it_and_does_not_fail() -> None:
     shell = SimpleNamespace(_format_exception_for_storage=lambda error: str(error))
-    assert show_any_error(shell) == ["_format_exception_for_storage"]
+    assert show_any_error(shell, showable) == ("_format_exception_for_storage",)
     assert "cannot be shown" in shell._format_exception_for_storage(Mute())
 
 
 def test_without_these_methods_nothing_is_changed() -> None:
     shell = SimpleNamespace()
-    assert show_any_error(shell) == []
+    assert show_any_error(shell, showable) == ()
     assert vars(shell) == {}
 
 

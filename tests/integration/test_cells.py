@@ -77,7 +77,7 @@ def test_a_cell_that_fails_on_all_says_where_once_and_leaves_them_in_step_with_t
     output = notebook.fails(f"%%dist\n{cell}", *values)
     assert output.traceback.count("NameError") <= 4
     shown = output.text + output.traceback
-    for nowhere in ("out of step", "kernel_gaps.py", "To exit"):
+    for nowhere in ("out of step", "kernel/shell.py", "To exit"):
         assert nowhere not in shown
     assert "out of step" not in notebook.shows("%dist before + 1", "42")
 

@@ -32,27 +32,21 @@ from nbdist.contract.iopub import (
     content_of,
 )
 from nbdist.contract.snapshot import Report
-from nbdist.engine.cell.code_owners import CodeOwners, error_text, showable
+from nbdist.engine.cell.code_owners import CodeOwners, error_text
 from nbdist.engine.cell.debugger import InputLines, Where
 from nbdist.engine.cell.debugger import install as install_debugger
 from nbdist.engine.cell.interrupts import AgreedStop, InterruptHandler
 from nbdist.engine.cell.main_thread import stack_reader
-from nbdist.engine.cell.notebook_cell import NotebookCells, name_cells, report_withdrawals
 from nbdist.engine.cell.output import Descriptors, KeptOutput
 from nbdist.engine.cell.running import CurrentCell, place, where
 from nbdist.engine.frameworks import framework_named, frameworks
 from nbdist.engine.frameworks.framework import Framework
 from nbdist.engine.kernel.answering import running_loop
-from nbdist.engine.kernel.kernel_gaps import (
-    allow_shell_commands,
-    choose_progress_bars,
-    explain_incomplete,
-    hide_own_frames,
-    name_cells_alike,
-    refuse_exit,
-    refuse_input,
-    show_help,
-    threads_speak_for_cells,
+from nbdist.engine.kernel.shell import (
+    NotebookCells,
+    close_gaps,
+    name_cells,
+    report_withdrawals,
 )
 from nbdist.engine.namespace.copies import CopyStore
 from nbdist.engine.namespace.process import ProcessState
@@ -60,7 +54,6 @@ from nbdist.engine.probe.probe import Probe
 from nbdist.engine.values.arrays import small_values
 from nbdist.engine.values.incoming import Moving
 from nbdist.errors import NotRunError, SessionError
-from nbdist.ipython_private import allow_await, show_any_error
 from nbdist.machine.folder import of_this_process
 from nbdist.machine.ports import ReservedPorts
 
@@ -228,24 +221,19 @@ class Resident:
             admit=lambda label: self.admit(label.run, computes=label.computes),
         ).install()
         self.cell.at_edges(self._note_end)
-        show_any_error(self.shell, showable)
-        hide_own_frames(self.shell)
-        threads_speak_for_cells(self.shell)
-        refuse_input(self.kernel, wanted=lambda: self.lines.wanted, ask=self.lines.ask)
+        close_gaps(
+            self.shell,
+            wanted=lambda: self.lines.wanted,
+            ask=self.lines.ask,
+            widgets=lambda: self._shows_widgets,
+        )
         install_debugger(self.shell, self.lines, self.interrupts, self._cell_of)
-        refuse_exit(self.shell)
-        explain_incomplete(self.shell)
-        name_cells_alike(self.shell)
-        show_help(self.shell)
         for one in frameworks():
             if one.install is not None:
                 one.install(self.shell)
-        choose_progress_bars(lambda: self._shows_widgets)
         name_cells(self._cell_of)
-        allow_await(self.kernel)
         self.interrupts.install(self.kernel, self.shell, interruptible=interruptible)
         report_withdrawals(self.kernel)
-        allow_shell_commands()
         self.descriptors.start()
         loop = running_loop()
         self.probe = Probe(

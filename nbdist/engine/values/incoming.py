@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from nbdist.contract.calls.values import ArrayType, Box, MemoryAddress, OfferedBox, Room, Spot, box
-from nbdist.engine.values.arrays import ReadablePiece
-from nbdist.engine.values.packing import unpacked
+from nbdist.engine.values.arrays import ReadablePiece, unpacked
 from nbdist.errors import SessionError, StaleError
 from nbdist.machine import checkup
 from nbdist.machine.sealed import Sealed, mapped

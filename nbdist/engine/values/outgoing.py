@@ -26,11 +26,11 @@ from nbdist.engine.values.arrays import (
     array_of,
     digest,
     is_numpy_array,
+    packed,
     stand_in,
     whole,
 )
 from nbdist.engine.values.incoming import ArraySource
-from nbdist.engine.values.packing import packed
 from nbdist.errors import ArrayError
 from nbdist.machine.sealed import OpenedMemory
 from nbdist.notation import array_type_text, dtype_named

@@ -27,8 +27,8 @@ from nbdist.contract.calls.values import (
     Write,
     box,
 )
+from nbdist.engine.values.arrays import unpacked
 from nbdist.engine.values.incoming import COMMON
-from nbdist.engine.values.packing import unpacked
 from nbdist.errors import ArrayError
 from nbdist.launch.start.pending import Pending
 from nbdist.machine.sealed import Sealed, mapped

@@ -24,8 +24,7 @@ from nbdist.contract.calls.values import (
 )
 from nbdist.engine.cell.code_owners import error_text
 from nbdist.engine.frameworks import parts
-from nbdist.engine.values.arrays import is_numpy_array, stand_in
-from nbdist.engine.values.packing import packed
+from nbdist.engine.values.arrays import is_numpy_array, packed, stand_in
 from nbdist.errors import ArrayError
 from nbdist.launch.start.pending import Pending
 from nbdist.machine.sealed import Sealed

@@ -31,10 +31,9 @@ from nbdist.contract.calls.values import ArrayType, OfferedBox, box
 from nbdist.engine.frameworks import parts
 from nbdist.engine.frameworks.jax.arrays import offer_array, placed
 from nbdist.engine.kernel.calls import save
-from nbdist.engine.values.arrays import digest, is_numpy_array
+from nbdist.engine.values.arrays import digest, is_numpy_array, packed, unpacked
 from nbdist.engine.values.incoming import COMMON, Incoming, Moving
 from nbdist.engine.values.outgoing import Outgoing, ValueTree
-from nbdist.engine.values.packing import packed, unpacked
 from nbdist.errors import ArrayError, SessionError, SpecError, StaleError
 from nbdist.machine.sealed import Sealed, mapped
 from nbdist.notation import dtype_name, dtype_named

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.engine.values.packing import packed
+from nbdist.engine.values.arrays import packed
 from nbdist.errors import ArrayError, GoneError, OptionError, SessionError, StaleError
 from nbdist.session.session import Session
 from nbdist.session.values import flow

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nbdist.engine.cell.notebook_cell import name_cells
+from nbdist.engine.kernel.shell import name_cells
 
 FILES = {"/tmp/ipykernel_15663/123456.py": 12}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nbdist.engine.cell.notebook_cell import report_withdrawals
+from nbdist.engine.kernel.shell import report_withdrawals
 
 
 class Kernel:

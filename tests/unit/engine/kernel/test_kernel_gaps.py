@@ -6,7 +6,7 @@ import contextvars
 import threading
 from typing import Any
 
-from nbdist.engine.kernel.kernel_gaps import threads_speak_for_cells
+from nbdist.engine.kernel.shell import threads_speak_for_cells
 
 
 class Shell:

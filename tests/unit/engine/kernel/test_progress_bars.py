@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nbdist.engine.kernel.kernel_gaps import choose_progress_bars, either
+from nbdist.engine.kernel.shell import choose_progress_bars, either
 
 MODULES = ("tqdm.auto", "tqdm.autonotebook", "tqdm.notebook")
 

@@ -23,7 +23,7 @@ from nbdist.contract.snapshot import Array, Mesh
 from nbdist.engine.agreement.reads import Reads, UsersModules, reads
 from nbdist.engine.cell.code_owners import Packaged, packages_of
 from nbdist.engine.probe.classes import Lent, Library, code_digest
-from nbdist.engine.probe.walk import Bounds, Walk
+from nbdist.engine.probe.walk import Bounds, Takers, Walk
 from nbdist.version import __version__
 
 
@@ -238,25 +238,17 @@ class AgreementFacts:
         """Return the facts of the arrays that these values lead to, without the names; keep no array alive."""
         for comparer in comparers:
             comparer.begin()
-        takers = [(comparer, comparer.array_classes()) for comparer in comparers]
+        takers = Takers(comparers)
 
         def found(path: str, array: Any) -> bool:
-            if type(array) is Lent:
-                return False
-            bases = type(array).__mro__
-            taker = next((one for one, classes in takers if any(c in bases for c in classes)), None)
+            taker = None if type(array) is Lent else takers.of(array)
             return taker is not None and taker.add(path, array)
-
-        def mesh(value: Any) -> None:
-            for comparer in comparers:
-                if isinstance(value, comparer.mesh_classes()):
-                    comparer.add_mesh(value)
 
         omitted = Walk(
             found=found,
-            mesh=mesh,
-            arrays=tuple(one for _, classes in takers for one in classes),
-            meshes=tuple(one for comparer in comparers for one in comparer.mesh_classes()),
+            mesh=takers.add_mesh,
+            arrays=takers.arrays,
+            meshes=takers.meshes,
             packages=self._packages,
             libraries=self._libraries(),
             bounds=Bounds(),

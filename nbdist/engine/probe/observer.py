@@ -14,7 +14,7 @@ from nbdist.contract.snapshot import Array, Device, Distribution, Mesh, Model
 from nbdist.engine.cell.code_owners import Packaged, packages_of
 from nbdist.engine.probe.classes import Lent, Library, bases_of
 from nbdist.engine.probe.samples import SeenArray
-from nbdist.engine.probe.walk import Bounds, Walk
+from nbdist.engine.probe.walk import Bounds, Takers, Walk
 
 Describe = Callable[[str | None, Any], Array | None]
 """Describes an array, from its path among the arrays or its value."""
@@ -237,12 +237,7 @@ class NamespaceLook:
 
     def _see(self, namespace: dict[str, object]) -> Seen:
         active = [observer for observer in self._observers if observer.begin()]
-        takers = [(observer, observer.array_classes()) for observer in active]
-
-        def taker(value: Any) -> Observer | None:
-            bases = type(value).__mro__
-            return next((o for o, classes in takers if any(c in bases for c in classes)), None)
-
+        takers = Takers(active)
         described: dict[str, Array] = {}
 
         def found(path: str, value: Any) -> bool:
@@ -251,7 +246,7 @@ class NamespaceLook:
             if array is None:
                 return any(observer.keep(path, value.shape) for observer in active)
             # The walk has checked the class of every array except a lent one.
-            observer = active[0] if len(active) == 1 and not lent else taker(array)
+            observer = active[0] if len(active) == 1 and not lent else takers.of(array)
             return observer is not None and observer.add(path, array, lent=lent)
 
         def describe(path: str | None, value: Any) -> Array | None:
@@ -260,22 +255,17 @@ class NamespaceLook:
             listed = described.get(path) if path is not None else None
             if listed is not None:
                 return listed
-            observer = taker(value) if value is not None else None
+            observer = takers.of(value) if value is not None else None
             return observer.describe(value) if observer is not None else None
-
-        def mesh(value: Any) -> None:
-            for observer in active:
-                if isinstance(value, observer.mesh_classes()):
-                    observer.add_mesh(value)
 
         walk = Walk(
             found=found,
-            mesh=mesh,
+            mesh=takers.add_mesh,
             model=self._add_model,
             packages=self._packages,
             libraries=[one for _, one in sorted(self._libraries, key=lambda one: -one[0])],
-            arrays=tuple(one for _, classes in takers for one in classes),
-            meshes=tuple(one for observer in active for one in observer.mesh_classes()),
+            arrays=takers.arrays,
+            meshes=takers.meshes,
             bounds=self._bounds,
         )
         omitted = walk.run(namespace) if active else 0

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from nbdist.engine.probe.classes import (
     Lent,
@@ -58,6 +58,43 @@ class Container:
     step: Callable[[str, Any], str | None]
     plain: bool = False
     model: bool = False
+
+
+class Taker(Protocol):
+    """An object that takes the arrays and meshes of one framework as a walk meets them."""
+
+    def array_classes(self) -> tuple[type, ...]:
+        """Return the classes whose instances, and those of derived classes, are arrays."""
+
+    def mesh_classes(self) -> tuple[type, ...]:
+        """Return the classes whose instances are meshes."""
+
+    def add_mesh(self, mesh: Any) -> None:
+        """Take a mesh that was met by itself."""
+
+
+T = TypeVar("T", bound=Taker)
+
+
+class Takers(Generic[T]):
+    """The takers of a walk, each for the arrays and meshes of its classes."""
+
+    def __init__(self, takers: Iterable[T]) -> None:
+        self._all = tuple(takers)
+        self._by_class = [(one, one.array_classes()) for one in self._all]
+        self.arrays = tuple(kind for _, classes in self._by_class for kind in classes)
+        self.meshes = tuple(kind for one in self._all for kind in one.mesh_classes())
+
+    def of(self, array: Any) -> T | None:
+        """Return the taker of an array; None for anything else."""
+        bases = type(array).__mro__
+        return next((one for one, kinds in self._by_class if any(k in bases for k in kinds)), None)
+
+    def add_mesh(self, mesh: Any) -> None:
+        """Give a mesh to each taker of its class."""
+        for one in self._all:
+            if isinstance(mesh, one.mesh_classes()):
+                one.add_mesh(mesh)
 
 
 Kind = Leaf | Container

@@ -19,7 +19,7 @@ from nbdist.engine.saving import folder as folders
 from nbdist.engine.saving.exchange import Exchange, read_arrays, refuse_without_orbax
 from nbdist.engine.saving.folder import SavedVariable, SaveFile
 from nbdist.engine.saving.parts import SCALARS, SavedLeaf, SavedObjects, VariableParts
-from nbdist.engine.saving.save import refuse_other_folders
+from nbdist.engine.saving.save import refuse_other_folders, saved_name
 from nbdist.engine.values.incoming import HeldValue
 from nbdist.errors import ArrayError, SpecError
 from nbdist.notation import array_type_text, names_text
@@ -239,7 +239,8 @@ def restore(
         )
     made: dict[str, Any] = {}
     exchange.all("read", lambda: made.update({t.variable.name: _value(t, arrays) for t in targets}))
-    report = Saving(path=said[0]["folder"], names=tuple(_reported(target) for target in targets))
+    names_read = tuple(saved_name(t.variable.name, t.variable.parts, t.how) for t in targets)
+    report = Saving(path=said[0]["folder"], names=names_read)
     return report, RestoredValues(made, objects)
 
 
@@ -378,15 +379,3 @@ def _leaf(name: str, part: SavedLeaf, sharding: Any, value: Any) -> Any:
         value = np.asarray(value)
         return value[()] if part.single else value
     return value
-
-
-def _reported(target: Target) -> Any:
-    from nbdist.contract.calls.namespace import SavedName
-
-    parts = target.variable.parts
-    return SavedName(
-        name=target.variable.name,
-        arrays=sum(part.kind != "scalar" for part in parts),
-        nbytes=sum(part.nbytes for part in parts),
-        how=target.how,
-    )

@@ -16,7 +16,7 @@ from nbdist.contract.calls.namespace import SavedName, Saving
 from nbdist.engine.saving import folder as folders
 from nbdist.engine.saving.exchange import Exchange, refuse_without_orbax, write_arrays
 from nbdist.engine.saving.folder import SavedVariable, SaveFile, plain
-from nbdist.engine.saving.parts import SavedObjects, VariableParts, is_spanning
+from nbdist.engine.saving.parts import SavedLeaf, SavedObjects, VariableParts, is_spanning
 from nbdist.errors import ArrayError, OptionError
 from nbdist.notation import processes_text
 
@@ -201,17 +201,17 @@ def save(
     exchange.all("named", commit)
     return Saving(
         path=str(folder),
-        names=tuple(saved_name(name, one) for name, one in found.items()),
+        names=tuple(saved_name(name, one.parts) for name, one in found.items()),
         left_out=tuple(left_out),
     )
 
 
-def saved_name(name: str, parts: VariableParts, how: str = "") -> SavedName:
+def saved_name(name: str, parts: Sequence[SavedLeaf], how: str = "") -> SavedName:
     """Return a report of one variable."""
     return SavedName(
         name=name,
-        arrays=sum(part.kind != "scalar" for part in parts.parts),
-        nbytes=sum(part.nbytes for part in parts.parts),
+        arrays=sum(part.kind != "scalar" for part in parts),
+        nbytes=sum(part.nbytes for part in parts),
         how=how,
     )
 

@@ -6,6 +6,7 @@ the field holds a function that imports and returns them; usually they are the f
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,6 +46,26 @@ if TYPE_CHECKING:
 C = TypeVar("C")
 Load = Callable[[], C]
 """Imports a capability and returns it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """The modules of a framework's package, each imported when a capability is asked for.
+
+    Attributes:
+      package: The name of the package.
+    """
+
+    package: str
+
+    def module(self, name: str) -> Callable[[], Any]:
+        """Return a function that imports a module and returns it."""
+        return lambda: importlib.import_module(f"{self.package}.{name}")
+
+    def function(self, module: str, name: str) -> Callable[..., Any]:
+        """Return a function that imports a module and calls its function or class of this name."""
+        load = self.module(module)
+        return lambda *args, **options: getattr(load(), name)(*args, **options)
 
 
 def _nothing() -> None:

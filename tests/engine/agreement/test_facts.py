@@ -21,8 +21,8 @@ from nbdist.contract.cells import Facts, LocalArray
 from nbdist.engine.agreement import facts as its
 from nbdist.engine.agreement.facts import AgreementFacts
 from nbdist.engine.frameworks import frameworks
-from nbdist.engine.frameworks.jax import comparer
-from nbdist.engine.frameworks.jax.comparer import OWN_SETTINGS, setting_text, settings
+from nbdist.engine.frameworks.jax import observe as comparer
+from nbdist.engine.frameworks.jax.observe import OWN_SETTINGS, setting_text, settings
 from nbdist.engine.kernel.calls import SentCall
 from nbdist.engine.probe.classes import code_digest
 

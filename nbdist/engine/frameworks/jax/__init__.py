@@ -11,29 +11,10 @@ proves that processes are in step; `repair/` makes a back end anew in place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbdist.contract.calls.engine import JaxStage
-from nbdist.engine.frameworks.framework import Framework
-
-if TYPE_CHECKING:
-    from nbdist.contract.calls.engine import Initialized
-    from nbdist.engine.agreement.facts import Comparer
-    from nbdist.engine.frameworks.interfaces import (
-        Arrays,
-        ClusterState,
-        Inspection,
-        Plans,
-        Recovery,
-        ThisProcess,
-        Trees,
-    )
-    from nbdist.engine.namespace.things import Objects, Placements
-    from nbdist.engine.probe.classes import Library
-    from nbdist.engine.probe.observer import Observer
-    from nbdist.engine.saving.parts import Keeper
-    from nbdist.engine.values.arrays import Parts
+from nbdist.engine.frameworks.framework import Beside, Framework
 
 COMPILING_FILES = ("compiler.py", "interpreters/mlir.py", "interpreters/partial_eval.py")
 """Files under `jax/_src` that compile, lower and trace. Source: stacks sampled in jax 0.10.2."""
@@ -57,59 +38,6 @@ def is_compiling(path: str, function: str) -> bool:
     return source == "_src" and known
 
 
-def _initialize(process: ThisProcess, stage: Any) -> Initialized:
-    from nbdist.engine.frameworks.jax.start import initialize
-
-    return initialize(process, stage)
-
-
-def _cluster() -> ClusterState:
-    from nbdist.engine.frameworks.jax import start
-
-    return start
-
-
-def _store() -> Any | None:
-    from nbdist.engine.frameworks.jax.private import coordinator_client
-
-    return coordinator_client()
-
-
-def _arrays() -> Arrays:
-    from nbdist.engine.frameworks.jax import arrays
-
-    return arrays
-
-
-def _inspection() -> Inspection:
-    from nbdist.engine.frameworks.jax import inspection
-
-    return inspection
-
-
-def _trees() -> Trees:
-    from nbdist.engine.frameworks.jax import inspection
-
-    return inspection
-
-
-def _recovery() -> Recovery:
-    from nbdist.engine.frameworks.jax.repair.repair import JaxRecovery
-
-    return JaxRecovery()
-
-
-def _placements(process: ThisProcess, *, processes: int | None = None) -> Placements:
-    from nbdist.engine.frameworks.jax.placements import JaxPlacements
-    from nbdist.engine.frameworks.jax.resized import JaxResized
-    from nbdist.engine.frameworks.jax.start import step_or_new
-
-    step = step_or_new(process)
-    if processes is None:
-        return JaxPlacements(process.shell.user_ns, step)
-    return JaxResized(process.shell.user_ns, step, processes)
-
-
 def _install(shell: Any) -> None:
     """Make cells that end in an array on several processes show its values."""
     shell.display_formatter.mimebundle_formatter.for_type_by_name("jax", "Array", _shown)
@@ -121,60 +49,7 @@ def _shown(array: Any, **_: Any) -> dict[str, Any] | None:
     return shown(array)
 
 
-def _holds() -> str | None:
-    from nbdist.engine.frameworks.jax.describe import backend
-
-    client = backend()
-    return None if client is None else str(client.platform)
-
-
-def _library() -> Library:
-    from nbdist.engine.frameworks.jax.objects import JaxLibrary
-
-    return JaxLibrary()
-
-
-def _observer(main_thread: int, process_id: int) -> Observer:
-    from nbdist.engine.frameworks.jax.observe import JaxObserver
-
-    return JaxObserver(main_thread)
-
-
-def _comparer() -> Comparer:
-    from nbdist.engine.frameworks.jax.comparer import JaxComparer
-
-    return JaxComparer()
-
-
-def _parts() -> Parts:
-    from nbdist.engine.frameworks.jax.objects import JaxParts
-
-    return JaxParts()
-
-
-def _objects(process_id: int) -> Objects:
-    from nbdist.engine.frameworks.jax.objects import JaxObjects
-
-    return JaxObjects()
-
-
-def _keeper() -> Keeper:
-    from nbdist.engine.frameworks.jax import objects
-
-    return objects
-
-
-def _plans() -> Plans:
-    from nbdist.engine.frameworks.jax import inspection
-
-    return inspection
-
-
-def _mesh_over(sizes: Sequence[int], devices: Sequence[Any]) -> tuple[Any, bool] | None:
-    from nbdist.engine.frameworks.jax.inspection import mesh_over
-
-    return mesh_over(sizes, devices)
-
+BESIDE = Beside(__name__)
 
 FRAMEWORK = Framework(
     name="jax",
@@ -183,22 +58,38 @@ FRAMEWORK = Framework(
     packages=("jax", "jaxlib"),
     is_compiling=is_compiling,
     stage=JaxStage,
-    initialize=_initialize,
-    cluster=_cluster,
-    store=_store,
-    arrays=_arrays,
-    inspection=_inspection,
-    recovery=_recovery,
-    placements=_placements,
+    initialize=BESIDE.function("start", "initialize"),
+    cluster=BESIDE.module("start"),
+    store=BESIDE.function("private", "coordinator_client"),
+    arrays=BESIDE.module("arrays"),
+    inspection=BESIDE.module("inspection"),
+    recovery=BESIDE.function("repair.repair", "JaxRecovery"),
+    placements=BESIDE.function("resized", "placing"),
     install=_install,
-    holds=_holds,
-    trees=_trees,
-    library=_library,
-    observer=_observer,
-    comparer=_comparer,
-    parts=_parts,
-    objects=_objects,
-    keeper=_keeper,
-    plans=_plans,
-    mesh_over=_mesh_over,
+    holds=BESIDE.function("describe", "platform"),
+    trees=BESIDE.module("inspection"),
+    library=BESIDE.function("objects", "JaxLibrary"),
+    observer=lambda main_thread, _: BESIDE.function("observe", "JaxObserver")(main_thread),
+    comparer=BESIDE.function("observe", "JaxComparer"),
+    parts=BESIDE.function("objects", "JaxParts"),
+    objects=lambda _: BESIDE.function("objects", "JaxObjects")(),
+    keeper=BESIDE.module("objects"),
+    plans=BESIDE.module("inspection"),
+    mesh_over=BESIDE.function("inspection", "mesh_over"),
 )
+
+if TYPE_CHECKING:
+    from nbdist.engine.frameworks.interfaces import (
+        Arrays,
+        ClusterState,
+        Inspection,
+        Placing,
+        Plans,
+        Trees,
+    )
+    from nbdist.engine.frameworks.jax import arrays, inspection, objects, resized, start
+    from nbdist.engine.saving.parts import Keeper
+
+    # A name is not looked up by a type checker: these modules are what the fields above are to have.
+    CHECKED: tuple[ClusterState, Arrays, Inspection, Trees, Plans, Keeper, Placing]
+    CHECKED = (start, arrays, inspection, inspection, inspection, objects, resized.placing)

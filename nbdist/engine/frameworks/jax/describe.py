@@ -96,6 +96,12 @@ def backend() -> Any | None:
     return private.DEFAULT_BACKEND.get()
 
 
+def platform() -> str | None:
+    """Return the platform of the default back end; None while none is up."""
+    client = backend()
+    return None if client is None else str(client.platform)
+
+
 def ready() -> bool:
     """Return whether a back end is up."""
     return backend() is not None

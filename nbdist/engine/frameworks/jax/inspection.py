@@ -35,7 +35,7 @@ from nbdist.errors import ArrayError
 from nbdist.notation import not_looked_at
 from nbdist.program.compiled import compile_program
 
-__all__ = ["explain", "nan", "program", "summary", "tree"]
+__all__ = ["explain", "layout", "mesh_axes", "nan", "program", "shapes", "spec", "summary", "tree"]
 
 ALL = Bounds(
     depth=1000,

@@ -14,10 +14,10 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from enum import Enum
 from typing import Any
 
 from nbdist.engine.frameworks import libraries, packages
-from nbdist.engine.frameworks.jax.comparer import PLACES, setting_text
 from nbdist.engine.frameworks.jax.private import PYTREES, STATE_DICTS, frozen_items
 from nbdist.engine.namespace.things import PLAIN, Carried, Fixed, Mine, ThingKind, name_of
 from nbdist.engine.probe.classes import Lent, Look
@@ -352,3 +352,34 @@ def array_paths(namespace: dict[str, object], arrays: type) -> dict[str, Any]:
         bounds=Bounds(),
     ).run(namespace)
     return found
+
+
+PLACES = frozenset(
+    {
+        # Devices and addresses of one process.
+        *("jax_num_cpu_devices", "jax_cuda_visible_devices", "jax_rocm_visible_devices"),
+        *("jax_oneapi_visible_devices", "jax_cross_host_transfer_socket_address"),
+        "jax_cross_host_transport_addresses",
+        # Files of one host.
+        *("jax_compilation_cache_dir", "jax_dump_ir_to", "jax_mtls_ca_file"),
+        *("jax_mtls_cert_file", "jax_mtls_key_file"),
+    }
+)
+"""Settings of JAX that belong to one process or its host."""
+
+
+def setting_text(value: Any) -> str:
+    """Return the value of a setting as text without memory addresses.
+
+    A device is named by its platform, since each process has devices of its own.
+    """
+    if isinstance(value, Enum):
+        return value.name
+    if value is None or type(value) in (bool, int, float, str):
+        return repr(value)
+    if isinstance(value, (tuple, list)):
+        return f"({', '.join(map(setting_text, value))})"
+    if isinstance(value, dict):
+        return str({str(key): setting_text(one) for key, one in sorted(value.items())})
+    platform = getattr(value, "platform", None)
+    return f"a {platform} device" if isinstance(platform, str) else f"a {type(value).__name__}"

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nbdist.engine.frameworks.interfaces import ThisProcess
 from nbdist.engine.frameworks.jax.placements import Device, JaxPlacements
+from nbdist.engine.frameworks.jax.start import step_or_new
 from nbdist.engine.frameworks.jax.step.step import Step
 from nbdist.errors import ArrayError
 from nbdist.notation import array_type_text, count_text
@@ -182,3 +184,11 @@ def _that_would(axes: Mapping[str, int], each: int) -> str:
 
 def _mesh_text(axes: Mapping[str, int]) -> str:
     return " × ".join(f"{name}={size}" for name, size in axes.items())
+
+
+def placing(process: ThisProcess, *, processes: int | None = None) -> JaxPlacements:
+    """Return the placements of this process's arrays; `processes` as for `interfaces.Placing`."""
+    step = step_or_new(process)
+    if processes is None:
+        return JaxPlacements(process.shell.user_ns, step)
+    return JaxResized(process.shell.user_ns, step, processes)

@@ -17,21 +17,15 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from nbdist.contract.calls.engine import Initialized, KerasStage
-from nbdist.engine.frameworks.framework import Framework
+from nbdist.engine.frameworks.framework import Beside, Framework
 from nbdist.engine.frameworks.jax import FRAMEWORK as JAX
 from nbdist.engine.frameworks.keras.expressions import PACKAGES
 from nbdist.errors import SessionError
 from nbdist.spelling import option
 
 if TYPE_CHECKING:
-    from nbdist.engine.agreement.facts import Comparer
-    from nbdist.engine.frameworks.interfaces import Plans, ThisProcess
-    from nbdist.engine.namespace.things import Objects, Placements
-    from nbdist.engine.probe.classes import Library
-    from nbdist.engine.probe.observer import ModelObserver
-    from nbdist.engine.probe.samples import SeenArray
-    from nbdist.engine.saving.parts import Keeper
-    from nbdist.engine.values.arrays import Parts
+    from nbdist.engine.frameworks.interfaces import ThisProcess
+    from nbdist.engine.namespace.things import Objects
 
 GUARDS = PurePath(__file__).parent / "guards"
 
@@ -186,48 +180,6 @@ def added_to_jax(arguments: Mapping[str, Any]) -> Iterator[None]:
         jax.distributed.initialize = original
 
 
-def _placements(process: ThisProcess, *, processes: int | None = None) -> Placements:
-    from nbdist.engine.frameworks.jax.start import step_or_new
-    from nbdist.engine.frameworks.keras.distribution import KerasPlacements, KerasResized
-
-    step = step_or_new(process)
-    if processes is None:
-        return KerasPlacements(process.shell.user_ns, step)
-    return KerasResized(process.shell.user_ns, step, processes)
-
-
-def _library() -> Library:
-    from nbdist.engine.frameworks.keras.variables import VariablePlaces
-
-    return VariablePlaces()
-
-
-def _model_observer(main_thread: int, library: Library) -> ModelObserver:
-    from nbdist.engine.frameworks.keras.observe import KerasObserver
-    from nbdist.engine.frameworks.keras.variables import VariablePlaces
-
-    assert isinstance(library, VariablePlaces)
-    return KerasObserver(main_thread, library)
-
-
-def _model_glance(value: object) -> SeenArray | None:
-    from nbdist.engine.frameworks.keras.objects import model_glance
-
-    return model_glance(value)
-
-
-def _comparer() -> Comparer:
-    from nbdist.engine.frameworks.keras.distribution import KerasComparer
-
-    return KerasComparer()
-
-
-def _parts() -> Parts:
-    from nbdist.engine.frameworks.keras.objects import KerasParts
-
-    return KerasParts()
-
-
 def _objects(process_id: int) -> Objects | None:
     """Return how Keras 3's objects go to a new process; None if only Keras 2 for TensorFlow is imported."""
     if "keras" not in sys.modules:
@@ -237,17 +189,7 @@ def _objects(process_id: int) -> Objects | None:
     return KerasObjects(process_id)
 
 
-def _keeper() -> Keeper:
-    from nbdist.engine.frameworks.keras import objects
-
-    return objects
-
-
-def _plans() -> Plans:
-    from nbdist.engine.frameworks.keras import distribution
-
-    return distribution
-
+BESIDE = Beside(__name__)
 
 FRAMEWORK = Framework(
     name="keras",
@@ -266,13 +208,21 @@ FRAMEWORK = Framework(
     arrays=JAX.arrays,
     inspection=JAX.inspection,
     recovery=JAX.recovery,
-    placements=_placements,
-    library=_library,
-    model_observer=_model_observer,
-    model_glance=_model_glance,
-    comparer=_comparer,
-    parts=_parts,
+    placements=BESIDE.function("distribution", "placing"),
+    library=BESIDE.function("variables", "VariablePlaces"),
+    model_observer=BESIDE.function("observe", "KerasObserver"),
+    model_glance=BESIDE.function("objects", "model_glance"),
+    comparer=BESIDE.function("distribution", "KerasComparer"),
+    parts=BESIDE.function("objects", "KerasParts"),
     objects=_objects,
-    keeper=_keeper,
-    plans=_plans,
+    keeper=BESIDE.module("objects"),
+    plans=BESIDE.module("distribution"),
 )
+
+if TYPE_CHECKING:
+    from nbdist.engine.frameworks.interfaces import Placing, Plans
+    from nbdist.engine.frameworks.keras import distribution, objects
+    from nbdist.engine.saving.parts import Keeper
+
+    # A name is not looked up by a type checker: these modules are what the fields above are to have.
+    CHECKED: tuple[Keeper, Plans, Placing] = (objects, distribution, distribution.placing)

@@ -33,12 +33,14 @@ from nbdist.engine.frameworks.interfaces import (
     ArrayShape,
     AskedLayout,
     AskedSpec,
+    ThisProcess,
     array_bytes,
     entry,
 )
 from nbdist.engine.frameworks.jax import placements, resized
 from nbdist.engine.frameworks.jax.describe import Meshes, device_key, mesh_of
 from nbdist.engine.frameworks.jax.describe import backend as jax_client
+from nbdist.engine.frameworks.jax.start import step_or_new
 from nbdist.engine.frameworks.keras import private
 from nbdist.engine.frameworks.keras.expressions import (
     is_layer,
@@ -280,6 +282,14 @@ class KerasResized(resized.JaxResized, KerasPlacements):
             return super().reference(value)
         sizes = dict(zip(value.axis_names, value.shape, strict=True))
         return ANEW, self.sizes(sizes), tuple(value.axis_names)
+
+
+def placing(process: ThisProcess, *, processes: int | None = None) -> KerasPlacements:
+    """Return the placements of this process's arrays; `processes` as for `interfaces.Placing`."""
+    step = step_or_new(process)
+    if processes is None:
+        return KerasPlacements(process.shell.user_ns, step)
+    return KerasResized(process.shell.user_ns, step, processes)
 
 
 def matches(pattern: str, path: str) -> bool:

@@ -2,33 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nbdist.contract.calls.engine import TensorFlowStage
-from nbdist.engine.frameworks.framework import Framework
-
-if TYPE_CHECKING:
-    from nbdist.contract.calls.engine import Initialized
-    from nbdist.engine.frameworks.interfaces import Arrays, Inspection, ThisProcess
-    from nbdist.engine.probe.observer import Observer
-
-
-def _initialize(process: ThisProcess, stage: Any) -> Initialized:
-    from nbdist.engine.frameworks.tensorflow.start import initialize
-
-    return initialize(process, stage)
-
-
-def _arrays() -> Arrays:
-    from nbdist.engine.frameworks.tensorflow import observe
-
-    return observe
-
-
-def _inspection() -> Inspection:
-    from nbdist.engine.frameworks.tensorflow.observe import TensorFlowInspection
-
-    return TensorFlowInspection()
+from nbdist.engine.frameworks.framework import Beside, Framework
 
 
 def _holds() -> str | None:
@@ -38,24 +15,27 @@ def _holds() -> str | None:
     return "" if started() else None
 
 
-def _observer(main_thread: int, process_id: int) -> Observer:
-    from nbdist.engine.frameworks.tensorflow.observe import TensorFlowObserver
-
-    return TensorFlowObserver(main_thread, process_id)
-
+BESIDE = Beside(__name__)
 
 FRAMEWORK = Framework(
     name="tensorflow",
     title="TensorFlow",
     packages=("tensorflow",),
     stage=TensorFlowStage,
-    initialize=_initialize,
-    arrays=_arrays,
-    inspection=_inspection,
+    initialize=BESIDE.function("start", "initialize"),
+    arrays=BESIDE.module("observe"),
+    inspection=BESIDE.function("observe", "TensorFlowInspection"),
     holds=_holds,
-    observer=_observer,
+    observer=BESIDE.function("observe", "TensorFlowObserver"),
     not_saved=(
         "In a cell, use tf.train.Checkpoint with nbdist.keras.checkpoint_dir(FOLDER) on all processes, or "
         "nbdist.keras.Checkpoint for a model of Keras. Nothing was changed."
     ),
 )
+
+if TYPE_CHECKING:
+    from nbdist.engine.frameworks.interfaces import Arrays
+    from nbdist.engine.frameworks.tensorflow import observe
+
+    # A name is not looked up by a type checker: this module is what the field above is to have.
+    CHECKED: Arrays = observe

@@ -20,7 +20,7 @@ from nbdist.spelling import option
 PLATFORMS = {"cpu": "cpu", "gpu": "cuda,cpu", "tpu": "tpu,cpu"}
 UNUSED = "127.0.0.1:0"
 MIB = 1 << 20
-NEEDED = ("start", "arrays", "observe", "objects", "placements", "repair.repair")
+NEEDED = ("start", "arrays", "observe", "objects", "resized", "repair.repair")
 """Modules of `nbdist.engine.frameworks.jax` for the start, the first report and a repair."""
 
 

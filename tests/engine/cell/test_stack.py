@@ -12,7 +12,8 @@ from nbdist.engine.cell.code_owners import CodeOwners, StackEntry, is_cell_file
 from nbdist.engine.cell.main_thread import StackDump, stack_of_frames
 from nbdist.engine.cell.running import CurrentCell, place
 from nbdist.engine.frameworks import frameworks
-from nbdist.engine.frameworks.keras.guards import agreement, wrappers
+from nbdist.engine.frameworks.keras import guards
+from nbdist.engine.frameworks.keras.guards import agreement
 from nbdist.engine.frameworks.keras.guards.call import GuardedCall
 from tests.builders.clock import Sleeping
 
@@ -190,7 +191,7 @@ def test_frames_belong_to_the_framework_a_library_or_the_user():
     [
         (agreement.__file__, "_wait", "agreement"),
         (agreement.__file__, "_put", "library"),
-        (wrappers.__file__, "until_ready", "framework"),
+        (guards.__file__, "until_ready", "framework"),
     ],
 )
 def test_a_wait_of_nbdist_counts_as_such_also_while_it_looks(stage, file, function, expected):

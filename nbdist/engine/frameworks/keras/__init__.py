@@ -199,7 +199,7 @@ FRAMEWORK = Framework(
     builds_on="jax",
     waits={
         (str(GUARDS / "agreement.py"), "_wait"): "agreement",
-        (str(GUARDS / "wrappers.py"), "until_ready"): "framework",
+        (str(GUARDS / "__init__.py"), "until_ready"): "framework",
     },
     stage=KerasStage,
     initialize=_initialize,

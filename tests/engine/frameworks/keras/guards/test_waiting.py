@@ -9,7 +9,7 @@ import keras
 import pytest
 from keras.src.utils import python_utils
 
-from nbdist.engine.frameworks.keras.guards import wrappers
+from nbdist.engine.frameworks.keras import guards
 
 
 class Computed:
@@ -31,10 +31,10 @@ class Computed:
 
 
 def test_logs_are_waited_for_before_they_become_numbers() -> None:
-    unplace = wrappers.place()
+    unplace = guards.place()
     assert unplace is not None
     try:
-        wrappers.until_ready({"loss": (late := Computed(0.05)), "accuracy": 0.5})
+        guards.until_ready({"loss": (late := Computed(0.05)), "accuracy": 0.5})
         assert late.is_ready()
         assert python_utils.pythonify_logs({"loss": 0.25}) == {"loss": 0.25}
     finally:
@@ -42,10 +42,10 @@ def test_logs_are_waited_for_before_they_become_numbers() -> None:
 
 
 def test_other_threads_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    unplace = wrappers.place()
+    unplace = guards.place()
     assert unplace is not None
     waited = []
-    monkeypatch.setattr(wrappers, "until_ready", waited.append)
+    monkeypatch.setattr(guards, "until_ready", waited.append)
     thread = threading.Thread(target=python_utils.pythonify_logs, args=({"loss": 0.25},))
     thread.start()
     thread.join()
@@ -59,5 +59,5 @@ def test_without_the_private_function_nothing_is_placed(monkeypatch: pytest.Monk
     assert keras.__version__
     before = python_utils.pythonify_logs
     monkeypatch.delattr(python_utils, "pythonify_logs")
-    assert wrappers.place() is None
+    assert guards.place() is None
     monkeypatch.setattr(python_utils, "pythonify_logs", before, raising=False)

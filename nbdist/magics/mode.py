@@ -9,8 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from nbdist.engine.cell.code_owners import error_text
-from nbdist.errors import NbdistError, NotebookError, OptionError
+from nbdist.errors import NbdistError, NotebookError, OptionError, error_text
 from nbdist.magics.options import MAGICS
 from nbdist.spelling import Door, through
 

@@ -14,8 +14,8 @@ from jupyter_client.session import Session
 
 from nbdist.contract.iopub import Encoder
 from nbdist.contract.snapshot import Report
-from nbdist.engine.cell.code_owners import CodeOwners
 from nbdist.engine.cell.running import CurrentCell
+from nbdist.engine.cell.stacks import CodeOwners
 from nbdist.engine.frameworks import frameworks
 from nbdist.engine.probe.probe import Probe
 

@@ -10,8 +10,8 @@ from typing import Any
 from nbdist.contract import wire
 from nbdist.contract.iopub import Encoder
 from nbdist.contract.snapshot import Activity, Report
-from nbdist.engine.cell.code_owners import CodeOwners
 from nbdist.engine.cell.running import CurrentCell
+from nbdist.engine.cell.stacks import CodeOwners
 from nbdist.engine.frameworks import frameworks
 from nbdist.engine.probe.probe import Probe
 from tests.waiting import wait_for

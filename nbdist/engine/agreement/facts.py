@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from nbdist.contract.cells import DistributionFacts, Facts, LocalArray, NameFacts, NamesFacts
 from nbdist.contract.snapshot import Array, Mesh
 from nbdist.engine.agreement.reads import Reads, UsersModules, reads
-from nbdist.engine.cell.code_owners import Packaged, packages_of
+from nbdist.engine.cell.stacks import Packaged, packages_of
 from nbdist.engine.probe.classes import Lent, Library, code_digest
 from nbdist.engine.probe.walk import Bounds, Takers, Walk
 from nbdist.version import __version__

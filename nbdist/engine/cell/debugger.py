@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 from nbdist.contract.asides import EndOfInput, LineReply, NobodyAnswers, TypedLine
 from nbdist.contract.iopub import Prompt
-from nbdist.engine.cell.code_owners import is_cell_file
 from nbdist.engine.cell.interrupts import Interrupt, InterruptHandler
+from nbdist.engine.cell.stacks import is_cell_file
 from nbdist.errors import SessionError
 
 

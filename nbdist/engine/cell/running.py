@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from nbdist.engine.cell.code_owners import CodeOwners, Stack, StackEntry, is_cell_file
+from nbdist.engine.cell.stacks import CodeOwners, Stack, StackEntry, is_cell_file
 from nbdist.notation import processes_text
 
 

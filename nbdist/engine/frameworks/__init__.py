@@ -12,7 +12,7 @@ import pkgutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nbdist.engine.cell.code_owners import packages_of
+from nbdist.engine.cell.stacks import packages_of
 from nbdist.engine.values import arrays
 
 if TYPE_CHECKING:

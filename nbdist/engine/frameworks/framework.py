@@ -93,7 +93,7 @@ class Framework:
       packages: The first parts of the names of its modules; the first entry is the package that users import.
       imported_as: The packages whose import makes it a framework of this process; empty: the first of `packages`.
       builds_on: The name of the framework whose arrays it uses; None where it has its own.
-      waits: Functions of nbdist that poll, as `nbdist.engine.cell.code_owners.Owner` describes them.
+      waits: Functions of nbdist that poll, as `nbdist.engine.cell.stacks.Owner` describes them.
       is_compiling: Whether a function of the framework traces, lowers or compiles, as `Owner` asks.
       stage: The type of the `stage` of `initialize`: a dataclass of `contract/calls/engine.py`, or a union.
       initialize: Joins the cluster; blocks until all processes have joined. Returns facts for the launch side's

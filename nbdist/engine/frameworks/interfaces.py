@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     )
     from nbdist.contract.iopub import CellStep, Rescued
     from nbdist.engine.cell.interrupts import AgreedStop, InterruptHandler
-    from nbdist.engine.cell.main_thread import MainThread
     from nbdist.engine.cell.output import Descriptors
     from nbdist.engine.cell.running import CurrentCell
+    from nbdist.engine.cell.stacks import MainThread
     from nbdist.engine.namespace.things import Placements
     from nbdist.engine.values.arrays import OfferedArray
     from nbdist.engine.values.incoming import Place

@@ -34,7 +34,7 @@ from nbdist.contract.asides import (
 )
 from nbdist.contract.iopub import AsideAnswer
 from nbdist.contract.request import answer_of
-from nbdist.engine.cell.main_thread import MainThread, native_stacks, stacks
+from nbdist.engine.cell.stacks import MainThread, native_stacks, stacks
 from nbdist.machine.folder import read_whole
 from nbdist.message_guard import MessageGuard
 

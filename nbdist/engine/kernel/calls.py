@@ -20,7 +20,6 @@ from nbdist.contract.calls import call as contract
 from nbdist.contract.calls.call import PROTOCOL, Done
 from nbdist.contract.wire import decode, encode
 from nbdist.engine import frameworks
-from nbdist.engine.cell.code_owners import error_text, showable
 from nbdist.engine.kernel.answering import answer_questions
 from nbdist.engine.kernel.engine_calls import (
     NUMBERS,
@@ -30,7 +29,7 @@ from nbdist.engine.kernel.engine_calls import (
     layout_of,
     widget_event,
 )
-from nbdist.errors import NbdistError, SessionError
+from nbdist.errors import NbdistError, SessionError, error_text, showable
 from nbdist.spelling import Door, door, through
 from nbdist.version import __version__
 

@@ -16,21 +16,19 @@ from typing import TYPE_CHECKING, Any
 from nbdist.contract.calls import namespace, values
 from nbdist.contract.calls.call import Done
 from nbdist.contract.calls.values import Named, Room
-from nbdist.engine.cell.code_owners import error_text
 from nbdist.engine.frameworks import each, imported, parts
 from nbdist.engine.kernel.engine_calls import evaluate, together
 from nbdist.engine.namespace.copies import Copying, Returning
 from nbdist.engine.namespace.moving import IncomingNamespace, OutgoingNamespace
 from nbdist.engine.namespace.names import digests as sampled
 from nbdist.engine.namespace.names import used as used_names
-from nbdist.engine.namespace.names import users
 from nbdist.engine.namespace.process import ProcessState, Read
 from nbdist.engine.namespace.things import Objects
 from nbdist.engine.probe.samples import Sample
 from nbdist.engine.saving.parts import SavedObjects
 from nbdist.engine.values.incoming import ArraySink, ArraySource, Incoming, room
 from nbdist.engine.values.outgoing import Outgoing
-from nbdist.errors import ArrayError
+from nbdist.errors import ArrayError, error_text
 
 if TYPE_CHECKING:
     from nbdist.engine.kernel.engine_calls import Buffer
@@ -67,7 +65,7 @@ def offer_namespace(
 ) -> tuple[namespace.NamespaceOffer, bytes, bytes]:
     """Hold the user's names for a kernel; return how their arrays lie, and pickles without arrays."""
     held = _outgoing(resident, call.token, processes=call.processes)
-    offer, placements, structure = held.offer(_names(resident), resident.hooks, call.things)
+    offer, placements, structure = held.offer(resident.user_names, resident.hooks, call.things)
     return replace(offer, run=resident.cell.newest_run), placements, structure
 
 
@@ -93,7 +91,7 @@ def used(resident: Resident, call: namespace.AskUsed) -> namespace.UsedNames:
 def offer_arrays(resident: Resident, call: namespace.OfferArrays) -> namespace.NamespaceOffer:
     """Hold this process's parts of arrays that another process has offered."""
     held = _outgoing(resident, call.token, processes=call.processes)
-    return held.offer_arrays(call.keys, _names(resident))
+    return held.offer_arrays(call.keys, resident.user_names)
 
 
 def receive_namespace(
@@ -132,7 +130,7 @@ def make_namespace(
     before, things = dict(resident.shell.user_ns), _things(resident, call.key, patches=patches)
     failed = resident.call_hooks()
     resident.cell.newest_run = call.run
-    names = _names(resident)
+    names = resident.user_names
     now = _things(resident, call.key, patches=patches) if resident.hooks else things
     return namespace.NamespaceMade(
         names=tuple(found.names),
@@ -189,10 +187,6 @@ def _objects(resident: Resident) -> dict[str, Objects]:
     return {name: objects for name, objects in found.items() if objects is not None}
 
 
-def _names(resident: Resident) -> dict[str, Any]:
-    return users(resident.shell.user_ns, resident.shell.user_ns_hidden)
-
-
 def save_arrays(resident: Resident, call: namespace.SaveArrays) -> namespace.Saving:
     """Write variables into a folder, together with all other processes."""
     resident.framework.refuse_saving()
@@ -218,7 +212,7 @@ def set_restored(resident: Resident, call: namespace.SetRestored) -> Named:
     """Give the variables that were read their names."""
     from nbdist.engine.saving.restore import RestoredValues
 
-    found = resident.moving.held(call.token, RestoredValues).give(_names(resident))
+    found = resident.moving.held(call.token, RestoredValues).give(resident.user_names)
     resident.shell.user_ns.update(found)
     resident.moving.end(call.token)
     return Named(names=tuple(found))
@@ -235,7 +229,7 @@ def _of_a_save(
     store, process_id, count = resident.framework.store(), jax.process_index(), jax.process_count()
     exchange = Exchange(store, process_id, count, call.token, call.timeout_s)
     objects = SavedObjects(each(lambda one: one.keeper))
-    return call.path, call.names, _names(resident), objects, exchange, resident.host
+    return call.path, call.names, resident.user_names, objects, exchange, resident.host
 
 
 def offer_copies(resident: Resident, call: namespace.OfferCopies) -> namespace.CopiesOffer:

@@ -32,13 +32,12 @@ from nbdist.contract.iopub import (
     content_of,
 )
 from nbdist.contract.snapshot import Report
-from nbdist.engine.cell.code_owners import CodeOwners, error_text
 from nbdist.engine.cell.debugger import InputLines, Where
 from nbdist.engine.cell.debugger import install as install_debugger
 from nbdist.engine.cell.interrupts import AgreedStop, InterruptHandler
-from nbdist.engine.cell.main_thread import stack_reader
 from nbdist.engine.cell.output import Descriptors, KeptOutput
 from nbdist.engine.cell.running import CurrentCell, place, where
+from nbdist.engine.cell.stacks import CodeOwners, stack_reader
 from nbdist.engine.frameworks import framework_named, frameworks
 from nbdist.engine.frameworks.framework import Framework
 from nbdist.engine.kernel.answering import running_loop
@@ -49,11 +48,12 @@ from nbdist.engine.kernel.shell import (
     report_withdrawals,
 )
 from nbdist.engine.namespace.copies import CopyStore
+from nbdist.engine.namespace.names import users
 from nbdist.engine.namespace.process import ProcessState
 from nbdist.engine.probe.probe import Probe
 from nbdist.engine.values.arrays import small_values
 from nbdist.engine.values.incoming import Moving
-from nbdist.errors import NotRunError, SessionError
+from nbdist.errors import NotRunError, SessionError, error_text
 from nbdist.machine.folder import of_this_process
 from nbdist.machine.ports import ReservedPorts
 
@@ -257,6 +257,11 @@ class Resident:
     def where(self) -> str:
         """The name of this process in texts for people."""
         return where([self.process_id or 0], self.host)
+
+    @property
+    def user_names(self) -> dict[str, Any]:
+        """The user's names with their values, in the order in which they were first set."""
+        return users(self.shell.user_ns, self.shell.user_ns_hidden)
 
     @property
     def folder(self) -> Path:

@@ -24,10 +24,9 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from nbdist.contract.cells import CellLabel, label_from
-from nbdist.engine.cell.code_owners import showable
 from nbdist.engine.cell.debugger import end_tracing, keep_failure
 from nbdist.engine.cell.running import CurrentCell
-from nbdist.errors import NbdistError, SessionError, WireError
+from nbdist.errors import NbdistError, SessionError, WireError, showable
 from nbdist.ipython_private import allow_await, has_failed_to_show, show_any_error
 from nbdist.spelling import Door, command, enter
 

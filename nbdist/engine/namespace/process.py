@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from nbdist.engine.agreement.reads import UsersModules
-from nbdist.engine.cell.code_owners import error_text
 from nbdist.engine.namespace.modules import (
     Constants,
     Patches,
@@ -39,6 +38,7 @@ from nbdist.engine.namespace.things import (
     digest,
     name_of,
 )
+from nbdist.errors import error_text
 from nbdist.ipython_private import autoreloader
 
 Read = Sequence[tuple[ThingKind, Mapping[str, Any]]]

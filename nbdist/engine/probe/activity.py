@@ -20,9 +20,8 @@ from typing import Any, Literal
 
 from nbdist.contract import snapshot
 from nbdist.contract.snapshot import Activity, Metric, Progress
-from nbdist.engine.cell.code_owners import CodeOwners
-from nbdist.engine.cell.main_thread import MainThread
 from nbdist.engine.cell.running import CurrentCell, Position, RunningCell, place
+from nbdist.engine.cell.stacks import CodeOwners, MainThread
 
 
 def rss_bytes() -> int:

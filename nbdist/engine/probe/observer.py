@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from nbdist.contract.snapshot import Array, Device, Distribution, Mesh, Model
-from nbdist.engine.cell.code_owners import Packaged, packages_of
+from nbdist.engine.cell.stacks import Packaged, packages_of
 from nbdist.engine.probe.classes import Lent, Library, bases_of
 from nbdist.engine.probe.samples import SeenArray
 from nbdist.engine.probe.walk import Bounds, Takers, Walk

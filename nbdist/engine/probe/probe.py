@@ -16,9 +16,8 @@ from dataclasses import replace
 from typing import Any
 
 from nbdist.contract.snapshot import VERSION, NameSamples, Report
-from nbdist.engine.cell.code_owners import CodeOwners
-from nbdist.engine.cell.main_thread import MainThread
 from nbdist.engine.cell.running import CurrentCell
+from nbdist.engine.cell.stacks import CodeOwners, MainThread
 from nbdist.engine.probe import activity
 from nbdist.engine.probe.activity import ActivityReader, Pace, Sections
 from nbdist.engine.probe.observer import NamespaceLook, Observed

@@ -22,10 +22,9 @@ from nbdist.contract.calls.values import (
     Share,
     Spot,
 )
-from nbdist.engine.cell.code_owners import error_text
 from nbdist.engine.frameworks import parts
 from nbdist.engine.values.arrays import is_numpy_array, packed, stand_in
-from nbdist.errors import ArrayError
+from nbdist.errors import ArrayError, error_text
 from nbdist.launch.start.pending import Pending
 from nbdist.machine.sealed import Sealed
 from nbdist.notation import dtype_name

@@ -11,11 +11,12 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from nbdist.engine.cell import main_thread as main_thread_module
-from nbdist.engine.cell.code_owners import CodeOwners, StackEntry
-from nbdist.engine.cell.main_thread import (
+from nbdist.engine.cell import stacks as main_thread_module
+from nbdist.engine.cell.stacks import (
+    CodeOwners,
     MainThread,
     StackDump,
+    StackEntry,
     dumped_stack,
     stack_of_frames,
     stack_reader,
@@ -180,7 +181,7 @@ def test_frame_objects_are_made_only_where_python_survives_it(monkeypatch):
 
 LOOKS_AMONG_GARBAGE = """
 import gc, random, threading
-from nbdist.engine.cell.main_thread import stack_of_frames
+from nbdist.engine.cell.stacks import stack_of_frames
 
 # Where in a round a collection starts is to vary.
 chance = random.Random(0)

@@ -8,9 +8,14 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from nbdist.engine.cell.code_owners import CodeOwners, StackEntry, is_cell_file
-from nbdist.engine.cell.main_thread import StackDump, stack_of_frames
 from nbdist.engine.cell.running import CurrentCell, place
+from nbdist.engine.cell.stacks import (
+    CodeOwners,
+    StackDump,
+    StackEntry,
+    is_cell_file,
+    stack_of_frames,
+)
 from nbdist.engine.frameworks import frameworks
 from nbdist.engine.frameworks.keras import guards
 from nbdist.engine.frameworks.keras.guards import agreement

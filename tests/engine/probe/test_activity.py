@@ -7,10 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from nbdist.engine.cell import main_thread as main_thread_module
-from nbdist.engine.cell.code_owners import CodeOwners
-from nbdist.engine.cell.main_thread import MainThread
+from nbdist.engine.cell import stacks as main_thread_module
 from nbdist.engine.cell.running import CurrentCell, Position
+from nbdist.engine.cell.stacks import CodeOwners, MainThread
 from nbdist.engine.frameworks import frameworks
 from nbdist.engine.probe.activity import ActivityReader
 

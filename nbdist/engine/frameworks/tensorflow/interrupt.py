@@ -20,8 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from nbdist.engine.cell.code_owners import Stack, folders
-from nbdist.engine.cell.main_thread import stack_reader
+from nbdist.engine.cell.stacks import Stack, folders, stack_reader
 from nbdist.message_guard import MessageGuard
 from nbdist.spelling import command
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from nbdist.contract.asides import NativeStacks
-from nbdist.engine.cell import main_thread
-from nbdist.engine.cell.main_thread import native_stacks
+from nbdist.engine.cell import stacks as main_thread
+from nbdist.engine.cell.stacks import native_stacks
 from nbdist.session.interrupting import native_text
 
 

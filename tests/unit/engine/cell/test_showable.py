@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from nbdist.engine.cell.code_owners import showable
 from nbdist.engine.cell.running import CurrentCell
 from nbdist.engine.kernel.shell import NotebookCells
+from nbdist.errors import showable
 from nbdist.ipython_private import show_any_error
 
 

@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Any
 
 from nbdist.contract.calls.stepping import Origin, Versions
-from nbdist.engine.cell.code_owners import CodeOwners
+from nbdist.engine.cell.stacks import CodeOwners
 from nbdist.engine.frameworks import frameworks
 from nbdist.engine.frameworks.jax.objects import array_paths
 from nbdist.engine.frameworks.jax.private import base_array

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nbdist.engine.cell.code_owners import outside
+from nbdist.engine.cell.stacks import outside
 from nbdist.engine.frameworks.jax.private import EXECUTE, POST_HOOK_STATE, compiled_function
 from nbdist.engine.frameworks.jax.step.origins import Made, Origins, hook_makers, shape_text
 from nbdist.engine.frameworks.jax.step.programs import (

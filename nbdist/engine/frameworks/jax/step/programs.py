@@ -30,7 +30,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from nbdist.engine.cell.main_thread import FRAME_OBJECTS_SINCE, FUTEX, MainThread, current_frames
+from nbdist.engine.cell.stacks import FRAME_OBJECTS_SINCE, FUTEX, MainThread, current_frames
 from nbdist.engine.frameworks.jax.arrays import plain_settings
 from nbdist.engine.frameworks.jax.step.origins import shape_text
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from nbdist.contract.calls.stepping import Labels, Proven, Sent, Trail, UnderWay
 from nbdist.contract.iopub import CellStep
-from nbdist.engine.cell.main_thread import MainThread
+from nbdist.engine.cell.stacks import MainThread
 from nbdist.engine.frameworks.jax.objects import array_paths
 from nbdist.engine.frameworks.jax.step.cut import (
     Cut,

@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from nbdist.engine.cell.code_owners import outside
 from nbdist.engine.cell.interrupts import AgreedStop, InterruptHandler
+from nbdist.engine.cell.stacks import outside
 from nbdist.engine.frameworks.hooks import replaced
 from nbdist.engine.frameworks.interfaces import ThisProcess
 from nbdist.engine.frameworks.jax.private import coordinator_client

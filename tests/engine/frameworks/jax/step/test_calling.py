@@ -16,7 +16,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from nbdist.engine.cell.main_thread import MainThread
+from nbdist.engine.cell.stacks import MainThread
 from nbdist.engine.frameworks.jax.step import programs as module
 from nbdist.engine.frameworks.jax.step.programs import (
     calling,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.engine.cell.main_thread import FUTEX
+from nbdist.engine.cell.stacks import FUTEX
 from nbdist.engine.frameworks.jax.step import programs
 from nbdist.engine.frameworks.jax.step.programs import waiting_threads
 

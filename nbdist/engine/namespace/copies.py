@@ -21,7 +21,7 @@ from nbdist.contract.calls.namespace import (
     WentBack,
 )
 from nbdist.contract.calls.stepping import Origin
-from nbdist.contract.calls.values import Box, box
+from nbdist.contract.calls.values import Box
 from nbdist.engine.namespace.things import Placements
 from nbdist.engine.values.arrays import ReadablePiece, digest
 from nbdist.engine.values.incoming import ArraySink, ArraySource
@@ -121,14 +121,14 @@ def within(parts: Parts, part: Box) -> Any | None:
 def as_pieces(parts: Parts) -> list[ReadablePiece]:
     """Return copies as pieces that can be read."""
     return [
-        ReadablePiece(bounds=[[*one] for one in part], read=lambda array=array: array)  # type: ignore[misc]
+        ReadablePiece(bounds=part, read=lambda array=array: array)  # type: ignore[misc]
         for part, array in parts.items()
     ]
 
 
 def with_copies(array: NamespaceArray, kept: list[ReadablePiece]) -> NamespaceArray:
     """Return the description of an array, with the kept parts beside its own."""
-    return replace(array, kept=tuple(box(one.bounds) for one in kept))
+    return replace(array, kept=tuple(one.bounds for one in kept))
 
 
 MOST_OWN_BYTES = 64 << 20
@@ -196,7 +196,7 @@ class Copying(ArrivingPieces):
                 shape=tuple(array.shape),
                 spans=False,
                 origin=store.origin_of(array, whole),
-                pieces=(box(whole.bounds),),
+                pieces=(whole.bounds,),
             )
         store.forget_origins(alone.values())
         self._coming: Sequence[CopiedPiece] = ()
@@ -266,18 +266,14 @@ def array_of(memory: Any, dtype: Any, part: Box) -> Any:
     """Return the bytes of a part as an array."""
     import numpy
 
-    shape = shape_of(_bounds(part))
+    shape = shape_of(part)
     kind = dtype_named(dtype)
     return numpy.ndarray(shape, kind, memory) if memory.nbytes else numpy.empty(shape, kind)
 
 
 def part_bytes(part: Box, dtype: Any) -> int:
     """Return the bytes of a part of an array."""
-    return elements(_bounds(part)) * int(dtype_named(dtype).itemsize)
-
-
-def _bounds(part: Box) -> list[list[int]]:
-    return [[*one] for one in part]
+    return elements(part) * int(dtype_named(dtype).itemsize)
 
 
 class Returning(ArrivingPieces):

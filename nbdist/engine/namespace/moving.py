@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from nbdist.contract.calls.namespace import LeftOut, NamespaceArray, NamespaceOffer, NotMade
-from nbdist.contract.calls.values import Box, Room, Spot, box
+from nbdist.contract.calls.values import Box, Room, Spot
 from nbdist.engine.namespace.copies import CopyStore, with_copies
 from nbdist.engine.namespace.modules import by_value, taken_along, whole
 from nbdist.engine.namespace.packing import (
@@ -27,7 +27,7 @@ from nbdist.engine.namespace.packing import (
 )
 from nbdist.engine.namespace.things import Objects, Parts, Placements
 from nbdist.engine.probe.samples import Sample
-from nbdist.engine.values.arrays import is_numpy_array
+from nbdist.engine.values.arrays import is_numpy_array, whole_of
 from nbdist.engine.values.arrays import whole as whole_array
 from nbdist.engine.values.incoming import ArraySink, ArraySource, room
 from nbdist.errors import ArrayError, error_text
@@ -252,7 +252,7 @@ class IncomingNamespace(ArraySink):
 
     def describe(self) -> Room:
         """Return the wanted parts of each array, and the memory that is available for them."""
-        return room([list(map(box, bounds)) for bounds, _ in self._places])
+        return room(bounds for bounds, _ in self._places)
 
     def cover(self, covers: Sequence[Sequence[Sequence[Box]]]) -> Room:
         """Take the wanted parts of arrays in the parts that other processes have; see `CoverNamespace`."""
@@ -338,22 +338,22 @@ class IncomingNamespace(ArraySink):
         return numpy.ndarray(shape, dtype, self._memory, offset=at).copy()
 
 
-def _all_of(array: NamespaceArray) -> tuple[list[list[list[int]]], Any]:
+def _all_of(array: NamespaceArray) -> tuple[list[Box], Any]:
     """Return the wanted part of a NumPy array, which is all of it, and a function that makes the array."""
 
     def finish(parts: Parts) -> Any:
         assert parts is not None
         return parts[0]
 
-    return [[[0, size] for size in array.shape]], finish
+    return [whole_of(array.shape)], finish
 
 
 def _covered(
-    wanted: list[list[list[int]]],
+    wanted: Sequence[Box],
     finish: Callable[[Parts], Any],
     covers: Sequence[Sequence[Box]],
     dtype: Any,
-) -> tuple[list[list[list[int]]], Callable[[Parts], Any]]:
+) -> tuple[list[Box], Callable[[Parts], Any]]:
     """Return the parts that come in place of the wanted ones, and a function that makes the array of them."""
 
     def whole_parts(parts: Parts) -> Any:
@@ -369,4 +369,4 @@ def _covered(
             found.append(made)
         return finish(found)
 
-    return [[list(pair) for pair in part] for cover in covers for part in cover], whole_parts
+    return [part for cover in covers for part in cover], whole_parts

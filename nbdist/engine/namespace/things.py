@@ -278,7 +278,7 @@ class Placements(Protocol):
 
     def place(
         self, described: NamespaceArray, placement: Any
-    ) -> tuple[list[list[list[int]]], Callable[[Parts], Any]]:
+    ) -> tuple[list[Box], Callable[[Parts], Any]]:
         """Return the parts of an array that belong here, and a function that makes the array of them."""
 
     def changes(self) -> Sequence[str]:

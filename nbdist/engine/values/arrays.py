@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nbdist.contract.calls.values import ArrayOffer, box
+from nbdist.contract.calls.values import ArrayOffer, Box
 from nbdist.errors import ArrayError
 from nbdist.notation import dtype_name, is_named
 
@@ -28,7 +28,7 @@ BLOCK_BYTES = 1 << 19
 class ReadablePiece:
     """A part of an array; `read` returns it as a NumPy array, which may take a copy from a device."""
 
-    bounds: list[list[int]]
+    bounds: Box
     read: Callable[[], Any]
 
 
@@ -57,8 +57,13 @@ class OfferedArray:
             shape=tuple(self.shape),
             nbytes=self.nbytes,
             whole=self.sharding is None,
-            pieces=tuple(box(piece.bounds) for piece in self.pieces),
+            pieces=tuple(piece.bounds for piece in self.pieces),
         )
+
+
+def whole_of(shape: Iterable[int]) -> Box:
+    """Return the bounds of a whole array."""
+    return tuple((0, size) for size in shape)
 
 
 def whole(array: Any) -> OfferedArray:
@@ -67,7 +72,7 @@ def whole(array: Any) -> OfferedArray:
         dtype=dtype_name(array.dtype),
         shape=list(array.shape),
         nbytes=array.nbytes,
-        pieces=[ReadablePiece(bounds=[[0, size] for size in array.shape], read=lambda: array)],
+        pieces=[ReadablePiece(bounds=whole_of(array.shape), read=lambda: array)],
     )
 
 

@@ -13,8 +13,8 @@ import mmap
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from nbdist.contract.calls.values import ArrayType, Box, MemoryAddress, OfferedBox, Room, Spot, box
-from nbdist.engine.values.arrays import ReadablePiece, unpacked
+from nbdist.contract.calls.values import ArrayType, Box, MemoryAddress, OfferedBox, Room, Spot
+from nbdist.engine.values.arrays import ReadablePiece, unpacked, whole_of
 from nbdist.errors import SessionError, StaleError
 from nbdist.machine import checkup
 from nbdist.machine.sealed import Sealed, mapped
@@ -130,7 +130,7 @@ class Moving:
             self._held = None
 
 
-Place = Callable[[Any], tuple[list[list[list[int]]], Callable[[list[Any]], Any]]]
+Place = Callable[[Any], tuple[list[Box], Callable[[list[Any]], Any]]]
 """A function of an array's dtype and shape; returns which parts belong here, and how to make the array of them."""
 
 COMMON = 0
@@ -150,7 +150,7 @@ class Incoming(ArraySink):
 
     def __init__(self, arrays: Sequence[ArrayType], *, place: Place | None) -> None:
         self._dtypes: list[Any] = []
-        self._bounds: list[list[list[list[int]]]] = []
+        self._bounds: list[list[Box]] = []
         self._finish: list[Callable[[list[Any]], Any]] = []
         self._spots: Sequence[Sequence[Spot]] = []
         self._own: list[Sealed] = []
@@ -165,7 +165,7 @@ class Incoming(ArraySink):
 
     def describe(self) -> Room:
         """Return which pieces of each array are wanted, the available memory, and the groups that limit it."""
-        return room([list(map(box, bounds)) for bounds in self._bounds])
+        return room(self._bounds)
 
     def share(self, sizes: Sequence[int], spots: Sequence[Sequence[Spot]]) -> list[MemoryAddress]:
         """Make memories that messages are to fill.
@@ -269,5 +269,5 @@ class Incoming(ArraySink):
         self._own = []
 
 
-def _whole(shape: tuple[int, ...]) -> tuple[list[list[list[int]]], Callable[[list[Any]], Any]]:
-    return [[[0, size] for size in shape]], lambda parts: parts[0]
+def _whole(shape: tuple[int, ...]) -> tuple[list[Box], Callable[[list[Any]], Any]]:
+    return [whole_of(shape)], lambda parts: parts[0]

@@ -25,12 +25,13 @@ from types import ModuleType
 from typing import Any
 
 from nbdist.contract.calls.arrays import MIME, ArraySummary, Numbers, PieceSummary, Summary
+from nbdist.contract.calls.values import Box
 from nbdist.contract.iopub import Rescued
 from nbdist.contract.snapshot import NamedSharding
 from nbdist.contract.wire import encode
 from nbdist.engine.frameworks.jax.objects import array_paths
 from nbdist.engine.frameworks.jax.observe import describe
-from nbdist.engine.values.arrays import OfferedArray, ReadablePiece, readable
+from nbdist.engine.values.arrays import OfferedArray, ReadablePiece, readable, whole_of
 from nbdist.engine.values.incoming import Place
 from nbdist.errors import ArrayError, SpecError
 from nbdist.notation import array_type_text, mesh_axes_text, spec_text
@@ -150,15 +151,15 @@ def whole_piece(value: Any) -> ReadablePiece:
             found[slices(piece.bounds)] = piece.read()
         return found
 
-    return ReadablePiece(bounds=[[0, size] for size in value.shape], read=read)
+    return ReadablePiece(bounds=whole_of(value.shape), read=read)
 
 
 def unique_pieces(value: Any) -> list[ReadablePiece]:
     """Return the parts of an array on this process, replicated ones once."""
-    found: dict[str, ReadablePiece] = {}
+    found: dict[Box, ReadablePiece] = {}
     for shard in shards(value):
         bounds = bounds_of(shard.index, value.shape)
-        found.setdefault(str(bounds), ReadablePiece(bounds=bounds, read=partial(_read, shard)))
+        found.setdefault(bounds, ReadablePiece(bounds=bounds, read=partial(_read, shard)))
     return list(found.values())
 
 
@@ -174,9 +175,9 @@ def _read(shard: Any) -> Any:
         return numpy.asarray(shard.data)
 
 
-def bounds_of(index: Sequence[slice], shape: Sequence[int]) -> list[list[int]]:
+def bounds_of(index: Sequence[slice], shape: Sequence[int]) -> Box:
     """Return a shard's index as half-open bounds, one pair for each dimension."""
-    return [list(part.indices(size)[:2]) for part, size in zip(index, shape, strict=True)]
+    return tuple(part.indices(size)[:2] for part, size in zip(index, shape, strict=True))
 
 
 def placed(sharding: Any, expression: str) -> Place:
@@ -197,7 +198,7 @@ def placed(sharding: Any, expression: str) -> Place:
             f"{expression!r} is a {kind}, not a sharding such as NamedSharding(mesh, P('x'))."
         )
 
-    def place(array: tuple[Any, tuple[int, ...]]) -> tuple[list[Any], Any]:
+    def place(array: tuple[Any, tuple[int, ...]]) -> tuple[list[Box], Any]:
         dtype, shape = array
         try:
             sharding.shard_shape(shape)
@@ -212,7 +213,7 @@ def placed(sharding: Any, expression: str) -> Place:
             )
         devices = sharding.addressable_devices_indices_map(shape)
         indices = {device: bounds_of(index, shape) for device, index in devices.items()}
-        bounds = list({str(one): one for one in indices.values()}.values())
+        bounds = list(dict.fromkeys(indices.values()))
 
         def finish(parts: list[Any]) -> Any:
             arrays = [

@@ -14,7 +14,7 @@ from typing import Any
 
 from nbdist.contract.calls.namespace import NamespaceArray
 from nbdist.contract.calls.stepping import Origin
-from nbdist.contract.calls.values import Box, box
+from nbdist.contract.calls.values import Box
 from nbdist.engine.frameworks.jax.arrays import bounds_of, unique_pieces, whole_piece
 from nbdist.engine.frameworks.jax.objects import array_paths
 from nbdist.engine.frameworks.jax.private import base_array, is_committed
@@ -97,7 +97,7 @@ class JaxPlacements:
             shape=tuple(array.shape),
             spans=spans,
             origin=self._origin(array) if spans else None,
-            pieces=tuple(box(piece.bounds) for piece in self.pieces(array)),
+            pieces=tuple(piece.bounds for piece in self.pieces(array)),
         )
 
     def _origin(self, array: Any) -> Origin | None:
@@ -335,17 +335,12 @@ class JaxPlacements:
 
     def place(
         self, described: NamespaceArray, placement: Any
-    ) -> tuple[list[list[list[int]]], Callable[[Parts], Any]]:
+    ) -> tuple[list[Box], Callable[[Parts], Any]]:
         """Return the parts that this process's devices hold, and a function that makes the array of them."""
         sharding, committed, weak, has_gone = placement
         shape = described.shape
-        devices = sharding.addressable_devices_indices_map(shape)
-        local = {device.id: device for device in devices}
-        bounds = {device.id: bounds_of(index, shape) for device, index in devices.items()}
-        distinct = {str(one): one for one in bounds.values()}
-        holders = {
-            key: [device for device, one in bounds.items() if str(one) == key] for key in distinct
-        }
+        local = {device.id: device for device in sharding.addressable_devices}
+        holders = _devices_of_parts(sharding, shape)
         like = SimpleNamespace(
             shape=shape, dtype=dtype_named(described.dtype), _committed=committed, weak_type=weak
         )
@@ -353,10 +348,10 @@ class JaxPlacements:
         def finish(parts: Parts) -> Any:
             if parts is None or has_gone:
                 return deleted(like, sharding, local)
-            pieces = [(holders[key], part) for key, part in zip(distinct, parts, strict=True)]
+            pieces = list(zip(holders.values(), parts, strict=True))
             return remade(like, pieces, sharding, local)
 
-        return ([] if has_gone else list(distinct.values())), finish
+        return ([] if has_gone else list(holders)), finish
 
     def set(self, settings: Any) -> None:
         """Set the mesh in context and the default device of another process."""
@@ -380,7 +375,7 @@ def _devices_of_parts(sharding: Any, shape: Sequence[int]) -> dict[Box, list[int
     """Return the parts of an array on this process, each with the ids of the devices that have it."""
     found: dict[Box, list[int]] = {}
     for device, index in sharding.addressable_devices_indices_map(tuple(shape)).items():
-        found.setdefault(box(bounds_of(index, shape)), []).append(device.id)
+        found.setdefault(bounds_of(index, shape), []).append(device.id)
     return found
 
 

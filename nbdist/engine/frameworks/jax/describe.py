@@ -204,7 +204,7 @@ class _Entry:
 
 
 class Descriptions:
-    """The `arrays` and `meshes` sections of a report, made anew in each walk.
+    """The `arrays` and `meshes` sections of a report, made anew in each walk, whose `Taker` this is.
 
     An unchanged array keeps the same description object in the next walk. Comparing two sections then costs
     one comparison of identity for each array, and no array is encoded twice.
@@ -217,7 +217,17 @@ class Descriptions:
         self._meshes_met: dict[str, Mesh] = {}
         self._dtypes: dict[Any, tuple[str, int]] = {}
 
-    def begin(self) -> None:
+    def array_classes(self) -> tuple[type, ...]:
+        """Return `jax.Array` if JAX has been imported."""
+        array = getattr(sys.modules.get("jax"), "Array", None)
+        return (array,) if array is not None else ()
+
+    def mesh_classes(self) -> tuple[type, ...]:
+        """Return `jax.sharding.Mesh` if JAX has been imported."""
+        mesh = getattr(sys.modules.get("jax.sharding"), "Mesh", None)
+        return (mesh,) if mesh is not None else ()
+
+    def walk_again(self) -> None:
         """Start a walk."""
         self._before, self._now, self._meshes_met = self._now, {}, {}
 

@@ -133,7 +133,7 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
 __all__ = ["JaxObserver", "describe", "devices", "ready"]
 
 
-class JaxObserver(Observer):
+class JaxObserver(Descriptions, Observer):
     """Observer of JAX's arrays, devices and meshes; used from one thread.
 
     Args:
@@ -141,21 +141,20 @@ class JaxObserver(Observer):
     """
 
     def __init__(self, main_thread: int) -> None:
-        self._meshes = Meshes()
+        super().__init__(Meshes())
         self._context = ContextMesh(main_thread)
-        self._descriptions = Descriptions(self._meshes)
         self._client: Any = None
 
     def begin(self) -> bool:
         """Start a look; return False while no back end is up."""
         # The client is kept during a look only, so that a back end that is taken down is freed.
         self._client = backend()
-        self._descriptions.begin()
+        self.walk_again()
         if self._client is None:
             return False
         mesh = self._context.mesh()
         if mesh is not None:
-            self._descriptions.add_mesh(mesh)
+            self.add_mesh(mesh)
         return True
 
     def context_mesh(self) -> str | None:
@@ -163,42 +162,10 @@ class JaxObserver(Observer):
         mesh = self._context.mesh()
         return self._meshes.describe(mesh).id if mesh is not None else None
 
-    def array_classes(self) -> tuple[type, ...]:
-        """Return `jax.Array`."""
-        return array_classes()
-
-    def mesh_classes(self) -> tuple[type, ...]:
-        """Return `jax.sharding.Mesh`."""
-        return mesh_classes()
-
-    def add(self, path: str, array: Any, *, lent: bool = False) -> bool:
-        """List an array; return False for one that is deleted or was donated, unless it is lent."""
-        return self._descriptions.add(path, array, lent=lent)
-
-    def keep(self, path: str, shape: tuple[int, ...]) -> bool:
-        """List again the array that the last look listed under a path with this shape."""
-        return self._descriptions.keep(path, shape)
-
-    def add_mesh(self, mesh: Any) -> None:
-        """List a mesh that was met outside an array; the empty mesh is left out."""
-        self._descriptions.add_mesh(mesh)
-
-    def describe(self, array: Any) -> Array | None:
-        """Return the description of an array without a path; its mesh is listed."""
-        return self._descriptions.describe(array)
-
     def devices(self) -> tuple[Device, ...]:
         """Return this process's devices."""
         client, self._client = self._client, None
         return devices(client)
-
-    def meshes(self) -> tuple[Mesh, ...]:
-        """Return the meshes of this look, in the order of their ids."""
-        return self._descriptions.meshes()
-
-    def arrays(self) -> tuple[Array, ...]:
-        """Return the arrays of this look, in the order met."""
-        return self._descriptions.arrays()
 
     def note(self) -> None:
         """Note the mesh in context."""
@@ -211,18 +178,6 @@ class JaxObserver(Observer):
     def unhook(self) -> None:
         """Restore JAX to what it was without hooks."""
         self._context.unhook()
-
-
-def array_classes() -> tuple[type, ...]:
-    """Return `jax.Array` if JAX has been imported."""
-    array = getattr(sys.modules.get("jax"), "Array", None)
-    return (array,) if array is not None else ()
-
-
-def mesh_classes() -> tuple[type, ...]:
-    """Return `jax.sharding.Mesh` if JAX has been imported."""
-    mesh = getattr(sys.modules.get("jax.sharding"), "Mesh", None)
-    return (mesh,) if mesh is not None else ()
 
 
 def describe(array: Any) -> tuple[Array, tuple[Mesh, ...]]:
@@ -375,29 +330,20 @@ def settings() -> dict[str, str] | None:
     return {name: setting_text(value) for name, value in values.items() if name not in OWN_SETTINGS}
 
 
-class JaxComparer(facts.Comparer):
+class JaxComparer(Descriptions, facts.Comparer):
     """Comparer of what JAX has on this process; keeps no array alive."""
 
     def __init__(self) -> None:
-        self._meshes = Meshes()
-        self._descriptions = Descriptions(self._meshes)
+        super().__init__(Meshes())
         self._local: dict[str, LocalArray | None] = {}
         self._keys = Keys()
 
     def begin(self) -> None:
         """Start to look at the names that a cell reads."""
-        self._descriptions.begin()
+        self.walk_again()
         self._local, self._keys = {}, Keys()
 
-    def array_classes(self) -> tuple[type, ...]:
-        """Return `jax.Array`."""
-        return array_classes()
-
-    def mesh_classes(self) -> tuple[type, ...]:
-        """Return `jax.sharding.Mesh`."""
-        return mesh_classes()
-
-    def add(self, path: str, array: Any) -> bool:
+    def add(self, path: str, array: Any, *, lent: bool = False) -> bool:
         """Note an array under a path; return False for a deleted one."""
         if array.is_deleted():
             self._local[path] = None
@@ -406,17 +352,13 @@ class JaxComparer(facts.Comparer):
         if not spans_processes(array):
             self._local[path] = LocalArray(dtype=str(array.dtype), shape=tuple(array.shape))
             return True
-        return self._descriptions.add(path, array)
-
-    def add_mesh(self, mesh: Any) -> None:
-        """Note a mesh that was met outside an array."""
-        self._descriptions.add_mesh(mesh)
+        return super().add(path, array, lent=lent)
 
     def found(self) -> facts.Found:
         """Return the arrays, meshes and keys noted since `begin`."""
         return facts.Found(
-            arrays={one.path: one for one in self._descriptions.arrays()},
-            meshes={one.id: one for one in self._descriptions.meshes()},
+            arrays={one.path: one for one in self.arrays()},
+            meshes={one.id: one for one in self.meshes()},
             local=self._local,
             keys=self._keys.found,
         )

@@ -25,6 +25,7 @@ from nbdist.engine.namespace.names import used as used_names
 from nbdist.engine.namespace.process import ProcessState, Read
 from nbdist.engine.namespace.things import Objects
 from nbdist.engine.probe.samples import Sample
+from nbdist.engine.saving.exchange import Exchange, SharedTask
 from nbdist.engine.saving.parts import SavedObjects
 from nbdist.engine.values.incoming import ArraySink, ArraySource, Incoming, room
 from nbdist.engine.values.outgoing import Outgoing
@@ -33,7 +34,6 @@ from nbdist.errors import ArrayError, error_text
 if TYPE_CHECKING:
     from nbdist.engine.kernel.engine_calls import Buffer
     from nbdist.engine.kernel.resident import Resident
-    from nbdist.engine.saving.exchange import Exchange
 
 _MISSING = object()
 
@@ -194,7 +194,7 @@ def save_arrays(resident: Resident, call: namespace.SaveArrays) -> namespace.Sav
     from nbdist.engine.saving.save import save
 
     with together(resident, call.number, "What was to be saved"):
-        return save(*_of_a_save(resident, call))
+        return save(_shared_task(resident, call))
 
 
 def read_arrays(resident: Resident, call: namespace.ReadArrays) -> namespace.Saving:
@@ -203,7 +203,7 @@ def read_arrays(resident: Resident, call: namespace.ReadArrays) -> namespace.Sav
     from nbdist.engine.saving.restore import restore
 
     with together(resident, call.number, "What was to be restored"):
-        report, held = restore(*_of_a_save(resident, call))
+        report, held = restore(_shared_task(resident, call))
         resident.moving.begin(call.token, held)
     return report
 
@@ -218,18 +218,20 @@ def set_restored(resident: Resident, call: namespace.SetRestored) -> Named:
     return Named(names=tuple(found))
 
 
-def _of_a_save(
+def _shared_task(
     resident: Resident, call: namespace.SaveArrays | namespace.ReadArrays
-) -> tuple[str, tuple[str, ...], dict[str, Any], SavedObjects, Exchange, str]:
-    """Return the arguments of `save` and `restore`."""
+) -> SharedTask:
     import jax
 
-    from nbdist.engine.saving.exchange import Exchange
-
     store, process_id, count = resident.framework.store(), jax.process_index(), jax.process_count()
-    exchange = Exchange(store, process_id, count, call.token, call.timeout_s)
-    objects = SavedObjects(each(lambda one: one.keeper))
-    return call.path, call.names, resident.user_names, objects, exchange, resident.host
+    return SharedTask(
+        path=call.path,
+        names=call.names,
+        variables=resident.user_names,
+        objects=SavedObjects(each(lambda one: one.keeper)),
+        exchange=Exchange(store, process_id, count, call.token, call.timeout_s),
+        host=resident.host,
+    )
 
 
 def offer_copies(resident: Resident, call: namespace.OfferCopies) -> namespace.CopiesOffer:

@@ -7,10 +7,12 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from nbdist import errors
+from nbdist.engine.saving.parts import SavedObjects
 from nbdist.errors import NbdistError, SessionError, error_text
 from nbdist.notation import processes_text, seconds_text
 from nbdist.spelling import option
@@ -101,6 +103,27 @@ class Exchange:
                     "file system answers there."
                 )
             time.sleep(POLL_SECONDS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedTask:
+    """A save or a restore, as this process takes part in it.
+
+    Attributes:
+      path: The folder, as a person has written it.
+      names: The names of the variables; none: all that hold arrays on several processes, or all of the save.
+      variables: The user's, by name.
+      objects: Takes the arrays out of models, and puts them into models that are there.
+      exchange: Exchanges texts with the other processes.
+      host: The name of this host.
+    """
+
+    path: str
+    names: tuple[str, ...]
+    variables: Mapping[str, Any]
+    objects: SavedObjects
+    exchange: Exchange
+    host: str
 
 
 ORBAX_POLL_SECONDS = 0.05

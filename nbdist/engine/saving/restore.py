@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbdist.contract.calls.namespace import Saving
 from nbdist.engine.saving import folder as folders
-from nbdist.engine.saving.exchange import Exchange, read_arrays, refuse_without_orbax
+from nbdist.engine.saving.exchange import SharedTask, read_arrays, refuse_without_orbax
 from nbdist.engine.saving.folder import SavedVariable, SaveFile
 from nbdist.engine.saving.parts import SCALARS, SavedLeaf, SavedObjects, VariableParts
 from nbdist.engine.saving.save import refuse_other_folders, saved_name
@@ -169,23 +169,8 @@ class Target:
     how: str
 
 
-def restore(
-    path: str,
-    names: tuple[str, ...],
-    variables: Mapping[str, Any],
-    objects: SavedObjects,
-    exchange: Exchange,
-    host: str,
-) -> tuple[Saving, RestoredValues]:
+def restore(task: SharedTask) -> tuple[Saving, RestoredValues]:
     """Read variables; called on all processes at the same time.
-
-    Args:
-      path: The folder, as a person has written it.
-      names: The names of the variables; none: all of the save.
-      variables: The user's, by name.
-      objects: Puts arrays into models that are there.
-      exchange: Exchanges texts with the other processes.
-      host: The name of this host.
 
     Raises:
       ArrayError: The folder has no whole save, or a value that is there does not fit.
@@ -195,18 +180,19 @@ def restore(
     """
     import jax
 
+    exchange = task.exchange
     targets: list[Target] = []
     saves: list[SaveFile] = []
 
     def look() -> dict[str, Any]:
         refuse_without_orbax()
-        folder = folders.folder_of(path)
-        saves.append(folders.read(folder, host))
+        folder = folders.folder_of(task.path)
+        saves.append(folders.read(folder, task.host))
         digest = hashlib.sha256(repr(saves[0]).encode()).hexdigest()
-        return {"host": host, "folder": str(folder), "digest": digest}
+        return {"host": task.host, "folder": str(folder), "digest": digest}
 
     said = exchange.all("save", look)
-    refuse_other_folders(path, said)
+    refuse_other_folders(task.path, said)
     for process_id, one in enumerate(said):
         if one["digest"] != said[0]["digest"]:
             raise ArrayError(
@@ -215,7 +201,7 @@ def restore(
             )
 
     def plan() -> list[Any]:
-        targets.extend(_targets(saves[0], path, names, variables, objects))
+        targets.extend(_targets(saves[0], task.path, task.names, task.variables, task.objects))
         return [
             [t.variable.name, t.how, [s and sharding_text(s) for s in t.shardings]] for t in targets
         ]
@@ -241,7 +227,7 @@ def restore(
     exchange.all("read", lambda: made.update({t.variable.name: _value(t, arrays) for t in targets}))
     names_read = tuple(saved_name(t.variable.name, t.variable.parts, t.how) for t in targets)
     report = Saving(path=said[0]["folder"], names=names_read)
-    return report, RestoredValues(made, objects)
+    return report, RestoredValues(made, task.objects)
 
 
 def _targets(

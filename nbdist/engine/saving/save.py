@@ -14,7 +14,7 @@ from typing import Any
 
 from nbdist.contract.calls.namespace import SavedName, Saving
 from nbdist.engine.saving import folder as folders
-from nbdist.engine.saving.exchange import Exchange, refuse_without_orbax, write_arrays
+from nbdist.engine.saving.exchange import Exchange, SharedTask, refuse_without_orbax, write_arrays
 from nbdist.engine.saving.folder import SavedVariable, SaveFile, plain
 from nbdist.engine.saving.parts import SavedLeaf, SavedObjects, VariableParts, is_spanning
 from nbdist.errors import ArrayError, OptionError
@@ -123,40 +123,26 @@ def _arrays(value: Any, objects: SavedObjects) -> list[Any]:
     return [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
 
 
-def save(
-    path: str,
-    names: tuple[str, ...],
-    variables: Mapping[str, Any],
-    objects: SavedObjects,
-    exchange: Exchange,
-    host: str,
-) -> Saving:
+def save(task: SharedTask) -> Saving:
     """Write variables; called on all processes at the same time.
-
-    Args:
-      path: The folder, as a person has written it.
-      names: The names of the variables; none: all that hold arrays on several processes.
-      variables: The user's, by name.
-      objects: Takes the arrays out of models.
-      exchange: Exchanges texts with the other processes.
-      host: The name of this host.
 
     Raises:
       OptionError: The folder cannot be used.
       ArrayError: A variable cannot be saved.
       SessionError: Orbax is not there, or the save took too long.
     """
+    exchange = task.exchange
     found: dict[str, VariableParts] = {}
     left_out: list[str] = []
 
     def look() -> dict[str, Any]:
         refuse_without_orbax()
-        folder = folders.folder_of(path)
-        parts, others = chosen(names, variables, objects)
+        folder = folders.folder_of(task.path)
+        parts, others = chosen(task.names, task.variables, task.objects)
         found.update(parts)
         left_out.extend(others)
         return {
-            "host": host,
+            "host": task.host,
             "folder": str(folder),
             "digests": {name: one.digest() for name, one in found.items()},
         }
@@ -164,7 +150,7 @@ def save(
     said = exchange.all("variables", look)
     refuse_differing([one["digests"] for one in said], found, exchange)
     refuse_nothing(found, left_out)
-    refuse_other_folders(path, said)
+    refuse_other_folders(task.path, said)
     folder = Path(said[0]["folder"])
     first = exchange.process_id == 0
 

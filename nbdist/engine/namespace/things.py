@@ -15,7 +15,7 @@ import inspect
 import re
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -304,19 +304,24 @@ class Objects(Protocol):
       modules: Library modules that a new process imports first, where the other process has imported them.
     """
 
-    modules: tuple[str, ...]
+    modules: tuple[str, ...] = ()
 
     def reduce(self, value: Any) -> Any | None:
         """Return how to pickle an object, as `object.__reduce_ex__` does; None for the object's own way."""
+        return None
 
     def settings(self) -> Any:
         """Return what the framework keeps for the process beside objects with names; pickled as it is."""
+        return None
 
     def set(self, settings: Any) -> None:
         """Set what `settings` has returned on another process, once all objects have come from there."""
+        return
 
     def things(self, mine: Mine) -> Sequence[ThingKind]:
         """Return the user's registrations and settings in the framework that are compared one by one."""
+        return ()
 
     def unpickling(self) -> AbstractContextManager[object]:
         """Return a context that is open while classes of the user's come from another process."""
+        return nullcontext()

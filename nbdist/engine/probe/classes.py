@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import types
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Protocol
@@ -24,6 +25,16 @@ def package(cls: type) -> str:
     """Return the first part of the name of the module in which a class was made."""
     module = class_dict(cls).get("__module__")
     return module.partition(".")[0] if isinstance(module, str) else ""
+
+
+def dict_items(mapping: dict[Any, Any], most: int) -> list[tuple[Any, Any]]:
+    """Return the first `most` items of a dictionary, to which the main thread may add keys meanwhile."""
+    for _ in range(3):
+        try:
+            return list(itertools.islice(dict.items(mapping), most))
+        except RuntimeError:
+            continue
+    return []
 
 
 def lookup(cls: type, name: str) -> Any:

@@ -24,6 +24,7 @@ from nbdist.engine.probe.classes import (
     Library,
     bases_of,
     class_dict,
+    dict_items,
     gives_what_it_keeps,
     lookup,
     package,
@@ -165,17 +166,7 @@ def _is_plain(key: Any) -> bool:
 def _dict(cls: type) -> Kind:
     if lookup(cls, "__getitem__") is not dict.__dict__["__getitem__"]:
         return Leaf.NOTHING
-    return Container(_dict_items, _item)
-
-
-def _dict_items(mapping: dict[Any, Any], most: int) -> list[tuple[Any, Any]]:
-    # The main thread may add and remove keys meanwhile.
-    for _ in range(3):
-        try:
-            return list(itertools.islice(dict.items(mapping), most))
-        except RuntimeError:
-            continue
-    return []
+    return Container(dict_items, _item)
 
 
 def _list(cls: type) -> Kind:
@@ -248,7 +239,7 @@ def _attributes(cls: type) -> Callable[[Any, int], Iterable[tuple[str, Any]]] | 
 
     def look(instance: Any, most: int) -> Iterable[tuple[str, Any]]:
         if keeps_dict:
-            for name, value in _dict_items(instance_dict.__get__(instance), most):
+            for name, value in dict_items(instance_dict.__get__(instance), most):
                 if reachable(name):
                     yield name, value
         for name, member in slots.items():

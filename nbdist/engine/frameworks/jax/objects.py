@@ -13,13 +13,21 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from enum import Enum
 from typing import Any
 
 from nbdist.engine.frameworks import libraries, packages
 from nbdist.engine.frameworks.jax.private import PYTREES, STATE_DICTS, frozen_items
-from nbdist.engine.namespace.things import PLAIN, Carried, Fixed, Mine, ThingKind, name_of
+from nbdist.engine.namespace.things import (
+    PLAIN,
+    Carried,
+    Fixed,
+    Mine,
+    Objects,
+    ThingFamily,
+    ThingKind,
+    name_of,
+)
 from nbdist.engine.probe.classes import Lent, Look
 from nbdist.engine.probe.walk import Bounds, Walk
 from nbdist.engine.values.arrays import Children, Parts
@@ -42,39 +50,28 @@ class Configuration:
         sys.modules["jax"].config.update(name, value)
 
 
-class Pytrees:
-    """The user's classes that are registered as pytrees.
+def pytrees(mine: Mine) -> ThingFamily:
+    """Return the user's classes that are registered as pytrees, each with how it was registered."""
 
-    Args:
-      mine: Tells which classes the user has written.
-    """
-
-    PREFIX = "pytree "
-
-    def __init__(self, mine: Mine) -> None:
-        self._mine = mine
-
-    def read(self) -> Mapping[str, Any]:
-        """Return the user's pytree classes by name, each with how it was registered."""
+    def registered() -> dict[str, Any]:
         registry = PYTREES.get() or {}
         return {
-            self.PREFIX + name_of(kind): Carried(self._text(kind, entry), (kind, *_how(entry)))
+            name_of(kind): Carried(text(kind, entry), (kind, *_how(entry)))
             for kind, entry in list(registry.items())
-            if kind in self._mine
+            if kind in mine
         }
 
-    def write(self, name: str, value: Any) -> None:
-        """Register one class as a pytree, unless it is registered."""
+    def register(_: str, value: Any) -> None:
         kind, how, arguments = value
         registry = PYTREES.get() or {}
         if kind not in registry:
             getattr(sys.modules["jax"].tree_util, how)(kind, *arguments)
 
-    def _text(self, kind: type, entry: Any) -> str:
+    def text(kind: type, entry: Any) -> str:
         how, arguments = _how(entry)
-        return (
-            f"{self._mine.text(kind)} {how} {[name_of(a) if callable(a) else a for a in arguments]}"
-        )
+        return f"{mine.text(kind)} {how} {[name_of(a) if callable(a) else a for a in arguments]}"
+
+    return ThingFamily("pytree ", registered, register)
 
 
 def _how(entry: Any) -> tuple[str, tuple[Any, ...]]:
@@ -88,55 +85,27 @@ def _how(entry: Any) -> tuple[str, tuple[Any, ...]]:
     return "register_pytree_node", (flatten, unflatten)
 
 
-class FlaxStates:
-    """The functions with which Flax saves and restores instances of the user's classes.
+def flax_states(mine: Mine) -> ThingFamily:
+    """Return the functions with which Flax saves and restores instances of the user's classes."""
 
-    Args:
-      mine: Tells which classes the user has written.
-    """
-
-    PREFIX = "Flax's state of "
-
-    def __init__(self, mine: Mine) -> None:
-        self._mine = mine
-
-    def read(self) -> Mapping[str, Any]:
-        """Return the user's classes by name, each with its functions."""
+    def registered() -> dict[str, Any]:
         found: dict[type, tuple[Callable[..., Any], ...]] = dict(STATE_DICTS.get() or {})
         return {
-            self.PREFIX + name_of(kind): Carried(self._mine.text(kind), (kind, *functions))
+            name_of(kind): Carried(mine.text(kind), (kind, *functions))
             for kind, functions in found.items()
-            if kind in self._mine
+            if kind in mine
         }
 
-    def write(self, name: str, value: Any) -> None:
-        """Register the functions of one class with Flax."""
+    def register(_: str, value: Any) -> None:
         import flax.serialization
 
         kind, save, restore = value
         flax.serialization.register_serialization_state(kind, save, restore, override=True)  # type: ignore[no-untyped-call]
 
-
-@contextlib.contextmanager
-def no_early_pytrees() -> Iterator[None]:
-    """Keep subclasses of `flax.struct.PyTreeNode` from being registered as they are made, within the context.
-
-    Unpickling makes a class first and its fields later; JAX would know it as a pytree without fields for good.
-    """
-    base: Any = getattr(sys.modules.get("flax.struct"), "PyTreeNode", object)
-    before = vars(base).get("__init_subclass__")
-    if base is object or before is None:
-        yield
-        return
-    # `Pytrees` registers the classes when they are complete.
-    base.__init_subclass__ = classmethod(lambda cls, **options: None)
-    try:
-        yield
-    finally:
-        base.__init_subclass__ = before
+    return ThingFamily("Flax's state of ", registered, register)
 
 
-class JaxObjects:
+class JaxObjects(Objects):
     """Answers about JAX's objects and registrations, while a namespace is on its way to a new process."""
 
     modules: tuple[str, ...] = ("flax.struct",)
@@ -152,20 +121,27 @@ class JaxObjects:
         make, arguments, state = reduced[:3]
         return make, arguments, (state, dict(value.__dict__)), None, None, fill
 
-    def settings(self) -> Any:
-        """Return None: `things` and `Placements` have all settings."""
-        return None
-
     def things(self, mine: Mine) -> Sequence[ThingKind]:
         """Return JAX's configuration, the user's pytrees, and how Flax saves the user's classes."""
-        return Configuration(), Pytrees(mine), FlaxStates(mine)
+        return Configuration(), pytrees(mine), flax_states(mine)
 
-    def unpickling(self) -> AbstractContextManager[object]:
-        """Return a context in which subclasses of `flax.struct.PyTreeNode` are not registered as they are made."""
-        return no_early_pytrees()
+    @contextlib.contextmanager
+    def unpickling(self) -> Iterator[None]:
+        """Keep subclasses of `flax.struct.PyTreeNode` from being registered as they are made, within the context.
 
-    def set(self, settings: Any) -> None:
-        """Do nothing: `settings` returns None."""
+        Unpickling makes a class first and its fields later; JAX would know it as a pytree without fields for
+        good. `pytrees` registers the classes when they are complete.
+        """
+        base: Any = getattr(sys.modules.get("flax.struct"), "PyTreeNode", object)
+        before = vars(base).get("__init_subclass__")
+        if base is object or before is None:
+            yield
+            return
+        base.__init_subclass__ = classmethod(lambda cls, **options: None)
+        try:
+            yield
+        finally:
+            base.__init_subclass__ = before
 
 
 def fill(function: Any, state: tuple[Any, dict[str, Any]]) -> None:

@@ -12,7 +12,6 @@ and optimizers of `tf_keras`, Keras 2 for TensorFlow, count as well.
 
 from __future__ import annotations
 
-import itertools
 import keyword
 import sys
 from collections.abc import Iterable
@@ -20,7 +19,7 @@ from typing import Any
 
 from nbdist.engine.frameworks.keras import private
 from nbdist.engine.frameworks.keras.private import attribute, live
-from nbdist.engine.probe.classes import bases_of, class_dict, package
+from nbdist.engine.probe.classes import bases_of, class_dict, dict_items, package
 
 PACKAGES = ("keras", "tf_keras")
 """The packages of Keras 3, and of Keras 2 for TensorFlow."""
@@ -83,15 +82,7 @@ def items(value: Any, limit: int = 4096) -> list[Any]:
 
 def pairs(value: Any, limit: int = 4096) -> list[tuple[Any, Any]]:
     """Return the first `limit` items of a dictionary; an empty list for anything else."""
-    if dict not in bases_of(type(value)):
-        return []
-    # The main thread may add and remove keys meanwhile.
-    for _ in range(3):
-        try:
-            return list(itertools.islice(dict.items(value), limit))
-        except RuntimeError:
-            continue
-    return []
+    return dict_items(value, limit) if dict in bases_of(type(value)) else []
 
 
 MOST_VARIABLES = 4096

@@ -15,7 +15,6 @@ import copyreg
 import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from nbdist.engine.frameworks.keras import private
@@ -33,7 +32,7 @@ from nbdist.engine.frameworks.keras.variables import (
     set_raw_value,
     unwrapped,
 )
-from nbdist.engine.namespace.things import Mine, ThingKind
+from nbdist.engine.namespace.things import Objects
 from nbdist.engine.probe.classes import bases_of
 from nbdist.engine.probe.samples import PLAIN, SeenArray, glance
 from nbdist.engine.saving.parts import Suffix
@@ -104,10 +103,8 @@ STATE = (
 """The attributes of Keras' thread-local state: settings, and how many layers of each name there are."""
 
 
-class KerasObjects:
+class KerasObjects(Objects):
     """Answers of Keras on one process, for as long as a namespace is on its way."""
-
-    modules: tuple[str, ...] = ()
 
     def __init__(self, process_id: int) -> None:
         self._process_id = process_id
@@ -141,14 +138,6 @@ class KerasObjects:
         keras.config.set_epsilon(settings["epsilon"])
         keras.config.set_image_data_format(settings["image_data_format"])
         keras.saving.get_custom_objects().update(settings["custom_objects"])
-
-    def things(self, mine: Mine) -> Sequence[ThingKind]:
-        """Return nothing: `settings` has all settings."""
-        return ()
-
-    def unpickling(self) -> AbstractContextManager[object]:
-        """Return a context that does nothing."""
-        return nullcontext()
 
 
 def model_digest(

@@ -22,7 +22,7 @@ from nbdist.contract.calls.engine import Membership
 from nbdist.engine.frameworks.hooks import PrivateName
 from nbdist.engine.frameworks.jax import private, start
 from nbdist.engine.frameworks.jax.describe import ContextMesh, mesh_in_context, ready
-from nbdist.engine.frameworks.jax.objects import FlaxStates, is_pytree
+from nbdist.engine.frameworks.jax.objects import flax_states, is_pytree
 from nbdist.engine.frameworks.jax.private import coordinator_client
 from nbdist.engine.frameworks.jax.repair import backend, repair
 from nbdist.engine.frameworks.jax.repair.anew import array_like, live_platforms, sharding_like
@@ -109,7 +109,7 @@ class Everybodys:
 
 def states() -> bool:
     assert flax.serialization
-    return bool(FlaxStates(Everybodys()).read())  # type: ignore[arg-type]
+    return bool(flax_states(Everybodys()).read())  # type: ignore[arg-type]
 
 
 DIFFERENCES: dict[str, tuple[Callable[[], Any], Any, Any]] = {

@@ -75,15 +75,15 @@ class Library(Protocol):
 
     def is_model(self, bases: tuple[type, ...]) -> bool:
         """Return whether objects of a class are models, whose variables are shown together."""
-        ...
+        return False
 
     def has_layout(self, bases: tuple[type, ...]) -> bool:
         """Return whether objects of a class are models or layers, whose variables have layouts to show."""
-        ...
+        return False
 
     def holds_arrays(self, cls: type, bases: tuple[type, ...]) -> bool:
         """Return whether objects of a class are known to hold arrays in attributes, as pytrees and modules do."""
-        ...
+        return False
 
 
 class Lent:

@@ -158,23 +158,19 @@ class ModelObserver(Protocol):
         ...
 
 
-class Models(Protocol):
-    """The result of one look of a `ModelObserver`: sections of a report."""
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The result of one look of a `ModelObserver`: sections of a report.
 
-    @property
-    def distributions(self) -> tuple[Distribution, ...]:
-        """The distributions that are set now."""
-        ...
+    Attributes:
+      distributions: Those that are set now.
+      meshes: The meshes of the distributions.
+      models: The models that were added and have variables.
+    """
 
-    @property
-    def meshes(self) -> tuple[Mesh, ...]:
-        """The meshes of the distributions and the variables."""
-        ...
-
-    @property
-    def models(self) -> tuple[Model, ...]:
-        """The models that were added and have variables."""
-        ...
+    distributions: tuple[Distribution, ...]
+    meshes: tuple[Mesh, ...]
+    models: tuple[Model, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from nbdist.engine.namespace.things import (
     ThingKind,
     name_of,
 )
-from nbdist.engine.probe.classes import Lent, Look
+from nbdist.engine.probe.classes import Lent, Library, Look
 from nbdist.engine.probe.walk import Bounds, Walk
 from nbdist.engine.values.arrays import Children, Parts
 
@@ -251,20 +251,15 @@ def _items(mapping: dict[Any, Any]) -> Iterable[tuple[str, Any]]:
     ]
 
 
-class JaxLibrary:
-    """Library of the classes that hold JAX arrays: Flax's containers and modules, and registered pytrees."""
+class JaxLibrary(Library):
+    """Library of the classes that hold JAX arrays: Flax's containers and modules, and registered pytrees.
+
+    Modules are shown as trees of arrays, not as models.
+    """
 
     def look_into(self, bases: tuple[type, ...]) -> Look | None:
         """Return a function that lists what Flax's own containers hold."""
         return look_into(bases)
-
-    def is_model(self, bases: tuple[type, ...]) -> bool:
-        """Return False: modules are shown as trees of arrays."""
-        return False
-
-    def has_layout(self, bases: tuple[type, ...]) -> bool:
-        """Return False: no class of JAX or Flax has layouts to show."""
-        return False
 
     def holds_arrays(self, cls: type, bases: tuple[type, ...]) -> bool:
         """Return whether a class is a pytree or a module of Flax."""

@@ -20,7 +20,6 @@ from typing import Any
 from nbdist.contract.page import LARGE_BYTES
 from nbdist.contract.snapshot import (
     Array,
-    Distribution,
     Mesh,
     Model,
     NamedSharding,
@@ -45,7 +44,7 @@ from nbdist.engine.frameworks.keras.variables import (
     raw_value,
 )
 from nbdist.engine.probe.activity import evaluation, note
-from nbdist.engine.probe.observer import Describe
+from nbdist.engine.probe.observer import Describe, Models
 from nbdist.pieces import fullest_bytes, is_whole_everywhere, totals
 
 MOST_MODELS = 8
@@ -335,15 +334,6 @@ def _results(logs: Any) -> dict[str, Any]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class OfKeras:
-    """The result of one look: sections of a report."""
-
-    distributions: tuple[Distribution, ...]
-    meshes: tuple[Mesh, ...]
-    models: tuple[Model, ...]
-
-
 class KerasObserver:
     """An observer of Keras for repeated looks.
 
@@ -365,7 +355,7 @@ class KerasObserver:
         if len(self._met) < MOST_MODELS and not any(model is one for _, one in self._met):
             self._met.append((path, model))
 
-    def look(self, describe: Describe, meshes: Callable[[], Mapping[str, Mesh]]) -> OfKeras:
+    def look(self, describe: Describe, meshes: Callable[[], Mapping[str, Mesh]]) -> Models:
         """Return the sections as of now; keep no model afterwards.
 
         Args:
@@ -376,9 +366,9 @@ class KerasObserver:
         met, self._met = self._met, []
         models = self._models.describe(met, distribution, describe, meshes)
         if distribution is None:
-            return OfKeras((), (), models)
+            return Models((), (), models)
         described, mesh = describe_distribution(distribution, self._meshes)
-        return OfKeras((described,), (mesh,) if mesh is not None else (), models)
+        return Models((described,), (mesh,) if mesh is not None else (), models)
 
     def note(self) -> None:
         """Note the distribution that is set, and follow its changes; called on the main thread."""

@@ -27,6 +27,7 @@ from nbdist.engine.frameworks.keras.expressions import (
 from nbdist.engine.frameworks.keras.private import attribute
 from nbdist.engine.probe.classes import (
     Lent,
+    Library,
     Look,
     bases_of,
     class_dict,
@@ -44,10 +45,10 @@ class VariablePlace:
     of_optimizer: bool
 
 
-class VariablePlaces:
+class VariablePlaces(Library):
     """The places of the variables of layers and models, searched again only when the variables change in number.
 
-    Keeps no model alive. This class is the `nbdist.engine.probe.classes.Library` of Keras.
+    Keeps no model alive. `look_into` finds all arrays that objects of Keras hold.
     """
 
     def __init__(self) -> None:
@@ -75,10 +76,6 @@ class VariablePlaces:
     def has_layout(self, bases: tuple[type, ...]) -> bool:
         """Return whether objects of a class are layers; models are layers, too."""
         return is_layer(bases)
-
-    def holds_arrays(self, cls: type, bases: tuple[type, ...]) -> bool:
-        """Return False: `look_into` finds all arrays."""
-        return False
 
     def of(self, layer: Any) -> list[tuple[VariablePlace, Any]]:
         """Return all variables of a layer, and of the optimizer of a model, each with its place."""

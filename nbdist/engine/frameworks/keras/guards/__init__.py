@@ -26,7 +26,7 @@ from typing import Any
 
 from nbdist.engine.cell.interrupts import AgreedStop, InterruptHandler
 from nbdist.engine.cell.stacks import outside
-from nbdist.engine.frameworks.hooks import replaced
+from nbdist.engine.frameworks.hooks import replaced as replaced
 from nbdist.engine.frameworks.interfaces import ThisProcess
 from nbdist.engine.frameworks.jax.private import coordinator_client
 from nbdist.engine.frameworks.keras import private
@@ -73,14 +73,8 @@ class CallGuard:
         self._interrupts = interrupts
         self._stop = stop
         self._group: tuple[int, ...] = ()
-        self.restore: list[Callable[[], None]] = []
         self._agreement = agreement
         self._host = socket.gethostname()
-
-    def close(self) -> None:
-        """Send nothing to other processes from now on."""
-        if self._agreement is not None:
-            self._agreement.close()
 
     @contextlib.contextmanager
     def within(self) -> Iterator[None]:
@@ -234,18 +228,18 @@ LONGEST_SECONDS = 0.002
 """The shortest and longest time between two looks at what is being computed."""
 
 
-def place() -> Callable[[], None] | None:
+def place() -> bool:
     """Make Keras wait for logs here before it turns them into numbers.
 
     NumPy's conversion of a JAX array waits in C++, where no interrupt arrives: a process whose peers have left
     the step would never come back.
 
     Returns:
-      A function that removes the wait; None where it could not be placed.
+      Whether the wait could be placed.
     """
     original = private.LOGS.get()
     if original is None:
-        return None
+        return False
 
     @functools.wraps(original)
     def pythonify_logs(logs: Any) -> Any:
@@ -254,7 +248,7 @@ def place() -> Callable[[], None] | None:
         return original(logs)
 
     private.LOGS.set(pythonify_logs)
-    return lambda: private.LOGS.set(original)
+    return True
 
 
 def until_ready(logs: Any) -> None:
@@ -368,28 +362,13 @@ def install(process: ThisProcess) -> None:
     setattr(keras.Model, ATTRIBUTE, watch)
     for name in METHODS:
         method = _guarded(name, getattr(keras.Model, name), watch)
-        watch.restore.append(replaced(keras.Model, name, method))
+        setattr(keras.Model, name, method)
     if keras.config.backend() == "jax":
         for step in STEPS:
             name = f"make_{step}"
             method = made_whole(step, getattr(keras.Model, name), watch.step)
-            watch.restore.append(replaced(keras.Model, name, method))
-    unplace = place()
-    if unplace is not None:
-        watch.restore.append(unplace)
-
-
-def remove() -> None:
-    """Remove the guard from `keras.Model`; a second call changes nothing."""
-    import keras
-
-    watch = guard()
-    if watch is None:
-        return
-    delattr(keras.Model, ATTRIBUTE)
-    watch.close()
-    for restore in watch.restore:
-        restore()
+            setattr(keras.Model, name, method)
+    place()
 
 
 def guard() -> CallGuard | None:

@@ -97,7 +97,6 @@ class CallAgreement:
         self._counts: dict[tuple[int, ...], int] = {}
         self._alone: str | None = None
         self._calls: list[State] = []
-        self._closed = False
         self.agreed: dict[int, GuardedCall] = {}
 
     def edge(self) -> None:
@@ -107,16 +106,12 @@ class CallAgreement:
             self._seen = running
             self._counts.clear()
             self._alone = None
-        elif running is not None and running.run is not None and not self._closed:
+        elif running is not None and running.run is not None:
             try:
                 self._put(running, ended=_first_line(self._cell.error))
             except RuntimeError:
                 # Process 0 is gone, which ends the session's cells anyway.
                 return
-
-    def close(self) -> None:
-        """End this process's part: put nothing on the board from now on."""
-        self._closed = True
 
     def trains_alone(self, method: str) -> None:
         """Note a call that this process makes alone, to be named to processes that wait for a common call."""

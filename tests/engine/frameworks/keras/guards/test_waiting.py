@@ -30,20 +30,20 @@ class Computed:
         return ()
 
 
+@pytest.fixture(autouse=True)
+def _as_shipped_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python_utils, "pythonify_logs", python_utils.pythonify_logs)
+
+
 def test_logs_are_waited_for_before_they_become_numbers() -> None:
-    unplace = guards.place()
-    assert unplace is not None
-    try:
-        guards.until_ready({"loss": (late := Computed(0.05)), "accuracy": 0.5})
-        assert late.is_ready()
-        assert python_utils.pythonify_logs({"loss": 0.25}) == {"loss": 0.25}
-    finally:
-        unplace()
+    assert guards.place()
+    guards.until_ready({"loss": (late := Computed(0.05)), "accuracy": 0.5})
+    assert late.is_ready()
+    assert python_utils.pythonify_logs({"loss": 0.25}) == {"loss": 0.25}
 
 
 def test_other_threads_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    unplace = guards.place()
-    assert unplace is not None
+    assert guards.place()
     waited = []
     monkeypatch.setattr(guards, "until_ready", waited.append)
     thread = threading.Thread(target=python_utils.pythonify_logs, args=({"loss": 0.25},))
@@ -52,12 +52,9 @@ def test_other_threads_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     assert waited == []
     python_utils.pythonify_logs({"loss": 0.25})
     assert waited == [{"loss": 0.25}]
-    unplace()
 
 
 def test_without_the_private_function_nothing_is_placed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert keras.__version__
-    before = python_utils.pythonify_logs
     monkeypatch.delattr(python_utils, "pythonify_logs")
-    assert guards.place() is None
-    monkeypatch.setattr(python_utils, "pythonify_logs", before, raising=False)
+    assert not guards.place()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import pytest
 from keras import layers
+from keras.src.utils import python_utils
 
 from nbdist.engine.cell.interrupts import AgreedStop
 from nbdist.engine.cell.running import CurrentCell
@@ -48,12 +49,18 @@ class Puts:
 
 
 @pytest.fixture
-def puts() -> Iterator[Puts]:
+def puts(monkeypatch: pytest.MonkeyPatch) -> Puts:
+    for name in (
+        *guards.METHODS,
+        *(f"make_{step}" for step in guards.STEPS),
+    ):  # as before, afterwards
+        monkeypatch.setattr(keras.Model, name, getattr(keras.Model, name))
+    monkeypatch.setattr(keras.Model, guards.ATTRIBUTE, None, raising=False)
+    monkeypatch.setattr(python_utils, "pythonify_logs", python_utils.pythonify_logs)
     found = Puts()
     stop = AgreedStop(lambda: None, CurrentCell(), lambda: 0)
     guards.install(SimpleNamespace(interrupts=found, stop=stop))
-    yield found
-    guards.remove()
+    return found
 
 
 class Interrupted(keras.Sequential):

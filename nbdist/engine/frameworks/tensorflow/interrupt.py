@@ -154,20 +154,9 @@ class Interrupts:
         os.register_at_fork(after_in_child=self._leave_fork)
         threading.Thread(target=self._listen, name="nbdist-interrupts", daemon=True).start()
 
-    def uninstall(self) -> None:
-        """End, and set the wake-up descriptor as it was before; called on the main thread."""
-        if self._wakeup_write < 0:
-            return
-        current = signal.set_wakeup_fd(self._before)
-        if current != self._wakeup_write:
-            # Other code has set its own descriptor meanwhile, which stays.
-            signal.set_wakeup_fd(current)
-        os.close(self._wakeup_write)
-        self._wakeup_write = -1
-
     def _leave_fork(self) -> None:
         # A forked child, such as one of multiprocessing, handles its signals itself.
-        if self._wakeup_write >= 0 and os.getpid() != self._pid:
+        if os.getpid() != self._pid:
             signal.set_wakeup_fd(-1)
 
     def _listen(self) -> None:
@@ -204,8 +193,6 @@ class Interrupts:
         """Begin a cell: an interrupt of an earlier cell has no effect on this one, however late it is handled."""
         self._cells += 1
         self.freed = False
-        if self._wakeup_write < 0:
-            return
         room = select.poll()
         room.register(self._wakeup_write, select.POLLOUT)
         room.poll()  # waits while the pipe is full of earlier interrupts, which the thread soon reads
@@ -288,11 +275,3 @@ def _follow_cells(interrupts: Interrupts) -> None:
 
     shell.events.register("pre_run_cell", lambda info: interrupts.begin())
     shell.events.register("post_run_cell", finished)
-
-
-def uninstall() -> None:
-    """Handle signals as before `install`; called on the main thread."""
-    global _installed
-    if _installed is not None:
-        _installed.uninstall()
-        _installed = None

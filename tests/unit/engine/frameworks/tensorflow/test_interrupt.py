@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -39,7 +40,8 @@ def watched() -> Iterator[Watched]:
     interrupts = Watched(threading.main_thread().ident or 0)
     interrupts.install()
     yield interrupts
-    interrupts.uninstall()
+    signal.set_wakeup_fd(interrupts._before)
+    os.close(interrupts._wakeup_write)  # ends the thread that listens
 
 
 def test_what_waits_is_aborted_once(

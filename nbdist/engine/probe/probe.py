@@ -70,7 +70,6 @@ class Probe:
       on_main: Has a function called on the main thread when that is idle.
       resting: Asked on the main thread, whether no repair is under way: during one there may be no devices.
       beside: Returns what the process has beside the user's names and reports as if it were under names.
-      bounds: The limits of the walk over the namespace.
     """
 
     def __init__(
@@ -88,7 +87,6 @@ class Probe:
         on_main: Callable[[Callable[[], None]], object] | None = None,
         resting: Callable[[], bool] = lambda: True,
         beside: Callable[[], Mapping[str, object]] = dict,
-        bounds: Bounds | None = None,
     ) -> None:
         self._publish = publish
         self._namespace = namespace
@@ -103,7 +101,7 @@ class Probe:
         self._frameworks = frameworks
         self._activity = ActivityReader(cell, MainThread(main_thread), owners)
         self._look = NamespaceLook(
-            frameworks, main_thread=main_thread, process_id=process_id, bounds=bounds or Bounds()
+            frameworks, main_thread=main_thread, process_id=process_id, bounds=Bounds()
         )
         self._sections = Sections()
         self._activity_pace = Pace(

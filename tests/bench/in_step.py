@@ -33,13 +33,13 @@ float(total(w))
 COMPUTES = "float(total(w));"
 PROVES = """
 import time
-from nbdist.engine.frameworks.jax.step.dispatched import Count
+from nbdist.engine.frameworks.jax.step.dispatched import ProgramCount
 from nbdist.engine.frameworks.jax.step.step import Proof
 
 proof, took = Proof(lambda thread, ignored: None), []
 for number in range(rounds + 1):
     began = time.perf_counter()
-    trial = proof.begin(number, Count(), counted=True)
+    trial = proof.begin(number, ProgramCount(), counted=True)
     trial.done.wait()
     assert trial.in_step
     took.append(1e3 * (time.perf_counter() - began))

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nbdist.contract.calls.engine import EmptyStage
 from nbdist.engine.frameworks.interfaces import (
+    NoArrayRecovery,
     NoArrays,
     NoCluster,
     NoInspection,
-    NoRecovery,
     not_moved,
 )
 from nbdist.errors import SessionError
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from nbdist.contract.calls.engine import Initialized
     from nbdist.engine.agreement.facts import Comparer
     from nbdist.engine.frameworks.interfaces import (
+        ArrayRecovery,
         Arrays,
         ClusterState,
         Inspection,
         Placing,
         Plans,
-        Recovery,
         ThisProcess,
         Trees,
     )
@@ -129,7 +129,7 @@ class Framework:
     store: Callable[[], Any | None] = _nothing
     arrays: Load[Arrays] = NoArrays
     inspection: Load[Inspection] = NoInspection
-    recovery: Load[Recovery] = NoRecovery
+    recovery: Load[ArrayRecovery] = NoArrayRecovery
     placements: Placing = not_moved
 
     # Of each framework that has been imported, whatever the session computes with.

@@ -1,8 +1,9 @@
 """Interface between an engine and the frameworks on it: what each asks of the other.
 
 A framework sees the engine as `ThisProcess`. An engine sees a framework's capabilities, the fields of `Framework`,
-by the protocols here: `ClusterState`, `Arrays`, `Inspection`, `Recovery`, `Trees` and `Plans`. The first four are
-asked of the framework that the session computes with, so each has a `No…` that answers for a framework without it.
+by the protocols here: `ClusterState`, `Arrays`, `Inspection`, `ArrayRecovery`, `Trees` and `Plans`. The first four
+are asked of the framework that the session computes with, so each has a `No…` that answers for a framework without
+it.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ class Trees(Protocol):
         """Return a summary of this process's part of the array at a path; None for no array of this framework."""
 
 
-class Recovery(Protocol):
+class ArrayRecovery(Protocol):
     """Programs compared between processes, and what follows where they differ."""
 
     def versions(self, process: ThisProcess) -> Versions:
@@ -159,7 +160,7 @@ class Recovery(Protocol):
         return None
 
 
-class NoRecovery(Recovery):
+class NoArrayRecovery(ArrayRecovery):
     """Answers for a framework whose programs are not counted."""
 
 

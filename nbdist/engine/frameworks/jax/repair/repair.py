@@ -324,7 +324,7 @@ def _forget_effects() -> None:
 
 
 class JaxRecovery:
-    """Programs compared between processes, and repair in place, as `interfaces.Recovery` has them."""
+    """Programs compared between processes, and repair in place, as `interfaces.ArrayRecovery` has them."""
 
     def versions(self, process: ThisProcess) -> Versions:
         """Return which program computed each array on several processes."""

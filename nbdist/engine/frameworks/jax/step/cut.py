@@ -50,7 +50,7 @@ _MOVED_AT = 120
 """Offset of `tcpi_bytes_acked` and `tcpi_bytes_received` in Linux's `struct tcp_info` (since 4.1)."""
 
 
-class Cut:
+class ConnectionCut:
     """Cut of the connections that carry collectives, as if the others had closed them.
 
     When gloo (at commit 5b46c340) reads the end of a connection, it frees the threads that wait there, with two
@@ -280,7 +280,7 @@ def waiting() -> frozenset[int]:
     """Return the threads that wait in a collective of a back end that is not kept.
 
     After a cut they may be all that is left of a stuck collective: gloo does not free a thread whose message was
-    half written or half read when the connection ended (see `Cut`).
+    half written or half read when the connection ended (see `ConnectionCut`).
     """
     found = frozenset(waiting_threads())
     return found.difference(*(kept.threads for kept in _KEPT))

@@ -41,7 +41,7 @@ TRAIL = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class ProgramCount:
     """Counts of the programs sent since the processes were last in step.
 
     `programs` ran on all devices of the session; `names` is a checksum over their names in order, `kinds` over the
@@ -81,7 +81,7 @@ class Dispatched:
     """
 
     def __init__(self) -> None:
-        self.count = Count()
+        self.count = ProgramCount()
         self.serial = 0
         self.generation = 0
         self.origins = Origins()
@@ -149,7 +149,7 @@ class Dispatched:
 
     def in_step(self) -> None:
         """Note that the processes are in step: set all counts since then to zero."""
-        self.count = Count()
+        self.count = ProgramCount()
         self.labels.clear()
         self.kinds.clear()
         self.given.clear()

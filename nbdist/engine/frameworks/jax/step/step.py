@@ -25,7 +25,7 @@ from nbdist.contract.iopub import CellStep
 from nbdist.engine.cell.stacks import MainThread
 from nbdist.engine.frameworks.jax.objects import array_paths
 from nbdist.engine.frameworks.jax.step.cut import (
-    Cut,
+    ConnectionCut,
     Meetings,
     carrying,
     keep,
@@ -35,8 +35,8 @@ from nbdist.engine.frameworks.jax.step.cut import (
     waiting,
 )
 from nbdist.engine.frameworks.jax.step.dispatched import (
-    Count,
     Dispatched,
+    ProgramCount,
     arrays_under_way,
     serials_under_way,
 )
@@ -115,7 +115,7 @@ class Proof:
         self._meeting = Gathering([first[process] for process in sorted(first, reverse=True)])
         self._all = Gathering(devices)
 
-    def begin(self, number: int, count: Count, *, counted: bool) -> Trial:
+    def begin(self, number: int, count: ProgramCount, *, counted: bool) -> Trial:
         """Send this process's numbers, on a separate thread, since nothing interrupts a wait in C++.
 
         Args:
@@ -129,7 +129,7 @@ class Proof:
         ).start()
         return trial
 
-    def _run(self, trial: Trial, count: Count, counted: bool) -> None:
+    def _run(self, trial: Trial, count: ProgramCount, counted: bool) -> None:
         import numpy
 
         number = (trial.number & WORD, trial.number >> 32 & WORD)
@@ -183,7 +183,7 @@ class Step:
         self._trial: Trial | None = None
         self._others: frozenset[int] = frozenset()
         self.ports: frozenset[int] = frozenset()
-        self._cut = Cut()
+        self._cut = ConnectionCut()
         self._meetings = Meetings()
         self._cut_at: float | None = None
         self.unsettled = False

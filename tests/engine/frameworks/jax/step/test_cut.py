@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from nbdist.engine.frameworks.jax.step.cut import Cut, listening_ports
+from nbdist.engine.frameworks.jax.step.cut import ConnectionCut, listening_ports
 from tests.builders.clock import Sleeping
 from tests.waiting import wait_for
 
@@ -53,7 +53,7 @@ class Connection:
 
 @pytest.fixture
 def cut(sockets):
-    made = Cut()
+    made = ConnectionCut()
     sockets.callback(made.release)
     return made.cut
 
@@ -128,7 +128,7 @@ def test_each_is_kept_open_once_until_it_is_released(sockets):
     ports = [c.port for c in connections]
     before = descriptors(connections)
     assert len(before) == 60
-    cutting = Cut()
+    cutting = ConnectionCut()
     assert cutting.cut(ports, ports) == 40
     assert len(descriptors(connections)) == 100
     assert cutting.cut(ports, ports) == 0
@@ -158,7 +158,7 @@ def test_what_arrived_before_is_still_read_by_whom_it_is_for(sockets, cut, monke
 
 
 def test_after_a_release_the_next_are_ended_as_well(sockets):
-    cutting, first = Cut(), Connection(sockets)
+    cutting, first = ConnectionCut(), Connection(sockets)
     cutting.cut([first.port], [])
     cutting.release()
     second = Connection(sockets)
@@ -187,11 +187,11 @@ def test_ports_on_which_this_process_listens_are_found(sockets):
 @pytest.mark.skipif(sys.platform != "linux", reason="Only Linux counts the bytes of a connection.")
 def test_what_moves_on_connections_is_counted(sockets):
     one, other = Connection(sockets), Connection(sockets)
-    before = Cut().moved_bytes([one.port], [])
+    before = ConnectionCut().moved_bytes([one.port], [])
     assert other.works()
-    assert Cut().moved_bytes([one.port], []) == before
+    assert ConnectionCut().moved_bytes([one.port], []) == before
     assert one.works()
-    wait_for(lambda: Cut().moved_bytes([one.port], []) == before + 2)
+    wait_for(lambda: ConnectionCut().moved_bytes([one.port], []) == before + 2)
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="This Python has no IPv6.")
@@ -209,7 +209,7 @@ def test_connections_between_two_devices_of_one_process_are_ended_before_the_oth
     sockets, monkeypatch
 ):
     inner, outer = Connection(sockets), Connection(sockets)
-    cutting, seen = Cut(), []
+    cutting, seen = ConnectionCut(), []
     both = cutting._both_ends([inner.port, outer.port])
     assert both == {end.fileno() for one in (inner, outer) for end in (one.near, one.far)}
     # Of the second only one end is this process's own, as far as it knows.
@@ -228,7 +228,7 @@ def outer_only(monkeypatch):
     """No limit to the wait, and no connections of this process with itself."""
     monkeypatch.setattr("nbdist.engine.frameworks.jax.step.cut.QUIET_LIMIT_SECONDS", 60)
     monkeypatch.setattr("nbdist.engine.frameworks.jax.step.cut.STILL_SECONDS", 60)
-    cutting = Cut()
+    cutting = ConnectionCut()
     monkeypatch.setattr(cutting, "_both_ends", lambda own: set())
     yield cutting
     cutting.release()

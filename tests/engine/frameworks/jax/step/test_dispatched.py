@@ -18,8 +18,8 @@ from jax.sharding import PartitionSpec as P
 from nbdist.engine.frameworks.jax.arrays import plain_settings
 from nbdist.engine.frameworks.jax.step import dispatched as module
 from nbdist.engine.frameworks.jax.step.dispatched import (
-    Count,
     Dispatched,
+    ProgramCount,
     compiled_function,
     first_array,
     label,
@@ -289,7 +289,7 @@ def test_counting_anew_forgets_only_what_was_computed_since_all_were_in_step(see
 def test_a_new_back_end_begins_at_nothing(seen, x):
     jax.jit(lambda x: x * 2)(x)
     seen.restart()
-    assert (seen.count, seen.serial, seen.generation) == (Count(), 0, 1)
+    assert (seen.count, seen.serial, seen.generation) == (ProgramCount(), 0, 1)
 
 
 def test_a_failing_program_does_not_end_the_count(seen, x):
@@ -316,7 +316,7 @@ def test_nothing_is_left_when_the_hooks_are_taken_away(monkeypatch, x):
     found._unhook()
     assert (api._post_hook_state, pxla.ExecuteReplicated.__call__) == before
     jax.jit(lambda x: x * 2)(x)
-    assert found.count == Count()
+    assert found.count == ProgramCount()
 
 
 NEVER = object()

@@ -9,7 +9,7 @@ import pytest
 
 from nbdist.contract.calls.stepping import Proven, Sent
 from nbdist.contract.iopub import CellStep
-from nbdist.engine.frameworks.jax.step.dispatched import Count
+from nbdist.engine.frameworks.jax.step.dispatched import ProgramCount
 from nbdist.engine.frameworks.jax.step.step import SWITCH, Proof, Step, Trial
 from tests.waiting import wait_for
 
@@ -32,7 +32,7 @@ def finished(trial):
 
 
 def test_alone_it_passes(proof):
-    trial = finished(proof.begin(2**63 - 1, Count(programs=3, names=7), counted=True))
+    trial = finished(proof.begin(2**63 - 1, ProgramCount(programs=3, names=7), counted=True))
     assert (trial.passed, trial.alike, trial.error) == (True, True, None)
     assert trial.in_step
 
@@ -60,7 +60,7 @@ def test_another_number_of_the_proof_does_not_pass(proof, column):
         rows[:, column] += 1
 
     with_another(proof, change)
-    trial = finished(proof.begin(5, Count(), counted=True))
+    trial = finished(proof.begin(5, ProgramCount(), counted=True))
     assert trial.passed is False
     assert not trial.in_step
 
@@ -70,7 +70,7 @@ def test_a_program_more_elsewhere_is_not_alike_where_the_proof_passes(proof):
         rows[:, 2] += 1
 
     with_another(proof, change)
-    trial = finished(proof.begin(5, Count(programs=1), counted=True))
+    trial = finished(proof.begin(5, ProgramCount(programs=1), counted=True))
     assert (trial.passed, trial.alike, trial.uneven) == (True, False, True)
     assert not trial.in_step
 
@@ -81,7 +81,7 @@ def test_other_programs_or_collectives_are_not_alike(proof, column):
         rows[:, column] += 1
 
     with_another(proof, change)
-    trial = finished(proof.begin(5, Count(programs=1), counted=True))
+    trial = finished(proof.begin(5, ProgramCount(programs=1), counted=True))
     assert (trial.passed, trial.alike) == (True, False)
     assert not trial.in_step
 
@@ -91,7 +91,7 @@ def test_what_is_counted_needs_no_collective_of_all_devices(proof, counted):
     used = []
     gather = proof._all.rows
     proof._all.rows = lambda row: (used.append(row), gather(row))[1]
-    assert finished(proof.begin(5, Count(), counted=counted)).in_step
+    assert finished(proof.begin(5, ProgramCount(), counted=counted)).in_step
     assert len(used) == (not counted)
 
 
@@ -103,7 +103,7 @@ def test_one_that_does_not_count_has_all_take_part_in_it(proof):
     used = []
     gather = proof._all.rows
     proof._all.rows = lambda row: (used.append(row), gather(row))[1]
-    assert finished(proof.begin(5, Count(), counted=True)).in_step
+    assert finished(proof.begin(5, ProgramCount(), counted=True)).in_step
     assert len(used) == 1
 
 
@@ -112,16 +112,18 @@ def test_what_all_devices_bring_decides(proof):
         rows[:, 0] += 1
 
     with_another(proof, change, everywhere=False)
-    assert finished(proof.begin(5, Count(), counted=False)).passed is False
+    assert finished(proof.begin(5, ProgramCount(), counted=False)).passed is False
 
 
 def test_programs_on_some_devices_may_differ(proof):
-    assert finished(proof.begin(5, Count(programs=1, names=2, parts=3), counted=True)).in_step
+    assert finished(
+        proof.begin(5, ProgramCount(programs=1, names=2, parts=3), counted=True)
+    ).in_step
 
 
 def test_large_numbers_are_cut_off_rather_than_refused(proof):
     assert finished(
-        proof.begin(2**70, Count(programs=2**40, names=2**32 - 1), counted=True)
+        proof.begin(2**70, ProgramCount(programs=2**40, names=2**32 - 1), counted=True)
     ).in_step
 
 
@@ -130,7 +132,7 @@ def test_an_error_is_an_answer(proof):
         raise RuntimeError("Gloo all-gather failed: Connection closed by peer")
 
     proof._meeting.rows = broken
-    trial = finished(proof.begin(5, Count(), counted=True))
+    trial = finished(proof.begin(5, ProgramCount(), counted=True))
     assert trial.passed is False
     assert trial.error == "RuntimeError: Gloo all-gather failed: Connection closed by peer"
 
@@ -139,7 +141,7 @@ def test_an_abandoned_one_ends_at_once_and_proves_nothing_later(proof):
     let = threading.Event()
     gather = proof._meeting.rows
     proof._meeting.rows = lambda row: (let.wait(WAIT), gather(row))[1]
-    trial = proof.begin(5, Count(), counted=True)
+    trial = proof.begin(5, ProgramCount(), counted=True)
     trial.abandon()
     assert trial.done.is_set()
     assert trial.passed is None
@@ -151,13 +153,13 @@ def test_an_abandoned_one_ends_at_once_and_proves_nothing_later(proof):
 
 
 def test_one_that_has_passed_cannot_be_abandoned_any_more(proof):
-    trial = finished(proof.begin(5, Count(), counted=True))
+    trial = finished(proof.begin(5, ProgramCount(), counted=True))
     trial.abandon()
     assert trial.in_step
 
 
 def test_what_it_sends_itself_is_not_counted(proof, ignored):
-    finished(proof.begin(5, Count(), counted=True))
+    finished(proof.begin(5, ProgramCount(), counted=True))
     assert len(ignored) == 2
     (first, begun), (last, over) = ignored
     assert first == last != threading.get_ident()
@@ -167,7 +169,9 @@ def test_what_it_sends_itself_is_not_counted(proof, ignored):
 def test_it_compiles_whatever_is_in_context(ignored):
     some = jax.sharding.Mesh(np.array(jax.devices()[:2]), ("a",))
     with jax.set_mesh(some), jax.default_device(jax.devices()[1]), jax.enable_x64(True):
-        assert finished(Proof(lambda thread, out: None).begin(1, Count(), counted=False)).in_step
+        assert finished(
+            Proof(lambda thread, out: None).begin(1, ProgramCount(), counted=False)
+        ).in_step
 
 
 # ---- a process's part
@@ -209,14 +213,14 @@ def test_a_cell_that_sent_nothing_is_not_proven(step, said):
 
 
 def test_a_cell_that_sent_programs_is_proven_and_counts_from_nothing(step, said):
-    step.dispatched.count = Count(programs=2, names=3)
+    step.dispatched.count = ProgramCount(programs=2, names=3)
     step.end_cell(1, failed=False)
     assert step.sent() == state(proven=1)
     assert not [s for s in said if not s.proving]
 
 
 def test_a_cell_that_failed_reports_its_count_and_does_not_wait(step, said):
-    step.dispatched.count = Count(programs=2, names=3)
+    step.dispatched.count = ProgramCount(programs=2, names=3)
     step._proof.begin = None
     step.end_cell(1, failed=True)
     sent = state(programs=2, names=3, unsettled=True)
@@ -224,7 +228,7 @@ def test_a_cell_that_failed_reports_its_count_and_does_not_wait(step, said):
 
 
 def test_a_proof_that_waits_is_reported_and_ends_when_it_is_abandoned(step, said):
-    step.dispatched.count = Count(programs=1)
+    step.dispatched.count = ProgramCount(programs=1)
     step._proof.begin = lambda number, count, counted: Trial(number)
     threading.Thread(target=lambda: (wait_for(lambda: said), step.abandon())).start()
     step.end_cell(7, failed=False)
@@ -241,7 +245,7 @@ def test_an_interrupt_ends_the_wait_for_a_proof(step, said):
                 raise KeyboardInterrupt
             return False
 
-    step.dispatched.count = Count(programs=1)
+    step.dispatched.count = ProgramCount(programs=1)
     step._proof.begin = lambda number, count, counted: Trial(number, done=Interrupted())
     step.end_cell(7, failed=False)
     assert said[-1].proven.passed is None
@@ -250,7 +254,7 @@ def test_an_interrupt_ends_the_wait_for_a_proof(step, said):
 def test_a_proof_that_did_not_pass_is_reported(step, said):
     trial = Trial(7, passed=True, alike=False)
     trial.done.set()
-    step.dispatched.count = Count(programs=1)
+    step.dispatched.count = ProgramCount(programs=1)
     step._proof.begin = lambda number, count, counted: trial
     step.end_cell(7, failed=False)
     assert said[-1].proven == Proven(passed=True, alike=False)
@@ -318,7 +322,7 @@ class Under:
 def send(step, *outputs):
     """As a program on all devices does."""
     step.dispatched.serial += 1
-    step.dispatched.count = Count(programs=step.dispatched.count.programs + 1, names=3)
+    step.dispatched.count = ProgramCount(programs=step.dispatched.count.programs + 1, names=3)
     step.dispatched.origins.computed(outputs, *step.dispatched.place)
 
 

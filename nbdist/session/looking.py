@@ -24,11 +24,10 @@ from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.expression import Answers, ask_all_workers, ask_some, is_name
 from nbdist.session.running import Cells
 from nbdist.spelling import command
-from nbdist.view.arrays import Shards, nan_text, shown_values
 from nbdist.view.feed import Feed
-from nbdist.view.layout import Layout
 from nbdist.view.picture import Picture
 from nbdist.view.program import Explained
+from nbdist.view.shards import Layout, Shards, nan_text, shown_values
 
 A = TypeVar("A")
 

@@ -29,12 +29,11 @@ from nbdist.session.looking import Views
 from nbdist.session.moving import LARGE_BYTES, Progress, Saved
 from nbdist.session.running import CellOptions
 from nbdist.spelling import command
-from nbdist.view.arrays import Shards
 from nbdist.view.feed import Feed
-from nbdist.view.layout import Layout
-from nbdist.view.output.notebook import SHOWN
+from nbdist.view.output.renderer import SHOWN
 from nbdist.view.picture import Picture
 from nbdist.view.program import Explained
+from nbdist.view.shards import Layout, Shards
 from nbdist.view.status import status_text
 
 A = TypeVar("A")

@@ -83,7 +83,7 @@ class Feed:
     cannot be encoded is left out; a sink that fails gets every section with its next frame. `on_fault` is called
     with a sentence about the first such failure. `values` returns a summary of an array, as `Session.values` of
     `nbdist.session.session`, and `outputs` the outputs of cells, as `ShownCells.of` of
-    `nbdist.view.output.notebook`.
+    `nbdist.view.output.renderer`.
     """
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from nbdist.contract.calls.arrays import ModelFound
 from nbdist.contract.wire import decode, encode
-from nbdist.view.layout import DIFFERS, MISSED, Layout, flag, layout_text
+from nbdist.view.shards import DIFFERS, MISSED, Layout, flag, layout_text
 from tests.builders import golden
 
 

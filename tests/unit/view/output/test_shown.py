@@ -9,7 +9,7 @@ import pytest
 
 from nbdist.view.output import CellOutput, NotebookRenderer, show_end
 from nbdist.view.output.cursor import plain
-from nbdist.view.output.notebook import MOST_CELLS, Shown, ShownCells
+from nbdist.view.output.renderer import MOST_CELLS, Shown, ShownCells
 
 
 def texts(found: list[dict[str, Any]]) -> list[str]:

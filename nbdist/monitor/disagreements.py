@@ -1,7 +1,7 @@
 """Differences between processes in what should be the same: meshes in context, arrays, distributions, models.
 
 Processes report at different moments and run ahead of each other. So only processes at the same place are compared
-(`nbdist.monitor.snapshots.moments`): idle ones, or those in the same line of the same cell.
+(`moments`): idle ones, or those in the same line of the same cell.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import replace
 
 from nbdist.contract.snapshot import (
+    Activity,
     Array,
     Disagreement,
     Distribution,
@@ -20,7 +21,8 @@ from nbdist.contract.snapshot import (
     Variable,
 )
 from nbdist.contract.snapshot import Version as Held
-from nbdist.monitor.arrays import ArrayVersion, Merged, spans_processes
+from nbdist.monitor.merged import ArrayVersion, Merged, spans_processes
+from nbdist.monitor.states import Known, Latest
 from nbdist.notation import (
     array_type_text,
     axes_text,
@@ -29,6 +31,62 @@ from nbdist.notation import (
     mesh_axes_text,
     spec_text,
 )
+
+OLD_SECONDS = 3.0
+"""The age in seconds from which a report is of another moment; each process reports at least every second."""
+
+IDLE = "idle"
+
+
+def moments(
+    processes: Iterable[Process],
+    latest: Mapping[int, Latest],
+    sent: Mapping[int, int],
+    known: Known,
+    *,
+    content: bool,
+) -> dict[int, Hashable]:
+    """Return the place that each process has reported, by process id; processes at equal places may be compared.
+
+    Reports of a host that was cut off come late, one by one, and a reply to a cell may be here before them: what
+    an old report says must not be compared with what a new one does. So a process is left out while its host does
+    not answer, its newest report is old or from before the newest cell that was sent to it, or the state that it
+    has reported is not the one that it is known to be in since.
+
+    Args:
+      processes: As the session knows them now.
+      latest: What each has reported last.
+      sent: The number of the newest cell that was sent to each process; none where this kernel has sent none.
+      known: The kernel's own facts.
+      content: Whether arrays, models and the like are to be compared, which processes look at less often than at
+        where they stand: idle ones that have not done so since their last cell are left out.
+    """
+    found: dict[int, Hashable] = {}
+    for process in processes:
+        said = latest.get(process.process_id)
+        if said is None or said.reported is None or process.host in known.silent:
+            continue
+        if (process.silent_seconds or 0.0) > OLD_SECONDS:
+            continue
+        place = _place(said.reported)
+        if (place == IDLE) != (process.state == "idle"):
+            continue
+        if process.state not in ("idle", "running", "compiling"):
+            continue
+        run = said.reported.run
+        newest = sent.get(process.process_id)
+        if newest is not None and (run is None or run < newest):
+            continue
+        if content and place == IDLE and said.content_run != run:
+            continue
+        found[process.process_id] = place
+    return found
+
+
+def _place(activity: Activity) -> Hashable:
+    """Return `IDLE`, or the cell and its line."""
+    return IDLE if activity.state == "idle" else (activity.cell, activity.line)
+
 
 MISSING = "missing"
 """The version of processes that do not have the array."""

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from nbdist.contract.snapshot import (
     VERSION,
-    Activity,
     Array,
     Disagreement,
     Mesh,
@@ -20,72 +19,21 @@ from nbdist.contract.snapshot import (
     Snapshot,
 )
 from nbdist.errors import VersionError
-from nbdist.monitor import disagreements, notices
-from nbdist.monitor.arrays import ArrayIndex, ArrayVersion, FrameworkIndex, Merged, is_placed
+from nbdist.monitor import disagreements
+from nbdist.monitor.merged import ArrayIndex, ArrayVersion, FrameworkIndex, Merged, is_placed
 from nbdist.monitor.states import (
     ExpectedProcess,
     Known,
     Latest,
     at_rest,
+    beside_models,
+    layout_notices,
+    more_disagreements,
     process_now,
     session_state,
+    trouble,
+    whole_array,
 )
-
-OLD_SECONDS = 3.0
-"""The age in seconds from which a report is of another moment; each process reports at least every second."""
-
-IDLE = "idle"
-
-
-def moments(
-    processes: Iterable[Process],
-    latest: Mapping[int, Latest],
-    sent: Mapping[int, int],
-    known: Known,
-    *,
-    content: bool,
-) -> dict[int, Hashable]:
-    """Return the place that each process has reported, by process id; processes at equal places may be compared.
-
-    Reports of a host that was cut off come late, one by one, and a reply to a cell may be here before them: what
-    an old report says must not be compared with what a new one does. So a process is left out while its host does
-    not answer, its newest report is old or from before the newest cell that was sent to it, or the state that it
-    has reported is not the one that it is known to be in since.
-
-    Args:
-      processes: As the session knows them now.
-      latest: What each has reported last.
-      sent: The number of the newest cell that was sent to each process; none where this kernel has sent none.
-      known: The kernel's own facts.
-      content: Whether arrays, models and the like are to be compared, which processes look at less often than at
-        where they stand: idle ones that have not done so since their last cell are left out.
-    """
-    found: dict[int, Hashable] = {}
-    for process in processes:
-        said = latest.get(process.process_id)
-        if said is None or said.reported is None or process.host in known.silent:
-            continue
-        if (process.silent_seconds or 0.0) > OLD_SECONDS:
-            continue
-        place = _place(said.reported)
-        if (place == IDLE) != (process.state == "idle"):
-            continue
-        if process.state not in ("idle", "running", "compiling"):
-            continue
-        run = said.reported.run
-        newest = sent.get(process.process_id)
-        if newest is not None and (run is None or run < newest):
-            continue
-        if content and place == IDLE and said.content_run != run:
-            continue
-        found[process.process_id] = place
-    return found
-
-
-def _place(activity: Activity) -> Hashable:
-    """Return `IDLE`, or the cell and its line."""
-    return IDLE if activity.state == "idle" else (activity.cell, activity.line)
-
 
 SHOWN_DISAGREEMENTS = 20
 """The most disagreements that are listed; a notice counts the others, since a process that missed a cell lacks all
@@ -238,8 +186,8 @@ class Merger:
             disagreements=differing[:SHOWN_DISAGREEMENTS],
             notices=(
                 *known.notices,
-                *notices.trouble(processes, known, time_s=time_s),
-                *notices.more_disagreements(len(differing) - SHOWN_DISAGREEMENTS),
+                *trouble(processes, known, time_s=time_s),
+                *more_disagreements(len(differing) - SHOWN_DISAGREEMENTS),
                 *computed.notices,
             ),
         )
@@ -287,8 +235,8 @@ class Merger:
                 hidden=len(arrays) - len(shown),
                 suspects=disagreements.suspects(versions, reporting, meshes),
                 notices=(
-                    *notices.of(merged),
-                    *notices.whole_array(notices.beside_models(shown, merged), meshes),
+                    *layout_notices(merged),
+                    *whole_array(beside_models(shown, merged), meshes),
                 ),
             )
         return kept
@@ -306,7 +254,8 @@ class Merger:
     ) -> tuple[Disagreement, ...]:
         at, content = (
             disagreements.comparable(
-                processes, moments(processes, self._latest, self._sent, known, content=content)
+                processes,
+                disagreements.moments(processes, self._latest, self._sent, known, content=content),
             )
             for content in (False, True)
         )

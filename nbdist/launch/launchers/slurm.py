@@ -23,7 +23,7 @@ from nbdist.launch.launchers import further_options
 from nbdist.launch.model.hosts import AskedHost, SshOptions, compress
 from nbdist.launch.model.plan import Job, Placement
 from nbdist.launch.model.start_options import DEFAULT_PROCESSES, StartOptions
-from nbdist.ranges import numbers
+from nbdist.notation import numbers_in
 from nbdist.spelling import option
 
 
@@ -400,7 +400,7 @@ class SlurmWatch(Watch):
         return {
             task: f"{said} (host {host})"
             for host, tasks, said in TASKS.findall(text)
-            for task in numbers(tasks)
+            for task in numbers_in(tasks)
         }
 
     def cancel(self) -> None:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from nbdist import ranges
 from nbdist.errors import OptionError
 from nbdist.launch.model.framework import framework_names
 from nbdist.launch.model.hosts import AskedHost
+from nbdist.notation import numbers_in
 from nbdist.spelling import flag
 
 PROCESSES = "processes"
@@ -88,7 +88,7 @@ def numbers(text: str, option: str) -> tuple[int, ...]:
     """
     parts = [part for part in text.split(",") if part.strip()]
     try:
-        return tuple(ranges.numbers(",".join(parts))) if parts else ()
+        return tuple(numbers_in(",".join(parts))) if parts else ()
     except ValueError as error:
         raise OptionError(f"{option} {text!r}: {error}") from None
 

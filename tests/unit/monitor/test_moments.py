@@ -9,7 +9,7 @@ import pytest
 
 from nbdist.contract.snapshot import Activity, Report
 from nbdist.monitor import Known
-from nbdist.monitor.snapshots import OLD_SECONDS
+from nbdist.monitor.disagreements import OLD_SECONDS
 from tests.builders.reports import IDLE, NOW, RUNNING, Session, named, report, single
 
 BOTH = ["mesh in context", "array w"]

@@ -6,7 +6,7 @@ import pytest
 
 from nbdist.contract.snapshot import Axis, Mesh, Notice, Version
 from nbdist.monitor import Failure, Known
-from nbdist.monitor.notices import trouble
+from nbdist.monitor.states import trouble
 from tests.builders.reports import (
     IDLE,
     KEYS,

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal, TextIO
+from typing import IO, Literal, TextIO
 
 from nbdist.contract.program import Compiling, Program, from_line
 from nbdist.errors import NbdistError
@@ -24,6 +24,7 @@ from nbdist.notation import bytes_text, count_text, seconds_text
 from nbdist.rehearsal import libtpu
 from nbdist.rehearsal.comparison import Comparison, Rehearsed
 from nbdist.rehearsal.mesh import AskedPod
+from nbdist.view.progress import ChangingOutput
 
 LOOKED_S = 0.1
 """How often each rehearsal is advanced."""
@@ -300,7 +301,7 @@ class SideBySideDisplay:
     def __init__(self, *, in_notebook: bool, file: TextIO | None = None) -> None:
         self._in_notebook = in_notebook
         self._file = file
-        self._handle: Any = None
+        self._output = ChangingOutput()
         self._shown_at = 0.0
         self._last: dict[str, tuple[Phase, str]] = {}
 
@@ -314,16 +315,7 @@ class SideBySideDisplay:
                 print(each, file=self._file or sys.stdout, flush=True)
         elif changed or time.monotonic() - self._shown_at > SHOWN_S:
             self._shown_at = time.monotonic()
-            self._display("\n".join(map(str, states)))
-
-    def _display(self, text: str) -> None:
-        from IPython.display import display
-
-        bundle = {"text/plain": text}
-        if self._handle is None:
-            self._handle = display(bundle, raw=True, display_id=True)
-        else:
-            self._handle.update(bundle, raw=True)
+            self._output.show({"text/plain": "\n".join(map(str, states))})
 
 
 def variables() -> dict[str, str]:

@@ -10,7 +10,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from IPython.core.interactiveshell import InteractiveShell
 
 from nbdist.errors import NotebookError, OptionError, ProcessError
-from nbdist.magics.mode import Mode, refuse_here, run_here
+from nbdist.magics.typed import Mode, refuse_here, run_here
 
 
 @pytest.fixture

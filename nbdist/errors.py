@@ -143,3 +143,19 @@ class RehearsalError(NbdistError, RuntimeError):
 
 class ValueNeeded(NbdistError, RuntimeError):
     """A rehearsal needs a value, and its arrays have none."""
+
+
+def showable(error: BaseException) -> BaseException:
+    """Return the error, or where its `__str__` raises, an error of the same name with a text that says so."""
+    try:
+        str(error)
+    except Exception as why:  # noqa: BLE001 - whatever a user's class raises
+        text = f"(its text cannot be shown: {type(why).__name__} in its __str__ or __repr__)"
+        found: Exception = type(type(error).__name__, (Exception,), {})(text)
+        return found.with_traceback(error.__traceback__)
+    return error
+
+
+def error_text(error: BaseException) -> str:
+    """Return class and text of an error, such as `ValueError: no data`, also of one whose text raises."""
+    return f"{type(error).__name__}: {showable(error)}"

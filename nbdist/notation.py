@@ -9,6 +9,7 @@ Source: imports nothing outside the standard library at module level; `dtype_nam
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -170,6 +171,19 @@ def where_text(process_ids: Iterable[int], hosts: Mapping[int, str]) -> str:
     names = list(dict.fromkeys(hosts[process_id] for process_id in ids))
     of = hosts_text(names) if len(names) <= MOST_HOSTS else count_text(len(names), "host")
     return f"{processes_text(ids)} ({of})"
+
+
+ONE_HOST = "NBDIST_ONE_HOST"
+"""The environment variable that is set where all processes of the session are on one host: texts name no host."""
+
+
+def on_host_text(process_ids: Iterable[int], host: str) -> str:
+    """Return the name of processes of one host in texts for people, such as `process 1 (host h1)`.
+
+    Where the session has no other host, the name is `process 1`.
+    """
+    processes = processes_text(sorted(process_ids))
+    return processes if ONE_HOST in os.environ else f"{processes} (host {host})"
 
 
 MOST_NAMES = 8

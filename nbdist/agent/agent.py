@@ -44,7 +44,6 @@ from nbdist.contract.events import (
 )
 from nbdist.contract.orders import (
     CONTROLLER,
-    Alive,
     Ask,
     AskForFiles,
     Assignment,
@@ -55,6 +54,7 @@ from nbdist.contract.orders import (
     DropFile,
     EndCoordination,
     Keep,
+    KernelAlive,
     ListFiles,
     NewProcess,
     Order,
@@ -250,7 +250,7 @@ class Agent:
             case Stop():
                 self.stopped = True
                 self.events.send(Stopped())
-            case Alive():
+            case KernelAlive():
                 pass  # its arrival is all that counts
             case ListFiles() | AskForFiles() | WriteFile() | DropFile() | CommitFiles():
                 self.copies = self.copies or FileCopies(self.folder, self.events)

@@ -181,6 +181,8 @@ class Stop(_Order[None]):
 class Alive(_Order[None]):
     """The kernel is alive."""
 
+    NAME = "alive"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedFile:
@@ -250,7 +252,7 @@ Order = (
     | RestartController
     | Keep
     | Stop
-    | Alive
+    | KernelAlive
     | FileOrder
 )
 

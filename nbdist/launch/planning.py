@@ -18,7 +18,7 @@ from nbdist.launch import detection
 from nbdist.launch.agents import Watch
 from nbdist.launch.launchers import mpi, slurm
 from nbdist.launch.launchers.tpu import TpuPod, find_pod, pod_hosts
-from nbdist.launch.model.framework import Asked, Framework, framework_named, frameworks
+from nbdist.launch.model.framework import Asked, FrameworkLaunch, framework_named, frameworks
 from nbdist.launch.model.hosts import AskedHost, SshOptions, host_counts, parse_hosts, read_hosts
 from nbdist.launch.model.plan import Job, Launcher, Placement, Plan, Platform, plan_for
 from nbdist.launch.model.rendezvous import checked_coordinator
@@ -297,7 +297,7 @@ def _of_placement(placement: Placement) -> Platform | None:
     return "gpu" if placement.job is not None and placement.job.gpus else None
 
 
-def _refuse_foreign(framework: Framework, asked: StartOptions) -> None:
+def _refuse_foreign(framework: FrameworkLaunch, asked: StartOptions) -> None:
     """Refuse options of one framework with another."""
     if asked.evaluators < 0:
         raise OptionError(f"{option('evaluators', asked.evaluators)}: must be 0 or more.")
@@ -318,7 +318,7 @@ def _refuse_foreign(framework: Framework, asked: StartOptions) -> None:
 
 
 def _foreign_text(
-    name: str, value: object, framework: Framework, others: Sequence[Framework]
+    name: str, value: object, framework: FrameworkLaunch, others: Sequence[FrameworkLaunch]
 ) -> str:
     said = f"{option(name, value)} with {option('framework', framework.name)}"
     if name == "evaluators":

@@ -22,8 +22,7 @@ from IPython.core.completer import (
 from IPython.utils.tokenutil import token_at_cursor
 
 from nbdist.contract.calls.engine import Complete, Inspect
-from nbdist.engine.cell.code_owners import error_text
-from nbdist.errors import NbdistError, NotebookError, OptionError, ProcessError
+from nbdist.errors import NbdistError, NotebookError, OptionError, ProcessError, error_text
 from nbdist.magics.options import MAGICS
 from nbdist.session.session import Session
 from nbdist.spelling import Door, command, through

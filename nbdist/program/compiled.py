@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
-from nbdist.contract.program import Buffer, Memory, MeshAxes, Program, Refusal
+from nbdist.contract.program import Buffer, MeshAxes, Program, ProgramMemory, Refusal
 from nbdist.errors import ProgramError
 from nbdist.notation import count_text
 from nbdist.program.collectives import Collectives
@@ -199,7 +199,7 @@ _KERNELS = ("tpu_custom_call", "mosaic_gpu")
 def read_program(
     text: str,
     *,
-    memory: Memory | None = None,
+    memory: ProgramMemory | None = None,
     flops: float | None = None,
     bytes_accessed: float | None = None,
     meshes: Sequence[MeshAxes] = (),
@@ -346,10 +346,10 @@ def program_of(compiled: Any, *, limit: int | None = None, meshes: Sequence[Any]
     )
 
 
-def _memory(analysis: Any, limit: int | None) -> Memory | None:
+def _memory(analysis: Any, limit: int | None) -> ProgramMemory | None:
     if analysis is None:
         return None
-    return Memory(
+    return ProgramMemory(
         arguments=int(analysis.argument_size_in_bytes),
         outputs=int(analysis.output_size_in_bytes),
         temporaries=int(analysis.temp_size_in_bytes),

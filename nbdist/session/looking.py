@@ -16,10 +16,10 @@ from nbdist.contract.calls.arrays import (
 )
 from nbdist.contract.calls.engine import EvaluatingExpression
 from nbdist.contract.calls.values import Offer
-from nbdist.contract.cells import Rules
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import ArrayError, SessionError
 from nbdist.launch.model.framework import framework_named
+from nbdist.launch.model.start_options import Rules
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.expression import Answers, ask_all_workers, ask_some, is_name
 from nbdist.session.running import Cells

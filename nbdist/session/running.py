@@ -11,9 +11,10 @@ from typing import Any
 
 from nbdist.contract.calls.engine import AskLastFailure, Complete
 from nbdist.contract.calls.namespace import AskUsed
-from nbdist.contract.cells import Doubt, OpenCell, PastCell, Rules
+from nbdist.contract.cells import Doubt, OpenCell, PastCell
 from nbdist.errors import NbdistError, SessionError
 from nbdist.interrupts import put_off
+from nbdist.launch.model.start_options import Rules
 from nbdist.monitor.remembered import apart
 from nbdist.notation import names_text, processes_text
 from nbdist.session.asking import AskedAlone

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from nbdist.contract.calls.call import Call
-from nbdist.contract.cells import PastCell, Rules
+from nbdist.contract.cells import PastCell
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import HostError, SessionError
 from nbdist.launch.files.sync import Copied

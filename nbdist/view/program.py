@@ -10,8 +10,8 @@ from pathlib import PurePath
 from nbdist.contract.calls.arrays import ProgramFound
 from nbdist.contract.program import (
     Collective,
-    Memory,
     Program,
+    ProgramMemory,
     Refusal,
     ShownCollective,
     ShownMemory,
@@ -25,12 +25,12 @@ from nbdist.contract.snapshot import (
     Axis,
     Device,
     DeviceKey,
+    Memory,
     Mesh,
     Notice,
     Snapshot,
     Torus,
 )
-from nbdist.contract.snapshot import Memory as DeviceMemory
 from nbdist.notation import ROWS, WIDTH, bytes_text, columns, count_text, cut, where_text
 from nbdist.view.feed import OneFrame
 from nbdist.view.picture import Picture
@@ -82,7 +82,7 @@ def _required(refusal: Refusal) -> str:
     return f", {bytes_text(refusal.required)} of {bytes_text(refusal.available)} on each device"
 
 
-def _memory_lines(memory: Memory) -> list[str]:
+def _memory_lines(memory: ProgramMemory) -> list[str]:
     parts = [
         ("arguments", memory.arguments),
         ("outputs", memory.outputs),
@@ -225,7 +225,7 @@ def compiled_snapshot(
       notices: What must be known of the picture.
     """
     needed, limit = _needed(program)
-    memory = DeviceMemory(bytes_in_use=needed, peak_bytes_in_use=None, bytes_limit=limit)
+    memory = Memory(bytes_in_use=needed, peak_bytes_in_use=None, bytes_limit=limit)
     mesh = _mesh(program, {device.id: device.key for device in devices}, meshes)
     known = list(meshes) if mesh is None or mesh in meshes else [mesh, *meshes]
     return Snapshot(
@@ -280,7 +280,7 @@ def _needed(program: Program) -> tuple[int | None, int | None]:
     return (None, None) if memory is None else (memory.needed, memory.limit)
 
 
-def _memory(memory: Memory) -> ShownMemory:
+def _memory(memory: ProgramMemory) -> ShownMemory:
     return ShownMemory(
         arguments=memory.arguments,
         outputs=memory.outputs,

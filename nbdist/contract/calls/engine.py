@@ -128,9 +128,10 @@ class Greeted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hello(Call[Greeted | OtherNbdist]):
+class Greet(Call[Greeted | OtherNbdist]):
     """The first message: makes the engine ready. `process_id` is None if the engine's environment has it."""
 
+    NAME = "hello"  # an engine of another version must know it
     process_id: int | None
     framework: str
 

@@ -1,4 +1,4 @@
-"""Owners of the code on a stack: a framework, the standard library, IPython or the user; errors as text.
+"""Owners of the code on a stack: a framework, the standard library, IPython or the user.
 
 `CodeOwners` tells from a file's name whose code it is: a cell's file, a file in the package of a framework, in the
 standard library or IPython; every other file is the user's.
@@ -129,19 +129,3 @@ def is_cell_file(filename: str) -> bool:
 
 def _is_kernel_file(filename: str) -> bool:
     return not {"IPython", "ipykernel", "ipyparallel", "zmq"}.isdisjoint(PurePath(filename).parts)
-
-
-def showable(error: BaseException) -> BaseException:
-    """Return the error, or where its `__str__` raises, an error of the same name with a text that says so."""
-    try:
-        str(error)
-    except Exception as why:  # noqa: BLE001 - whatever a user's class raises
-        text = f"(its text cannot be shown: {type(why).__name__} in its __str__ or __repr__)"
-        found: Exception = type(type(error).__name__, (Exception,), {})(text)
-        return found.with_traceback(error.__traceback__)
-    return error
-
-
-def error_text(error: BaseException) -> str:
-    """Return class and text of an error, such as `ValueError: no data`, also of one whose text raises."""
-    return f"{type(error).__name__}: {showable(error)}"

@@ -16,10 +16,9 @@ from collections.abc import Callable
 from typing import Any
 
 from nbdist.contract.cells import CellLabel, label_from
-from nbdist.engine.cell.code_owners import showable
 from nbdist.engine.cell.debugger import end_tracing, keep_failure
 from nbdist.engine.cell.running import CurrentCell
-from nbdist.errors import WireError
+from nbdist.errors import WireError, showable
 from nbdist.spelling import Door, enter
 
 

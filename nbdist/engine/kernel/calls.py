@@ -20,7 +20,6 @@ from nbdist.contract.calls import call as contract
 from nbdist.contract.calls.call import PROTOCOL, Done
 from nbdist.contract.wire import decode, encode
 from nbdist.engine import frameworks
-from nbdist.engine.cell.code_owners import error_text, showable
 from nbdist.engine.kernel.answering import answer_questions
 from nbdist.engine.kernel.engine_calls import (
     NUMBERS,
@@ -30,7 +29,7 @@ from nbdist.engine.kernel.engine_calls import (
     layout_of,
     widget_event,
 )
-from nbdist.errors import NbdistError, SessionError
+from nbdist.errors import NbdistError, SessionError, error_text, showable
 from nbdist.spelling import Door, door, through
 from nbdist.version import __version__
 
@@ -184,7 +183,7 @@ def prepare(resident: Resident, call: engine.Prepare) -> engine.Late:
     return engine.Late(names=tuple(frameworks.framework_named(call.framework).configure(new)))
 
 
-def hello(resident: Resident, call: engine.Hello) -> engine.Greeted | engine.OtherNbdist:
+def hello(resident: Resident, call: engine.Greet) -> engine.Greeted | engine.OtherNbdist:
     """Make this engine ready for cells; return its versions, its process id and where it runs."""
     resident.settle(
         process_id=call.process_id, framework_name=call.framework, interruptible=interruptible

@@ -14,8 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbdist.contract.calls.arrays import ModelFound
-from nbdist.engine.cell.code_owners import showable
-from nbdist.errors import ArrayError, SessionError
+from nbdist.errors import ArrayError, SessionError, showable
 
 if TYPE_CHECKING:
     from nbdist.engine.kernel.resident import Resident

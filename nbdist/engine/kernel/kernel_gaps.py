@@ -15,8 +15,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType, TracebackType
 from typing import Any
 
-from nbdist.engine.cell.code_owners import showable
-from nbdist.errors import NbdistError, SessionError
+from nbdist.errors import NbdistError, SessionError, showable
 from nbdist.spelling import command
 
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from nbdist.contract.calls import namespace, values
 from nbdist.contract.calls.call import Done
 from nbdist.contract.calls.values import Named, Room
-from nbdist.engine.cell.code_owners import error_text
 from nbdist.engine.frameworks import each, imported, parts
 from nbdist.engine.kernel.engine_calls import evaluate, together
 from nbdist.engine.namespace.copies import Copying, Returning
@@ -30,7 +29,7 @@ from nbdist.engine.probe.samples import Sample
 from nbdist.engine.saving.parts import SavedObjects
 from nbdist.engine.values.incoming import ArraySink, ArraySource, Incoming, room
 from nbdist.engine.values.outgoing import Outgoing
-from nbdist.errors import ArrayError
+from nbdist.errors import ArrayError, error_text
 
 if TYPE_CHECKING:
     from nbdist.engine.kernel.engine_calls import Buffer

@@ -32,14 +32,14 @@ from nbdist.contract.iopub import (
     content_of,
 )
 from nbdist.contract.snapshot import Report
-from nbdist.engine.cell.code_owners import CodeOwners, error_text
+from nbdist.engine.cell.code_owners import CodeOwners
 from nbdist.engine.cell.debugger import InputLines, Where
 from nbdist.engine.cell.debugger import install as install_debugger
 from nbdist.engine.cell.interrupts import AgreedStop, InterruptHandler
 from nbdist.engine.cell.main_thread import stack_reader
 from nbdist.engine.cell.notebook_cell import NotebookCells, name_cells, report_withdrawals
 from nbdist.engine.cell.output import Descriptors, KeptOutput
-from nbdist.engine.cell.running import CurrentCell, place, where
+from nbdist.engine.cell.running import CurrentCell, place
 from nbdist.engine.frameworks import framework_named, frameworks
 from nbdist.engine.frameworks.framework import Framework
 from nbdist.engine.kernel.answering import running_loop
@@ -61,9 +61,10 @@ from nbdist.engine.namespace.process import ProcessState
 from nbdist.engine.probe.probe import Probe
 from nbdist.engine.values.arrays import small_values
 from nbdist.engine.values.incoming import Moving
-from nbdist.errors import NotRunError, SessionError
+from nbdist.errors import NotRunError, SessionError, error_text
 from nbdist.machine.folder import of_this_process
 from nbdist.machine.ports import ReservedPorts
+from nbdist.notation import on_host_text
 
 if TYPE_CHECKING:
     from nbdist.engine.agreement.facts import AgreementFacts
@@ -269,7 +270,7 @@ class Resident:
     @property
     def where(self) -> str:
         """The name of this process in texts for people."""
-        return where([self.process_id or 0], self.host)
+        return on_host_text([self.process_id or 0], self.host)
 
     @property
     def folder(self) -> Path:

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.engine.agreement.reads import version
-from nbdist.engine.cell.code_owners import error_text
 from nbdist.engine.namespace.things import PLAIN, Carried, Fixed, Mine, name_of
 from nbdist.engine.probe.classes import class_dict, code_digest
+from nbdist.errors import error_text
 
 CODE = "code of "
 """Begins the name of the thing that stands for the code of a module's functions and classes."""

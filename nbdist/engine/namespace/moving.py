@@ -13,7 +13,6 @@ from typing import Any
 
 from nbdist.contract.calls.namespace import LeftOut, NamespaceArray, NamespaceOffer, NotMade
 from nbdist.contract.calls.values import Box, Room, Spot, box
-from nbdist.engine.cell.code_owners import error_text
 from nbdist.engine.namespace.copies import CopyStore, with_copies
 from nbdist.engine.namespace.modules import by_value, taken_along, whole
 from nbdist.engine.namespace.packing import (
@@ -31,7 +30,7 @@ from nbdist.engine.probe.samples import Sample
 from nbdist.engine.values.arrays import is_numpy_array
 from nbdist.engine.values.arrays import whole as whole_array
 from nbdist.engine.values.incoming import ArraySink, ArraySource, room
-from nbdist.errors import ArrayError
+from nbdist.errors import ArrayError, error_text
 from nbdist.notation import dtype_named
 from nbdist.pieces import shape_of, slices
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from nbdist.engine.agreement.reads import UsersModules
-from nbdist.engine.cell.code_owners import error_text
 from nbdist.engine.namespace.modules import (
     Constants,
     Patches,
@@ -30,6 +29,7 @@ from nbdist.engine.namespace.things import (
     ThingKind,
     digest,
 )
+from nbdist.errors import error_text
 
 Read = Sequence[tuple[ThingKind, Mapping[str, Any]]]
 """Each kind of things, with the things of this process by name."""

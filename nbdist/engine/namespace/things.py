@@ -22,9 +22,9 @@ from typing import Any, Protocol
 from nbdist.contract.calls.namespace import NamespaceArray
 from nbdist.contract.calls.stepping import Origin
 from nbdist.contract.calls.values import Box
-from nbdist.engine.cell.code_owners import error_text
 from nbdist.engine.probe.classes import NOTEBOOK, code_digest
 from nbdist.engine.values.arrays import ReadablePiece
+from nbdist.errors import error_text
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 

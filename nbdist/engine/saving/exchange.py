@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from nbdist import errors
-from nbdist.engine.cell.code_owners import error_text
-from nbdist.errors import NbdistError, SessionError
+from nbdist.errors import NbdistError, SessionError, error_text
 from nbdist.notation import processes_text, seconds_text
 from nbdist.spelling import option
 

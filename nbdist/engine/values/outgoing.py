@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any
 
 from nbdist.contract.calls.values import MemoryAddress, OfferedBox, Spot, ValueOffer
-from nbdist.engine.cell.code_owners import error_text
 from nbdist.engine.probe.classes import captured, code_digest
 from nbdist.engine.values.arrays import (
     Children,
@@ -31,7 +30,7 @@ from nbdist.engine.values.arrays import (
 )
 from nbdist.engine.values.incoming import ArraySource
 from nbdist.engine.values.packing import packed
-from nbdist.errors import ArrayError
+from nbdist.errors import ArrayError, error_text
 from nbdist.machine.sealed import OpenedMemory
 from nbdist.notation import array_type_text, dtype_named
 

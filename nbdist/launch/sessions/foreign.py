@@ -27,7 +27,7 @@ from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import StartProgress
 from nbdist.launch.model.plan import Plan, Platform
 from nbdist.launch.model.rendezvous import Place, Rendezvous, meet
-from nbdist.launch.model.start_options import StartOptions
+from nbdist.launch.model.start_options import Rules, StartOptions
 from nbdist.launch.planning import make_plan
 from nbdist.launch.sessions import registry
 from nbdist.launch.sessions.foreign_engines import ForeignEngines

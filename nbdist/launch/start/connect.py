@@ -20,7 +20,7 @@ import zmq
 from zmq.auth import CURVE_ALLOW_ANY
 from zmq.auth.thread import ThreadAuthenticator
 
-from nbdist.contract.calls.engine import Hello, OtherNbdist
+from nbdist.contract.calls.engine import Greet, OtherNbdist
 from nbdist.contract.events import ImportFailed
 from nbdist.contract.orders import CONTROLLER, Collect
 from nbdist.errors import LaunchError

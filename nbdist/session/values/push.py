@@ -22,7 +22,6 @@ from nbdist.contract.calls.values import (
     Share,
     Spot,
 )
-from nbdist.engine.cell.code_owners import error_text
 from nbdist.engine.frameworks import parts
 from nbdist.engine.values.arrays import is_numpy_array, stand_in
 from nbdist.engine.values.packing import packed

@@ -24,7 +24,7 @@ from nbdist.contract.calls.call import (
     reply_to_text,
     to_text,
 )
-from nbdist.contract.calls.engine import Greeted, Hello, Look, OtherNbdist, Who
+from nbdist.contract.calls.engine import Greet, Greeted, Look, OtherNbdist, Who
 from nbdist.contract.program import MeshAxes
 from nbdist.contract.wire import decode, encode
 from nbdist.engine.kernel.calls import SentCall as Travelling
@@ -127,7 +127,7 @@ def test_a_call_and_a_reply_are_read_as_they_were_written() -> None:
     assert json.loads(reply_to_text(Reply(ok={}))) == {"ok": {}}
 
 
-@pytest.mark.parametrize("call", [Hello, Who])
+@pytest.mark.parametrize("call", [Greet, Who])
 def test_of_an_engine_of_another_protocol_only_who_it_is_is_read(call: Any) -> None:
     old = {"protocol": PROTOCOL - 1, "nbdist": "0.1", "host": "h2", "shape": "of old"}
     assert call.answer_from(old) == OtherNbdist(nbdist="0.1", host="h2")
@@ -139,4 +139,4 @@ def test_of_an_engine_of_another_protocol_only_who_it_is_is_read(call: Any) -> N
 def test_of_this_protocol_all_of_it_is() -> None:
     greeted = sample(Greeted)
     answer = {**encode(greeted), "protocol": PROTOCOL}
-    assert isinstance(Hello.answer_from(answer), Greeted)
+    assert isinstance(Greet.answer_from(answer), Greeted)

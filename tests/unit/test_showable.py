@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from nbdist.engine.cell.code_owners import showable
 from nbdist.engine.cell.notebook_cell import NotebookCells
 from nbdist.engine.cell.running import CurrentCell
 from nbdist.engine.kernel.kernel_gaps import show_any_error
+from nbdist.errors import showable
 
 
 class Mute(Exception):

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from nbdist.contract.calls.arrays import (
+from nbdist.contract.calls.engine import EvaluatingExpression
+from nbdist.contract.calls.inspection import (
     CompileCall,
     CountNan,
     FindLayout,
@@ -14,7 +15,6 @@ from nbdist.contract.calls.arrays import (
     ModelFound,
     Summarize,
 )
-from nbdist.contract.calls.engine import EvaluatingExpression
 from nbdist.contract.calls.values import Offer
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import ArrayError, SessionError

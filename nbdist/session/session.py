@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from nbdist.contract.calls.call import Call
+from nbdist.contract.calls import Call
 from nbdist.contract.cells import PastCell
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import HostError, SessionError

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from nbdist.contract.calls.arrays import ProgramFound
+from nbdist.contract.calls.inspection import ProgramFound
 from nbdist.contract.program import (
     Collective,
     Program,

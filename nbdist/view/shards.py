@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from nbdist import summary
-from nbdist.contract.calls.arrays import ArrayNan, ArraysFound, ModelFound, NanCounts, Summary
+from nbdist.contract.calls.inspection import ArrayNan, ArraysFound, ModelFound, NanCounts, Summary
 from nbdist.contract.snapshot import (
     Array,
     Device,

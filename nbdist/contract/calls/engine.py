@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
-from nbdist.contract.calls.call import PROTOCOL, Call
+from nbdist.contract.calls import PROTOCOL, Call
 from nbdist.contract.cells import Facts
 from nbdist.contract.iopub import Kept
 from nbdist.contract.wire import Plain, decode

@@ -20,6 +20,7 @@ from nbdist.contract.asides import Abandon, Free
 from nbdist.contract.calls.arrays import UseWidget
 from nbdist.contract.calls.call import Call
 from nbdist.contract.calls.engine import Evaluating
+from nbdist.contract.calls.inspection import UseWidget
 from nbdist.contract.calls.stepping import RefuseEarlier
 from nbdist.contract.cells import Rules
 from nbdist.errors import NbdistError, SessionError

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from nbdist.contract.calls.call import Call
+from nbdist.contract.calls import Call
 from nbdist.contract.calls.engine import Initialize
 from nbdist.contract.calls.namespace import NamespaceArray
 from nbdist.contract.calls.stepping import Forget

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from nbdist import summary
-from nbdist.contract.calls.arrays import MIME, ArraySummary
+from nbdist.contract.calls.inspection import MIME, ArraySummary
 from nbdist.contract.wire import decode, encode
 from nbdist.view.widget_models import WIDGET_MIME as WIDGET_MIME
 from nbdist.view.widgets import LiveWidget

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nbdist.contract.calls.arrays import ModelFound
+from nbdist.contract.calls.inspection import ModelFound
 from nbdist.contract.wire import decode, encode
 from nbdist.view.shards import DIFFERS, MISSED, Layout, flag, layout_text
 from tests.builders import golden

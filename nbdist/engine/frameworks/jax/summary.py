@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from nbdist.contract.calls.arrays import MIME, ArraySummary, Numbers, PieceSummary, Summary
+from nbdist.contract.calls.inspection import MIME, ArraySummary, Numbers, PieceSummary, Summary
 from nbdist.contract.snapshot import NamedSharding
 from nbdist.contract.wire import encode
 from nbdist.engine.frameworks.jax.arrays import shards

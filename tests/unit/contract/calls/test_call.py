@@ -19,10 +19,14 @@ from nbdist.contract.calls.call import (
     Failed,
     Reply,
     answer_of,
+    engine,
     from_text,
+    inspection,
     reply_from_text,
     reply_to_text,
+    stepping,
     to_text,
+    values,
 )
 from nbdist.contract.calls.engine import Greet, Greeted, Look, OtherNbdist, Who
 from nbdist.contract.program import MeshAxes
@@ -88,7 +92,7 @@ def test_each_call_is_answered_by_a_function_of_its_own_types(cls: type[Call[Any
     wanted = answer_of(cls)
     said = " | ".join(one.__name__ for one in get_args(wanted) or (wanted,))
     plain = {
-        name: re.sub(r"\b(engine|arrays|stepping|values|namespace)\.", "", hints[name])
+        name: re.sub(r"\b(engine|inspection|stepping|values|namespace)\.", "", hints[name])
         for name in hints
     }
     alone = plain["return"].partition(" | tuple[")[0]  # buffers may go with the answer

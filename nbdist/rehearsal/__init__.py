@@ -15,8 +15,8 @@ In come topologies and meshes as a person writes them (`v5e:16x16`, `data=16,mod
 specs, a function, a cell or a script. Out go plans and programs, both as plain data, text and picture. The room
 knows nothing of a session, and a session nothing of it.
 
-Read first `plan.py` for plans, `pod.py` for programs, and `runs.py` for cells (`cells.py`) and scripts
-(`script.py`), which run in a process of their own, `process.py`. Only there, and for `pod_here`, is JAX imported:
+Read first `plan.py` for plans, `pod.py` for programs, and `runs.py` for scripts and cells (`cells.py`), which run
+in a process of their own, `process.py`. Only there, and for `pod_here`, is JAX imported:
 `process.py` puts the pod in the place of JAX's devices, `trace.py` decides what happens to each operation,
 `values.py` has the arrays that result, and `cache.py` keeps what was compiled before.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from nbdist.rehearsal.libtpu import install
     from nbdist.rehearsal.plan import ArrayPlan, make_plan
     from nbdist.rehearsal.pod import Pod, pod_here
-    from nbdist.rehearsal.script import rehearse_script
+    from nbdist.rehearsal.runs import rehearse_script
     from nbdist.rehearsal.topology import Topology, read_topology
 
 __all__ = [
@@ -54,7 +54,7 @@ _MODULES = {
     "libtpu": ("install",),
     "plan": ("ArrayPlan", "make_plan"),
     "pod": ("Pod", "pod_here"),
-    "script": ("rehearse_script",),
+    "runs": ("rehearse_script",),
     "topology": ("Topology", "read_topology"),
 }
 

@@ -16,6 +16,7 @@ from typing import Any
 from nbdist.contract.program import Buffer, MeshAxes, Program, ProgramMemory, Refusal
 from nbdist.errors import ProgramError
 from nbdist.notation import count_text
+from nbdist.program.axes import mesh_axes
 from nbdist.program.collectives import Collectives
 from nbdist.program.hlo import (
     FrameTables,
@@ -374,15 +375,3 @@ def _meshes(compiled: Any, given: Sequence[Any]) -> list[MeshAxes]:
     found = [*given, *(getattr(sharding, "mesh", None) for sharding in shardings)]
     axes = [mesh_axes(mesh) for mesh in found if isinstance(mesh, jax.sharding.Mesh)]
     return list(dict.fromkeys(axes))
-
-
-def mesh_axes(mesh: Any) -> MeshAxes:
-    """Return the axes of a `jax.sharding.Mesh`."""
-    # Only devices of TPUs have this.
-    slices = tuple(getattr(device, "slice_index", 0) for device in mesh.devices.flat)
-    return MeshAxes(
-        names=tuple(map(str, mesh.axis_names)),
-        shape=tuple(mesh.devices.shape),
-        devices=tuple(device.id for device in mesh.devices.flat),
-        slices=slices if len(set(slices)) > 1 else (),
-    )

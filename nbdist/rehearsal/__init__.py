@@ -16,9 +16,9 @@ specs, a function, a cell or a script. Out go plans and programs, both as plain 
 knows nothing of a session, and a session nothing of it.
 
 Read first `plan.py` for plans, `pod.py` for programs, and `runs.py` for scripts and cells (`cells.py`), which run
-in a process of their own, `process.py`. Only there, and for `pod_here`, is JAX imported:
-`process.py` puts the pod in the place of JAX's devices, `trace.py` decides what happens to each operation,
-`values.py` has the arrays that result, and `cache.py` keeps what was compiled before.
+in a process of their own, `rehearsal.py`. Only there, and for `pod_here`, is JAX imported:
+`rehearsal.py` puts the pod in the place of JAX's devices, `trace.py` decides what happens to each operation,
+`values.py` has the arrays that result, and `programs.py` compiles, and keeps what was compiled before.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nbdist.rehearsal.array_plan import ArrayPlan
     from nbdist.rehearsal.cells import Rehearsing
     from nbdist.rehearsal.comparison import Comparison
     from nbdist.rehearsal.libtpu import install
-    from nbdist.rehearsal.plan import ArrayPlan, make_plan
+    from nbdist.rehearsal.plan import make_plan
     from nbdist.rehearsal.pod import Pod, pod_here
     from nbdist.rehearsal.runs import rehearse_script
     from nbdist.rehearsal.topology import Topology, read_topology
@@ -52,7 +53,8 @@ _MODULES = {
     "cells": ("Rehearsing",),
     "comparison": ("Comparison",),
     "libtpu": ("install",),
-    "plan": ("ArrayPlan", "make_plan"),
+    "array_plan": ("ArrayPlan",),
+    "plan": ("make_plan",),
     "pod": ("Pod", "pod_here"),
     "runs": ("rehearse_script",),
     "topology": ("Topology", "read_topology"),

@@ -163,9 +163,9 @@ class CellProcess(Run):
         self._began = time.monotonic()
 
     def _ask(self, call: str) -> None:
-        """Have a function of `nbdist.rehearsal.process` called, without a name left behind."""
+        """Have a function of `nbdist.rehearsal.rehearsal` called, without a name left behind."""
         name = call.partition("(")[0]
-        source = f"from nbdist.rehearsal.process import {name} as _nbdist_{name}"
+        source = f"from nbdist.rehearsal.rehearsal import {name} as _nbdist_{name}"
         self._asked = self._execute(f"{source}\n_nbdist_{call}\ndel _nbdist_{name}")
 
     def _execute(self, code: str) -> str:

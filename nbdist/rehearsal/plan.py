@@ -12,7 +12,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from nbdist.contract.snapshot import Array, Mesh
@@ -25,14 +25,12 @@ from nbdist.engine.frameworks.interfaces import (
     entry,
 )
 from nbdist.errors import ArrayError, OptionError
+from nbdist.rehearsal.array_plan import ArrayPlan
 from nbdist.rehearsal.mesh import axes_over, check_devices, read_axes, with_rest
-from nbdist.rehearsal.plan_shown import largest_split, plan_html, plan_text, snapshot_of
-from nbdist.rehearsal.planned import Planned, planned_arrays
+from nbdist.rehearsal.planned import planned_arrays
 from nbdist.rehearsal.topology import Topology, read_topology
 from nbdist.rehearsal.torus import place_mesh
 from nbdist.spelling import option
-from nbdist.view.feed import OneFrame
-from nbdist.view.picture import Picture
 from nbdist.view.tree import steps
 
 MOST_SHOWN = 60
@@ -45,33 +43,6 @@ TAKEN = (
 
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArrayPlan(Planned):
-    """A plan of what each device of a mesh would hold; `Planned` lists its data."""
-
-    def text(self) -> str:
-        """Return the text that `%dist_plan` prints."""
-        return plan_text(self)
-
-    def picture(self) -> Picture | None:
-        """Return a picture of the pod, its mesh and the arrays on it, as `%dist_mesh` shows those of a session.
-
-        Returns:
-          None where it is not known how the mesh lies on the pod: no chip is named, or JAX is not imported.
-        """
-        found = snapshot_of(self)
-        if found is None:
-            return None
-        return Picture(OneFrame(found), lambda: found, path=largest_split(self))
-
-    def __repr__(self) -> str:
-        return self.text()
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        """Return the plan as text and HTML, for a notebook."""
-        return {"text/plain": self.text(), "text/html": plan_html(self)}
 
 
 def make_plan(

@@ -348,7 +348,7 @@ class ScriptRun(Run):
     def _start(self) -> None:
         output, errors = self._kept or (self._output, None)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "nbdist.rehearsal.process", *self._arguments],
+            [sys.executable, "-m", "nbdist.rehearsal.rehearsal", *self._arguments],
             env=process_variables(),
             stdout=output,
             stderr=errors,

@@ -13,7 +13,7 @@ from jax.sharding import NamedSharding, Sharding, SingleDeviceSharding
 
 from nbdist.errors import RehearsalError
 from nbdist.rehearsal.devices import Devices, JitCall, jit_call
-from nbdist.rehearsal.pod import CompiledProgram, Programs
+from nbdist.rehearsal.programs import CompiledProgram, Programs
 from nbdist.rehearsal.values import DescribedArray, Origin, user_line
 
 MOST_KEPT = 1 << 16

@@ -11,7 +11,8 @@ import pytest
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from nbdist.program.compiled import compile_program, mesh_axes, program_of
+from nbdist.program.axes import mesh_axes
+from nbdist.program.compiled import compile_program, program_of
 from nbdist.program.hlo import Module, occurrences
 from nbdist.program.runs import Loops
 from tests.golden.known_programs import CPU, MATMULS, check

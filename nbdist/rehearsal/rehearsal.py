@@ -1,7 +1,7 @@
 """The process of a rehearsal: JAX sees the devices of a pod, and a cell or a script compiles programs for it.
 
 `begin` makes a kernel's process a rehearsal, and `cell_begins` is called before each of its cells; `main` runs a
-script (`python -m nbdist.rehearsal.process`, started by `nbdist rehearse`). Programs are shown, or written to a
+script (`python -m nbdist.rehearsal.rehearsal`, started by `nbdist rehearse`). Programs are shown, or written to a
 file as lines of JSON, as soon as they are compiled.
 """
 
@@ -34,7 +34,8 @@ from nbdist.rehearsal.devices import (
     made_current,
     make_default,
 )
-from nbdist.rehearsal.pod import Pod, PodProgram, Programs
+from nbdist.rehearsal.pod import Pod
+from nbdist.rehearsal.programs import PodProgram, Programs
 from nbdist.rehearsal.topology import read_topology
 from nbdist.rehearsal.trace import RehearsalTrace
 from nbdist.rehearsal.values import DescribedArray, cut_to_users, user_line

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import os
 import re
 import shutil
 import socket
@@ -22,8 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.errors import LaunchError, OptionError
+from nbdist.launch.launchers import ChosenLauncher
 from nbdist.launch.launchers.tpu_worker import NoWorker, Worker, read_worker
-from nbdist.launch.model.hosts import AskedHost
+from nbdist.launch.model.hosts import AskedHost, SshOptions
+from nbdist.launch.model.plan import Placement
+from nbdist.launch.model.start_options import TPU, StartOptions
 from nbdist.machine import checkup
 from nbdist.spelling import Placeholder, option
 
@@ -59,6 +63,33 @@ class TpuPod:
     workers: tuple[PodWorker, ...]
     notes: tuple[str, ...] = ()
     ssh_advice: str | None = None
+
+
+HERE = "here"
+"""Value of `tpu` for the pod that this machine is a worker of."""
+
+
+def placement(asked: StartOptions, hosts: Sequence[AskedHost], ssh: SshOptions) -> Placement:
+    """Return the placement on the workers of the pod that is asked for, which has its own `hosts`.
+
+    Raises:
+      OptionError: As `find_pod` does, or hosts are named.
+      LaunchError: As `find_pod` does.
+    """
+    if hosts:
+        raise OptionError(
+            f"{option('tpu')} finds the hosts by itself; leave {option('hosts')} and "
+            f"{option('hosts_file')} out."
+        )
+    name = None if asked.tpu == HERE else asked.tpu
+    pod = find_pod(name, asked.zone, asked.project, os.environ)
+    return Placement(
+        launcher="tpu",
+        hosts=pod_hosts(pod),
+        ssh=ssh,
+        remarks=pod.notes,
+        ssh_advice=pod.ssh_advice,
+    )
 
 
 def pod_hosts(pod: TpuPod) -> tuple[AskedHost, ...]:
@@ -495,3 +526,6 @@ def _notes(places: Sequence[TpuName], nodes: Sequence[Mapping[str, Any]]) -> lis
             f"{option('tpu', Placeholder('SLICE0,SLICE1'))}."
         )
     return notes
+
+
+LAUNCHER = ChosenLauncher(TPU, placement)

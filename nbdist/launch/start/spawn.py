@@ -125,7 +125,7 @@ def reaches(plan: Plan, folder: str | None = None) -> list[AgentSpec]:
         return [
             job_agents(
                 placement.job,
-                JOBS[placement.launcher].watch(placement.job),
+                watch_on(placement.launcher, placement.job),
                 tasks=len(plan.processes),
                 environment=job_environment(clean_environment(os.environ, {}), folder),
             )

@@ -294,16 +294,13 @@ def _bytes(number: str, unit: str) -> int:
     return round(float(number) * _UNITS[unit])
 
 
-def compile_program(
-    lowered: Any, *, name: str = "", limit: int | None = None, meshes: Sequence[Any] = ()
-) -> Program:
+def compile_program(lowered: Any, *, name: str = "", limit: int | None = None) -> Program:
     """Compile what `jax.jit(f).lower(...)` gives, and return it as a `Program`; nothing runs.
 
     Args:
       lowered: A `jax.stages.Lowered`.
       name: The program's name, for a program that does not fit and so has no text.
       limit: Bytes of memory of each device.
-      meshes: As in `program_of`.
 
     Returns:
       The program; where it does not fit, `fits` is False and the compiler's message is kept.
@@ -319,17 +316,15 @@ def compile_program(
         if program is None:
             raise
         return program
-    return program_of(compiled, limit=limit, meshes=meshes)
+    return program_of(compiled, limit=limit)
 
 
-def program_of(compiled: Any, *, limit: int | None = None, meshes: Sequence[Any] = ()) -> Program:
+def program_of(compiled: Any, *, limit: int | None = None) -> Program:
     """Return a `Program` from what JAX has compiled.
 
     Args:
       compiled: A `jax.stages.Compiled`.
       limit: Bytes of memory of each device, for all of the program; None where it is not known.
-      meshes: `jax.sharding.Mesh`es whose axes name those of its collectives, before those of its arguments and
-        results. They have the program's devices, in the program's order.
 
     Raises:
       ProgramError: The program has no text, or one that cannot be read.
@@ -343,7 +338,7 @@ def program_of(compiled: Any, *, limit: int | None = None, meshes: Sequence[Any]
         memory=_memory(compiled.memory_analysis(), limit),
         flops=costs.get("flops"),
         bytes_accessed=costs.get("bytes accessed"),
-        meshes=_meshes(compiled, meshes),
+        meshes=_meshes(compiled),
     )
 
 
@@ -367,11 +362,11 @@ def _costs(analysis: Any) -> Mapping[str, float]:
     return {key: value for key, value in (analysis or {}).items() if value >= 0}
 
 
-def _meshes(compiled: Any, given: Sequence[Any]) -> list[MeshAxes]:
-    """Return the meshes that are given, then those of the arguments and results, each once."""
+def _meshes(compiled: Any) -> list[MeshAxes]:
+    """Return the meshes of the arguments and results, each once."""
     import jax
 
     shardings = jax.tree.leaves((compiled.input_shardings, compiled.output_shardings))
-    found = [*given, *(getattr(sharding, "mesh", None) for sharding in shardings)]
+    found = [getattr(sharding, "mesh", None) for sharding in shardings]
     axes = [mesh_axes(mesh) for mesh in found if isinstance(mesh, jax.sharding.Mesh)]
     return list(dict.fromkeys(axes))

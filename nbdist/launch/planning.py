@@ -318,15 +318,9 @@ def _environment(platform: Platform, asked: Mapping[str, str]) -> dict[str, str]
     return {**kept, **asked}
 
 
-PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
-
-
 def proxy_warning(environment: Mapping[str, str], host: str) -> str | None:
-    """Return a sentence about proxy variables the processes would inherit; None if there are none.
-
-    Source: the documentation of `jax.distributed.initialize` says that they can make it time out.
-    """
-    found = sorted(n for n in environment if n.lower() in PROXY_VARIABLES and environment[n])
+    """Return a sentence about proxy variables the processes would inherit; None if there are none."""
+    found = sorted(n for n in environment if n.lower() in detection.PROXIES and environment[n])
     if not found:
         return None
     names = ", ".join(found)

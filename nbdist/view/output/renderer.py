@@ -20,6 +20,7 @@ from typing import Any, Protocol, TextIO
 
 from IPython.display import publish_display_data
 
+from nbdist.contract.page import CellOutputs
 from nbdist.notation import processes_text
 from nbdist.view.output import cursor
 from nbdist.view.output.agree import slowest_bar
@@ -42,7 +43,7 @@ class Shown:
     """The present outputs of one renderer, written on one thread and read on another."""
 
     def __init__(self) -> None:
-        self.outputs: tuple[Mapping[str, Any], ...] = ()
+        self.outputs: tuple[dict[str, Any], ...] = ()
         self.running = True
 
     def show(
@@ -85,16 +86,16 @@ class ShownCells:
                 del self._cells[oldest], self._requests[oldest]
         return shown
 
-    def of(self, wanted: Collection[str]) -> list[dict[str, Any]]:
-        """Return the cells that run, and the `wanted` ones: `cell`, `running`, and their `outputs`."""
+    def of(self, wanted: Collection[str]) -> list[CellOutputs]:
+        """Return the outputs of the cells that run, and of the `wanted` ones."""
         with self._lock:
             found = {cell: list(parts) for cell, parts in self._cells.items()}
         return [
-            {
-                "cell": cell,
-                "running": _runs(parts),
-                "outputs": [output for part in parts for output in part.outputs],
-            }
+            CellOutputs(
+                cell=cell,
+                running=_runs(parts),
+                outputs=tuple(output for part in parts for output in part.outputs),
+            )
             for cell, parts in found.items()
             if cell in wanted or _runs(parts)
         ]

@@ -11,12 +11,7 @@ from jax.sharding import Mesh, SingleDeviceSharding
 from nbdist.contract.program import Program
 from nbdist.errors import RehearsalError
 from nbdist.rehearsal import libtpu
-from nbdist.rehearsal.devices import (
-    Devices,
-    describe,
-    has_chosen_devices,
-    has_described_backend,
-)
+from nbdist.rehearsal.devices import Devices, describe, has_chosen_devices, has_described_backend
 from nbdist.rehearsal.programs import Programs
 from nbdist.rehearsal.topology import read_topology
 from nbdist.spelling import command

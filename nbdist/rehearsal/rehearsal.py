@@ -27,13 +27,7 @@ from nbdist.contract.program import Compiled, Compiling, Program, Reported, to_l
 from nbdist.contract.wire import encode
 from nbdist.errors import NbdistError, RehearsalError
 from nbdist.machine.processes import die_with
-from nbdist.rehearsal.devices import (
-    check_jax,
-    describe,
-    is_current,
-    made_current,
-    make_default,
-)
+from nbdist.rehearsal.devices import check_jax, describe, is_current, made_current, make_default
 from nbdist.rehearsal.pod import Pod
 from nbdist.rehearsal.programs import PodProgram, Programs
 from nbdist.rehearsal.topology import read_topology

@@ -12,15 +12,7 @@ from typing import Any, Self
 
 from nbdist import summary
 from nbdist.contract.calls.inspection import ArrayNan, ArraysFound, ModelFound, NanCounts, Summary
-from nbdist.contract.snapshot import (
-    Array,
-    Device,
-    Distribution,
-    Mesh,
-    Model,
-    Snapshot,
-    Variable,
-)
+from nbdist.contract.snapshot import Array, Device, Distribution, Mesh, Model, Snapshot, Variable
 from nbdist.errors import ArrayError
 from nbdist.notation import (
     ROWS,

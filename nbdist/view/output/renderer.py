@@ -26,14 +26,7 @@ from nbdist.view.output import cursor
 from nbdist.view.output.agree import slowest_bar
 from nbdist.view.output.cell import CellOutput
 from nbdist.view.output.entries import WIDGET_MIME, view_of
-from nbdist.view.output.fold import (
-    Block,
-    Name,
-    NoteBlock,
-    RichBlock,
-    TextBlock,
-    lay_out,
-)
+from nbdist.view.output.fold import Block, Name, NoteBlock, RichBlock, TextBlock, lay_out
 
 MOST_CELLS = 50
 """The most cells that are remembered; those that run longest are the last to go."""

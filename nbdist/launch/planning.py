@@ -171,14 +171,7 @@ def make_plan(asked: StartOptions, placement: Placement = LOCAL) -> Plan:
             f"{option('platform', asked.platform)}: known are {', '.join(PLATFORMS)}."
         )
     _refuse_foreign(computes, asked)
-    if placement.job is not None:
-        if asked.evaluators:
-            raise OptionError(
-                f"{option('evaluators', asked.evaluators)}: all tasks of a job are workers. Reach the hosts with "
-                f"{option('hosts')}, or evaluate in a cell with {option('on')}."
-            )
-        divided = placement.job.gpus_divided or asked.local_device_ids is not None
-        placement = replace(placement, job=replace(placement.job, gpus_divided=divided))
+    placement = _with_gpus_divided(asked, placement)
     chosen = asked.platform or _of_placement(placement)
     found = chosen or computes.platform(given)
     # The devices of other hosts are not known before they are asked.
@@ -191,14 +184,7 @@ def make_plan(asked: StartOptions, placement: Placement = LOCAL) -> Plan:
             f"{option('devices_per_process')} and xla_force_host_platform_device_count in XLA_FLAGS both set "
             "the number of cpu devices; give one of them."
         )
-    if placement.hosts:
-        hosts = host_counts(placement.hosts, asked.processes)
-    elif placement.job is not None:
-        # The hosts of the tasks are not known before they run.
-        hosts = [(f"task {task}", 1) for task in range(placement.job.processes)]
-    else:
-        default = {"cpu": DEFAULT_PROCESSES, "gpu": max(1, accelerators or 0), "tpu": 1}[found]
-        hosts = [(socket.gethostname(), default if asked.processes is None else asked.processes)]
+    hosts = _counts(asked, placement, found, accelerators)
     own = computes.choose(
         Asked(
             options=asked,
@@ -231,6 +217,36 @@ def make_plan(asked: StartOptions, placement: Placement = LOCAL) -> Plan:
         placement=placement,
         keep=asked.keep,
     )
+
+
+def _with_gpus_divided(asked: StartOptions, placement: Placement) -> Placement:
+    """Return the placement, whose job divides the GPUs of a host if its scheduler or the person says so.
+
+    Raises:
+      OptionError: Evaluators are asked for beside a job.
+    """
+    if placement.job is None:
+        return placement
+    if asked.evaluators:
+        raise OptionError(
+            f"{option('evaluators', asked.evaluators)}: all tasks of a job are workers. Reach the hosts with "
+            f"{option('hosts')}, or evaluate in a cell with {option('on')}."
+        )
+    divided = placement.job.gpus_divided or asked.local_device_ids is not None
+    return replace(placement, job=replace(placement.job, gpus_divided=divided))
+
+
+def _counts(
+    asked: StartOptions, placement: Placement, platform: Platform, accelerators: int | None
+) -> Sequence[tuple[str, int]]:
+    """Return the hosts, each with its number of processes; in place of the host of a job's task, the task."""
+    if placement.hosts:
+        return host_counts(placement.hosts, asked.processes)
+    if placement.job is not None:
+        # The hosts of the tasks are not known before they run.
+        return [(f"task {task}", 1) for task in range(placement.job.processes)]
+    default = {"cpu": DEFAULT_PROCESSES, "gpu": max(1, accelerators or 0), "tpu": 1}[platform]
+    return [(socket.gethostname(), default if asked.processes is None else asked.processes)]
 
 
 _ARGUMENTS = {

@@ -423,11 +423,11 @@ class DistMagics(Magics):
 
     def _plan(self, asked: Namespace, expression: str) -> ArrayPlan:
         """Return the plan of an expression of the notebook; if that lacks one of its names, of the processes."""
-        from nbdist.rehearsal import make_plan, read_topology
+        from nbdist.rehearsal import make_plan, read_where
 
         names, session = self.shell.user_ns, self._living
         # Before the expression is evaluated, which may take long.
-        pod = None if asked.topology is None else read_topology(asked.topology, slices=asked.slices)
+        where = read_where(asked.topology, slices=asked.slices, devices=asked.devices)
         specs = None if asked.specs is None else evaluated(asked.specs, names, option="--specs ")
         if session is not None and missing_name(expression, names) is not None:
             found = session.shards(expression)
@@ -437,10 +437,8 @@ class DistMagics(Magics):
         return make_plan(
             value,
             specs,
-            topology=pod,
-            devices=asked.devices,
+            where=where,
             mesh=asked.mesh,
-            slices=asked.slices,
             memory=asked.memory,
             name=expression,
             source=source,

@@ -4,7 +4,7 @@ This is the room's one door: all others import from here alone, and nothing is i
 is asked for:
 
 - `make_plan` returns an `ArrayPlan`: what each device of a pod would hold of a value, from its shapes and specs.
-  `read_topology` reads a topology as a person writes it. No framework is imported, nothing compiled.
+  `read_where` reads the pod that it is for as a person writes it. No framework is imported, nothing compiled.
 - `pod_here` returns a `Pod`, for which this process compiles functions: `Program`s with what each device needs and
   what it sends. Nothing runs, and no device is taken.
 - `Rehearsing` runs the cells of a notebook in processes of their own, whose devices are those of a pod;
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from nbdist.rehearsal.cells import Rehearsing
     from nbdist.rehearsal.comparison import Comparison
     from nbdist.rehearsal.libtpu import install
-    from nbdist.rehearsal.plan import make_plan
+    from nbdist.rehearsal.plan import make_plan, read_where
     from nbdist.rehearsal.pod import Pod, pod_here
     from nbdist.rehearsal.runs import rehearse_script
-    from nbdist.rehearsal.topology import Topology, read_topology
+    from nbdist.rehearsal.topology import Topology
 
 __all__ = [
     "ArrayPlan",
@@ -45,7 +45,7 @@ __all__ = [
     "install",
     "make_plan",
     "pod_here",
-    "read_topology",
+    "read_where",
     "rehearse_script",
 ]
 
@@ -54,10 +54,10 @@ _MODULES = {
     "comparison": ("Comparison",),
     "libtpu": ("install",),
     "array_plan": ("ArrayPlan",),
-    "plan": ("make_plan",),
+    "plan": ("make_plan", "read_where"),
     "pod": ("Pod", "pod_here"),
     "runs": ("rehearse_script",),
-    "topology": ("Topology", "read_topology"),
+    "topology": ("Topology",),
 }
 
 

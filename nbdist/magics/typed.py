@@ -29,7 +29,7 @@ from nbdist.spelling import Door, command, through
 from nbdist.view.tree import steps
 
 _JOINED = re.compile(r"^%%rank(\[.*)$")
-_OWN = re.compile(r"^\s*%(dist_\w+|sync|load_ext|unload_ext|reload_ext)\b")
+_OWN = re.compile(r"^\s*%(dist|dist_\w+|sync|load_ext|unload_ext|reload_ext)\b")
 
 _HELP = re.compile(r"^%%(\w+)[ \t].*(?<!\S)(?:--help|-h)\s*$")
 

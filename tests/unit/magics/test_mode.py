@@ -72,6 +72,16 @@ def test_a_cell_is_complete_where_it_is_without_the_mode(typed: str, expected: s
     assert manager.transform_cell("x = 1").startswith("get_ipython().run_cell_magic('dist_plain'")
 
 
+@pytest.mark.parametrize("line", ["%dist x.shape", "%dist --on 0 x", "%dist_status", "%sync"])
+def test_line_magics_of_nbdist_are_read_in_the_notebook_also_while_the_mode_is_on(
+    line: str,
+) -> None:
+    mode = Mode()
+    mode.enabled = True
+    assert mode.transform([f"{line}\n"]) == [f"{line}\n"]
+    assert mode.transform([f"{line}\n", "y\n"])[0] == "%%dist_plain\n"
+
+
 @pytest.mark.parametrize(
     ("lines", "read"),
     [

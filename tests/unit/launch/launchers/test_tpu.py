@@ -19,7 +19,8 @@ import pytest
 from nbdist.errors import LaunchError, OptionError
 from nbdist.launch.launchers import tpu
 from nbdist.launch.launchers.ssh import ssh_command, ssh_target
-from nbdist.launch.launchers.tpu import TpuPod, find_pod, pod_hosts, ssh_options
+from nbdist.launch.launchers.tpu import find_pod, pod_hosts, ssh_options
+from nbdist.launch.launchers.tpu_worker import TpuPod
 from nbdist.launch.model.hosts import AskedHost, SshOptions
 from nbdist.machine import checkup
 from tests.places import ROOT

@@ -29,10 +29,8 @@ from nbdist.contract.snapshot import (
 from nbdist.errors import VersionError
 from nbdist.monitor import disagreements
 from nbdist.monitor.merged import ArrayIndex, ArrayVersion, FrameworkIndex, Merged, is_placed
-from nbdist.monitor.remembered import Held, HeldArray, Holdings
 from nbdist.monitor.states import (
     ExpectedProcess,
-    Failure,
     Known,
     Latest,
     at_rest,
@@ -44,8 +42,6 @@ from nbdist.monitor.states import (
     trouble,
     whole_array,
 )
-
-__all__ = ["ExpectedProcess", "Failure", "Held", "HeldArray", "Holdings", "Known", "Merger"]
 
 SHOWN_DISAGREEMENTS = 20
 """The most disagreements that are listed; a notice counts the others, since a process that missed a cell lacks all

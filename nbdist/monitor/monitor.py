@@ -20,9 +20,9 @@ from nbdist.contract.snapshot import Activity, Notice, Report, Snapshot
 from nbdist.errors import WireError
 from nbdist.launch.start.client import subscriber, wire
 from nbdist.message_guard import MessageGuard
-from nbdist.monitor import ExpectedProcess, Held, Holdings, Known, Merger
-from nbdist.monitor.remembered import After, Samples
-from nbdist.monitor.states import at_rest
+from nbdist.monitor import Merger
+from nbdist.monitor.remembered import After, Held, Holdings, Samples
+from nbdist.monitor.states import ExpectedProcess, Known, at_rest
 
 logger = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from nbdist.contract.calls.stepping import (
 from nbdist.contract.iopub import CellStep
 from nbdist.contract.snapshot import Activity
 from nbdist.errors import GoneError, SessionError
-from nbdist.monitor import Known
+from nbdist.monitor.states import Known
 from nbdist.notation import where_text
 from nbdist.session.cells.facts import LifeState, ProcessFacts
 from nbdist.session.engine_group import EngineGroup

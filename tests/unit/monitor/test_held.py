@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nbdist.contract.snapshot import VERSION, Report, SingleDevice
-from nbdist.monitor import Holdings
-from nbdist.monitor.remembered import largest
+from nbdist.monitor.remembered import Holdings, largest
 from tests.builders.reports import IDLE, MESHES, named
 
 BY_ID = {mesh.id: mesh for mesh in MESHES}

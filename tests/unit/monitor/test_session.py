@@ -6,7 +6,8 @@ import pytest
 
 from nbdist.contract.snapshot import VERSION, PerProcess, Report, SingleDevice
 from nbdist.errors import VersionError
-from nbdist.monitor import ExpectedProcess, Known, Merger, merged
+from nbdist.monitor import Merger, merged
+from nbdist.monitor.states import ExpectedProcess, Known
 from tests.builders.reports import (
     KEYS,
     MESHES,

@@ -45,7 +45,7 @@ _CELL = re.compile(r"[/\\]ipykernel_\d+[/\\]")
 
 
 def program_text(program: Program, *, width: int = WIDTH) -> str:
-    """The memory, the collectives, and what goes along each axis.
+    """Return the memory, the collectives, and what goes along each axis, as text.
 
     Args:
       program: Compiled, or refused by the compiler.
@@ -64,7 +64,7 @@ def program_text(program: Program, *, width: int = WIDTH) -> str:
 
 
 def title_text(program: Program) -> str:
-    """Whether it fits, in one line; of one that was refused what the compiler asked for."""
+    """Return in one line whether a program fits; for a refused one, what the compiler asked for."""
     if program.refusal is not None:
         return f"{program.name or 'The program'} does not fit{_required(program.refusal)}"
     memory = program.memory
@@ -103,7 +103,7 @@ def _memory_lines(memory: ProgramMemory) -> list[str]:
 
 
 def _bar(size: int, whole: int) -> str:
-    """As long as the part; any part has at least one character."""
+    """Return a bar as long as the part; any part has at least one character."""
     return "█" * max(round(size * BAR / whole), 1 if size else 0)
 
 
@@ -135,7 +135,7 @@ def _collective_lines(collectives: tuple[Collective, ...]) -> list[str]:
 
 
 def axes_words(collective: Collective) -> str:
-    """`data`, `data, model`; or the devices themselves, where these are no axes of the mesh."""
+    """Return `data, model`; or the devices themselves, where these are no axes of the mesh."""
     between = BETWEEN if collective.between_slices else ""
     if collective.axes is None:
         return f"devices {collective.devices}{between}"
@@ -143,14 +143,14 @@ def axes_words(collective: Collective) -> str:
 
 
 def times_text(collective: Collective) -> str:
-    """`6`, `≤ 6` in a branch, `?` in a loop whose turns are not known."""
+    """Return `6`, `≤ 6` in a branch, `?` in a loop whose turns are not known."""
     if collective.times is None:
         return "?"
     return f"{'≤ ' if collective.in_branch else ''}{collective.times}"
 
 
 def line_text(file: str, line: int) -> str:
-    """`train.py:12`; of a cell `cell, line 12`; empty where it is not known."""
+    """Return `train.py:12`; for a cell `cell, line 12`; empty where the line is not known."""
     if not file:
         return ""
     if _CELL.search(file):
@@ -159,7 +159,7 @@ def line_text(file: str, line: int) -> str:
 
 
 def total_text(total: Total) -> str:
-    """`along data: 1.5 MB a device in one run`."""
+    """Return `along data: 1.5 MB a device in one run`."""
     along = "devices that are no axes" if total.axes is None else ", ".join(total.axes) or "nothing"
     along += BETWEEN if total.between_slices else ""
     bound = "at most " if total.at_most else ""
@@ -191,7 +191,7 @@ def _work(program: Program) -> list[str]:
 
 
 def _count(number: float) -> str:
-    """`1.5 T`; powers of 1000."""
+    """Return `1.5 T`, in powers of 1000."""
     for unit in ("", " k", " M", " G", " T"):
         if number < 999.5:
             return f"{number:.3g}{unit}"

@@ -34,7 +34,6 @@ from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.pending import Pending, ask
 from nbdist.monitor import ExpectedProcess
 from nbdist.monitor.monitor import Monitor
-from nbdist.monitor.remembered import After
 from nbdist.monitor.states import ExpectedProcess
 from nbdist.notation import where_text
 from nbdist.session.cells.facts import LifeState, ProcessFacts

@@ -15,7 +15,7 @@ from nbdist.contract.wire import encode
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import silent
 from nbdist.launch.start.replace import end, replace
-from nbdist.monitor.remembered import After, compared
+from nbdist.monitor.disagreements import After, compared
 from nbdist.notation import (
     array_type_text,
     bytes_text,

@@ -17,7 +17,7 @@ knows nothing of a session, and a session nothing of it.
 
 Read first `plan.py` for plans, `pod.py` for programs, and `runs.py` for scripts and cells (`cells.py`), which run
 in a process of their own, `rehearsal.py`. Only there, and for `pod_here`, is JAX imported:
-`rehearsal.py` puts the pod in the place of JAX's devices, `trace.py` decides what happens to each operation,
+`rehearsal.py` puts the pod in the place of JAX's devices, `pod.py` decides what happens to each operation,
 `values.py` has the arrays that result, and `programs.py` compiles, and keeps what was compiled before.
 """
 

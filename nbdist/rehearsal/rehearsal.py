@@ -28,10 +28,9 @@ from nbdist.contract.wire import encode
 from nbdist.errors import NbdistError, RehearsalError
 from nbdist.machine.processes import die_with
 from nbdist.rehearsal.devices import check_jax, describe, is_current, made_current, make_default
-from nbdist.rehearsal.pod import Pod
+from nbdist.rehearsal.pod import Pod, RehearsalTrace
 from nbdist.rehearsal.programs import PodProgram, Programs
 from nbdist.rehearsal.topology import read_topology
-from nbdist.rehearsal.trace import RehearsalTrace
 from nbdist.rehearsal.values import DescribedArray, cut_to_users, user_line
 from nbdist.view.program import program_text
 

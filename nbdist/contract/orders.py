@@ -178,7 +178,7 @@ class Stop(_Order[None]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alive(_Order[None]):
+class KernelAlive(_Order[None]):
     """The kernel is alive."""
 
     NAME = "alive"

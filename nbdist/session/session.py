@@ -15,6 +15,7 @@ from nbdist.errors import HostError, SessionError
 from nbdist.launch.files.sync import Copied
 from nbdist.launch.model.happenings import StartProgress, silent
 from nbdist.launch.model.plan import Plan
+from nbdist.launch.model.start_options import Rules
 from nbdist.launch.sessions.recorded import say_given, with_values
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.spawn import spawn

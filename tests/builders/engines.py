@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 from nbdist.contract.asides import Aside
-from nbdist.contract.calls.call import Call
+from nbdist.contract.calls import Call
 from nbdist.contract.calls.stepping import (
     Forgotten,
     Labels,

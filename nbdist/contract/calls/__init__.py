@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar, get_args
+from typing import Any, ClassVar, TypeVar
 
+from nbdist.contract.request import Request, answer_of
 from nbdist.contract.wire import Plain, decode, encode, in_small_letters
 from nbdist.errors import WireError
 
@@ -20,7 +21,7 @@ A = TypeVar("A", covariant=True)
 C = TypeVar("C", bound="Call[Any]")
 
 
-class Call(Generic[A]):
+class Call(Request[A]):
     """One call: a dataclass of its arguments, derived from `Call[...]` with the dataclass of its answer.
 
     Attributes:
@@ -76,12 +77,6 @@ class Reply:
     ok: Any = None
     error: Failed | None = None
     computed: bool = False
-
-
-def answer_of(call: type[Call[Any]]) -> Any:
-    """Return the dataclass of the answer to a call."""
-    (base,) = call.__dict__["__orig_bases__"]
-    return get_args(base)[0]
 
 
 def to_text(call: Call[Any]) -> str:

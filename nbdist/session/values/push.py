@@ -25,7 +25,7 @@ from nbdist.contract.calls.values import (
 from nbdist.engine.frameworks import parts
 from nbdist.engine.values.arrays import is_numpy_array, stand_in
 from nbdist.engine.values.packing import packed
-from nbdist.errors import ArrayError
+from nbdist.errors import ArrayError, error_text
 from nbdist.launch.start.pending import Pending
 from nbdist.machine.sealed import Sealed
 from nbdist.notation import dtype_name

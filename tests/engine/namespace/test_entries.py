@@ -23,7 +23,7 @@ from nbdist.engine.namespace.copies import CopyStore
 from nbdist.engine.namespace.moving import IncomingNamespace, OutgoingNamespace
 from nbdist.engine.namespace.names import users
 from nbdist.engine.probe.samples import Sample
-from nbdist.launch.start.pending import Request
+from nbdist.launch.start.pending import Pending
 from nbdist.session.values.namespace import AskedThings, Bringing
 from tests.engine.namespace.test_packing import NoPlacements
 
@@ -101,7 +101,7 @@ class Bring(Bringing):
         left_out = {one.name: one.why for one in (*offer.left_out, *more)}
         return made, left_out
 
-    def _send(self, process_id: int, call: Call[Any], *buffers: Any) -> Request[Any]:
+    def _send(self, process_id: int, call: Call[Any], *buffers: Any) -> Pending[Any]:
         found: Any
         if isinstance(call, PackAgain):
             structure, left_out = self.there.again(without=call.without, late=call.late)

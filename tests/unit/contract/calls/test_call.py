@@ -12,8 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import pytest
 
 from nbdist.contract import asides, iopub
-from nbdist.contract.calls import arrays, engine, stepping, values
-from nbdist.contract.calls.call import (
+from nbdist.contract.calls import (
     PROTOCOL,
     Call,
     Failed,
@@ -35,7 +34,7 @@ from nbdist.engine.kernel.calls import SentCall as Travelling
 from nbdist.engine.kernel.calls import calls
 from nbdist.errors import WireError
 
-MODULES = (engine, values, arrays, stepping, asides, iopub, stepping, arrays)
+MODULES = (engine, values, inspection, stepping, asides, iopub, stepping, inspection)
 TYPES = sorted(
     {
         one

@@ -292,12 +292,12 @@ def plan(
       OptionError: An unknown topology, a mesh that does not fit, or specs that are none; says what would do.
       ArrayError: The value has no arrays.
     """
-    options = dict(locals())
-    from nbdist.rehearsal import make_plan
+    from nbdist.rehearsal import make_plan, read_where
     from nbdist.spelling import Door, through
 
     with through(Door.PYTHON):
-        return make_plan(**options)
+        where = read_where(topology, slices=slices, devices=devices)
+        return make_plan(value, specs, where=where, mesh=mesh, memory=memory, name=name)
 
 
 def rehearse(topology: str, *, slices: int = 1) -> Pod:

@@ -1,16 +1,19 @@
 """Notation of nbdist's texts: how numbers, array types, meshes, specs, slices, names and tables are written.
 
 Meshes, specs, shapes and slices are in the notation of the field; quantities have units that people read; long
-names are shortened so that no two look alike; tables have aligned columns and are cut where a screen ends.
+names are shortened so that no two look alike; tables have aligned columns and are cut where a screen ends. Ranges
+of numbers, `0-3,5`, `01-64`, `0-10:2`, are read here as well.
 
 Source: imports nothing outside the standard library at module level; `dtype_named` imports NumPy and ml_dtypes.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from itertools import pairwise
 from typing import Any
@@ -168,6 +171,19 @@ def where_text(process_ids: Iterable[int], hosts: Mapping[int, str]) -> str:
     names = list(dict.fromkeys(hosts[process_id] for process_id in ids))
     of = hosts_text(names) if len(names) <= MOST_HOSTS else count_text(len(names), "host")
     return f"{processes_text(ids)} ({of})"
+
+
+ONE_HOST = "NBDIST_ONE_HOST"
+"""The environment variable that is set where all processes of the session are on one host: texts name no host."""
+
+
+def on_host_text(process_ids: Iterable[int], host: str) -> str:
+    """Return the name of processes of one host in texts for people, such as `process 1 (host h1)`.
+
+    Where the session has no other host, the name is `process 1`.
+    """
+    processes = processes_text(sorted(process_ids))
+    return processes if ONE_HOST in os.environ else f"{processes} (host {host})"
 
 
 MOST_NAMES = 8
@@ -340,3 +356,87 @@ def columns(rows: Sequence[Sequence[str]], *, gap: int = 2, right: Sequence[int]
 def cut(text: str, width: int) -> str:
     """Return a text, or if it is too long its beginning, with `…` for the rest."""
     return text if len(text) <= width else f"{text[: max(width - 1, 0)]}…"
+
+
+MOST_NUMBERS = 100_000
+"""The most numbers, or hosts, that one text may stand for."""
+
+RANGES_FORM = "numbers and ranges, such as 0-3,5 or 0-10:2"
+
+_RANGE = re.compile(r"(?P<first>[0-9]{1,18})(?:-(?P<last>[0-9]{1,18})(?::(?P<step>[0-9]{1,18}))?)?")
+
+
+@dataclass(frozen=True, slots=True)
+class NumberRange:
+    """A number, or a range of them with both ends, as it was written.
+
+    `width` is the least number of digits, which zeros in front make up: `08-11` has 2.
+    """
+
+    numbers: range
+    width: int = 1
+
+    def texts(self) -> list[str]:
+        """Return the numbers with the zeros they were written with."""
+        return [str(number).zfill(self.width) for number in self.numbers]
+
+
+def read_range(text: str) -> NumberRange:
+    """Return the range of `5`, `0-3` or `0-10:2`; the width is that of the first number: `01-100` ends at `100`.
+
+    Source: `--array` of sbatch(1) for the step, Slurm's lists of hosts for the width.
+
+    Raises:
+      ValueError: It is none, runs backwards or has a step of 0; in words that follow what was given.
+    """
+    match = _RANGE.fullmatch(text.strip())
+    if match is None:
+        what = (
+            f"{text.strip()!r} is no number and no range" if text.strip() else "a number is missing"
+        )
+        raise ValueError(f"{what}. Expected {RANGES_FORM}.")
+    first, last, step = (match["first"], match["last"] or match["first"], match["step"] or "1")
+    if int(last) < int(first):
+        raise ValueError(f"the range {first}-{last} runs backwards. Write {last}-{first}.")
+    if int(step) == 0:
+        raise ValueError(
+            f"the range {match[0]} has a step of 0. Leave :{step} out, or write 1 or more."
+        )
+    return NumberRange(range(int(first), int(last) + 1, int(step)), len(first))
+
+
+def read_ranges(text: str) -> list[NumberRange]:
+    """Return the ranges of `0-3,5`, in the order in which they stand there; both ends count.
+
+    Raises:
+      ValueError: One that cannot be read (see `read_range`), or more than 100,000 numbers in all.
+    """
+    ranges = [read_range(part) for part in text.split(",")]
+    refuse_too_many(numbers_count(ranges), "numbers")
+    return ranges
+
+
+def numbers_in(text: str) -> list[int]:
+    """Return the numbers of `0-3,5`, in the order in which they stand there.
+
+    Raises:
+      ValueError: See `read_ranges`.
+    """
+    return [number for each in read_ranges(text) for number in each.numbers]
+
+
+def numbers_count(ranges: Sequence[NumberRange]) -> int:
+    """Return how many numbers these are."""
+    return sum(len(each.numbers) for each in ranges)
+
+
+def refuse_too_many(found: int, things: str) -> None:
+    """Refuse more than a text may stand for.
+
+    Raises:
+      ValueError: Says how many `things` there are, and how many may be.
+    """
+    if found > MOST_NUMBERS:
+        raise ValueError(
+            f"these are {found:,} {things}. At most {MOST_NUMBERS:,} can be named: look for a digit too many."
+        )

@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from nbdist.contract.cells import Rules
 from nbdist.errors import HostError, OptionError, SessionError, VersionError
 from nbdist.launch.files import sources
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import StartProgress, silent
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.model.start_options import StartOptions
+from nbdist.launch.model.start_options import Rules, StartOptions
 from nbdist.launch.planning import choose_placement, make_plan, proxy_warning
 from nbdist.launch.sessions import registry
 from nbdist.launch.start.spawn import spawn

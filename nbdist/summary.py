@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from nbdist.contract.calls.arrays import ArraySummary, PieceSummary
+from nbdist.contract.calls.inspection import ArraySummary, PieceSummary
 from nbdist.notation import dtype_named
 
 

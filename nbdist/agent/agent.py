@@ -50,7 +50,6 @@ from nbdist.contract.events import (
 )
 from nbdist.contract.orders import (
     CONTROLLER,
-    Alive,
     Ask,
     AskForFiles,
     Assignment,
@@ -61,6 +60,7 @@ from nbdist.contract.orders import (
     DropFile,
     EndCoordination,
     Keep,
+    KernelAlive,
     ListFiles,
     NewProcess,
     Order,
@@ -256,7 +256,7 @@ class Agent:
             case Stop():
                 self.stopped = True
                 self.events.send(Stopped())
-            case Alive():
+            case KernelAlive():
                 pass  # its arrival is all that counts
             case ListFiles() | AskForFiles() | WriteFile() | DropFile() | CommitFiles():
                 self.copies = self.copies or FileCopies(self.folder, self.events)

@@ -1,6 +1,6 @@
-"""Cells as data: the rules for them, the label of each sending, the facts that must agree first, and the history.
+"""Cells as data: the label of each sending, the facts that must agree first, and the history.
 
-A session is started with `Rules`. Each sending of a cell carries a `CellLabel`. `Facts` are what each process
+Each sending of a cell carries a `CellLabel`. `Facts` are what each process
 states about a cell; they must be equal on all processes before the cell runs. The history is a file of the
 session's private folder; each line is a `Line` as JSON, for another kernel that attaches to the session later.
 """
@@ -15,8 +15,7 @@ from typing import Literal
 
 from nbdist.contract.snapshot import Array, LayoutRule, Mesh
 from nbdist.contract.wire import Tagged, decode, encode
-from nbdist.errors import OptionError, WireError
-from nbdist.spelling import option
+from nbdist.errors import WireError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,36 +240,3 @@ class Facts:
     mesh: Mesh | None = None
     distribution: DistributionFacts | None = None
     names: NamesFacts | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """The rules of a session, as it was started, for every cell that does not say otherwise.
-
-    Attributes:
-      grace_s: How many seconds others may stay in a cell in which one process has failed.
-      give_up_s: How long a process that no interrupt reaches may run on before the cell ends without it.
-      check: Whether to compare before each cell what must be equal on all processes.
-      recover: Whether processes that are out of step are repaired at once, not only by `%dist_recover`.
-      copies_s: Parts of arrays that one process alone has are copied to another after a cell, at least this many
-        seconds after the last time; None: never.
-
-    Raises:
-      OptionError: A negative number of seconds.
-    """
-
-    grace_s: float = 3.0
-    give_up_s: float = 10.0
-    check: bool = False
-    recover: bool = True
-    copies_s: float | None = None
-
-    def __post_init__(self) -> None:
-        times = (
-            ("grace_s", self.grace_s),
-            ("give_up_s", self.give_up_s),
-            ("copies_s", self.copies_s),
-        )
-        for name, seconds in times:
-            if seconds is not None and not seconds >= 0:
-                raise OptionError(f"{option(name, seconds)}: must be 0 or more seconds.")

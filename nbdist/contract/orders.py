@@ -178,8 +178,10 @@ class Stop(_Order[None]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alive(_Order[None]):
+class KernelAlive(_Order[None]):
     """The kernel is alive."""
+
+    NAME = "alive"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,7 +252,7 @@ Order = (
     | RestartController
     | Keep
     | Stop
-    | Alive
+    | KernelAlive
     | FileOrder
 )
 

@@ -64,7 +64,7 @@ class Grouping:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class ProgramMemory:
     """Bytes on each device.
 
     Attributes:
@@ -223,7 +223,7 @@ class Program:
     name: str
     fits: bool
     refusal: Refusal | None = None
-    memory: Memory | None = None
+    memory: ProgramMemory | None = None
     collectives: tuple[Collective, ...] = ()
     flops: float | None = None
     bytes_accessed: float | None = None
@@ -276,7 +276,7 @@ def totals(collectives: Sequence[Collective]) -> list[Total]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownMemory:
-    """Bytes on each device; see `nbdist.contract.program.Memory`.
+    """Bytes on each device; see `nbdist.contract.program.ProgramMemory`.
 
     `needed` is the total, with aliased bytes counted once.
     """

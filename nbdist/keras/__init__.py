@@ -2,7 +2,8 @@
 
 All of it works in one process as well, and in processes that nbdist did not start. Every process calls the
 same function with the same arguments; these functions decide what each process does. Nothing imports Keras
-before it is needed.
+before it is needed: here are the roles of processes with shared files (who writes, who writes elsewhere, and who
+reads), which need no framework.
 """
 
 from __future__ import annotations
@@ -11,13 +12,17 @@ import importlib
 import importlib.util
 import json
 import os
+import shutil
 import sys
+import tempfile
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nbdist.machine.folder import of_this_process
+
 if TYPE_CHECKING:
     from nbdist.keras.checkpoint import Checkpoint, latest, restore, save
-    from nbdist.keras.roles import checkpoint_dir
     from nbdist.keras.together import predict
 
 __all__ = ["Checkpoint", "checkpoint_dir", "latest", "predict", "restore", "save"]
@@ -27,7 +32,6 @@ _HOME = {
     "latest": "checkpoint",
     "restore": "checkpoint",
     "predict": "together",
-    "checkpoint_dir": "roles",
     "save": "checkpoint",
 }
 
@@ -35,7 +39,6 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    _leave_out_tensorflow()
     return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
 
 
@@ -57,3 +60,88 @@ def _leave_out_tensorflow() -> None:
         chosen = "tensorflow"
     if chosen == "tensorflow" and importlib.util.find_spec("tensorflow") is None:
         os.environ["KERAS_BACKEND"] = "jax"
+
+
+_leave_out_tensorflow()
+
+
+WRITES, ELSEWHERE, READS = "writes", "elsewhere", "reads"
+
+
+class _Temporary:
+    """Directories of this process that are removed when it ends, in a session at the latest when that ends."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, str] = {}
+        weakref.finalize(self, _delete, self._made)
+
+    def standing_for(self, base: str) -> str:
+        if base not in self._made:
+            # A killed process removes nothing, but the session's folder is removed with all it holds.
+            self._made[base] = tempfile.mkdtemp(prefix="nbdist-keras-", dir=of_this_process())
+        return self._made[base]
+
+
+def _delete(made: dict[str, str]) -> None:
+    for folder in made.values():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+_temporary = _Temporary()
+
+
+def checkpoint_dir(base: str | os.PathLike[str]) -> str:
+    """Return where this process may write checkpoints and logs that are kept under `base`.
+
+    Roles come from `TF_CONFIG` where it is set, else from JAX. `base` is not created.
+
+    Args:
+      base: The folder that all processes name.
+
+    Returns:
+      `base` itself on the chief (process 0, or the only one), and on an evaluator, which reads there. A
+      directory of its own on every other process, always the same for the same `base`, deleted when the process
+      ends.
+    """
+    wanted = os.fspath(base)
+    return _temporary.standing_for(wanted) if role() == ELSEWHERE else wanted
+
+
+def role() -> str:
+    """Return what this process does with shared files: `"writes"`, writes `"elsewhere"`, or `"reads"`."""
+    from_tensorflow = tf_config_role(os.environ.get("TF_CONFIG"))
+    if from_tensorflow is not None:
+        return from_tensorflow
+    jax = sys.modules.get("jax")
+    if jax is None or jax.process_index() == 0:
+        return WRITES
+    return ELSEWHERE
+
+
+def tf_config_role(text: str | None) -> str | None:
+    """Return the role that `TF_CONFIG` gives this process.
+
+    Source: TensorFlow's guide to multi-worker training: the chief is the task `chief`, or worker 0 where
+    there is none.
+
+    Args:
+      text: The variable's value, JSON; None where it is not set.
+
+    Returns:
+      `"writes"`, `"elsewhere"` or `"reads"`; None where there is no cluster in it.
+    """
+    config = json.loads(text) if text else {}
+    cluster, task = config.get("cluster") or {}, config.get("task") or {}
+    kind, index = task.get("type"), int(task.get("index", 0))
+    if not cluster or kind is None:
+        return None
+    if kind == "evaluator":
+        return READS
+    chief = ("chief", 0) if cluster.get("chief") else ("worker", 0)
+    return WRITES if (kind, index) == chief else ELSEWHERE
+
+
+def temporary_name(path: Path) -> Path:
+    """Return an unused name beside `path`, with all of its suffixes."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".writing-") as file:
+        return path.parent / f"{Path(file.name).name}.{path.name}"

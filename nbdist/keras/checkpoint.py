@@ -15,7 +15,7 @@ import keras
 import numpy as np
 
 from nbdist.errors import InputError
-from nbdist.keras.roles import WRITES, role, temporary_name
+from nbdist.keras import WRITES, role, temporary_name
 from nbdist.keras.together import ProcessGroup, all_or_none, announce, gathered, group
 
 Write = Callable[[str], None]

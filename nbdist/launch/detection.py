@@ -32,6 +32,11 @@ SLURM = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", 
 OMPI = "OMPI_MCA_orte_hnp_uri"
 OMPI_NUMBERS = ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK")
 
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
+"""Variables through which JAX's connections may be led, in small or capital letters.
+
+Source: the documentation of `jax.distributed.initialize` says that they can make it time out."""
+
 WIDER_SINCE = (0, 11, 2)
 """The first JAX that detects Open MPI 5, and a file with the addresses of a pod on Kubernetes."""
 

@@ -8,42 +8,21 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from nbdist.errors import OptionError
 from nbdist.launch import detection
-from nbdist.launch.agents import Watch
-from nbdist.launch.launchers import mpi, slurm
-from nbdist.launch.launchers.tpu import TpuPod, find_pod, pod_hosts
-from nbdist.launch.model.framework import Asked, Framework, framework_named, frameworks
+from nbdist.launch.launchers import JOBS, launcher
+from nbdist.launch.model.framework import Asked, FrameworkLaunch, framework_named, frameworks
 from nbdist.launch.model.hosts import AskedHost, SshOptions, host_counts, parse_hosts, read_hosts
-from nbdist.launch.model.plan import Job, Launcher, Placement, Plan, Platform, plan_for
+from nbdist.launch.model.plan import Launcher, Placement, Plan, Platform, plan_for
 from nbdist.launch.model.rendezvous import checked_coordinator
-from nbdist.launch.model.start_options import DEFAULT_PROCESSES, FLAGS, MPI, SLURM, StartOptions
+from nbdist.launch.model.start_options import DEFAULT_PROCESSES, FLAGS, StartOptions
 from nbdist.machine import checkup
 from nbdist.spelling import option
-
-
-@dataclass(frozen=True, slots=True)
-class JobLauncher:
-    """One launcher of jobs: the heading of its options, its choice of a placement by them, its watch on a job."""
-
-    options: str
-    placement: Callable[[StartOptions, Sequence[AskedHost], SshOptions], Placement]
-    watch: Callable[[Job], Watch]
-
-
-JOBS: Mapping[Launcher, JobLauncher] = {
-    "slurm": JobLauncher(SLURM, slurm.placement, slurm.SlurmWatch),
-    "mpi": JobLauncher(MPI, mpi.placement, mpi.MpiWatch),
-}
-"""The launchers of jobs, by the option that chooses each."""
-
-HERE = "here"
-"""Value of `tpu` for the pod that this machine is a worker of."""
 
 FOR_HOSTS = ("ssh_config", "remote_python", "min_hosts", "cwd", "controller_address", "tunnel")
 """Options that need hosts."""
@@ -56,15 +35,9 @@ def choose_placement(asked: StartOptions) -> Placement:
       OptionError: Hosts that cannot be read, a file that does not exist, or options that need others.
       LaunchError: The source of information about a TPU, or Slurm, fails.
     """
-    pod = _pod(asked)
-    hosts = pod_hosts(pod) if pod is not None else _hosts(asked)
-    job = _job_launcher(asked)
-    if job is not None and pod is not None:
-        raise OptionError(
-            f"{option('tpu')} reaches its hosts with ssh; leave {option('slurm', True)} and "
-            f"{option('mpi', True)} out."
-        )
-    if not hosts and job is None:
+    chosen = _launcher(asked)
+    hosts = _hosts(asked)
+    if not hosts and chosen is None:
         for name, value in asked.chosen(FOR_HOSTS).items():
             if value is not None and value is not False:
                 raise OptionError(
@@ -77,52 +50,60 @@ def choose_placement(asked: StartOptions) -> Placement:
     ssh = SshOptions(
         python=asked.remote_python or sys.executable, config=None if config is None else str(config)
     )
-    if asked.tunnel:
-        _refuse_beside_tunnel(asked, hosts, is_job=job is not None)
-    if job is not None:
-        _refuse_fewer_hosts(asked, job)
-        placed = JOBS[job].placement(asked, hosts, ssh)
-        return replace(placed, cwd=asked.cwd, controller_address=asked.controller_address)
-    if asked.min_hosts is not None and not 1 <= asked.min_hosts <= len(hosts):
+    is_job = chosen in JOBS
+    if is_job and asked.min_hosts is not None:
         raise OptionError(
-            f"{option('min_hosts', asked.min_hosts)} with {len(hosts)} hosts: expected 1 to {len(hosts)}."
+            f"{option('min_hosts', asked.min_hosts)}: with {option(str(chosen), True)} all processes come up, or "
+            "none."
         )
-    return Placement(
-        launcher="ssh" if pod is None else "tpu",
-        hosts=hosts,
-        ssh=ssh,
-        min_hosts=asked.min_hosts,
-        cwd=asked.cwd,
-        controller_address=asked.controller_address,
-        tunnel=asked.tunnel,
-        remarks=() if pod is None else pod.notes,
-        ssh_advice=None if pod is None else pod.ssh_advice,
+    if asked.tunnel:
+        _refuse_beside_tunnel(asked, is_job=is_job)
+    placed = (
+        Placement(launcher="ssh", hosts=hosts, ssh=ssh)
+        if chosen is None
+        else launcher(chosen).placement(asked, hosts, ssh)
     )
+    placed = replace(placed, cwd=asked.cwd, controller_address=asked.controller_address)
+    if is_job:
+        return placed
+    count = len(placed.hosts)
+    if asked.min_hosts is not None and not 1 <= asked.min_hosts <= count:
+        raise OptionError(
+            f"{option('min_hosts', asked.min_hosts)} with {count} hosts: expected 1 to {count}."
+        )
+    if asked.tunnel:
+        _refuse_own_processes(placed.hosts)
+    return replace(placed, min_hosts=asked.min_hosts, tunnel=asked.tunnel)
 
 
-def _job_launcher(asked: StartOptions) -> Launcher | None:
-    """Return the launcher that is asked for a job; refuse its options without it, and two launchers at once."""
-    chosen = [name for name in JOBS if getattr(asked, name)]
+def _launcher(asked: StartOptions) -> Launcher | None:
+    """Return the launcher that is asked for, None for ssh; refuse its options without it, and two launchers."""
+    chosen: list[Launcher] = [name for name in JOBS if getattr(asked, name)]
     if len(chosen) > 1:
         both = " and ".join(option(name, True) for name in chosen)
         raise OptionError(f"{both} both start the processes. Use one of them.")
-    for owner, launcher in JOBS.items():
-        its = [name for name, flag in FLAGS.items() if flag.group == launcher.options]
+    for owner in JOBS:
+        heading = launcher(owner).options
+        its = [name for name, flag in FLAGS.items() if flag.group == heading]
         given = [name for name, value in asked.chosen(its).items() if value and name != owner]
         if given and owner not in chosen:
             raise OptionError(f"{option(given[0])}: for {option(owner, True)} only.")
-    return chosen[0] if chosen else None
-
-
-def _refuse_fewer_hosts(asked: StartOptions, launcher: str) -> None:
-    if asked.min_hosts is not None:
+    if asked.tpu is None:
+        for name, value in asked.chosen(("zone", "project")).items():
+            if value is not None:
+                raise OptionError(
+                    f"{option(name, value)}: for TPUs only; name one with {option('tpu')}."
+                )
+        return chosen[0] if chosen else None
+    if chosen:
         raise OptionError(
-            f"{option('min_hosts', asked.min_hosts)}: with {option(launcher, True)} all processes come up, or "
-            "none."
+            f"{option('tpu')} reaches its hosts with ssh; leave {option('slurm', True)} and "
+            f"{option('mpi', True)} out."
         )
+    return "tpu"
 
 
-def _refuse_beside_tunnel(asked: StartOptions, hosts: Sequence[AskedHost], *, is_job: bool) -> None:
+def _refuse_beside_tunnel(asked: StartOptions, *, is_job: bool) -> None:
     if is_job:
         raise OptionError(
             f"{option('tunnel', True)} goes through ssh to each host; leave {option('slurm', True)} and "
@@ -133,29 +114,16 @@ def _refuse_beside_tunnel(asked: StartOptions, hosts: Sequence[AskedHost], *, is
             f"{option('tunnel', True)}: the hosts reach this machine at no address of its own; leave "
             f"{option('controller_address', asked.controller_address)} out."
         )
+
+
+def _refuse_own_processes(hosts: Sequence[AskedHost]) -> None:
+    """Refuse processes on this machine beside a tunnel."""
     for host in hosts:
         if host.local:
             raise OptionError(
                 f"{option('tunnel', True)}: processes on this machine ({host.name}) cannot be reached by those on "
                 f"the hosts, and all compute together. Leave it out of {option('hosts')}."
             )
-
-
-def _pod(asked: StartOptions) -> TpuPod | None:
-    if asked.tpu is None:
-        for name, value in asked.chosen(("zone", "project")).items():
-            if value is not None:
-                raise OptionError(
-                    f"{option(name, value)}: for TPUs only; name one with {option('tpu')}."
-                )
-        return None
-    if asked.hosts is not None or asked.hosts_file is not None:
-        raise OptionError(
-            f"{option('tpu')} finds the hosts by itself; leave {option('hosts')} and "
-            f"{option('hosts_file')} out."
-        )
-    tpu = None if asked.tpu == HERE else asked.tpu
-    return find_pod(tpu, asked.zone, asked.project, os.environ)
 
 
 def _hosts(asked: StartOptions) -> tuple[AskedHost, ...]:
@@ -203,14 +171,7 @@ def make_plan(asked: StartOptions, placement: Placement = LOCAL) -> Plan:
             f"{option('platform', asked.platform)}: known are {', '.join(PLATFORMS)}."
         )
     _refuse_foreign(computes, asked)
-    if placement.job is not None:
-        if asked.evaluators:
-            raise OptionError(
-                f"{option('evaluators', asked.evaluators)}: all tasks of a job are workers. Reach the hosts with "
-                f"{option('hosts')}, or evaluate in a cell with {option('on')}."
-            )
-        divided = placement.job.gpus_divided or asked.local_device_ids is not None
-        placement = replace(placement, job=replace(placement.job, gpus_divided=divided))
+    placement = _with_gpus_divided(asked, placement)
     chosen = asked.platform or _of_placement(placement)
     found = chosen or computes.platform(given)
     # The devices of other hosts are not known before they are asked.
@@ -223,14 +184,7 @@ def make_plan(asked: StartOptions, placement: Placement = LOCAL) -> Plan:
             f"{option('devices_per_process')} and xla_force_host_platform_device_count in XLA_FLAGS both set "
             "the number of cpu devices; give one of them."
         )
-    if placement.hosts:
-        hosts = host_counts(placement.hosts, asked.processes)
-    elif placement.job is not None:
-        # The hosts of the tasks are not known before they run.
-        hosts = [(f"task {task}", 1) for task in range(placement.job.processes)]
-    else:
-        default = {"cpu": DEFAULT_PROCESSES, "gpu": max(1, accelerators or 0), "tpu": 1}[found]
-        hosts = [(socket.gethostname(), default if asked.processes is None else asked.processes)]
+    hosts = _counts(asked, placement, found, accelerators)
     own = computes.choose(
         Asked(
             options=asked,
@@ -265,6 +219,36 @@ def make_plan(asked: StartOptions, placement: Placement = LOCAL) -> Plan:
     )
 
 
+def _with_gpus_divided(asked: StartOptions, placement: Placement) -> Placement:
+    """Return the placement, whose job divides the GPUs of a host if its scheduler or the person says so.
+
+    Raises:
+      OptionError: Evaluators are asked for beside a job.
+    """
+    if placement.job is None:
+        return placement
+    if asked.evaluators:
+        raise OptionError(
+            f"{option('evaluators', asked.evaluators)}: all tasks of a job are workers. Reach the hosts with "
+            f"{option('hosts')}, or evaluate in a cell with {option('on')}."
+        )
+    divided = placement.job.gpus_divided or asked.local_device_ids is not None
+    return replace(placement, job=replace(placement.job, gpus_divided=divided))
+
+
+def _counts(
+    asked: StartOptions, placement: Placement, platform: Platform, accelerators: int | None
+) -> Sequence[tuple[str, int]]:
+    """Return the hosts, each with its number of processes; in place of the host of a job's task, the task."""
+    if placement.hosts:
+        return host_counts(placement.hosts, asked.processes)
+    if placement.job is not None:
+        # The hosts of the tasks are not known before they run.
+        return [(f"task {task}", 1) for task in range(placement.job.processes)]
+    default = {"cpu": DEFAULT_PROCESSES, "gpu": max(1, accelerators or 0), "tpu": 1}[platform]
+    return [(socket.gethostname(), default if asked.processes is None else asked.processes)]
+
+
 _ARGUMENTS = {
     "cluster_detection_method": "cluster_detection_method",
     "initialization_timeout_s": "initialization_timeout",
@@ -297,7 +281,7 @@ def _of_placement(placement: Placement) -> Platform | None:
     return "gpu" if placement.job is not None and placement.job.gpus else None
 
 
-def _refuse_foreign(framework: Framework, asked: StartOptions) -> None:
+def _refuse_foreign(framework: FrameworkLaunch, asked: StartOptions) -> None:
     """Refuse options of one framework with another."""
     if asked.evaluators < 0:
         raise OptionError(f"{option('evaluators', asked.evaluators)}: must be 0 or more.")
@@ -318,7 +302,7 @@ def _refuse_foreign(framework: Framework, asked: StartOptions) -> None:
 
 
 def _foreign_text(
-    name: str, value: object, framework: Framework, others: Sequence[Framework]
+    name: str, value: object, framework: FrameworkLaunch, others: Sequence[FrameworkLaunch]
 ) -> str:
     said = f"{option(name, value)} with {option('framework', framework.name)}"
     if name == "evaluators":
@@ -350,15 +334,9 @@ def _environment(platform: Platform, asked: Mapping[str, str]) -> dict[str, str]
     return {**kept, **asked}
 
 
-PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
-
-
 def proxy_warning(environment: Mapping[str, str], host: str) -> str | None:
-    """Return a sentence about proxy variables the processes would inherit; None if there are none.
-
-    Source: the documentation of `jax.distributed.initialize` says that they can make it time out.
-    """
-    found = sorted(n for n in environment if n.lower() in PROXY_VARIABLES and environment[n])
+    """Return a sentence about proxy variables the processes would inherit; None if there are none."""
+    found = sorted(n for n in environment if n.lower() in detection.PROXIES and environment[n])
     if not found:
         return None
     names = ", ".join(found)

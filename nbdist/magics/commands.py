@@ -16,10 +16,8 @@ from nbdist.errors import ArrayError, NbdistError, OptionError, ProcessError, Se
 from nbdist.launch.doctor import doctor, running
 from nbdist.launch.model.start_options import StartOptions
 from nbdist.magics import options
-from nbdist.magics.completion import Completion, say_here
-from nbdist.magics.mode import CELL_MAGIC, Mode, refuse_here, run_here
-from nbdist.magics.parser import HelpShown, names_and_expressions
-from nbdist.magics.progress import Moved, ProgressDisplay
+from nbdist.magics.parser import HelpShown, evaluated, missing_name, names_and_expressions
+from nbdist.magics.typed import CELL_MAGIC, Completion, Mode, refuse_here, run_here, say_here
 from nbdist.notation import count_text
 from nbdist.session.cells.history import cells_text
 from nbdist.session.cells.outcome import ProcessOutcome
@@ -28,9 +26,10 @@ from nbdist.spelling import Door, through
 from nbdist.starting import attach_session, kept_here, no_session, start_session
 from nbdist.view.channel import Broadcast
 from nbdist.view.feed import Feed
+from nbdist.view.progress import Moved, ProgressDisplay
 
 if TYPE_CHECKING:
-    from nbdist.rehearsal import Comparison, Rehearsing
+    from nbdist.rehearsal import ArrayPlan, Comparison, Rehearsing
     from nbdist.session.cells.cellrun import CellHandle
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -414,15 +413,37 @@ class DistMagics(Magics):
     @reads_expression
     def dist_plan(self, asked: Namespace, expression: str) -> None:
         """Show what each device of a pod would hold of an array, a tree or a model, by shapes alone."""
-        from nbdist.magics.plan_expression import plan_expression
-
-        plan = plan_expression(expression, asked, self.shell.user_ns, self._living)
+        plan = self._plan(asked, expression)
         if not self._in_notebook:
             print(plan.text())
             return
         display(plan)
         if (picture := plan.picture()) is not None:
             picture.show(in_notebook=True)
+
+    def _plan(self, asked: Namespace, expression: str) -> ArrayPlan:
+        """Return the plan of an expression of the notebook; if that lacks one of its names, of the processes."""
+        from nbdist.rehearsal import make_plan, read_where
+
+        names, session = self.shell.user_ns, self._living
+        # Before the expression is evaluated, which may take long.
+        where = read_where(asked.topology, slices=asked.slices, devices=asked.devices)
+        specs = None if asked.specs is None else evaluated(asked.specs, names, option="--specs ")
+        if session is not None and missing_name(expression, names) is not None:
+            found = session.shards(expression)
+            value, source, shards = None, "the processes", (found.arrays, found.meshes)
+        else:
+            value, source, shards = evaluated(expression, names), "this notebook", None
+        return make_plan(
+            value,
+            specs,
+            where=where,
+            mesh=asked.mesh,
+            memory=asked.memory,
+            name=expression,
+            source=source,
+            shards=shards,
+        )
 
     @cell_magic
     @teaching

@@ -1,13 +1,18 @@
-"""Parser of a line of options: argparse that raises, says which option is near, and leaves Python as it is."""
+"""Parser of a line of options: argparse that raises, says which option is near, and leaves Python as it is.
+
+Expressions that stand on a line are taken apart here as well, and those about values of the notebook evaluated.
+"""
 
 from __future__ import annotations
 
 import argparse
+import ast
+import builtins
 import difflib
 import shlex
 import textwrap
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
 
 from nbdist.errors import ArrayError, OptionError
 
@@ -172,6 +177,43 @@ def names_and_expressions(words: Sequence[str]) -> dict[str, str]:
             )
         found[name] = expression if is_named else name
     return found
+
+
+def evaluated(expression: str, namespace: Mapping[str, Any], *, option: str = "") -> Any:
+    """Return the value of an expression in the notebook.
+
+    Args:
+      expression: The expression as it was typed.
+      namespace: The names of the notebook.
+      option: The option that has it, with a blank behind it; empty for the magic's own expression.
+
+    Raises:
+      ArrayError: It is no expression, or the notebook lacks one of its names.
+    """
+    missing = missing_name(expression, namespace)
+    if missing is not None:
+        raise ArrayError(
+            f"{option}{expression}: this notebook has no name {missing!r}"
+            + ("." if option else ", and no session runs that could have it.")
+        )
+    return eval(expression, dict(namespace))
+
+
+def missing_name(expression: str, namespace: Mapping[str, Any]) -> str | None:
+    """Return the first name of an expression that the notebook does not have; None if it has all.
+
+    Raises:
+      ArrayError: It is no expression.
+    """
+    try:
+        tree = ast.parse(expression.strip(), mode="eval")
+    except SyntaxError as error:
+        raise ArrayError(f"{expression!r} is no expression of Python: {error.msg}.") from None
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    bound = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    free = (node.id for node in names if isinstance(node.ctx, ast.Load) and node.id not in bound)
+    return next((one for one in free if one not in namespace and not hasattr(builtins, one)), None)
 
 
 def _first_word(line: str) -> tuple[str, str]:

@@ -1,26 +1,31 @@
 """Differences between processes in what should be the same: meshes in context, arrays, distributions, models.
 
 Processes report at different moments and run ahead of each other. So only processes at the same place are compared
-(`nbdist.monitor.snapshots.moments`): idle ones, or those in the same line of the same cell.
+(`moments`): idle ones, or those in the same line of the same cell. Of names there are short texts after each cell
+(`Samples`), by which also an ended process is `compared` with a living one.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from nbdist.contract.snapshot import (
+    Activity,
     Array,
     Disagreement,
     Distribution,
     Mesh,
     Model,
     Process,
+    Report,
     Variable,
+    Version,
 )
-from nbdist.contract.snapshot import Version as Held
-from nbdist.monitor.arrays import ArrayVersion, Merged, spans_processes
+from nbdist.engine.probe.samples import OPEN, READ, digest_of
+from nbdist.monitor.merged import ArrayVersion, Merged, spans_processes
+from nbdist.monitor.states import Known, Latest
 from nbdist.notation import (
     array_type_text,
     axes_text,
@@ -29,6 +34,62 @@ from nbdist.notation import (
     mesh_axes_text,
     spec_text,
 )
+
+OLD_SECONDS = 3.0
+"""The age in seconds from which a report is of another moment; each process reports at least every second."""
+
+IDLE = "idle"
+
+
+def moments(
+    processes: Iterable[Process],
+    latest: Mapping[int, Latest],
+    sent: Mapping[int, int],
+    known: Known,
+    *,
+    content: bool,
+) -> dict[int, Hashable]:
+    """Return the place that each process has reported, by process id; processes at equal places may be compared.
+
+    Reports of a host that was cut off come late, one by one, and a reply to a cell may be here before them: what
+    an old report says must not be compared with what a new one does. So a process is left out while its host does
+    not answer, its newest report is old or from before the newest cell that was sent to it, or the state that it
+    has reported is not the one that it is known to be in since.
+
+    Args:
+      processes: As the session knows them now.
+      latest: What each has reported last.
+      sent: The number of the newest cell that was sent to each process; none where this kernel has sent none.
+      known: The kernel's own facts.
+      content: Whether arrays, models and the like are to be compared, which processes look at less often than at
+        where they stand: idle ones that have not done so since their last cell are left out.
+    """
+    found: dict[int, Hashable] = {}
+    for process in processes:
+        said = latest.get(process.process_id)
+        if said is None or said.reported is None or process.host in known.silent:
+            continue
+        if (process.silent_seconds or 0.0) > OLD_SECONDS:
+            continue
+        place = _place(said.reported)
+        if (place == IDLE) != (process.state == "idle"):
+            continue
+        if process.state not in ("idle", "running", "compiling"):
+            continue
+        run = said.reported.run
+        newest = sent.get(process.process_id)
+        if newest is not None and (run is None or run < newest):
+            continue
+        if content and place == IDLE and said.content_run != run:
+            continue
+        found[process.process_id] = place
+    return found
+
+
+def _place(activity: Activity) -> Hashable:
+    """Return `IDLE`, or the cell and its line."""
+    return IDLE if activity.state == "idle" else (activity.cell, activity.line)
+
 
 MISSING = "missing"
 """The version of processes that do not have the array."""
@@ -169,7 +230,7 @@ def disagreement(about: str, versions: Iterable[tuple[Collection[int], str]]) ->
     ordered = sorted(versions, key=lambda version: (-len(version[0]), min(version[0])))
     return Disagreement(
         about=about,
-        versions=tuple(Held(processes=tuple(ids), value=value) for ids, value in ordered),
+        versions=tuple(Version(processes=tuple(ids), value=value) for ids, value in ordered),
     )
 
 
@@ -264,3 +325,102 @@ def _variable_text(one: Variable) -> str:
     spec = "not on a mesh" if one.spec is None else entries_text(one.spec)
     asked = f", asked for {axes_text(one.axes)}" if one.axes else ""
     return f"{one.path} {array_type_text(one.dtype, one.shape)} {spec}{asked}"
+
+
+KEPT = 6
+"""The number of last cells whose reports are kept."""
+
+
+After = Mapping[int, Mapping[str, str]]
+"""A text for each name, by the run of the cell after which it was taken."""
+
+
+class Samples:
+    """The texts of what one process's names held; see `nbdist.engine.probe.samples`.
+
+    Attributes:
+      after: The texts after each of the last cells.
+    """
+
+    def __init__(self) -> None:
+        self.after: dict[int, Mapping[str, str]] = {}
+        self._pid: int | None = None
+
+    def take(self, report: Report) -> None:
+        """Take in a report; a new process has none of the samples of the one before it."""
+        if report.pid != self._pid:
+            self._pid, self.after = report.pid, {}
+        if report.samples is not None:
+            self.after[report.samples.run] = report.samples.texts
+            while len(self.after) > KEPT:
+                del self.after[min(self.after)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedNames:
+    """Names of a process that has ended, compared with those of another: as both were, and as the other's are now.
+
+    Attributes:
+      had: The ended process's texts of names that neither has changed since both were seen.
+      same: Names of `had` for which the other has the same text.
+      other: Names whose values differed.
+      changed: Names whose values were equal before one of the two changed them.
+    """
+
+    had: Mapping[str, str]
+    same: frozenset[str]
+    other: frozenset[str] = frozenset()
+    changed: frozenset[str] = frozenset()
+
+
+def compared(ended: After, alive: After) -> ComparedNames:
+    """Compare what both had after the last cell after which both were seen.
+
+    Args:
+      ended: The samples of the process that has ended.
+      alive: The samples of a living process, as they are now.
+    """
+    both = max(ended.keys() & alive.keys(), default=None)
+    if both is None:
+        return ComparedNames(had={}, same=frozenset())
+    mine, its = ended[both], alive[both]
+    last, now = ended[max(ended)], alive[max(alive)]
+    still = {n for n in mine if last.get(n) == mine[n] and now.get(n) == its.get(n)}
+    equal = {n for n, text in mine.items() if its.get(n) == text and not text.endswith(OPEN)}
+    changed = {n for n in equal if _differ({last.get(n), mine[n]}) or _differ({now.get(n), its[n]})}
+    return ComparedNames(
+        had={name: mine[name] for name in still},
+        same=frozenset(equal & still),
+        other=frozenset(n for n, text in mine.items() if n in now and _differ({its.get(n), text})),
+        changed=frozenset(n for n in changed if n in now),
+    )
+
+
+def apart(reported: Mapping[int, After], run: int) -> tuple[str, ...]:
+    """Return the names that differ between processes after a cell, and were equal or unset on all before it.
+
+    Leaves out a name whose value is the number of its process.
+    """
+    now = {p: after[run] for p, after in reported.items() if run in after}
+    if len(now) < len(reported):
+        return ()
+    every = [{n for n in after if n < run} for after in reported.values()]
+    both = max(set.intersection(*every), default=None) if every else None
+    then = [] if both is None else [after[both] for after in reported.values()]
+    return tuple(
+        name
+        for name in sorted({name for one in now.values() for name in one})
+        if _differ({one.get(name) for one in now.values()})
+        and not _differ({one.get(name) for one in then})
+        and any(one.get(name) != digest_of(p) for p, one in now.items())
+    )
+
+
+def _differ(texts: Collection[str | None]) -> bool:
+    """Return whether texts of one name stand for different values; values that were not read do not count."""
+    parts = [("", "", "") if text is None else text.partition(READ) for text in texts]
+    return (
+        (None in texts and len(texts) > 1)
+        or len({text.removesuffix(OPEN) for text, _, _ in parts}) > 1
+        or len({read for _, _, read in parts if read}) > 1
+    )

@@ -1,7 +1,8 @@
 """Monitor that hears the processes' reports on a thread and a socket of its own, and keeps one snapshot.
 
 Reports pass neither through an engine's main thread nor through the client's request socket, so they
-arrive while cells run, and every attached kernel receives the same.
+arrive while cells run, and every attached kernel receives the same. `Holdings` keeps the memory and the arrays of
+each process as it last reported them, for the message about its end.
 """
 
 from __future__ import annotations
@@ -9,20 +10,22 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import zmq
 
 from nbdist.contract.iopub import AsideAnswer, message_of
-from nbdist.contract.snapshot import Activity, Notice, Report, Snapshot
-from nbdist.errors import WireError
+from nbdist.contract.snapshot import Activity, Array, DeviceKey, Mesh, Notice, Report, Snapshot
+from nbdist.errors import SpecError, WireError
 from nbdist.launch.start.client import subscriber, wire
 from nbdist.message_guard import MessageGuard
-from nbdist.monitor import ExpectedProcess, Held, Holdings, Known, Merger
-from nbdist.monitor.remembered import After, Samples
-from nbdist.monitor.states import at_rest
+from nbdist.monitor import Merger
+from nbdist.monitor.disagreements import After, Samples
+from nbdist.monitor.states import ExpectedProcess, Known, at_rest
+from nbdist.notation import array_type_text, bytes_text, seconds_text
+from nbdist.pieces import piece_bytes, pieces, split
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +40,132 @@ AFTER_FAILURE_SECONDS = 0.5
 
 MOST_FAULTS = 5
 """The most faults of nbdist's own threads that are shown; the log has all."""
+
+
+LARGEST = 3
+"""The most arrays of a process that are named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldArray:
+    """An array, and the bytes of its pieces on the devices of one process, every copy counted."""
+
+    path: str
+    dtype: str
+    shape: tuple[int, ...]
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """The memory of a process in bytes, and its largest arrays, largest first."""
+
+    rss_bytes: int
+    arrays: tuple[HeldArray, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sections:
+    pid: int
+    rss_bytes: int | None = None
+    meshes: tuple[Mesh, ...] = ()
+    arrays: tuple[Array, ...] = ()
+
+
+class Holdings:
+    """Keeps the newest memory, meshes and arrays of each process, also of an ended one; used from any thread."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, _Sections] = {}
+
+    def take(self, report: Report) -> None:
+        """Take in one report; sections that are None have not changed."""
+        known = self._of.get(report.process_id)
+        if known is None or known.pid != report.pid:
+            known = _Sections(report.pid)
+        if report.activity is not None:
+            known = replace(known, rss_bytes=report.activity.rss_bytes)
+        if report.meshes is not None:
+            known = replace(known, meshes=report.meshes)
+        if report.arrays is not None:
+            known = replace(known, arrays=report.arrays)
+        self._of[report.process_id] = known
+
+    def held(self, process_id: int) -> Held | None:
+        """Return what a process held when it last reported; None before its first report."""
+        known = self._of.get(process_id)
+        if known is None or known.rss_bytes is None:
+            return None
+        meshes = {mesh.id: mesh for mesh in known.meshes}
+        return Held(
+            rss_bytes=known.rss_bytes, arrays=largest(known.arrays, meshes, process_id=process_id)
+        )
+
+
+def largest(
+    arrays: Sequence[Array], meshes: Mapping[str, Mesh], *, process_id: int
+) -> tuple[HeldArray, ...]:
+    """Return the arrays of which a process holds most; leaves out those whose mesh is not known.
+
+    Args:
+      arrays: As the process has reported them.
+      meshes: The meshes it has reported, by id.
+      process_id: The process.
+    """
+    at_most = sorted(
+        _at_most(arrays, meshes, process_id=process_id), key=lambda one: one[0], reverse=True
+    )
+    found: list[HeldArray] = []
+    for bound, array in at_most:
+        # Pieces are listed for few arrays only: one array may have thousands.
+        if len(found) == LARGEST and found[-1].nbytes >= bound:
+            break
+        nbytes = sum(
+            piece_bytes(array, part.slices) * sum(_is_of(key, process_id) for key in part.devices)
+            for part in pieces(array, meshes)
+        )
+        if nbytes:
+            found.append(
+                HeldArray(path=array.path, dtype=array.dtype, shape=array.shape, nbytes=nbytes)
+            )
+            found = sorted(found, key=lambda one: one.nbytes, reverse=True)[:LARGEST]
+    return tuple(found)
+
+
+def _at_most(
+    arrays: Sequence[Array], meshes: Mapping[str, Mesh], *, process_id: int
+) -> Iterator[tuple[int, Array]]:
+    """Yield each array with an upper bound of the process's bytes: the largest piece on each of its devices."""
+    devices = {
+        name: sum(_is_of(key, process_id) for key in mesh.devices) for name, mesh in meshes.items()
+    }
+    for array in arrays:
+        sharding = array.sharding
+        try:
+            cut = split(array, meshes)
+        except SpecError:
+            continue
+        own = devices[sharding.mesh] if sharding.kind == "named" else cut.devices
+        yield cut.piece_bytes * own, array
+
+
+def _is_of(key: DeviceKey, process_id: int) -> bool:
+    return key.startswith(f"{process_id}:")
+
+
+def held_text(held: Held, *, before_s: float) -> str:
+    """Return what a process held before a signal ended it, in words.
+
+    The text is `memory 8 MB when it last reported, 0.4 s before its end; largest arrays on its devices:
+    w (f32[]) 4 B`.
+    """
+    memory = bytes_text(held.rss_bytes)
+    text = f"memory {memory} when it last reported, {seconds_text(before_s)} before its end"
+    arrays = ", ".join(
+        f"{one.path} ({array_type_text(one.dtype, one.shape)}) {bytes_text(one.nbytes)}"
+        for one in held.arrays
+    )
+    return f"{text}; largest arrays on its devices: {arrays}" if arrays else text
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,33 @@
-"""States of the processes and of the session, from what was reported and from what the kernel knows besides.
+"""States of the processes and of the session, and the notices that a person should read now.
 
-`Known` holds the kernel's own facts, `Latest` what a process has said; `process_now` joins both.
+`Known` holds the kernel's own facts, `Latest` what a process has said; `process_now` joins both. Notices say which
+processes and hosts are in trouble and how the session goes on (`trouble`), which large array is not divided, and
+which distributions and models do not do what they seem to do (`layout_notices`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
+from nbdist.contract.page import LARGE_BYTES
 from nbdist.contract.snapshot import (
     Activity,
+    Array,
     Device,
+    Distribution,
     Mesh,
+    Model,
     Notice,
     Process,
     ProcessState,
     Progress,
     SessionState,
 )
+from nbdist.monitor.merged import Merged
+from nbdist.notation import bytes_text, count_text, processes_text, seconds_text
+from nbdist.pieces import split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,3 +189,262 @@ def at_rest(activity: Activity) -> Activity:
         line_seconds=None,
         waiting=False,
     )
+
+
+_warn = partial(Notice, level="warn")
+_bad = partial(Notice, level="bad")
+
+MAY_HANG = "Collectives may hang or mix up values."
+REPAIRING = "Not all processes have sent the same programs to their devices. Cells wait until the repair is done."
+RESIZING = (
+    "The new ones are being started, and get the names and the arrays of those that are there. Cells wait until "
+    "then; if it does not succeed, these go on."
+)
+
+SHOWN = 3
+"""The most processes, hosts or groups that are named one by one; a pod that loses a host loses many at once."""
+
+
+def trouble(processes: Iterable[Process], known: Known, *, time_s: float) -> tuple[Notice, ...]:
+    """Return one notice for what has raised, for what is lost, for what is stuck, and for each silent host.
+
+    Then comes one about the session as a whole: what is being done, how to go on, or what was repaired.
+    """
+    everyone = tuple(processes)
+    of_state = {
+        state: [process for process in everyone if process.state == state]
+        for state in ("failed", "lost", "stuck")
+    }
+    notices = [
+        notice(of_state[state], everyone)
+        for state, notice in (("failed", _raised), ("lost", _lost), ("stuck", _stuck))
+        if of_state[state]
+    ]
+    notices += [
+        _silent(host, time_s - since, [one for one in everyone if one.host == host])
+        for host, since in list(known.silent.items())[:SHOWN]
+    ]
+    if known.repairing:
+        notices.append(_repairing([one.process_id for one in of_state["lost"]]))
+    elif known.resizing is not None:
+        notices.append(_warn(title=f"Going on with {known.resizing}.", text=RESIZING))
+    elif known.out_of_step and of_state["lost"] == list(everyone):
+        notices.append(_bad(title="All processes have ended.", text=known.advice))
+    elif known.out_of_step:
+        why = f"Collectives may hang or mix up values: {known.why}." if known.why else MAY_HANG
+        notices.append(
+            _bad(
+                title="The collectives are out of step.",
+                text=f"{why} {known.advice}".rstrip(),
+            )
+        )
+    elif known.repaired is not None:
+        title, _, text = known.repaired.partition("; ")
+        # Lines may begin with names of the user's, which stay as they are written.
+        said = "; ".join(line.strip() for line in text.splitlines())
+        title = f"{title[:1].upper()}{title[1:]}{':' if said else '.'}"
+        notices.append(_warn(title=title, text=f"{said}." if said else ""))
+    return tuple(notices)
+
+
+def _repairing(lost: Sequence[int]) -> Notice:
+    if not lost:
+        return _warn(title="Getting in step again.", text=REPAIRING)
+    many = len(lost) > 1
+    return _warn(
+        title=f"Bringing {processes_text(lost)} back.",
+        text=f"{'Others start in their places' if many else 'Another starts in its place'}, and "
+        f"{'get' if many else 'gets'} the names and the parts of arrays of one that lives. Cells wait until then.",
+    )
+
+
+def whole_array(arrays: Iterable[Array], meshes: Mapping[str, Mesh]) -> tuple[Notice, ...]:
+    """Return a notice of the largest array, from `LARGE_BYTES` on, that every device of its mesh holds whole."""
+    largest = max(
+        (array for array in arrays if array.nbytes >= LARGE_BYTES and _is_whole(array, meshes)),
+        key=lambda array: array.nbytes,
+        default=None,
+    )
+    if largest is None:
+        return ()
+    devices = split(largest, meshes).devices
+    text = f"is whole on all {devices} devices ({bytes_text(largest.nbytes)} each)"
+    return (_warn(title=largest.path, text=text),)
+
+
+def more_disagreements(count: int) -> tuple[Notice, ...]:
+    """Return a notice that `count` more things differ than are listed; none for 0."""
+    if count <= 0:
+        return ()
+    text = "only the first are listed; often one process has missed a whole cell"
+    return (_warn(title=f"{count} more differences between processes", text=text),)
+
+
+def _is_whole(array: Array, meshes: Mapping[str, Mesh]) -> bool:
+    sharding = array.sharding
+    if sharding.kind != "named" or any(sharding.spec) or sharding.unreduced:
+        return False
+    mesh = meshes.get(sharding.mesh)
+    return mesh is not None and len(mesh.devices) > 1
+
+
+def _raised(failed: list[Process], everyone: tuple[Process, ...]) -> Notice:
+    inside = [process for process in everyone if process.state in ("running", "compiling")]
+    raised = f"{_named(failed)} raised"
+    title = f"{raised}, {_ids(inside)} still in the cell." if inside else f"{raised}."
+    parts = [
+        f"On process {process.process_id}{_on_host(process, everyone, ' ({})')}: {process.error}{_at(process)}."
+        for process in failed[:SHOWN]
+    ]
+    return _bad(title=title, text=" ".join([*parts, *_rest(failed), *_lines(inside)]))
+
+
+def _lost(lost: list[Process], everyone: tuple[Process, ...]) -> Notice:
+    parts = [
+        f"Process {one.process_id}{_on_host(one, everyone)}: {one.error}." for one in lost[:SHOWN]
+    ]
+    text = " ".join([*parts, *_rest(lost)])
+    return _bad(title=f"{_are(lost)} lost.", text=text)
+
+
+def _silent(host: str, seconds: float, processes: list[Process]) -> Notice:
+    text = (
+        f"It has sent nothing for {seconds_text(seconds)}: it is cut off, overloaded, or stopped."
+    )
+    if processes:
+        text += f" {_named(processes)} there may still be running."
+    return _bad(title=f"Host {host} does not answer.", text=text)
+
+
+def _stuck(stuck: list[Process], everyone: tuple[Process, ...]) -> Notice:
+    parts = [
+        f"Process {one.process_id}{_on_host(one, everyone)} was interrupted and has not "
+        f"stopped{_still_at(one)}."
+        for one in stuck[:SHOWN]
+    ]
+    text = " ".join([*parts, *_rest(stuck)])
+    return _bad(title=f"{_are(stuck)} stuck.", text=text)
+
+
+def _on_host(process: Process, everyone: tuple[Process, ...], form: str = " on {}") -> str:
+    """Return which host a process is on; empty where the session has one host only."""
+    return form.format(process.host) if len({one.host for one in everyone}) > 1 else ""
+
+
+def _lines(inside: list[Process]) -> list[str]:
+    """Return sentences that say where the processes are that have not raised, the largest group first."""
+    places: dict[tuple[int | None, str | None], list[Process]] = {}
+    for process in inside:
+        places.setdefault((process.line, process.source), []).append(process)
+    sentences = []
+    for group in sorted(places.values(), key=len, reverse=True)[:SHOWN]:
+        seconds = max((process.line_seconds or 0 for process in group), default=0)
+        sentences.append(f"{_are(group)}{_at(group[0])} for {seconds_text(seconds)}.")
+    return sentences
+
+
+def _at(process: Process) -> str:
+    if process.line is None:
+        return ""
+    source = f", {process.source}" if process.source else ""
+    return f" in line {process.line}{source}"
+
+
+def _still_at(process: Process) -> str:
+    return f"; it is{_at(process)}" if process.line is not None else ""
+
+
+def _rest(processes: list[Process]) -> list[str]:
+    return [f"And {len(processes) - SHOWN} more."] if len(processes) > SHOWN else []
+
+
+def _ids(processes: list[Process]) -> str:
+    return processes_text(process.process_id for process in processes)
+
+
+def _named(processes: list[Process]) -> str:
+    text = _ids(processes)
+    return text[0].upper() + text[1:]
+
+
+def _are(processes: list[Process]) -> str:
+    return f"{_named(processes)} {'is' if len(processes) == 1 else 'are'}"
+
+
+SHOWN_RULES = 3
+"""The most rules that are named one by one."""
+
+
+def layout_notices(merged: Merged) -> tuple[Notice, ...]:
+    """Return all notices about the distributions set and the models there are, each once."""
+    found = (
+        *(_problem(one) for one in merged.distributions if one.problem),
+        *(_uneven(one) for one in merged.distributions if len(set(one.replica_batches)) > 1),
+        *(notice for one in merged.distributions for notice in _unmatched(one, merged.models)),
+        *(_missed(one) for one in merged.models if any(v.missed for v in one.variables)),
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def beside_models(arrays: Iterable[Array], merged: Merged) -> tuple[Array, ...]:
+    """Return the arrays that are not variables of models; a model shows the layout of its own variables."""
+    variables = {
+        variable.array
+        for model in merged.models
+        for variable in model.variables
+        if variable.array is not None
+    }
+    return tuple(array for array in arrays if array.path not in variables)
+
+
+def _problem(one: Distribution) -> Notice:
+    return _warn(title=f"{one.kind}:", text=one.problem or "")
+
+
+def _uneven(one: Distribution) -> Notice:
+    """Return a notice of replicas that get fewer examples.
+
+    They wait for the others, and plain means weigh their examples more.
+    """
+    effect = "the means of all replicas count the same, so examples in smaller parts weigh more"
+    each = ", ".join(map(str, one.replica_batches))
+    total = sum(one.replica_batches) if one.global_batch is None else one.global_batch
+    count = len(one.replica_batches)
+    text = f"global batch {total} on {count_text(count, 'replica')}: {each}; {effect}"
+    return _warn(title="The batch is divided unevenly:", text=text)
+
+
+def _unmatched(one: Distribution, models: tuple[Model, ...]) -> Iterator[Notice]:
+    """Yield a notice of rules that match no variable of any model; a rule may be meant for any of the models."""
+    theirs = [model for model in models if _share(one, model)]
+    rules = [rule.pattern for rule in one.rules]
+    patterns = [rule for rule in rules if all(rule in model.unmatched for model in theirs)]
+    if not theirs or not patterns:
+        return
+    named = ", ".join(f"'{pattern}'" for pattern in patterns[:SHOWN_RULES])
+    more = f" and {len(patterns) - SHOWN_RULES} more" if len(patterns) > SHOWN_RULES else ""
+    several = len(patterns) > 1
+    paths = {model.path for model in theirs}
+    whose = f"no variable of {theirs[0].path}" if len(paths) == 1 else "no variable of any model"
+    yield _warn(
+        title=f"Rule{'s' * several} {named}{more}",
+        text=f"of the layout map match{'es' * (not several)} {whose}",
+    )
+
+
+def _share(one: Distribution, model: Model) -> bool:
+    """Return whether some process has both; an empty list of processes means all."""
+    if not one.processes or not model.processes:
+        return True
+    return not set(one.processes).isdisjoint(model.processes)
+
+
+def _missed(model: Model) -> Notice:
+    """Return a notice of the largest of the large variables that no rule matched."""
+    missed = [one for one in model.variables if one.missed]
+    largest = max(missed, key=lambda one: one.nbytes)
+    devices = sum(len(total.devices) for total in model.totals)
+    on = f"all {devices} devices" if devices > 1 else "every device"
+    more = f", nor {count_text(len(missed) - 1, 'other large variable')}" if len(missed) > 1 else ""
+    text = f"is whole on {on} ({bytes_text(largest.nbytes)} each): no rule of the layout map matched it"
+    return _warn(title=largest.path, text=f"{text}{more}")

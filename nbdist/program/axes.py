@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import combinations, product
 from math import prod
+from typing import Any
 
 from nbdist.contract.program import MeshAxes
 from nbdist.errors import ProgramError
@@ -148,6 +149,18 @@ def _cut(numbers: Sequence[int], size: int) -> Groups:
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in text.split(",") if number.strip())
+
+
+def mesh_axes(mesh: Any) -> MeshAxes:
+    """Return the axes of a `jax.sharding.Mesh`."""
+    # Only devices of TPUs have this.
+    slices = tuple(getattr(device, "slice_index", 0) for device in mesh.devices.flat)
+    return MeshAxes(
+        names=tuple(map(str, mesh.axis_names)),
+        shape=tuple(mesh.devices.shape),
+        devices=tuple(device.id for device in mesh.devices.flat),
+        slices=slices if len(set(slices)) > 1 else (),
+    )
 
 
 SHOWN = 4

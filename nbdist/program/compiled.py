@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
-from nbdist.contract.program import Buffer, Memory, MeshAxes, Program, Refusal
+from nbdist.contract.program import Buffer, MeshAxes, Program, ProgramMemory, Refusal
 from nbdist.errors import ProgramError
 from nbdist.notation import count_text
+from nbdist.program.axes import mesh_axes
 from nbdist.program.collectives import Collectives
 from nbdist.program.hlo import (
     FrameTables,
@@ -199,7 +200,7 @@ _KERNELS = ("tpu_custom_call", "mosaic_gpu")
 def read_program(
     text: str,
     *,
-    memory: Memory | None = None,
+    memory: ProgramMemory | None = None,
     flops: float | None = None,
     bytes_accessed: float | None = None,
     meshes: Sequence[MeshAxes] = (),
@@ -293,16 +294,13 @@ def _bytes(number: str, unit: str) -> int:
     return round(float(number) * _UNITS[unit])
 
 
-def compile_program(
-    lowered: Any, *, name: str = "", limit: int | None = None, meshes: Sequence[Any] = ()
-) -> Program:
+def compile_program(lowered: Any, *, name: str = "", limit: int | None = None) -> Program:
     """Compile what `jax.jit(f).lower(...)` gives, and return it as a `Program`; nothing runs.
 
     Args:
       lowered: A `jax.stages.Lowered`.
       name: The program's name, for a program that does not fit and so has no text.
       limit: Bytes of memory of each device.
-      meshes: As in `program_of`.
 
     Returns:
       The program; where it does not fit, `fits` is False and the compiler's message is kept.
@@ -318,17 +316,15 @@ def compile_program(
         if program is None:
             raise
         return program
-    return program_of(compiled, limit=limit, meshes=meshes)
+    return program_of(compiled, limit=limit)
 
 
-def program_of(compiled: Any, *, limit: int | None = None, meshes: Sequence[Any] = ()) -> Program:
+def program_of(compiled: Any, *, limit: int | None = None) -> Program:
     """Return a `Program` from what JAX has compiled.
 
     Args:
       compiled: A `jax.stages.Compiled`.
       limit: Bytes of memory of each device, for all of the program; None where it is not known.
-      meshes: `jax.sharding.Mesh`es whose axes name those of its collectives, before those of its arguments and
-        results. They have the program's devices, in the program's order.
 
     Raises:
       ProgramError: The program has no text, or one that cannot be read.
@@ -342,14 +338,14 @@ def program_of(compiled: Any, *, limit: int | None = None, meshes: Sequence[Any]
         memory=_memory(compiled.memory_analysis(), limit),
         flops=costs.get("flops"),
         bytes_accessed=costs.get("bytes accessed"),
-        meshes=_meshes(compiled, meshes),
+        meshes=_meshes(compiled),
     )
 
 
-def _memory(analysis: Any, limit: int | None) -> Memory | None:
+def _memory(analysis: Any, limit: int | None) -> ProgramMemory | None:
     if analysis is None:
         return None
-    return Memory(
+    return ProgramMemory(
         arguments=int(analysis.argument_size_in_bytes),
         outputs=int(analysis.output_size_in_bytes),
         temporaries=int(analysis.temp_size_in_bytes),
@@ -366,23 +362,11 @@ def _costs(analysis: Any) -> Mapping[str, float]:
     return {key: value for key, value in (analysis or {}).items() if value >= 0}
 
 
-def _meshes(compiled: Any, given: Sequence[Any]) -> list[MeshAxes]:
-    """Return the meshes that are given, then those of the arguments and results, each once."""
+def _meshes(compiled: Any) -> list[MeshAxes]:
+    """Return the meshes of the arguments and results, each once."""
     import jax
 
     shardings = jax.tree.leaves((compiled.input_shardings, compiled.output_shardings))
-    found = [*given, *(getattr(sharding, "mesh", None) for sharding in shardings)]
+    found = [getattr(sharding, "mesh", None) for sharding in shardings]
     axes = [mesh_axes(mesh) for mesh in found if isinstance(mesh, jax.sharding.Mesh)]
     return list(dict.fromkeys(axes))
-
-
-def mesh_axes(mesh: Any) -> MeshAxes:
-    """Return the axes of a `jax.sharding.Mesh`."""
-    # Only devices of TPUs have this.
-    slices = tuple(getattr(device, "slice_index", 0) for device in mesh.devices.flat)
-    return MeshAxes(
-        names=tuple(map(str, mesh.axis_names)),
-        shape=tuple(mesh.devices.shape),
-        devices=tuple(device.id for device in mesh.devices.flat),
-        slices=slices if len(set(slices)) > 1 else (),
-    )

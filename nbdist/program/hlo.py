@@ -318,7 +318,7 @@ _SOURCE = re.compile(r'source_file="([^"]*)"(?: source_line=(\d+))?')
 _NAMED = re.compile(r'(\d+) "((?:[^"\\]|\\.)*)"')
 _FIELDS = re.compile(r"(\w+)=(\d+)")
 _LIBRARIES = re.compile(
-    r"[/\\](?:site-packages|dist-packages)[/\\]|[/\\]lib[/\\]python3[^/\\]*[/\\]|^<frozen "
+    r"[/\\](?:site-packages|dist-packages)[/\\]|[/\\]lib(?:64)?[/\\]python3[^/\\]*[/\\]|^<frozen "
 )
 _PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 """nbdist's own folder, wherever it is installed: in a rehearsal nbdist calls the compiler."""
@@ -383,13 +383,14 @@ class FrameTables:
         while frame in self._places and frame not in seen:
             seen.add(frame)
             place = self._places[frame]
-            if _is_users(place[0]):
+            if is_users(place[0]):
                 return place
             frame = self._parents[frame]
         return innermost
 
 
-def _is_users(file: str) -> bool:
+def is_users(file: str) -> bool:
+    """Return whether a file is the user's: not nbdist's, the standard library's or an installed package's."""
     return bool(file) and not file.startswith(_PACKAGE) and not _LIBRARIES.search(file)
 
 

@@ -23,19 +23,9 @@ from nbdist.contract.snapshot import Snapshot
 from nbdist.contract.wire import decode
 from nbdist.errors import CellTimeout, NbdistError, OptionError, ProcessError, RehearsalError
 from nbdist.rehearsal.comparison import Comparison
+from nbdist.rehearsal.libtpu import LAST, end_of, how_it_ended, lacks_memory, process_variables
 from nbdist.rehearsal.mesh import AskedPod, read_each
-from nbdist.rehearsal.runs import (
-    GRACE_S,
-    LAST,
-    LOOKED_S,
-    Run,
-    SideBySideDisplay,
-    end_of,
-    how_it_ended,
-    lacks_memory,
-    side_by_side,
-    variables,
-)
+from nbdist.rehearsal.runs import GRACE_S, LOOKED_S, Run, SideBySideDisplay, side_by_side
 from nbdist.spelling import option
 from nbdist.view.feed import OneFrame
 from nbdist.view.picture import Picture
@@ -91,7 +81,7 @@ class CellProcess(Run):
     def _start(self) -> None:
         if self._state != "new":
             return
-        environment = variables()
+        environment = process_variables()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         self._manager = KernelManager()
         self._manager.start_kernel(env=environment, stdout=self._log, stderr=self._log)
@@ -173,9 +163,9 @@ class CellProcess(Run):
         self._began = time.monotonic()
 
     def _ask(self, call: str) -> None:
-        """Have a function of `nbdist.rehearsal.process` called, without a name left behind."""
+        """Have a function of `nbdist.rehearsal.rehearsal` called, without a name left behind."""
         name = call.partition("(")[0]
-        source = f"from nbdist.rehearsal.process import {name} as _nbdist_{name}"
+        source = f"from nbdist.rehearsal.rehearsal import {name} as _nbdist_{name}"
         self._asked = self._execute(f"{source}\n_nbdist_{call}\ndel _nbdist_{name}")
 
     def _execute(self, code: str) -> str:

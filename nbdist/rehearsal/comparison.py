@@ -14,7 +14,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from nbdist.contract.program import Memory, Program, totals
+from nbdist.contract.program import Program, ProgramMemory, totals
 from nbdist.contract.wire import encode
 from nbdist.notation import WIDTH, bytes_text, columns, count_text
 from nbdist.rehearsal.mesh import AskedPod
@@ -105,7 +105,7 @@ def figures(rehearsed: Sequence[tuple[AskedPod, Sequence[Program]]]) -> tuple[Fi
     return tuple(row for rows in by_program.values() for row in _marked(rows))
 
 
-def bound_of(program: Program, memory: Memory, chip: Chip) -> tuple[float, tuple[str, ...]]:
+def bound_of(program: Program, memory: ProgramMemory, chip: Chip) -> tuple[float, tuple[str, ...]]:
     """Return how many seconds one run takes at least, and what that leaves out, in words.
 
     No run is faster than the longest of these, as all may happen at the same time: the matrix products at peak

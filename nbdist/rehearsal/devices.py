@@ -1,7 +1,8 @@
 """Devices of a pod that is not there, how JAX is made to take them, and the private parts of JAX for that.
 
-The devices are those that libtpu's compiler describes, and JAX lays meshes over them. `DescribedBackend` answers
-for them in the place of JAX's own. Every private part of JAX that a rehearsal needs has one function here.
+The devices are those that libtpu's compiler describes, and JAX lays meshes over them; `Laid` says as plain data
+how an array lies on them. `DescribedBackend` answers for them in the place of JAX's own. Every private part of JAX
+that a rehearsal needs has one function here.
 
 Source of the private parts: read in JAX 0.10.2 and 0.12.0.1; `check_jax` refuses versions in which one is missing.
 """
@@ -18,11 +19,15 @@ import jax
 import numpy as np
 from jax.experimental import mesh_utils, topologies
 from jax.extend.backend import get_backend, register_backend_factory
-from jax.sharding import AxisType, Mesh
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
+from nbdist.contract import snapshot
+from nbdist.contract.program import MeshAxes
 from nbdist.errors import OptionError, RehearsalError
+from nbdist.program.axes import mesh_axes
 from nbdist.rehearsal.mesh import axes_over, check_slices
 from nbdist.rehearsal.topology import Topology, topology_text
+from nbdist.view.program import MESH
 
 _WHOLE_CHIP = {"v4": "megacore"}
 """Configurations by chip: without one, libtpu gives a device for each core, and JAX's meshes take one a chip."""
@@ -290,3 +295,70 @@ def _named(shardings: Sequence[Any]) -> tuple[Any, ...]:
 def _of_jax(jaxpr: Any) -> bool:
     filename = jaxpr.jaxpr.debug_info.func_filename
     return filename is not None and Path(filename).is_relative_to(Path(jax.__file__).parent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Laid:
+    """A sharding over the pod's devices as plain data.
+
+    Attributes:
+      sharding: The sharding, over `mesh` or on one device; its spec has the dimensions that somebody gave.
+      mesh: The mesh; None on one device.
+      types: Names of the types of the mesh's axes.
+    """
+
+    sharding: snapshot.Sharding
+    mesh: MeshAxes | None = None
+    types: tuple[str, ...] = ()
+
+
+def laid(sharding: Any) -> Laid | None:
+    """Return a sharding as plain data; None where it is missing, or neither over a mesh nor on one device."""
+    if isinstance(sharding, NamedSharding):
+        mesh = sharding.mesh
+        if not isinstance(mesh, Mesh):
+            return None  # an abstract one, which has no devices
+        # Since JAX 0.10.2 the entries have a name, and a spec with unreduced axes refuses to be iterated itself.
+        entries = getattr(sharding.spec, "partitions", sharding.spec)
+        plain = snapshot.NamedSharding(
+            mesh=MESH,
+            spec=tuple(map(_axes, entries)),
+            unreduced=tuple(sorted(getattr(sharding.spec, "unreduced", ()))),
+            memory_kind=sharding.memory_kind,
+        )
+        types = tuple(one.name for one in mesh.axis_types)
+        return Laid(sharding=plain, mesh=mesh_axes(mesh), types=types)
+    if sharding is None or len(sharding.device_set) > 1:
+        return None
+    (device,) = sharding.device_set
+    return Laid(
+        sharding=snapshot.SingleDevice(device=device_key(device), memory_kind=sharding.memory_kind)
+    )
+
+
+def sharding_of(plain: Laid, devices: Devices) -> Any:
+    """Return the sharding that plain data describes, which has no entry that leaves a dimension to the compiler.
+
+    Raises:
+      KeyError: A device is none of the pod's.
+    """
+    if plain.mesh is None or not isinstance(plain.sharding, snapshot.NamedSharding):
+        assert isinstance(plain.sharding, snapshot.SingleDevice)
+        number = int(plain.sharding.device.partition(":")[2])
+        return SingleDeviceSharding(devices.by_id[number], memory_kind=plain.sharding.memory_kind)
+    placed = np.array([devices.by_id[number] for number in plain.mesh.devices], dtype=object)
+    types = tuple(AxisType[one] for one in plain.types)
+    mesh = Mesh(placed.reshape(plain.mesh.shape), plain.mesh.names, axis_types=types)
+    entries = [one[0] if len(one) == 1 else one or None for one in plain.sharding.spec]
+    return NamedSharding(mesh, PartitionSpec(*entries), memory_kind=plain.sharding.memory_kind)
+
+
+def device_key(device: Any) -> snapshot.DeviceKey:
+    """Return the key of one of JAX's devices in a snapshot."""
+    return f"{device.process_index}:{device.id}"
+
+
+def _axes(entry: Any) -> tuple[str, ...]:
+    if isinstance(entry, str):
+        return (entry,)
+    return tuple(map(str, entry)) if isinstance(entry, tuple) else ()

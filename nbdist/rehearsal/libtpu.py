@@ -1,10 +1,10 @@
-"""libtpu, which has the compiler for TPUs: where it lies, its version, and its installation.
+"""libtpu, which has the compiler for TPUs: where it lies, its installation, and how processes that use it end.
 
 It must be of the version that JAX was made for. Live sessions have no use for it, and JAX would look for TPUs with
 it. So it may lie in a folder of its own, which only a rehearsal's process is given; `nbdist rehearse --install`
 puts it there.
 
-Imports nothing outside the standard library.
+Imports no framework.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from nbdist.errors import RehearsalError
+from nbdist.notation import bytes_text
 
 VARIABLE = "TPU_LIBRARY_PATH"
 """Variable that names the library that JAX loads in place of an installed one."""
@@ -210,3 +213,76 @@ def install(say: Callable[[str], None] = print) -> int:
             raise RehearsalError(f"pip has put no libtpu {version} into {target}.")
         say(f"libtpu {found.version or version} is installed: {target}")
     return code
+
+
+LOOKED_AT = 65536
+"""Number of characters of the last output that are searched for the words for a lack of memory.
+
+After these words come a hundred lines of how the compiler aborts.
+"""
+
+LAST = 4000
+"""Number of characters of the last output that are shown."""
+
+_NO_MEMORY = re.compile(r"Cannot allocate memory|mmap error: 12\b|bad_alloc")
+"""Messages of libtpu, the C library and C++ about a lack of memory."""
+
+_LESS = "A smaller program, such as a scan over layers in place of a loop over them, needs less."
+
+
+def process_variables() -> dict[str, str]:
+    """Return the environment variables of a rehearsal's process.
+
+    Raises:
+      RehearsalError: libtpu is not there.
+    """
+    return {
+        **os.environ,
+        **variables(find()),
+        # The pod is JAX's TPU there; values that are computed while a program is traced are computed on the CPU.
+        "JAX_PLATFORMS": "tpu,cpu",
+        # JAX cannot load what its own cache keeps for devices that are not there, and would warn each time.
+        "JAX_ENABLE_COMPILATION_CACHE": "false",
+    }
+
+
+def how_it_ended(code: int | None, said: str | None = None) -> str:
+    """Return a sentence or two about how a process ended.
+
+    Args:
+      code: Its exit code; negative for a signal, None where it is not known.
+      said: Its last output; None where that went elsewhere.
+    """
+    if code == -signal.SIGKILL:
+        return (
+            f"The rehearsal's process was killed (signal 9): as a rule this machine, which has {_memory()}, had "
+            f"not enough memory to compile. {_LESS}"
+        )
+    signalled = code is not None and code < 0
+    how = f"by signal {-(code or 0)}" if signalled else f"with exit code {code}"
+    ended = f"The rehearsal's process ended {how}"
+    if lacks_memory(code, said):
+        return (
+            f"{ended}: it was given no more memory to compile. This machine has {_memory()}; a limit may be lower "
+            f"(ulimit -v). {_LESS}"
+        )
+    if signalled and said is None:
+        return f"{ended}. Where its last words above speak of memory: this machine has {_memory()}. {_LESS}"
+    return f"{ended}."
+
+
+def lacks_memory(code: int | None, said: str | None) -> bool:
+    """Return whether a process ended for want of memory; arguments as for `how_it_ended`."""
+    aborted = code is not None and code < 0
+    return code == -signal.SIGKILL or (aborted and _NO_MEMORY.search(said or "") is not None)
+
+
+def end_of(file: IO[bytes]) -> str:
+    """Return the end of what a process has written to a file: `LOOKED_AT` bytes."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - LOOKED_AT))
+    return file.read().decode(errors="replace").strip()
+
+
+def _memory() -> str:
+    return bytes_text(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

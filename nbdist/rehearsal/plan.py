@@ -12,7 +12,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from nbdist.contract.snapshot import Array, Mesh
@@ -25,14 +25,12 @@ from nbdist.engine.frameworks.interfaces import (
     entry,
 )
 from nbdist.errors import ArrayError, OptionError
+from nbdist.rehearsal.array_plan import ArrayPlan
 from nbdist.rehearsal.mesh import axes_over, check_devices, read_axes, with_rest
-from nbdist.rehearsal.plan_shown import largest_split, plan_html, plan_text, snapshot_of
-from nbdist.rehearsal.planned import Planned, planned_arrays
+from nbdist.rehearsal.planned import planned_arrays
 from nbdist.rehearsal.topology import Topology, read_topology
 from nbdist.rehearsal.torus import place_mesh
 from nbdist.spelling import option
-from nbdist.view.feed import OneFrame
-from nbdist.view.picture import Picture
 from nbdist.view.tree import steps
 
 MOST_SHOWN = 60
@@ -47,101 +45,15 @@ _MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArrayPlan(Planned):
-    """A plan of what each device of a mesh would hold; `Planned` lists its data."""
-
-    def text(self) -> str:
-        """Return the text that `%dist_plan` prints."""
-        return plan_text(self)
-
-    def picture(self) -> Picture | None:
-        """Return a picture of the pod, its mesh and the arrays on it, as `%dist_mesh` shows those of a session.
-
-        Returns:
-          None where it is not known how the mesh lies on the pod: no chip is named, or JAX is not imported.
-        """
-        found = snapshot_of(self)
-        if found is None:
-            return None
-        return Picture(OneFrame(found), lambda: found, path=largest_split(self))
-
-    def __repr__(self) -> str:
-        return self.text()
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        """Return the plan as text and HTML, for a notebook."""
-        return {"text/plain": self.text(), "text/html": plan_html(self)}
-
-
-def make_plan(
-    value: Any,
-    specs: Any = None,
-    *,
-    topology: str | Topology | None = None,
-    devices: int | None = None,
-    mesh: Any = None,
-    slices: int = 1,
-    memory: str | int | None = None,
-    name: str = "value",
-    source: str = "",
-    shards: tuple[Sequence[Array], Mapping[str, Mesh]] | None = None,
-) -> ArrayPlan:
-    """Return a plan; see `nbdist.plan` for the arguments that it has, too.
+def read_where(
+    topology: str | Topology | None, *, slices: int = 1, devices: int | None = None
+) -> Topology | int | None:
+    """Return the topology, or the number of devices, that a plan is for; None where its mesh alone says how many.
 
     Args:
-      value: The value; None for one on the processes of a session.
-      specs: As for `nbdist.plan`, like all up to `name`.
-      topology: The same.
-      devices: The same.
-      mesh: The same.
+      topology: As for `nbdist.plan`, like all.
       slices: The same.
-      memory: The same.
-      name: The same.
-      source: Where the value was found, in words.
-      shards: The arrays of a value on the processes of a session, and their meshes by id.
-
-    Raises:
-      OptionError: The topology, the specs or the mesh cannot be read, or do not fit each other.
-      ArrayError: The value has no arrays.
-    """
-    where = _read_where(topology, devices, slices)
-    shapes = arrays_of(value, name) if shards is None else reported(*shards, name)
-    layout = layout_of(specs, shapes, value)
-    if mesh is None and layout.axes is None:
-        raise OptionError(
-            f"{option('mesh')} is missing: neither the specs nor the arrays name a mesh. Write "
-            f"{option('mesh', 'data=16,model=16')}."
-        )
-    asked = mesh if mesh is not None else layout.axes
-    if where is not None:
-        axes = axes_over(where, asked)
-        place = place_mesh(where, axes)
-    else:
-        axes, place = with_rest(read_axes(asked), devices), None
-        if devices is not None:
-            check_devices(axes, devices, "the plan")
-    total = math.prod(axes.values())
-    made_for = layout.axes if layout.axes is not None and dict(layout.axes) != axes else None
-    return ArrayPlan(
-        name=name,
-        source=source,
-        topology=where,
-        devices=total,
-        axes=axes,
-        place=place,
-        memory_bytes=_memory(memory, where.device_memory_bytes if where is not None else None),
-        arrays=planned_arrays(shapes, layout.specs, axes, root=name, devices=total),
-        unmatched=tuple(layout.unmatched),
-        noun=layout.noun,
-        made_for=made_for,
-    )
-
-
-def _read_where(
-    topology: str | Topology | None, devices: int | None, slices: int
-) -> Topology | None:
-    """Return the topology; None where a number of devices or the mesh alone says how many there are.
+      devices: The same.
 
     Raises:
       OptionError: Both are given, or there is no such topology.
@@ -160,7 +72,69 @@ def _read_where(
         )
     if devices is not None and devices < 1:
         raise OptionError(f"{option('devices')} {devices}: allowed are 1 or more.")
-    return None
+    return devices
+
+
+def make_plan(
+    value: Any,
+    specs: Any = None,
+    *,
+    where: Topology | int | None = None,
+    mesh: Any = None,
+    memory: str | int | None = None,
+    name: str = "value",
+    source: str = "",
+    shards: tuple[Sequence[Array], Mapping[str, Mesh]] | None = None,
+) -> ArrayPlan:
+    """Return a plan; see `nbdist.plan` for the arguments that it has, too.
+
+    Args:
+      value: The value; None for one on the processes of a session.
+      specs: As for `nbdist.plan`, like `mesh`, `memory` and `name`.
+      where: As `read_where` returns it.
+      mesh: The axes of the mesh.
+      memory: The memory of one device.
+      name: The name of the value.
+      source: Where the value was found, in words.
+      shards: The arrays of a value on the processes of a session, and their meshes by id.
+
+    Raises:
+      OptionError: The specs or the mesh cannot be read, or do not fit each other or the devices.
+      ArrayError: The value has no arrays.
+    """
+    shapes = arrays_of(value, name) if shards is None else reported(*shards, name)
+    layout = layout_of(specs, shapes, value)
+    if mesh is None and layout.axes is None:
+        raise OptionError(
+            f"{option('mesh')} is missing: neither the specs nor the arrays name a mesh. Write "
+            f"{option('mesh', 'data=16,model=16')}."
+        )
+    asked = mesh if mesh is not None else layout.axes
+    pod = where if isinstance(where, Topology) else None
+    axes = axes_over(where, asked) if isinstance(where, Topology) else _axes_of(asked, where)
+    total = math.prod(axes.values())
+    made_for = layout.axes if layout.axes is not None and dict(layout.axes) != axes else None
+    return ArrayPlan(
+        name=name,
+        source=source,
+        topology=pod,
+        devices=total,
+        axes=axes,
+        place=place_mesh(pod, axes) if pod is not None else None,
+        memory_bytes=_memory(memory, pod.device_memory_bytes if pod is not None else None),
+        arrays=planned_arrays(shapes, layout.specs, axes, root=name, devices=total),
+        unmatched=tuple(layout.unmatched),
+        noun=layout.noun,
+        made_for=made_for,
+    )
+
+
+def _axes_of(asked: Any, devices: int | None) -> dict[str, int]:
+    """Return the axes of a mesh over so many devices; over as many as it has where that is not said."""
+    axes = with_rest(read_axes(asked), devices)
+    if devices is not None:
+        check_devices(axes, devices, "the plan")
+    return axes
 
 
 def _memory(given: str | int | None, known: int | None) -> int | None:

@@ -1,4 +1,4 @@
-"""Plan as plain data: what each device of a mesh would hold of each array, computed from shapes and specs.
+"""Arrays on a mesh that is not there: what each device would hold of each, computed from shapes and specs.
 
 Of a spec that cannot split an array on the mesh, or not evenly, a sentence says why, and what would.
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Literal
@@ -20,8 +20,6 @@ from nbdist.engine.frameworks.interfaces import ArrayShape, AskedSpec, Entries
 from nbdist.notation import count_text, entries_text
 from nbdist.pieces import split
 from nbdist.rehearsal.mesh import Axes, axes_text
-from nbdist.rehearsal.topology import Topology
-from nbdist.rehearsal.torus import MeshPlace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,86 +63,6 @@ class PlannedArray:
     def whole(self) -> bool:
         """Return whether each device would hold all of it."""
         return self.state != "impossible" and not any(self.spec)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
-    """A plan of what each device of a mesh would hold.
-
-    Attributes:
-      name: The name of the planned value.
-      source: Where its name was found, such as `this notebook`; empty where the value itself was given.
-      topology: The pod; None where only a number of devices was given.
-      devices: Number of devices.
-      axes: The size of each axis of the mesh, in order.
-      place: Where the mesh lies on the pod; None where that is not known.
-      memory_bytes: Memory of one device; None where it is not known.
-      arrays: The arrays, in the order of the planned value.
-      unmatched: Rules, or specs, that match none of the arrays.
-      noun: A word for these rules or specs.
-      made_for: The axes of the mesh that the specs were made for, where it is another one; else None.
-    """
-
-    name: str
-    source: str
-    topology: Topology | None
-    devices: int
-    axes: Mapping[str, int]
-    place: MeshPlace | None
-    memory_bytes: int | None
-    arrays: tuple[PlannedArray, ...]
-    unmatched: tuple[str, ...]
-    noun: str
-    made_for: Mapping[str, int] | None
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of one whole copy of each array."""
-        return sum(array.nbytes for array in self.arrays)
-
-    @property
-    def device_bytes(self) -> int:
-        """Bytes that the fullest device would hold of all arrays, without those whose spec is impossible."""
-        return sum(array.device_bytes or 0 for array in self.arrays)
-
-    @property
-    def total_bytes(self) -> int:
-        """Bytes that all devices would hold together, with the padding of uneven pieces."""
-        return self.device_bytes * self.devices
-
-    @property
-    def fits(self) -> bool | None:
-        """Return whether a device has room for what it would hold; None where that is not known."""
-        if self.memory_bytes is None:
-            return None
-        if self.device_bytes > self.memory_bytes:
-            return False
-        return None if self.impossible else True
-
-    @property
-    def impossible(self) -> tuple[PlannedArray, ...]:
-        """Arrays that cannot have the spec that was asked for; no bytes are counted for them."""
-        return tuple(array for array in self.arrays if array.state == "impossible")
-
-    @property
-    def uneven(self) -> tuple[PlannedArray, ...]:
-        """Arrays with a dimension that is not divided evenly."""
-        return tuple(array for array in self.arrays if array.state == "uneven")
-
-    @property
-    def whole(self) -> tuple[PlannedArray, ...]:
-        """Arrays that each device would hold as a whole, the largest first."""
-        found = (array for array in self.arrays if array.whole)
-        return tuple(sorted(found, key=lambda array: array.nbytes, reverse=True))
-
-    @property
-    def copies_bytes(self) -> int:
-        """Bytes that copies cost on all devices together, beyond the first of each piece."""
-        return sum(
-            array.device_bytes * self.devices * (array.copies - 1) // array.copies
-            for array in self.arrays
-            if array.device_bytes is not None and array.copies is not None
-        )
 
 
 def planned_arrays(

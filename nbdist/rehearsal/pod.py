@@ -1,295 +1,36 @@
-"""Pod that is not there, as `nbdist.rehearse` gives it, and the programs that are compiled for it.
+"""Pod that is not there, and the two ways to its compiler: `Pod.compile`, and the trace of a rehearsal.
 
-Functions are lowered and compiled for the pod's devices; none of them is run. A program that this process or an
-earlier one has compiled is not compiled again. A notebook shows a program on the pod, with how its arguments lie.
+`Pod` is what `nbdist.rehearse` gives: a function is compiled for its devices, and not run. In the process of a
+rehearsal `RehearsalTrace` receives each operation: a jitted function is compiled, and any other gives a shape.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import math
+import functools
 import os
-import re
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
-from jax.sharding import Mesh, SingleDeviceSharding
+import numpy as np
+from jax.extend.core import jaxpr_as_fun
+from jax.sharding import Mesh, NamedSharding, Sharding, SingleDeviceSharding
 
-from nbdist.contract.program import MeshAxes, Program
-from nbdist.contract.snapshot import Array, Device, NamedSharding, Notice, Snapshot
+from nbdist.contract.program import Program
 from nbdist.errors import RehearsalError
-from nbdist.notation import count_text
-from nbdist.program.compiled import program_of, refused
 from nbdist.rehearsal import libtpu
-from nbdist.rehearsal.cache import CachedProgram, Laid, ProgramCache, device_key, laid
 from nbdist.rehearsal.devices import (
     Devices,
+    JitCall,
     describe,
     has_chosen_devices,
     has_described_backend,
+    jit_call,
 )
+from nbdist.rehearsal.programs import CompiledProgram, Programs
 from nbdist.rehearsal.topology import read_topology
-from nbdist.rehearsal.torus import torus_of
-from nbdist.rehearsal.values import user_line
+from nbdist.rehearsal.values import DescribedArray, Origin, user_line
 from nbdist.spelling import command
-from nbdist.view.feed import OneFrame
-from nbdist.view.picture import Picture
-from nbdist.view.program import compiled_snapshot
-
-_MODULE = re.compile(r"module @([\w.-]+)")
-
-
-class PodProgram(Program):
-    """A program compiled for a pod: a `Program`, with a picture of it on the pod."""
-
-    __slots__ = ("_make",)
-
-    _make: Callable[[Program], Snapshot]
-
-    @classmethod
-    def of(cls, program: Program, make: Callable[[Program], Snapshot]) -> Self:
-        """Return a program together with the function that makes its snapshot."""
-        made = cls(
-            **{each.name: getattr(program, each.name) for each in dataclasses.fields(program)}
-        )
-        object.__setattr__(made, "_make", make)
-        return made
-
-    def snapshot(self) -> Snapshot:
-        """Return the pod with the bytes the program needs on each device, its arguments, and the program."""
-        return self._make(self)
-
-    def picture(self) -> Picture:
-        """Return a picture of the pod, the program's mesh and arguments on it, and the program."""
-        found = self.snapshot()
-        return Picture(OneFrame(found), lambda: found)
-
-    def _ipython_display_(self) -> None:
-        """Show the program in a notebook or a terminal; IPython calls this."""
-        # IPython is there, as it calls this.
-        from IPython.core.getipython import get_ipython
-
-        shell = get_ipython()
-        rehearsal = getattr(shell, "nbdist_rehearsal", None)
-        if rehearsal is not None:
-            rehearsal.show(self)
-        else:
-            self.picture().show(in_notebook=getattr(shell, "kernel", None) is not None)
-
-
-def snapshot_maker(
-    devices: Devices, lowered: Any, given: Sequence[Laid | None]
-) -> Callable[[Program], Snapshot]:
-    """Return a function that makes the snapshot of a program; reads everything it needs from `lowered` now.
-
-    Args:
-      devices: The pod's devices.
-      lowered: A `jax.stages.Lowered`.
-      given: How its arguments lie, as `CachedProgram.arguments`.
-    """
-    arguments = _arguments(lowered, given)
-    count = len(jax.tree.leaves(lowered.args_info))
-
-    def make(program: Program) -> Snapshot:
-        found = [_device(device) for device in devices.all]
-        arrays = [array for array, mesh in arguments if mesh is None or mesh == program.mesh]
-        return compiled_snapshot(
-            program,
-            found,
-            arrays=arrays,
-            arrays_omitted=len(arguments) - len(arrays),
-            torus=torus_of(devices.topology, found),
-            notices=() if program.refusal is None else (_not_compiled(len(arrays), count),),
-        )
-
-    return make
-
-
-def _not_compiled(shown: int, count: int) -> Notice:
-    """Return a notice that there is no program behind a picture, and where its arguments come from.
-
-    Args:
-      shown: The number of arguments in the picture.
-      count: The number of arguments of the program.
-    """
-    if not count:
-        text = "The program has no arguments that could be shown."
-    elif not shown:
-        text = "How its arguments would lie is not known: none was given a sharding."
-    else:
-        text = "Arguments lie as they were given. What its devices would exchange is not known."
-        if left := count - shown:
-            text += f" Not shown: {count_text(left, 'argument')} without a sharding on this mesh."
-    return Notice(level="warn", title="Not compiled.", text=text)
-
-
-def _arguments(lowered: Any, given: Sequence[Laid | None]) -> list[tuple[Array, MeshAxes | None]]:
-    """Return the arguments with a known layout, each with its mesh, or None where it lies on one device."""
-    found = []
-    infos = jax.tree_util.tree_leaves_with_path(lowered.args_info)
-    for (path, info), one in zip(infos, given, strict=bool(given)):
-        if one is None:
-            continue
-        sharding = one.sharding
-        if isinstance(sharding, NamedSharding):
-            rest = len(info.shape) - len(sharding.spec)
-            sharding = replace(sharding, spec=(*sharding.spec, *[()] * rest))
-        array = Array(
-            path=_name(path),
-            shape=tuple(info.shape),
-            dtype=str(info.dtype),
-            nbytes=info.dtype.itemsize * math.prod(info.shape),
-            sharding=sharding,
-        )
-        found.append((array, one.mesh))
-    return found
-
-
-def _name(path: Any) -> str:
-    """Return `args[0]['w']` or `kwargs['rate']`."""
-    kind, *rest = path
-    return f"{('args', 'kwargs')[kind.idx]}{jax.tree_util.keystr(tuple(rest))}"
-
-
-def _device(device: Any) -> Device:
-    coords = getattr(device, "coords", None)
-    return Device(
-        key=device_key(device),
-        process_id=device.process_index,
-        id=device.id,
-        platform=device.platform,
-        kind=device.device_kind,
-        coords=None if coords is None else tuple(int(place) for place in coords),
-        memory=None,
-        live_bytes=None,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class CompiledProgram:
-    """A compiled program, and how its results lie.
-
-    Attributes:
-      program: The program as plain data.
-      out_shardings: One for each result, in order; None where the program does not fit.
-    """
-
-    program: PodProgram
-    out_shardings: tuple[Any, ...] | None
-
-
-class Programs:
-    """Compiler for the devices of a pod: compiles each program once, and none that another process has compiled.
-
-    Args:
-      devices: The pod's devices.
-      compiled: Called with each program that a function needs, also if it was compiled before.
-      begins: Called with the name of a function before it is compiled.
-    """
-
-    def __init__(
-        self,
-        devices: Devices,
-        compiled: Callable[[PodProgram], None],
-        begins: Callable[[str], None] = lambda name: None,
-    ) -> None:
-        self._devices = devices
-        self._compiled = compiled
-        self._begins = begins
-        self._cache = ProgramCache(devices)
-        self._known: dict[str, CompiledProgram] = {}
-        self._calls: dict[Hashable, CompiledProgram] = {}
-
-    @property
-    def all(self) -> tuple[PodProgram, ...]:
-        """All programs, in the order in which they were compiled."""
-        return tuple(one.program for one in self._known.values())
-
-    def compiled_before(self, call: Hashable) -> CompiledProgram | None:
-        """Return the compiled program of an earlier, equal call; None if there was none.
-
-        Args:
-          call: See `compiled`.
-        """
-        found = self._calls.get(call)
-        if found is not None:
-            self._compiled(found.program)
-        return found
-
-    def compiled(
-        self, lowered: Any, name: str, given: Sequence[Any], call: Hashable = None
-    ) -> CompiledProgram:
-        """Return the compiled program of a lowered function.
-
-        Args:
-          lowered: What `jax.jit(…).lower(…)` returns.
-          name: The function's name.
-          given: The sharding that each of its arguments was given; None for an argument without one.
-          call: Equal for calls that need not be lowered again; None: do not remember the call.
-
-        Raises:
-          RehearsalError: The compiler does not take the function, for another reason than its size.
-        """
-        key = self._cache.key(lowered)
-        if key not in self._known:
-            kept = self._cache.get(key)
-            if kept is None or kept.program is None:
-                self._begins(name)
-                kept = self._compile(lowered, name, given)
-                self._cache.put(key, kept)
-            assert kept.program is not None
-            make = snapshot_maker(self._devices, lowered, kept.arguments)
-            program = PodProgram.of(kept.program, make)
-            self._known[key] = CompiledProgram(program, kept.out_shardings)
-        found = self._known[key]
-        if call is not None:
-            self._calls[call] = found
-        self._compiled(found.program)
-        return found
-
-    def out_shardings(self, lowered: Any) -> tuple[Any, ...]:
-        """Return how the results of a lowered operation lie; the operation is not one of the programs.
-
-        Args:
-          lowered: As for `compiled`.
-        """
-        key = self._cache.key(lowered)
-        kept = self._cache.get(key)
-        if kept is not None and kept.out_shardings is not None:
-            return kept.out_shardings
-        found = tuple(jax.tree.leaves(lowered.compile().output_shardings))
-        self._cache.put(key, CachedProgram(None, found))
-        return found
-
-    def _compile(self, lowered: Any, name: str, given: Sequence[Any]) -> CachedProgram:
-        try:
-            compiled = lowered.compile()
-        except jax.errors.JaxRuntimeError as error:
-            module = _MODULE.search(lowered.as_text())
-            program = refused(str(error), module[1] if module else "")
-            if program is None:
-                raise RehearsalError(
-                    f"{name} cannot be compiled for {self._devices.topology}, in {user_line()}: "
-                    f"{error}"
-                ) from error
-            arguments = _laid(lowered, given)
-            meshes = (one.mesh for one in arguments if one is not None and one.mesh is not None)
-            return CachedProgram(replace(program, mesh=next(meshes, None)), None, arguments)
-        chosen = jax.tree.leaves(compiled.input_shardings, is_leaf=lambda leaf: leaf is None)
-        return CachedProgram(
-            program_of(compiled, limit=self._devices.topology.device_memory_bytes),
-            tuple(jax.tree.leaves(compiled.output_shardings)),
-            _laid(lowered, chosen),
-        )
-
-
-def _laid(lowered: Any, shardings: Sequence[Any]) -> tuple[Laid | None, ...]:
-    """Return how each argument lies; empty where there is another number of shardings than of arguments."""
-    if len(jax.tree.leaves(lowered.args_info)) != len(shardings):
-        return ()
-    return tuple(map(laid, shardings))
 
 
 class Pod:
@@ -420,3 +161,304 @@ def _check_harmless() -> None:
             "This process has TPUs, and rehearsing here would change what it does with them. Use "
             f"{command('rehearse')}, which has a process of its own."
         )
+
+
+MOST_KEPT = 1 << 16
+"""In bytes; larger NumPy arrays are not kept for their values."""
+
+
+class RehearsalTrace(jax.core.Trace):
+    """Receives each operation before it runs, and runs none.
+
+    Args:
+      devices: The pod's devices.
+      programs: Compiles for the pod.
+      stand_in: The value that stands for values that nothing computes; None for none.
+    """
+
+    __slots__ = ("_devices", "_programs", "_shardings", "_single", "stand_in")
+
+    def __init__(self, devices: Devices, programs: Programs, stand_in: float | None = None) -> None:
+        super().__init__()
+        self._devices = devices
+        self._programs = programs
+        self._single = SingleDeviceSharding(devices.all[0])
+        self._shardings: dict[Any, tuple[Any, ...]] = {}
+        self.stand_in = stand_in
+
+    # -- as JAX calls it ---------------------------------------------------------------------------
+
+    def process_primitive(self, primitive: Any, args: Sequence[Any], params: Any, /) -> Any:
+        """Handle an operation outside `jax.jit`, or a call of a jitted function."""
+        call = jit_call(primitive, params)
+        values = [self.stage_value(one) for one in args]
+        for value in values:
+            value.check_alive()
+        if call is not None and not call.of_jax:
+            return self._run(call, values)
+        if primitive.name == "device_put":
+            return self._put(primitive, values, params)
+        return self._operation(primitive, values, params, call)
+
+    def process_shard_map(
+        self, primitive: Any, fun: Any, args: Sequence[Any], /, **params: Any
+    ) -> Any:
+        """Handle `jax.shard_map` outside `jax.jit`, which JAX would run device by device."""
+        raise RehearsalError(
+            f"jax.shard_map is called outside jax.jit in {user_line()}, and is compiled only "
+            "inside: write jax.jit(jax.shard_map(…))."
+        )
+
+    def process_custom_jvp_call(
+        self, primitive: Any, fun: Any, jvp: Any, tracers: Sequence[Any], /, **_: Any
+    ) -> Any:
+        """Call the function itself: code that asks for a derivative has a trace of its own."""
+        return fun.call_wrapped(*tracers)
+
+    def process_custom_vjp_call(
+        self, primitive: Any, fun: Any, fwd: Any, bwd: Any, tracers: Sequence[Any], /, **_: Any
+    ) -> Any:
+        """Call the function itself, as `process_custom_jvp_call`."""
+        return fun.call_wrapped(*tracers)
+
+    def stage_value(self, val: Any) -> DescribedArray:
+        """Return a number, a NumPy array or an array that JAX has computed as an array of the rehearsal."""
+        if isinstance(val, DescribedArray):
+            return val
+        aval = jax.typeof(val)
+        kept = getattr(val, "nbytes", 0) <= MOST_KEPT
+        copied = np.array(val) if isinstance(val, np.ndarray) else val
+        return self.described(aval, origin=Origin(lambda: copied) if kept else None)
+
+    # -- what it makes of them ---------------------------------------------------------------------
+
+    def described(
+        self,
+        aval: Any,
+        sharding: Sharding | None = None,
+        *,
+        committed: bool | None = None,
+        origin: Origin | None = None,
+        source: str = "",
+    ) -> DescribedArray:
+        """Return an array, on the first device where no sharding is given."""
+        return DescribedArray(
+            self,
+            aval,
+            sharding=sharding or self._single,
+            committed=sharding is not None if committed is None else committed,
+            origin=origin,
+            source=source,
+        )
+
+    def check_devices(self, shardings: Sequence[Any]) -> None:
+        """Raise RehearsalError for devices that are not in the pod."""
+        for sharding in shardings:
+            if isinstance(sharding, Sharding) and hasattr(sharding, "device_set"):
+                others = [one for one in sharding.device_set if one not in self._devices]
+                if others:
+                    raise RehearsalError(
+                        f"{sharding} has {len(others)} devices that are none of the rehearsal's "
+                        f"{self._devices.topology}, such as {others[0]}, in {user_line()}. Make "
+                        "the mesh of jax.devices(), or use the rehearsal's mesh."
+                    )
+
+    def _run(self, call: JitCall, values: Sequence[DescribedArray]) -> list[DescribedArray]:
+        """Compile a jitted function for its arguments."""
+        self.check_devices([*call.in_shardings, *call.out_shardings])
+        _check_donated_once(call, values)
+        compiled = self._programs.compiled_before(_call_key(call, values))
+        if compiled is None:
+            compiled = self._compile(call, values)
+        for value, donated in zip(values, call.donated, strict=True):
+            if donated and _taken(value, call):
+                value.donated_to(call.name)
+        shardings = compiled.out_shardings or call.out_shardings
+        chosen = _chosen(call, values)
+        return [
+            DescribedArray(
+                self,
+                aval,
+                sharding=sharding,
+                committed=chosen or sharding is None or len(sharding.device_set) > 1,
+                source=call.name,
+            )
+            for aval, sharding in zip(call.jaxpr.out_avals, shardings, strict=True)
+        ]
+
+    def _compile(self, call: JitCall, values: Sequence[DescribedArray]) -> CompiledProgram:
+        jitted = jax.jit(
+            _called(call),
+            in_shardings=call.in_shardings if any(call.in_shardings) else None,
+            out_shardings=list(call.out_shardings) if any(call.out_shardings) else None,
+            donate_argnums=[n for n, donated in enumerate(call.donated) if donated],
+            compiler_options=call.compiler_options or None,
+        )
+        with jax.default_device(self._devices.all[0]):
+            structs = [_struct(one) for one in values]
+            lowered = jitted.lower(*structs)
+            given = [
+                named or struct.sharding
+                for named, struct in zip(call.in_shardings, structs, strict=True)
+            ]
+            return self._programs.compiled(lowered, call.name, given, _call_key(call, values))
+
+    def _put(
+        self, primitive: Any, values: Sequence[DescribedArray], params: Any
+    ) -> list[DescribedArray]:
+        """Handle `jax.device_put`, and other operations that lay out arrays."""
+        targets = params["devices"]
+        self.check_devices(targets)
+        avals = _shapes(primitive, values, params)
+        return [
+            self._moved(value, aval, target)
+            for value, aval, target in zip(values, avals, targets, strict=True)
+        ]
+
+    def _moved(self, value: DescribedArray, aval: Any, target: Any) -> DescribedArray:
+        origin = Origin(lambda one: one, (value,))
+        if target is None or not (isinstance(target, Sharding) or hasattr(target, "client")):
+            return self.described(aval, value.sharding, committed=value.committed, origin=origin)
+        sharding = target if isinstance(target, Sharding) else SingleDeviceSharding(target)
+        if sharding.device_set and isinstance(sharding, NamedSharding):
+            sharding.shard_shape(aval.shape)
+        return self.described(aval, sharding, origin=origin)
+
+    def _operation(
+        self, primitive: Any, values: Sequence[DescribedArray], params: Any, call: JitCall | None
+    ) -> Any:
+        """Handle one of JAX's own operations: JAX says which shape results, and the compiler how it lies."""
+        several = primitive.multiple_results
+        avals = _shapes(primitive, values, params)
+        named = call.out_shardings if call is not None else (None,) * len(avals)
+        self.check_devices(named)
+        shardings = self._laid_out(primitive, params, values, avals, named)
+        run = None if any(map(_names_a_mesh, avals)) else _on_the_cpu(primitive, params, call)
+        results = [
+            self.described(
+                aval,
+                sharding,
+                origin=Origin(_nth(run, place if several else None), tuple(values))
+                if run
+                else None,
+            )
+            for place, (aval, sharding) in enumerate(zip(avals, shardings, strict=True))
+        ]
+        return results if several else results[0]
+
+    def _laid_out(
+        self,
+        primitive: Any,
+        params: Any,
+        values: Sequence[DescribedArray],
+        avals: Sequence[Any],
+        named: Sequence[Any],
+    ) -> Sequence[Any]:
+        """Return the shardings of an operation's results; None for one on the first device by default."""
+        chosen = [one.sharding for one in values if one.committed]
+        if all(named) or (not chosen and primitive.name != "sharding_constraint"):
+            return named
+        single = all(len(one.device_set) == 1 for one in chosen) and len({*chosen}) == 1
+        if single and primitive.name != "sharding_constraint":
+            return [chosen[0]] * len(avals)
+        structs = [_struct(one) for one in values]
+        key: Any = (primitive, tuple(sorted(params.items())), tuple(map(_key, structs)))
+        try:
+            if key in self._shardings:
+                return self._shardings[key]
+        except TypeError:
+            # A parameter that cannot be compared: compiled each time.
+            key = None
+        with jax.default_device(self._devices.all[0]):
+            lowered = jax.jit(functools.partial(_bound, primitive, params)).lower(*structs)
+            found = self._programs.out_shardings(lowered)
+        if key is not None:
+            self._shardings[key] = found
+        return found
+
+
+def _bound(primitive: Any, params: Any, *args: Any) -> Any:
+    return primitive.bind(*args, **params)
+
+
+def _on_the_cpu(primitive: Any, params: Any, call: JitCall | None) -> Callable[..., Any] | None:
+    """Return a function that computes an operation's value; None where it names devices, which are not there."""
+    if primitive.name == "sharding_constraint":
+        return lambda value: value
+    if call is not None and (any(call.in_shardings) or any(call.out_shardings)):
+        return None
+    return functools.partial(_bound, primitive, params)
+
+
+def _names_a_mesh(aval: Any) -> bool:
+    """Return whether a type says how an array lies, as with axes of type Explicit."""
+    sharding = getattr(aval, "sharding", None)
+    return sharding is not None and not sharding.mesh.empty and not sharding.mesh.are_all_axes_auto
+
+
+def _nth(run: Callable[..., Any], place: int | None) -> Callable[..., Any]:
+    if place is None:
+        return run
+    return lambda *args: run(*args)[place]
+
+
+def _called(call: JitCall) -> Callable[..., Any]:
+    """Return a function of the same name that does the same."""
+    run = jaxpr_as_fun(call.jaxpr)
+
+    def called(*args: Any) -> Any:
+        return run(*args)
+
+    called.__name__ = called.__qualname__ = call.name
+    return called
+
+
+def _struct(value: DescribedArray) -> Any:
+    """Return the shape of an argument, with its sharding if somebody chose it."""
+    return jax.ShapeDtypeStruct(
+        value.shape,
+        value.dtype,
+        sharding=value.sharding if value.committed else None,
+        weak_type=getattr(value.aval, "weak_type", False),
+    )
+
+
+def _call_key(call: JitCall, values: Sequence[DescribedArray]) -> Any:
+    """Return a key, equal for equal calls of one function on any line: JAX traces it once for them."""
+    named = (call.in_shardings, call.out_shardings, call.donated)
+    options = tuple(sorted(call.compiler_options.items()))
+    return call.jaxpr, call.name, named, options, tuple(_key(_struct(one)) for one in values)
+
+
+def _key(struct: Any) -> tuple[Any, ...]:
+    return struct.shape, struct.dtype, struct.sharding, struct.weak_type
+
+
+def _shapes(primitive: Any, values: Sequence[DescribedArray], params: Any) -> list[Any]:
+    structs = [_struct(one) for one in values]
+    found = jax.eval_shape(functools.partial(_bound, primitive, params), *structs)
+    return [jax.typeof(one) for one in jax.tree.leaves(found)]
+
+
+def _check_donated_once(call: JitCall, values: Sequence[DescribedArray]) -> None:
+    for place, donated in enumerate(call.donated):
+        same = [n for n, one in enumerate(values) if one is values[place]]
+        if donated and len(same) > 1:
+            places = ", ".join(map(str, same))
+            raise RehearsalError(
+                f"{call.name} is given {values[place]!r} {len(same)} times, as its arrays {places}, and takes it "
+                f"as its own (donate_argnums), in {user_line()}. A device refuses that: give it "
+                "a copy."
+            )
+
+
+def _chosen(call: JitCall, values: Sequence[DescribedArray]) -> bool:
+    """Return whether somebody chose a program's devices; if not, its results are moved where they are needed."""
+    return any(one.committed for one in values) or any(call.in_shardings) or any(call.out_shardings)
+
+
+def _taken(value: DescribedArray, call: JitCall) -> bool:
+    """Return whether a result can reuse the array's memory; if not, JAX leaves the array, and warns."""
+    return any(
+        aval.shape == value.shape and aval.dtype == value.dtype for aval in call.jaxpr.out_avals
+    )

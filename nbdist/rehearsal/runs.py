@@ -1,14 +1,14 @@
 """Rehearsals in processes of their own, side by side: how far each is, what its process reports, and how it ends.
 
-A `Run` is a cell (`cells.py`) or a script (`script.py`) on one mesh. `side_by_side` advances several, or one
-alone, until all have ended, as many at once as this machine has processors.
+A `Run` is a cell (`cells.py`) or a script on one mesh. `side_by_side` advances several, or one alone, until all
+have ended, as many at once as this machine has processors; `rehearse_script` is the command `nbdist rehearse`.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -16,14 +16,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal, TextIO
+from typing import IO, Literal, TextIO
 
 from nbdist.contract.program import Compiling, Program, from_line
-from nbdist.errors import NbdistError
-from nbdist.notation import bytes_text, count_text, seconds_text
-from nbdist.rehearsal import libtpu
+from nbdist.errors import NbdistError, OptionError, RehearsalError
+from nbdist.notation import count_text, seconds_text
 from nbdist.rehearsal.comparison import Comparison, Rehearsed
-from nbdist.rehearsal.mesh import AskedPod
+from nbdist.rehearsal.libtpu import LAST, end_of, how_it_ended, lacks_memory, process_variables
+from nbdist.rehearsal.mesh import AskedPod, read_each
+from nbdist.view.progress import ChangingOutput
 
 LOOKED_S = 0.1
 """How often each rehearsal is advanced."""
@@ -33,20 +34,6 @@ GRACE_S = 5
 
 SHOWN_S = 0.5
 """Seconds between two updates of a display in which only the times have changed."""
-
-LOOKED_AT = 65536
-"""Number of characters of the last output that are searched for the words for a lack of memory.
-
-After these words come a hundred lines of how the compiler aborts.
-"""
-
-LAST = 4000
-"""Number of characters of the last output that are shown."""
-
-_NO_MEMORY = re.compile(r"Cannot allocate memory|mmap error: 12\b|bad_alloc")
-"""Messages of libtpu, the C library and C++ about a lack of memory."""
-
-_LESS = "A smaller program, such as a scan over layers in place of a loop over them, needs less."
 
 Phase = Literal["waiting", "starting", "running", "compiling", "ended", "failed"]
 
@@ -300,7 +287,7 @@ class SideBySideDisplay:
     def __init__(self, *, in_notebook: bool, file: TextIO | None = None) -> None:
         self._in_notebook = in_notebook
         self._file = file
-        self._handle: Any = None
+        self._output = ChangingOutput()
         self._shown_at = 0.0
         self._last: dict[str, tuple[Phase, str]] = {}
 
@@ -314,71 +301,150 @@ class SideBySideDisplay:
                 print(each, file=self._file or sys.stdout, flush=True)
         elif changed or time.monotonic() - self._shown_at > SHOWN_S:
             self._shown_at = time.monotonic()
-            self._display("\n".join(map(str, states)))
-
-    def _display(self, text: str) -> None:
-        from IPython.display import display
-
-        bundle = {"text/plain": text}
-        if self._handle is None:
-            self._handle = display(bundle, raw=True, display_id=True)
-        else:
-            self._handle.update(bundle, raw=True)
+            self._output.show({"text/plain": "\n".join(map(str, states))})
 
 
-def variables() -> dict[str, str]:
-    """Return the environment variables of a rehearsal's process.
-
-    Raises:
-      RehearsalError: libtpu is not there.
-    """
-    return {
-        **os.environ,
-        **libtpu.variables(libtpu.find()),
-        # The pod is JAX's TPU there; values that are computed while a program is traced are computed on the CPU.
-        "JAX_PLATFORMS": "tpu,cpu",
-        # JAX cannot load what its own cache keeps for devices that are not there, and would warn each time.
-        "JAX_ENABLE_COMPILATION_CACHE": "false",
-    }
+SAID_ITSELF = 2
+"""Exit code of a script's process that has said why the script did not come to its end."""
 
 
-def how_it_ended(code: int | None, said: str | None = None) -> str:
-    """Return a sentence or two about how a process ended.
+class ScriptRun(Run):
+    """A script in a process whose devices are those of a pod that is not there.
 
     Args:
-      code: Its exit code; negative for a signal, None where it is not known.
-      said: Its last output; None where that went elsewhere.
+      script: A Python file; it finds the mesh under the name `mesh`.
+      arguments: The script's arguments.
+      pod: The rehearsal's pod.
+      value: The number that stands in for values; None for none.
+      alone: Whether its output and its programs are shown as they come; else the output is kept.
+      output: The file descriptor for the standard output of one that is alone; None for that of this process.
     """
-    if code == -signal.SIGKILL:
-        return (
-            f"The rehearsal's process was killed (signal 9): as a rule this machine, which has {_memory()}, had "
-            f"not enough memory to compile. {_LESS}"
+
+    def __init__(
+        self,
+        script: Path,
+        arguments: Sequence[str],
+        *,
+        pod: AskedPod,
+        value: float | None,
+        alone: bool = False,
+        output: int | None = None,
+    ) -> None:
+        super().__init__(pod)
+        options = ["--report", str(self.report), "--parent", str(os.getpid())]
+        options += ["--topology", pod.topology, "--slices", str(pod.slices)]
+        options += ["--mesh", pod.mesh] if pod.mesh is not None else []
+        options += ["--value", str(value)] if value is not None else []
+        options += [] if alone else ["--silent"]
+        self._script = script
+        self._arguments = [*options, str(script), *arguments]
+        self._kept: list[IO[bytes]] = []
+        """Files for its standard output and standard error; none where these are shown as they come."""
+        if not alone:
+            self._kept = [tempfile.TemporaryFile() for _ in range(2)]  # noqa: SIM115
+        self._output = output
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def _start(self) -> None:
+        output, errors = self._kept or (self._output, None)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "nbdist.rehearsal.rehearsal", *self._arguments],
+            env=process_variables(),
+            stdout=output,
+            stderr=errors,
         )
-    signalled = code is not None and code < 0
-    how = f"by signal {-(code or 0)}" if signalled else f"with exit code {code}"
-    ended = f"The rehearsal's process ended {how}"
-    if lacks_memory(code, said):
-        return (
-            f"{ended}: it was given no more memory to compile. This machine has {_memory()}; a limit may be lower "
-            f"(ulimit -v). {_LESS}"
-        )
-    if signalled and said is None:
-        return f"{ended}. Where its last words above speak of memory: this machine has {_memory()}. {_LESS}"
-    return f"{ended}."
+
+    def _step(self, wait_s: float) -> bool:
+        assert self._process is not None
+        try:
+            self._process.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def _runs(self) -> bool:
+        return True
+
+    def _outcome(self) -> NbdistError | None:
+        assert self._process is not None
+        code = self._process.returncode
+        if code == 0:
+            nothing = f"{self._script} has compiled no program: it calls no function that jax.jit has made."
+            return None if self.programs else RehearsalError(nothing)
+        said = end_of(self._kept[1]) if self._kept else None
+        why = [] if code == SAID_ITSELF else [how_it_ended(code, said)]
+        if said and not lacks_memory(code, said):
+            why.append(said[-LAST:])
+        return RehearsalError("\n".join(why) or f"{self._script} did not come to its end.")
+
+    def _give_up(self, timeout_s: float) -> NbdistError:
+        self.interrupt()
+        return RehearsalError(f"It did not end within {timeout_s:g} s (--timeout) and was ended.")
+
+    def _printed(self) -> str:
+        if not self._kept:
+            return ""
+        self._kept[0].seek(0)
+        return self._kept[0].read().decode(errors="replace")
+
+    def interrupt(self) -> None:
+        """Interrupt the script, and kill it where it has not ended after `GRACE_S`."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+            self._step(GRACE_S)
+            self._process.kill()
+            self._process.wait()
+
+    def end(self) -> None:
+        """End the script at once, and remove what it was given."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        for file in self._kept:
+            file.close()
+        self._remove_report()
 
 
-def lacks_memory(code: int | None, said: str | None) -> bool:
-    """Return whether a process ended for want of memory; arguments as for `how_it_ended`."""
-    aborted = code is not None and code < 0
-    return code == -signal.SIGKILL or (aborted and _NO_MEMORY.search(said or "") is not None)
+def rehearse_script(
+    script: Path,
+    arguments: Sequence[str],
+    *,
+    topology: str,
+    meshes: Sequence[str],
+    slices: int = 1,
+    value: float | None = None,
+    timeout_s: float | None = None,
+    output: int | None = None,
+) -> Comparison:
+    """Run a script on each of several meshes, side by side; on one, what it prints is shown as it comes.
 
+    Args:
+      script: A Python file; it finds the mesh under the name `mesh`.
+      arguments: The script's arguments.
+      topology: The topology of the pod.
+      meshes: The axes of each mesh; none for no mesh.
+      slices: The number of slices of this topology.
+      value: The number that stands in for values; None for none.
+      timeout_s: The most seconds that the script may take on each mesh; None for no limit.
+      output: The file descriptor for what it prints on one mesh; None for standard output.
 
-def end_of(file: IO[bytes]) -> str:
-    """Return the end of what a process has written to a file: `LOOKED_AT` bytes."""
-    size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - LOOKED_AT))
-    return file.read().decode(errors="replace").strip()
-
-
-def _memory() -> str:
-    return bytes_text(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    Raises:
+      OptionError: There is no such pod or script; nothing was started.
+      RehearsalError: libtpu is not there.
+      KeyboardInterrupt: It was interrupted, and all processes have ended.
+    """
+    pods = read_each(topology, meshes, slices=slices)
+    if not script.is_file():
+        raise OptionError(f"{script} is no file.")
+    process_variables()
+    alone = len(pods) == 1
+    runs = [
+        ScriptRun(script, arguments, pod=pod, value=value, alone=alone, output=output)
+        for pod in pods
+    ]
+    progress = SideBySideDisplay(in_notebook=False, file=sys.stderr)
+    try:
+        return side_by_side(runs, timeout_s=timeout_s, progress=progress)
+    finally:
+        for run in runs:
+            run.end()

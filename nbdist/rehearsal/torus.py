@@ -1,4 +1,4 @@
-"""Places on the network of a pod: how a mesh lies there, and how the devices are connected, for a picture.
+"""Places on the network of a pod: how a mesh lies there, how devices are connected, as picture and text.
 
 A mesh lies as the framework itself would lay it. The framework is asked with stand-ins for the devices; none is
 imported for this.
@@ -14,6 +14,7 @@ from typing import Any
 
 from nbdist.contract.snapshot import Axis, Device, Memory, Torus
 from nbdist.engine.frameworks import imported
+from nbdist.notation import columns
 from nbdist.rehearsal.mesh import Axes, slices_of
 from nbdist.rehearsal.topology import Topology
 
@@ -243,3 +244,31 @@ def torus_of(topology: Topology, devices: Sequence[Device]) -> Torus | None:
         if wraps is None
         else tuple(name for name, around in zip(NAMES, wraps, strict=False) if around),
     )
+
+
+def place_lines(place: MeshPlace) -> list[str]:
+    """Return a line for each axis, and a remark where JAX has to be allowed to lay the mesh this way."""
+    table = columns([[f"  {axis.name}={axis.size}", _place_text(axis)] for axis in place.axes])
+    if place.split:
+        table.append(
+            "  An axis takes a part of a dimension: jax.make_mesh refuses that; "
+            "mesh_utils.create_device_mesh takes allow_split_physical_axes=True."
+        )
+    return table
+
+
+def _place_text(axis: AxisPlace) -> str:
+    parts = [f"{axis.slices} slices, through the data center's network"] if axis.slices > 1 else []
+    along = [_dimension_text(name, length, axis) for name, length in axis.lengths.items()]
+    if along:
+        parts.append(f"along {' × '.join(along)}")
+    elif axis.size // axis.slices > 1:
+        parts.append("along a ring of chips that JAX chooses")
+    return "; ".join(parts) if parts else "one device"
+
+
+def _dimension_text(name: str, length: int, axis: AxisPlace) -> str:
+    if name == "core":
+        return f"the {length} cores of a chip"
+    ring = axis.rings is not None and name in axis.rings
+    return f"{name} ({length}, a ring)" if ring else f"{name} ({length})"

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import linecache
 import sys
-import sysconfig
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
@@ -19,6 +17,7 @@ import numpy as np
 from jax.sharding import Sharding, SingleDeviceSharding
 
 from nbdist.errors import RehearsalError, ValueNeeded
+from nbdist.program.hlo import is_users
 
 MOST_COMPUTED = 1 << 16
 """Elements; what is larger, or comes of something larger, is not computed to be looked at."""
@@ -300,12 +299,6 @@ def _is_plain(value: DescribedArray) -> bool:
     return value.size <= MOST_COMPUTED and not extended
 
 
-_PACKAGE = str(Path(__file__).parents[1])
-_OTHERS = tuple(
-    {_PACKAGE, *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))}
-)
-
-
 def user_line() -> str:
     """Return the innermost line that runs and for which `is_users` holds, as `line 3 of the cell: float(loss)`.
 
@@ -320,11 +313,6 @@ def user_line() -> str:
     text = linecache.getline(file, frame.f_lineno).strip()
     cell = "ipykernel" in file or file.startswith("<ipython-input")
     return f"line {frame.f_lineno} of {'the cell' if cell else file}{f': {text}' if text else ''}"
-
-
-def is_users(file: str) -> bool:
-    """Return whether a file is the user's: not nbdist's, the standard library's or an installed package's."""
-    return not file.startswith((*_OTHERS, "<frozen"))
 
 
 def cut_to_users(trace: TracebackType | None) -> None:

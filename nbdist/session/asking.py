@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
-from nbdist.contract.calls.call import Call
+from nbdist.contract.calls import Call
 from nbdist.errors import GoneError, NbdistError, RecoveryError, TurnError
 from nbdist.launch.start.pending import Pending
 from nbdist.notation import processes_text, seconds_text, where_text

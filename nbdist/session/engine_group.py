@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from nbdist.contract.asides import Repeat, Rescue
-from nbdist.contract.calls.call import Call
+from nbdist.contract.calls import Call
 from nbdist.contract.calls.engine import Initialized
 from nbdist.contract.calls.stepping import Meet, Prove
 from nbdist.contract.events import Coordinating, Exited, Fault
@@ -32,9 +32,9 @@ from nbdist.launch.start import connect as start
 from nbdist.launch.start import initialize as join
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.pending import Pending, ask
-from nbdist.monitor import ExpectedProcess
+from nbdist.monitor.disagreements import After
 from nbdist.monitor.monitor import Monitor
-from nbdist.monitor.remembered import After
+from nbdist.monitor.states import ExpectedProcess
 from nbdist.notation import where_text
 from nbdist.session.cells.facts import LifeState, ProcessFacts
 from nbdist.session.cells.history import Read

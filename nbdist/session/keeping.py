@@ -15,9 +15,10 @@ from pathlib import Path
 
 from nbdist.contract.asides import Repeat
 from nbdist.contract.calls.engine import AskImported, Recall
-from nbdist.contract.cells import OpenCell, Rules
+from nbdist.contract.cells import OpenCell
 from nbdist.errors import GoneError, SessionError
 from nbdist.launch.files.sync import Copied, Files
+from nbdist.launch.model.start_options import Rules
 from nbdist.launch.sessions import recorded
 from nbdist.launch.start.pool import Agents
 from nbdist.launch.start.replace import end

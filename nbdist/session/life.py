@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from nbdist.contract.cells import Rules
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import NbdistError, TurnError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import StartProgress
 from nbdist.launch.model.plan import Plan
+from nbdist.launch.model.start_options import Rules
 from nbdist.launch.sessions import registry
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.spawn import spawn

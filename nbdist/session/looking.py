@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from nbdist.contract.calls.arrays import (
+from nbdist.contract.calls.engine import EvaluatingExpression
+from nbdist.contract.calls.inspection import (
     CompileCall,
     CountNan,
     FindLayout,
@@ -14,21 +15,19 @@ from nbdist.contract.calls.arrays import (
     ModelFound,
     Summarize,
 )
-from nbdist.contract.calls.engine import EvaluatingExpression
 from nbdist.contract.calls.values import Offer
-from nbdist.contract.cells import Rules
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import ArrayError, SessionError
 from nbdist.launch.model.framework import framework_named
+from nbdist.launch.model.start_options import Rules
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.expression import Answers, ask_all_workers, ask_some, is_name
 from nbdist.session.running import Cells
 from nbdist.spelling import command
-from nbdist.view.arrays import Shards, nan_text, shown_values
 from nbdist.view.feed import Feed
-from nbdist.view.layout import Layout
 from nbdist.view.picture import Picture
 from nbdist.view.program import Explained
+from nbdist.view.shards import Layout, Shards, nan_text, shown_values
 
 A = TypeVar("A")
 

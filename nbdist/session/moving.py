@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from nbdist.contract.calls.namespace import ReadArrays, SaveArrays, SavedName, Saving, SetRestored
 from nbdist.contract.calls.values import LetGo, Offer, Receive, ValueOffer
-from nbdist.contract.cells import Rules
 from nbdist.errors import GoneError, OptionError, StaleError
+from nbdist.launch.model.start_options import Rules
 from nbdist.notation import bytes_text, count_text, names_text
 from nbdist.session.cells.doubt import refuse_computing
 from nbdist.session.engine_group import EngineGroup

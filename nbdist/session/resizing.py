@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from nbdist.contract.asides import Cut
-from nbdist.contract.calls.call import Call
+from nbdist.contract.calls import Call
 from nbdist.contract.calls.namespace import OfferNamespace
 from nbdist.contract.calls.stepping import AskSent, Forget, Save
 from nbdist.contract.calls.values import LetGo

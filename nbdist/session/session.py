@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from nbdist.contract.calls.call import Call
-from nbdist.contract.cells import PastCell, Rules
+from nbdist.contract.calls import Call
+from nbdist.contract.cells import PastCell
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import HostError, SessionError
 from nbdist.launch.files.sync import Copied
 from nbdist.launch.model.happenings import StartProgress, silent
 from nbdist.launch.model.plan import Plan
+from nbdist.launch.model.start_options import Rules
 from nbdist.launch.sessions.recorded import say_given, with_values
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.spawn import spawn
@@ -29,12 +30,11 @@ from nbdist.session.looking import Views
 from nbdist.session.moving import LARGE_BYTES, Progress, Saved
 from nbdist.session.running import CellOptions
 from nbdist.spelling import command
-from nbdist.view.arrays import Shards
 from nbdist.view.feed import Feed
-from nbdist.view.layout import Layout
-from nbdist.view.output.notebook import SHOWN
+from nbdist.view.output.renderer import SHOWN
 from nbdist.view.picture import Picture
 from nbdist.view.program import Explained
+from nbdist.view.shards import Layout, Shards
 from nbdist.view.status import status_text
 
 A = TypeVar("A")

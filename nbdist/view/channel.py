@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -20,7 +20,6 @@ from nbdist.contract.page import (
     COMM_ID,
     TARGET,
     AskValues,
-    CellOutputs,
     Hello,
     Outputs,
     Values,
@@ -30,7 +29,7 @@ from nbdist.contract.page import (
 )
 from nbdist.errors import NbdistError
 from nbdist.spelling import Door, through
-from nbdist.view.feed import Feed, Plain, Source
+from nbdist.view.feed import Feed, OutputsOf, Plain, Source
 
 
 def running_kernel() -> Any | None:
@@ -100,9 +99,6 @@ BYTES_PER_SECOND = 200_000
 UNCHANGED_SECONDS = 10.0
 """Seconds between repetitions of outputs that have not changed."""
 
-OutputsOf = Callable[[Collection[str]], list[dict[str, Any]]]
-"""A function that returns the outputs of the cells that run and of those it is given, as `ShownCells.of`."""
-
 
 class RepeatedOutputs:
     """The outputs of cells that run, repeated for a page that was reloaded in the middle of one.
@@ -131,14 +127,14 @@ class RepeatedOutputs:
         cells = outputs(self._running)
         if not cells:
             return None
-        text = json.dumps(cells, default=str)
+        message: dict[str, Any] = plain(Outputs(cells=tuple(cells)))
+        text = json.dumps(message, default=str)
         content = hash(text)
         if content == self._sent and now - self._sent_at < UNCHANGED_SECONDS:
             return None
-        self._running = [cell["cell"] for cell in cells if cell["running"]]
+        self._running = [cell.cell for cell in cells if cell.running]
         self._sent, self._sent_at = content, now
         self._not_before = now + len(text) / BYTES_PER_SECOND
-        message: dict[str, Any] = plain(Outputs(cells=tuple(CellOutputs(**cell) for cell in cells)))
         return message
 
 

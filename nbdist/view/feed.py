@@ -10,12 +10,12 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Protocol
 
-from nbdist.contract.page import Frame, plain
+from nbdist.contract.page import CellOutputs, Frame, plain
 from nbdist.contract.snapshot import Snapshot
 from nbdist.contract.wire import encode
 from nbdist.interrupts import put_off
@@ -40,6 +40,9 @@ REPEAT_SHARE = 0.05
 
 Plain = dict[str, Any]
 """A message as `nbdist.contract.page.plain` makes it."""
+
+OutputsOf = Callable[[Collection[str]], Sequence[CellOutputs]]
+"""A function that returns the outputs of the cells that run and of those it is given, as `ShownCells.of`."""
 
 _PASSING = frozenset({"time", "sequence"})
 """Sections that differ in every snapshot: they are sent with other changes, and do not count as changes."""
@@ -83,7 +86,7 @@ class Feed:
     cannot be encoded is left out; a sink that fails gets every section with its next frame. `on_fault` is called
     with a sentence about the first such failure. `values` returns a summary of an array, as `Session.values` of
     `nbdist.session.session`, and `outputs` the outputs of cells, as `ShownCells.of` of
-    `nbdist.view.output.notebook`.
+    `nbdist.view.output.renderer`.
     """
 
     def __init__(self) -> None:
@@ -100,13 +103,13 @@ class Feed:
         self._number = 0
         self.on_fault: Callable[[str], None] | None = None
         self.values: Callable[[str], dict[str, Any]] | None = None
-        self.outputs: Callable[[Collection[str]], list[dict[str, Any]]] | None = None
+        self.outputs: OutputsOf | None = None
         self._encoding = MessageGuard("A snapshot for the view", logger, self._fault)
         self._sending = MessageGuard("A frame of the view", logger, self._fault)
 
     @property
     def session(self) -> str | None:
-        """The session of the newest snapshot; None before the first."""
+        """The session of the newest snapshot, which is shown; None before the first."""
         return None if self._pushed is None else self._pushed.session
 
     @property
@@ -283,26 +286,5 @@ class OneFrame:
         sink.take(plain(self.whole))
 
 
-class Source(Protocol):
-    """The interface of a view's source of frames: the feed of a session, or a snapshot that never changes."""
-
-    @property
-    def session(self) -> str | None:
-        """The session that is shown; None before anything is known."""
-
-    @property
-    def values(self) -> Callable[[str], dict[str, Any]] | None:
-        """The function that returns a summary of an array; None if no process can be asked."""
-
-    @property
-    def whole(self) -> Frame | None:
-        """All data of a source that never changes, for a notebook to keep; None for a session."""
-
-    def attach(self, sink: Sink) -> None:
-        """Send frames to a view from now on."""
-
-    def detach(self, sink: Sink) -> None:
-        """Send no more frames to a view."""
-
-    def refresh(self, sink: Sink) -> None:
-        """Send a full frame to a view soon."""
+Source = Feed | OneFrame
+"""A view's source of frames."""

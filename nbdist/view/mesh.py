@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from itertools import product
 
 from nbdist.contract.snapshot import Array, Device, DeviceKey, Mesh, Snapshot
-from nbdist.errors import ArrayError, OptionError
+from nbdist.errors import ArrayError
 from nbdist.notation import (
     ROWS,
     WIDTH,
@@ -72,33 +72,27 @@ class Grid:
     blocks: tuple[Block, ...]
 
 
-def grids(snapshot: Snapshot, *, path: str | None = None, mesh: str | None = None) -> list[Grid]:
-    """Return the grids to show for an array, a mesh, or neither.
+def grids(snapshot: Snapshot, *, path: str | None = None) -> list[Grid]:
+    """Return the grids to show for an array, or for the mesh that is shown without one.
 
     Args:
       snapshot: The session.
       path: The path of an array or a branch, see `find_arrays`; each version has a grid of its own.
-      mesh: The id of a mesh. Without it the array's own, else the one in context, else the
-        distribution's, else the one that most arrays lie on.
 
     Returns:
-      Nothing where neither an array is asked for nor any mesh is known.
+      Each array on its own mesh, if it has one, else on the usual one; nothing where neither an array is asked for
+      nor any mesh is known.
 
     Raises:
       ArrayError: No process has an array under this path.
-      OptionError: No mesh has this id.
       SpecError: The array's sharding does not fit its mesh.
     """
-    meshes = meshes_of(snapshot)
-    if mesh is not None and mesh not in meshes:
-        known = ", ".join(f"{one.id} ({mesh_axes_text(one)})" for one in snapshot.meshes)
-        raise OptionError(f"no mesh {mesh!r}; allowed: {known or 'none, no mesh is known yet'}.")
     if path is not None:
         return [
-            _grid(snapshot, _mesh_of(array, snapshot, meshes, mesh), array)
+            _grid(snapshot, _mesh_of(array, snapshot), array)
             for array in find_arrays(snapshot, path)
         ]
-    shown = meshes[mesh] if mesh is not None else usual_mesh(snapshot)
+    shown = usual_mesh(snapshot)
     return [] if shown is None else [_grid(snapshot, shown, None)]
 
 
@@ -169,11 +163,8 @@ def part_text(part: Part, *, own: bool) -> str:
     return text if part.addend is None else f"{text} addend {part.addend}"
 
 
-def _mesh_of(
-    array: Array, snapshot: Snapshot, meshes: Mapping[str, Mesh], asked: str | None
-) -> Mesh | None:
-    if asked is not None:
-        return meshes[asked]
+def _mesh_of(array: Array, snapshot: Snapshot) -> Mesh | None:
+    meshes = meshes_of(snapshot)
     if array.sharding.kind == "named":
         return meshes.get(array.sharding.mesh)
     usual = usual_mesh(snapshot)
@@ -266,9 +257,7 @@ GAP = 6
 """Spaces between two devices of a row."""
 
 
-def mesh_text(
-    snapshot: Snapshot, *, path: str | None = None, mesh: str | None = None, width: int = WIDTH
-) -> str:
+def mesh_text(snapshot: Snapshot, *, path: str | None = None, width: int = WIDTH) -> str:
     """Return the mesh as rows of devices; with `path`, what each holds of that array.
 
     Without `path`, lines on the distributions and models follow.
@@ -276,16 +265,14 @@ def mesh_text(
     Args:
       snapshot: The session.
       path: The path of an array, as in `Array.path`.
-      mesh: The id of a mesh; see `grids` for which is shown without.
       width: Characters a line. Meshes that do not fit are listed one device a line; of more than
         40 lines the rest is counted.
 
     Raises:
       ArrayError: No process has an array under this path.
-      OptionError: No mesh has this id.
       SpecError: The array's sharding does not fit its mesh.
     """
-    shown = grids(snapshot, path=path, mesh=mesh)
+    shown = grids(snapshot, path=path)
     parts = [_grid_lines(snapshot, grid, width) for grid in shown]
     if not shown:
         parts.append(_devices_by_process(snapshot, width))

@@ -210,10 +210,6 @@ def _paragraph(*parts: str) -> str:
     return f'<p style="margin: 4px 0px">{" ".join(part for part in parts if part)}</p>'
 
 
-WIDTH = 100
-"""Columns of the text form."""
-
-
 class Picture:
     """One view of a session, and with a path, of where that array lies.
 
@@ -273,7 +269,7 @@ class Picture:
         program = self._snapshot().program
         if program is not None:
             return program.text
-        return mesh_text(self._snapshot(), path=self._path, mesh=None, width=WIDTH)
+        return mesh_text(self._snapshot(), path=self._path)
 
     def _bundle(self) -> dict[str, str]:
         return {

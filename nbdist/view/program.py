@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from nbdist.contract.calls.arrays import ProgramFound
+from nbdist.contract.calls.inspection import ProgramFound
 from nbdist.contract.program import (
     Collective,
-    Memory,
     Program,
+    ProgramMemory,
     Refusal,
     ShownCollective,
     ShownMemory,
@@ -25,12 +25,12 @@ from nbdist.contract.snapshot import (
     Axis,
     Device,
     DeviceKey,
+    Memory,
     Mesh,
     Notice,
     Snapshot,
     Torus,
 )
-from nbdist.contract.snapshot import Memory as DeviceMemory
 from nbdist.notation import ROWS, WIDTH, bytes_text, columns, count_text, cut, where_text
 from nbdist.view.feed import OneFrame
 from nbdist.view.picture import Picture
@@ -45,7 +45,7 @@ _CELL = re.compile(r"[/\\]ipykernel_\d+[/\\]")
 
 
 def program_text(program: Program, *, width: int = WIDTH) -> str:
-    """The memory, the collectives, and what goes along each axis.
+    """Return the memory, the collectives, and what goes along each axis, as text.
 
     Args:
       program: Compiled, or refused by the compiler.
@@ -64,7 +64,7 @@ def program_text(program: Program, *, width: int = WIDTH) -> str:
 
 
 def title_text(program: Program) -> str:
-    """Whether it fits, in one line; of one that was refused what the compiler asked for."""
+    """Return in one line whether a program fits; for a refused one, what the compiler asked for."""
     if program.refusal is not None:
         return f"{program.name or 'The program'} does not fit{_required(program.refusal)}"
     memory = program.memory
@@ -82,7 +82,7 @@ def _required(refusal: Refusal) -> str:
     return f", {bytes_text(refusal.required)} of {bytes_text(refusal.available)} on each device"
 
 
-def _memory_lines(memory: Memory) -> list[str]:
+def _memory_lines(memory: ProgramMemory) -> list[str]:
     parts = [
         ("arguments", memory.arguments),
         ("outputs", memory.outputs),
@@ -103,7 +103,7 @@ def _memory_lines(memory: Memory) -> list[str]:
 
 
 def _bar(size: int, whole: int) -> str:
-    """As long as the part; any part has at least one character."""
+    """Return a bar as long as the part; any part has at least one character."""
     return "█" * max(round(size * BAR / whole), 1 if size else 0)
 
 
@@ -135,7 +135,7 @@ def _collective_lines(collectives: tuple[Collective, ...]) -> list[str]:
 
 
 def axes_words(collective: Collective) -> str:
-    """`data`, `data, model`; or the devices themselves, where these are no axes of the mesh."""
+    """Return `data, model`; or the devices themselves, where these are no axes of the mesh."""
     between = BETWEEN if collective.between_slices else ""
     if collective.axes is None:
         return f"devices {collective.devices}{between}"
@@ -143,14 +143,14 @@ def axes_words(collective: Collective) -> str:
 
 
 def times_text(collective: Collective) -> str:
-    """`6`, `≤ 6` in a branch, `?` in a loop whose turns are not known."""
+    """Return `6`, `≤ 6` in a branch, `?` in a loop whose turns are not known."""
     if collective.times is None:
         return "?"
     return f"{'≤ ' if collective.in_branch else ''}{collective.times}"
 
 
 def line_text(file: str, line: int) -> str:
-    """`train.py:12`; of a cell `cell, line 12`; empty where it is not known."""
+    """Return `train.py:12`; for a cell `cell, line 12`; empty where the line is not known."""
     if not file:
         return ""
     if _CELL.search(file):
@@ -159,7 +159,7 @@ def line_text(file: str, line: int) -> str:
 
 
 def total_text(total: Total) -> str:
-    """`along data: 1.5 MB a device in one run`."""
+    """Return `along data: 1.5 MB a device in one run`."""
     along = "devices that are no axes" if total.axes is None else ", ".join(total.axes) or "nothing"
     along += BETWEEN if total.between_slices else ""
     bound = "at most " if total.at_most else ""
@@ -191,7 +191,7 @@ def _work(program: Program) -> list[str]:
 
 
 def _count(number: float) -> str:
-    """`1.5 T`; powers of 1000."""
+    """Return `1.5 T`, in powers of 1000."""
     for unit in ("", " k", " M", " G", " T"):
         if number < 999.5:
             return f"{number:.3g}{unit}"
@@ -225,7 +225,7 @@ def compiled_snapshot(
       notices: What must be known of the picture.
     """
     needed, limit = _needed(program)
-    memory = DeviceMemory(bytes_in_use=needed, peak_bytes_in_use=None, bytes_limit=limit)
+    memory = Memory(bytes_in_use=needed, peak_bytes_in_use=None, bytes_limit=limit)
     mesh = _mesh(program, {device.id: device.key for device in devices}, meshes)
     known = list(meshes) if mesh is None or mesh in meshes else [mesh, *meshes]
     return Snapshot(
@@ -280,7 +280,7 @@ def _needed(program: Program) -> tuple[int | None, int | None]:
     return (None, None) if memory is None else (memory.needed, memory.limit)
 
 
-def _memory(memory: Memory) -> ShownMemory:
+def _memory(memory: ProgramMemory) -> ShownMemory:
     return ShownMemory(
         arguments=memory.arguments,
         outputs=memory.outputs,

@@ -1,15 +1,20 @@
-"""Widget of the view in an output of a notebook, made with anywidget."""
+"""Widgets of this kernel: the view in an output of a notebook, and mirrors of widgets that processes have made.
+
+Imported where a widget is shown: anywidget and ipywidgets take a while.
+"""
 
 from __future__ import annotations
 
 import base64
 import gzip
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import anywidget
 import traitlets
+from ipywidgets import Widget
 
 from nbdist.contract.page import MIME_TYPE, AskValues, Frame, Hello, ViewTraits, plain, read_request
 from nbdist.errors import NbdistError
@@ -106,3 +111,53 @@ class View(anywidget.AnyWidget):
         payload = {"model_id": self.model_id, **plain(traits)}
         # What knows neither the MIME type nor widgets shows nothing here, and then the picture that follows.
         return {**data, "text/plain": "", MIME_TYPE: payload}, metadata
+
+
+KIND = ("_model_name", "_model_module", "_model_module_version")
+"""The keys of a state by which front ends find a model's class."""
+
+
+class Mirror(Widget):
+    """A model that stands for one of a process, and looks like it in every front end.
+
+    Its state is a plain dict; what the front end sends goes to `act`.
+    """
+
+    def __init__(self, model_id: str, state: dict[str, Any], act: Callable[..., None]) -> None:
+        self._mirrored = state
+        self._act = act
+        super().__init__(model_id=model_id)
+        self.on_msg(self._custom)
+
+    def open(self) -> None:
+        """Make the model in the front ends; called once, by `Widget`."""
+        for name in KIND:
+            self.set_trait(name, self._mirrored[name])
+        super().open()
+
+    def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:
+        """Return the state, or some keys of it; all of it counts as changed."""
+        if key is None:
+            return dict(self._mirrored)
+        keys = [key] if isinstance(key, str) else key
+        return {one: self._mirrored[one] for one in keys if one in self._mirrored}
+
+    def set_state(self, sync_data: Mapping[str, Any]) -> None:
+        """Take what a person has changed in a front end: pass it to the processes, or put it back."""
+        before = {key: self._mirrored.get(key) for key in sync_data}
+        self._mirrored.update(sync_data)
+        try:
+            self._act({"method": "update", "state": dict(sync_data), "buffer_paths": []}, ())
+        except BaseException:
+            self.follow(before)
+            raise
+
+    def _custom(self, _: Any, content: Any, buffers: Any) -> None:
+        self._act({"method": "custom", "content": content}, tuple(map(bytes, buffers or ())))
+
+    def follow(self, state: Mapping[str, Any]) -> None:
+        """Take the state of the model it stands for, and send what is new."""
+        new = [key for key, value in state.items() if self._mirrored.get(key) != value]
+        self._mirrored.update(state)
+        if new:
+            self.send_state(new)

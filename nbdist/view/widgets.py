@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakSet
 
-from nbdist.view.widget_models import WidgetBar, WidgetModels, bar_of, captured_messages
+from nbdist.view.widget_models import (
+    Path,
+    WidgetBar,
+    WidgetModels,
+    bar_of,
+    captured_messages,
+    referring,
+)
 
 if TYPE_CHECKING:
-    from nbdist.view.mirror import Mirrors
+    from nbdist.view.widget import Mirror
 
 
 PAST = 256
@@ -97,13 +105,13 @@ MESSAGES = frozenset({"comm_open", "comm_msg", "comm_close"})
 
 
 class Widgets:
-    """Of one session; from any thread.
+    """The widgets of one session's processes; used from any thread.
 
     Args:
       clock: Seconds that never go back.
 
     Attributes:
-      on_event: Takes what a person does to a widget in the notebook; raises where the processes cannot have it.
+      on_event: Called with what a person does to a widget in the notebook; raises if no process can take it.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -112,14 +120,14 @@ class Widgets:
         self.on_event: Callable[[Event], None] | None = None
         self._models: dict[int, WidgetModels] = {}
         self._concerned: dict[tuple[int, str], WeakSet[LiveWidget]] = {}
-        self._mirrors: Mirrors | None = None
+        self._mirrors = Mirrors(self._event)
 
     def models_of(self, process_id: int) -> WidgetModels:
-        """The models of one process."""
+        """Return the models of one process."""
         return self._models.setdefault(process_id, WidgetModels())
 
     def take(self, process_id: int, message: Mapping[str, Any]) -> bool:
-        """Takes a message of a process that is about widgets, or what one of them captures.
+        """Take a message of a process that is about widgets, or output that one of them captures.
 
         Returns:
           Whether it was such a message; any other is to be shown.
@@ -152,10 +160,10 @@ class Widgets:
         return True
 
     def live(self, process_id: int, root: object, changed: Callable[[], None]) -> LiveWidget | None:
-        """A widget that a process displays; None where it is not known what it is like.
+        """Return a widget that a process displays; None where it is not known what it is like.
 
         Args:
-          process_id: Of the process.
+          process_id: The process.
           root: The id of its model.
           changed: Called after each change, on the thread that took the message.
         """
@@ -172,13 +180,92 @@ class Widgets:
             self._concerned.setdefault(key, WeakSet()).add(widget)
 
     def show(self, widgets: Sequence[LiveWidget]) -> str:
-        """Has the notebook's front ends show widgets that are alike as one; answers the id of its model there."""
-        if self._mirrors is None:
-            from nbdist.view.mirror import Mirrors
-
-            self._mirrors = Mirrors(self._event)
+        """Have front ends show widgets that are alike as one; return the id of its model there."""
         return self._mirrors.show(widgets)
 
     def _event(self, event: Event) -> None:
         if self.on_event is not None:
             self.on_event(event)
+
+
+NAMESPACE = uuid.UUID("c2f6c1f0-6c3c-4d0e-9a0e-6a1f1d1b7f11")
+"""The base of the ids of models here, so that one widget has the same ones whenever it is shown."""
+
+
+class Mirrors:
+    """The models in this kernel that stand for those of a session's processes; used from any thread.
+
+    Args:
+      act: Called with what a person does.
+    """
+
+    def __init__(self, act: Callable[[Event], None]) -> None:
+        self._act = act
+        self._lock = threading.RLock()
+        self._models: dict[str, dict[str, Mirror]] = {}
+        self._members: dict[str, tuple[LiveWidget, ...]] = {}
+        self._shown: dict[str, tuple[str, int]] = {}
+
+    def show(self, widgets: Sequence[LiveWidget]) -> str:
+        """Bring the models of widgets that are alike up to the one that is furthest behind.
+
+        Returns:
+          The id of the model to be displayed. It is the same as long as the lowest process is.
+        """
+        first = min(widgets, key=lambda one: one.process_id)
+        root = _name(first, ())
+        with self._lock:
+            if root not in self._members:
+                self._close_those_taken_away()
+            self._members[root] = tuple(widgets)
+            source = furthest_behind(widgets)
+            now = (source.root, source.changes)
+            if self._shown.get(root) != now and not source.closed:
+                self._follow(first, source)
+                self._shown[root] = now
+        return root
+
+    def _follow(self, first: LiveWidget, source: LiveWidget) -> None:
+        parts = source.parts()
+        names = {model: _name(first, path) for path, (model, _) in parts.items()}
+        root = _name(first, ())
+        from nbdist.view.widget import Mirror
+
+        there = self._models.setdefault(root, {})
+        for path, (model, state) in parts.items():
+            name, mirrored = names[model], referring(state, names)
+            if name in there:
+                there[name].follow(mirrored)
+            else:
+                there[name] = Mirror(name, mirrored, self._acting(root, path))
+
+    def _close_those_taken_away(self) -> None:
+        """Close models whose processes have none any more: a loop may make thousands of bars, one by one."""
+        gone = [root for root, members in self._members.items() if all(m.closed for m in members)]
+        for root in gone:
+            for model in self._models.pop(root, {}).values():
+                model.close()
+            del self._members[root]
+            self._shown.pop(root, None)
+
+    def _acting(self, root: str, path: Path) -> Callable[..., None]:
+        def act(data: Mapping[str, Any], buffers: Sequence[bytes]) -> None:
+            parts = {one.process_id: one.parts() for one in self._members[root] if not one.closed}
+            models = {p: found[path][0] for p, found in parts.items() if path in found}
+            self._act(Event(models, data, buffers))
+
+        return act
+
+
+def furthest_behind(widgets: Sequence[LiveWidget]) -> LiveWidget:
+    """Return the bar that has done least, or other widget that has changed least; else the lowest process's."""
+
+    def done(one: LiveWidget) -> tuple[float, int, int]:
+        bar = one.bar
+        return (bar.value if bar is not None else 0.0), one.changes, one.process_id
+
+    return min(widgets, key=done)
+
+
+def _name(widget: LiveWidget, path: Path) -> str:
+    return uuid.uuid5(NAMESPACE, f"{widget.root} {path!r}").hex

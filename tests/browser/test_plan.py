@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 import nbdist
 from nbdist.contract.wire import encode
-from nbdist.rehearsal.plan_shown import snapshot_of
+from nbdist.rehearsal.array_plan import snapshot_of
 
 TREE = {
     "up": jax.ShapeDtypeStruct((4096, 11008), "bfloat16"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from nbdist.contract.calls.call import PROTOCOL
+from nbdist.contract.calls import PROTOCOL
 from nbdist.contract.calls.engine import Described
 from nbdist.version import __version__
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 from nbdist.contract.asides import Aside
-from nbdist.contract.calls.call import Call
+from nbdist.contract.calls import Call
 from nbdist.contract.calls.stepping import (
     Forgotten,
     Labels,
@@ -25,7 +25,7 @@ from nbdist.contract.calls.stepping import (
 from nbdist.contract.iopub import CellStep
 from nbdist.contract.snapshot import Activity
 from nbdist.errors import GoneError, SessionError
-from nbdist.monitor import Known
+from nbdist.monitor.states import Known
 from nbdist.notation import where_text
 from nbdist.session.cells.facts import LifeState, ProcessFacts
 from nbdist.session.engine_group import EngineGroup

@@ -6,7 +6,8 @@ from typing import Any
 
 from nbdist.contract.checkup import Checkup, Connection, OldPython
 from nbdist.contract.wire import decode
-from nbdist.launch.doctor import Examined, Finding, Needs, judge
+from nbdist.launch.doctor.finding import Examined, Finding, Needs
+from nbdist.launch.doctor.judge import judge
 
 VERSIONS = {
     "nbdist": "0.2.0",

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from nbdist.agent import kernel_link
-from nbdist.contract.calls.call import PROTOCOL
+from nbdist.contract.calls import PROTOCOL
 from nbdist.contract.orders import CONTROLLER
 from nbdist.contract.wire import encode
 from nbdist.engine.kernel.calls import SentCall

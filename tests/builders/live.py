@@ -18,12 +18,13 @@ from ipyparallel.error import RemoteError
 from nbdist.contract.asides import Answer, Aside, question_from
 from nbdist.contract.calls.engine import CellEnd, Completions, Recalled
 from nbdist.contract.calls.stepping import Proven, Versions
-from nbdist.contract.cells import Rules, label_from
+from nbdist.contract.cells import label_from
 from nbdist.contract.iopub import AsideAnswer, Kept, content_of
 from nbdist.contract.request import answer_of
 from nbdist.contract.snapshot import Snapshot
 from nbdist.contract.wire import encode
 from nbdist.launch.agents import agent_handle
+from nbdist.launch.model.start_options import Rules
 from nbdist.launch.sessions import registry
 from nbdist.launch.start.client import wire
 from nbdist.monitor import monitor

@@ -15,7 +15,8 @@ from nbdist.contract.snapshot import (
     Report,
     SingleDevice,
 )
-from nbdist.monitor import ExpectedProcess, Known, Merger
+from nbdist.monitor import Merger
+from nbdist.monitor.states import ExpectedProcess, Known
 
 NOW = 1_760_000_000.0
 AXES = (Axis(name="data", size=4, type="auto"), Axis(name="model", size=2, type="auto"))

@@ -11,7 +11,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from nbdist.program.compiled import compile_program, mesh_axes, program_of
+from nbdist.program.compiled import compile_program, program_of
 from nbdist.program.hlo import Module, occurrences
 from nbdist.program.runs import Loops
 from tests.golden.known_programs import CPU, MATMULS, check
@@ -105,17 +105,6 @@ def test_devices_that_are_no_axis_have_their_ids():
     argument = jax.ShapeDtypeStruct((8,), "float32", sharding=NamedSharding(mesh, P("x")))
     (found,) = program_of(jax.jit(step).lower(argument).compile()).collectives
     assert (found.axes, found.devices) == (None, "{2, 5–7}, {0, 1, 3, 4}")
-
-
-def test_a_mesh_that_is_given_names_the_axes_before_those_of_arguments():
-    mesh = jax.make_mesh((8,), ("x",))
-    given = Mesh(mesh.devices.reshape(2, 4), ("outer", "inner"))
-    step = jax.shard_map(lambda a: jax.lax.psum(a, "x"), mesh=mesh, in_specs=P("x"), out_specs=P())
-    argument = jax.ShapeDtypeStruct((8,), "float32", sharding=NamedSharding(mesh, P("x")))
-    lowered = jax.jit(step).lower(argument)
-    (found,) = compile_program(lowered, meshes=[given]).collectives
-    assert found.axes == ("outer", "inner")
-    assert mesh_axes(given).shape == (2, 4)
 
 
 def test_all_subsets_of_three_axes_are_named():

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nbdist.contract.program import Memory, MeshAxes, Program
+from nbdist.contract.program import MeshAxes, Program, ProgramMemory
 from nbdist.program.compiled import read_program, refused
 from nbdist.rehearsal.topology import read_topology
 from nbdist.rehearsal.torus import devices_of, torus_of
@@ -37,7 +37,7 @@ def program(name: str, limit: int, **axes: int) -> Program:
     arguments, outputs, temporaries, aliased, code = sizes
     return read_program(
         gzip.decompress((TEXTS / f"{name}.hlo.gz").read_bytes()).decode(),
-        memory=Memory(
+        memory=ProgramMemory(
             arguments=arguments,
             outputs=outputs,
             temporaries=temporaries,

@@ -9,8 +9,7 @@ import json
 import math
 import sys
 
-from nbdist.contract.program import Collective, Grouping, MeshAxes, Program
-from nbdist.contract.program import Memory as ProgramMemory
+from nbdist.contract.program import Collective, Grouping, MeshAxes, Program, ProgramMemory
 from nbdist.contract.snapshot import (
     Array,
     Axis,

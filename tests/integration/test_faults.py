@@ -361,7 +361,8 @@ def test_a_second_kernel_hears_a_busy_session(notebook: Notebook, tmp_path: Path
     listen = (
         "import json, time, zmq\n"
         f"info = json.load(open('{folder}/security/ipcontroller-nbdist-client.json'))\n"
-        "from nbdist.monitor import ExpectedProcess as Planned\nfrom nbdist.monitor.monitor import Monitor\n"
+        "from nbdist.monitor.states import ExpectedProcess as Planned\n"
+        "from nbdist.monitor.monitor import Monitor\n"
         "planned = tuple(Planned(process_id=i, host='h', role='worker') for i in range(2))\n"
         "other = Monitor(session='other', planned=planned, connection=info, publish=lambda s: None)\n"
         "other.start()\n"

@@ -9,9 +9,9 @@ import jax
 
 from nbdist.contract.program import Program
 from nbdist.rehearsal.devices import Devices, made_current
-from nbdist.rehearsal.pod import Programs
+from nbdist.rehearsal.pod import RehearsalTrace
+from nbdist.rehearsal.programs import Programs
 from nbdist.rehearsal.topology import Topology
-from nbdist.rehearsal.trace import RehearsalTrace
 
 
 class Rehearsed:

@@ -11,7 +11,7 @@ from jax.sharding import NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
 from nbdist.errors import RehearsalError
-from nbdist.rehearsal.process import Replaced, global_shape_of
+from nbdist.rehearsal.rehearsal import Replaced, global_shape_of
 from tests.pod.rehearsed import rehearsed
 
 

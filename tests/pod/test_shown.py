@@ -16,9 +16,10 @@ from jax.sharding import PartitionSpec as P
 
 from nbdist.contract.snapshot import Snapshot
 from nbdist.contract.wire import decode, encode
-from nbdist.rehearsal import cache
-from nbdist.rehearsal.pod import Pod, PodProgram, Programs
-from nbdist.rehearsal.process import ProgramReport
+from nbdist.rehearsal import programs
+from nbdist.rehearsal.pod import Pod
+from nbdist.rehearsal.programs import PodProgram, Programs
+from nbdist.rehearsal.rehearsal import ProgramReport
 from tests.pod.rehearsed import Rehearsed
 
 
@@ -95,7 +96,7 @@ def test_one_that_was_kept_has_the_same_picture(program, mesh, kept_folder):
 
 def test_what_was_kept_in_another_form_is_not_in_use():
     """The key has all code that makes what is kept, and all that says its form."""
-    seen, left = set(), [cache._File]
+    seen, left = set(), [programs._File]
     while left:
         one = left.pop()
         if one in seen:
@@ -106,7 +107,7 @@ def test_what_was_kept_in_another_form_is_not_in_use():
             left += get_type_hints(one).values()
     modules = {one.__module__ for one in seen if dataclasses.is_dataclass(one)}
     assert len(modules) >= 3
-    assert {Path(sys.modules[name].__file__) for name in modules} <= set(cache.READ_WITH)
+    assert {Path(sys.modules[name].__file__) for name in modules} <= set(programs.READ_WITH)
 
 
 def test_a_cell_shows_a_program_once():

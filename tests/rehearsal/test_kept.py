@@ -13,11 +13,11 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from nbdist.contract.program import Program
-from nbdist.program.compiled import mesh_axes
-from nbdist.rehearsal import cache
-from nbdist.rehearsal.cache import CachedProgram, ProgramCache
+from nbdist.program.axes import mesh_axes
+from nbdist.rehearsal import programs
 from nbdist.rehearsal.devices import describe
-from nbdist.rehearsal.pod import Pod, Programs
+from nbdist.rehearsal.pod import Pod
+from nbdist.rehearsal.programs import CachedProgram, ProgramCache, Programs
 from nbdist.rehearsal.topology import read_topology
 from tests.rehearsal.test_cells import START, Shown
 
@@ -145,7 +145,7 @@ def test_what_was_not_used_for_long_goes_where_there_is_too_much(tmp_path, monke
         os.utime(tmp_path / f"{name}.json.gz", (number, number))
     assert pod.get("a") is not None  # used just now
     size = sum(path.stat().st_size for path in tmp_path.iterdir())
-    monkeypatch.setattr(cache, "MOST_BYTES", size)
+    monkeypatch.setattr(programs, "MOST_BYTES", size)
     pod.put("d", CachedProgram(Program(name="d", fits=True), ()))
     assert {name for name in "abcd" if pod.get(name) is not None} == {"a", "c", "d"}
 

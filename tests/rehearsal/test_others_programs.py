@@ -80,7 +80,7 @@ def test_a_mixture_of_experts_in_flax(shown):
     # Added up once, in 4 bytes each: all gradients, the loss, and of each expert its tokens and its probability.
     numbers, experts, moved = map(int, re.search(r"after \(\) (\d+) (\d+) (\d+)", said).groups())
     assert moved == 4 * (numbers + 1 + 2 * experts)
-    assert "trace.py" not in said
+    assert "pod.py" not in said
 
 
 def test_a_u_net_in_equinox_from_its_own_page(shown):
@@ -94,7 +94,7 @@ def test_a_u_net_in_equinox_from_its_own_page(shown):
     assert said.count("jit_update_fn: fits") == 1
     assert "all-reduce" in said and "along data: " in said
     assert said.rstrip().endswith("after ()")
-    assert "trace.py" not in said
+    assert "pod.py" not in said
 
 
 def test_mobilenet_in_keras(shown):
@@ -103,4 +103,4 @@ def test_mobilenet_in_keras(shown):
     assert said.count("jit_train_step: fits") == 1
     assert "along batch: " in said
     assert said.rstrip().endswith("after 16")
-    assert "trace.py" not in said
+    assert "pod.py" not in said

@@ -10,7 +10,8 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from nbdist.errors import OptionError
-from nbdist.program.compiled import mesh_axes, program_of
+from nbdist.program.axes import mesh_axes
+from nbdist.program.compiled import program_of
 from nbdist.rehearsal.devices import describe
 from nbdist.rehearsal.topology import read_topology
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from nbdist import ranges
+from nbdist.notation import MOST_NUMBERS, numbers_in, read_range
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from nbdist import ranges
     ],
 )
 def test_both_ends_count_and_the_order_is_kept(text: str, expected: list[int]) -> None:
-    assert ranges.numbers(text) == expected
+    assert numbers_in(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_both_ends_count_and_the_order_is_kept(text: str, expected: list[int]) -
     ],
 )
 def test_the_first_number_says_how_many_digits_there_are_at_least(text: str, expected: str) -> None:
-    assert ranges.read_range(text).texts() == expected.split()
+    assert read_range(text).texts() == expected.split()
 
 
 @pytest.mark.parametrize(
@@ -65,11 +65,11 @@ def test_the_first_number_says_how_many_digits_there_are_at_least(text: str, exp
 )
 def test_what_is_no_list_of_numbers_is_refused_with_what_is_wrong(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        ranges.numbers(text)
+        numbers_in(text)
 
 
 def test_as_many_as_are_allowed_are_read() -> None:
-    assert len(ranges.numbers("1-100000")) == len(ranges.numbers("0-999990:10")) == ranges.MOST
+    assert len(numbers_in("1-100000")) == len(numbers_in("0-999990:10")) == MOST_NUMBERS
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -81,4 +81,4 @@ def test_random_ranges_are_what_python_counts(seed: int) -> None:
         last = first + chance.randint(0, 50)
         parts.append(chance.choice([f"{first}-{last}:{step}", f"0{first}-{last}:{step}"]))
         expected += range(first, last + 1, step)
-    assert ranges.numbers(",".join(parts)) == expected
+    assert numbers_in(",".join(parts)) == expected

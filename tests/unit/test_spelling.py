@@ -47,7 +47,7 @@ OF_MAGICS = (
     "starting.py",
     "spelling.py",
     "rehearsal/cells.py",
-    "rehearsal/script.py",
+    "rehearsal/runs.py",
 )
 """What only magics and commands reach, and speaks their language. `starting.py`: `kept_here`, for `%dist_init`."""
 

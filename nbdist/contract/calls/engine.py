@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
-from nbdist.contract.calls.call import PROTOCOL, Call
+from nbdist.contract.calls import PROTOCOL, Call
 from nbdist.contract.cells import Facts
 from nbdist.contract.iopub import Kept
 from nbdist.contract.wire import Plain, decode
@@ -128,9 +128,10 @@ class Greeted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hello(Call[Greeted | OtherNbdist]):
+class Greet(Call[Greeted | OtherNbdist]):
     """The first message: makes the engine ready. `process_id` is None if the engine's environment has it."""
 
+    NAME = "hello"  # an engine of another version must know it
     process_id: int | None
     framework: str
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nbdist.contract.calls.call import Call, Done
+from nbdist.contract.calls import Call, Done
 from nbdist.contract.calls.engine import Evaluating
 from nbdist.contract.calls.stepping import Origin
 from nbdist.contract.calls.values import Box, Named, Room

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from nbdist.contract.calls.call import Call, Done
+from nbdist.contract.calls import Call, Done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

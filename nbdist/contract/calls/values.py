@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
-from nbdist.contract.calls.call import Call, Done
+from nbdist.contract.calls import Call, Done
 from nbdist.contract.calls.engine import Evaluating, EvaluatingExpression
 
 

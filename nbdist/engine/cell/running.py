@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import linecache
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from operator import attrgetter
 from typing import Any
 
 from nbdist.engine.cell.stacks import CodeOwners, Stack, StackEntry, is_cell_file
-from nbdist.notation import processes_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,16 +181,3 @@ def source_line(filename: str, line: int, cell: RunningCell) -> str | None:
     if 0 < line <= len(cell.lines):
         return cell.lines[line - 1].strip()
     return linecache.getline(filename, line).strip() or None
-
-
-ONE_HOST = "NBDIST_ONE_HOST"
-"""The environment variable that is set where all processes of the session are on one host: texts name no host."""
-
-
-def where(process_ids: Iterable[int], host: str) -> str:
-    """Return the name of processes of one host in texts for people, such as `process 1 (host h1)`.
-
-    Where the session has no other host, the name is `process 1`.
-    """
-    processes = processes_text(sorted(process_ids))
-    return processes if ONE_HOST in os.environ else f"{processes} (host {host})"

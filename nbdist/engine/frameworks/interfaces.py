@@ -18,8 +18,8 @@ from nbdist.spelling import option
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nbdist.contract.calls.arrays import ArraysFound, NanCounts, ProgramFound, Summary
     from nbdist.contract.calls.engine import Membership, UsedDevices
+    from nbdist.contract.calls.inspection import ArraysFound, NanCounts, ProgramFound, Summary
     from nbdist.contract.calls.stepping import (
         Forget,
         Labels,

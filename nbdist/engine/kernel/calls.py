@@ -15,9 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from nbdist.contract.calls import arrays, engine, namespace, stepping, values
-from nbdist.contract.calls import call as contract
-from nbdist.contract.calls.call import PROTOCOL, Done
+from nbdist.contract import calls as contract
+from nbdist.contract.calls import PROTOCOL, Done, engine, inspection, namespace, stepping, values
 from nbdist.contract.wire import decode, encode
 from nbdist.engine import frameworks
 from nbdist.engine.kernel.answering import answer_questions
@@ -74,7 +73,7 @@ class SentCall:
 
         Returns:
           An object that ipyparallel sends without a pickle: its `buffers` are `[json, *buffers]`, where the JSON
-          is a `nbdist.contract.calls.call.Reply`. `nbdist.launch.start.client` reads it.
+          is a `nbdist.contract.calls.Reply`. `nbdist.launch.start.client` reads it.
         """
         # Imported here: a kernel makes calls too, and needs neither this nor the engine's modules.
         from ipyparallel.serialize import PrePickled
@@ -121,7 +120,7 @@ def calls() -> Mapping[type[contract.Call[Any]], Handler]:
     here = sys.modules[__name__]
     answered_in = {
         engine: here,
-        arrays: here,
+        inspection: here,
         stepping: here,
         values: moving_calls,
         namespace: moving_calls,
@@ -183,7 +182,7 @@ def prepare(resident: Resident, call: engine.Prepare) -> engine.Late:
     return engine.Late(names=tuple(frameworks.framework_named(call.framework).configure(new)))
 
 
-def hello(resident: Resident, call: engine.Hello) -> engine.Greeted | engine.OtherNbdist:
+def hello(resident: Resident, call: engine.Greet) -> engine.Greeted | engine.OtherNbdist:
     """Make this engine ready for cells; return its versions, its process id and where it runs."""
     resident.settle(
         process_id=call.process_id, framework_name=call.framework, interruptible=interruptible
@@ -265,34 +264,34 @@ def agreement(resident: Resident, call: engine.AskAgreement) -> engine.Agreement
     return engine.Agreement(facts=resident.agreement().facts(call.code, call.topics))
 
 
-def shards(resident: Resident, call: arrays.FindShards) -> arrays.ArraysFound:
+def shards(resident: Resident, call: inspection.FindShards) -> inspection.ArraysFound:
     """Return where the shards of an array lie, or of all arrays of a tree."""
     value = evaluate(resident, call.expression, number=call.number)
     inspection = resident.framework.inspection()
     return inspection.explain(value, call.expression, resident.process_id)
 
 
-def nan(resident: Resident, call: arrays.CountNan) -> arrays.NanCounts:
+def nan(resident: Resident, call: inspection.CountNan) -> inspection.NanCounts:
     """Return counts of NaN and infinite values in this process's shards of a tree."""
     value = evaluate(resident, call.expression, number=call.number)
     return resident.framework.inspection().nan(value, call.expression)
 
 
-def program(resident: Resident, call: arrays.CompileCall) -> arrays.ProgramFound:
+def program(resident: Resident, call: inspection.CompileCall) -> inspection.ProgramFound:
     """Return the program that a call would run; compile it and do not run it."""
     function, arguments, named = called(resident, call.expression, number=call.number)
     inspection = resident.framework.inspection()
     return inspection.program(function, arguments, named, call.expression)
 
 
-def summary(resident: Resident, call: arrays.Summarize) -> arrays.Summary:
+def summary(resident: Resident, call: inspection.Summarize) -> inspection.Summary:
     """Return a summary of the array at a path; its `state` is `missing` if there is no such array."""
     trees = frameworks.each(lambda one: one.trees)
     found = (one.summary(resident.shell.user_ns, call.path) for one in trees)
-    return next((one for one in found if one is not None), arrays.Summary(state="missing"))
+    return next((one for one in found if one is not None), inspection.Summary(state="missing"))
 
 
-def widget(resident: Resident, call: arrays.UseWidget) -> Done:
+def widget(resident: Resident, call: inspection.UseWidget) -> Done:
     """Have a widget do what a person has asked of it."""
     message = {"data": call.data, "buffers": [base64.b64decode(one) for one in call.binary]}
     model = call.models.get(str(resident.process_id))
@@ -300,7 +299,9 @@ def widget(resident: Resident, call: arrays.UseWidget) -> Done:
     return Done()
 
 
-def layout(resident: Resident, call: arrays.FindLayout) -> arrays.ModelFound | arrays.ArraysFound:
+def layout(
+    resident: Resident, call: inspection.FindLayout
+) -> inspection.ModelFound | inspection.ArraysFound:
     """Return the layout of a model or layer; of any other value, where its arrays lie."""
     from nbdist.engine.probe.observer import NamespaceLook
     from nbdist.engine.probe.walk import Bounds

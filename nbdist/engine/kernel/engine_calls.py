@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nbdist.contract.calls.arrays import ModelFound
+from nbdist.contract.calls.inspection import ModelFound
 from nbdist.errors import ArrayError, SessionError, showable
 
 if TYPE_CHECKING:

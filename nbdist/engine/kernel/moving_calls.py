@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from nbdist.contract.calls import namespace, values
-from nbdist.contract.calls.call import Done
+from nbdist.contract.calls import Done, namespace, values
 from nbdist.contract.calls.values import Named, Room
 from nbdist.engine.frameworks import each, imported, parts
 from nbdist.engine.kernel.engine_calls import evaluate, together

@@ -36,7 +36,7 @@ from nbdist.engine.cell.debugger import InputLines, Where
 from nbdist.engine.cell.debugger import install as install_debugger
 from nbdist.engine.cell.interrupts import AgreedStop, InterruptHandler
 from nbdist.engine.cell.output import Descriptors, KeptOutput
-from nbdist.engine.cell.running import CurrentCell, place, where
+from nbdist.engine.cell.running import CurrentCell, place
 from nbdist.engine.cell.stacks import CodeOwners, stack_reader
 from nbdist.engine.frameworks import framework_named, frameworks
 from nbdist.engine.frameworks.framework import Framework
@@ -56,6 +56,7 @@ from nbdist.engine.values.incoming import Moving
 from nbdist.errors import NotRunError, SessionError, error_text
 from nbdist.machine.folder import of_this_process
 from nbdist.machine.ports import ReservedPorts
+from nbdist.notation import on_host_text
 
 if TYPE_CHECKING:
     from nbdist.engine.agreement.facts import AgreementFacts
@@ -256,7 +257,7 @@ class Resident:
     @property
     def where(self) -> str:
         """The name of this process in texts for people."""
-        return where([self.process_id or 0], self.host)
+        return on_host_text([self.process_id or 0], self.host)
 
     @property
     def user_names(self) -> dict[str, Any]:

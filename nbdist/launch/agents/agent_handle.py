@@ -17,9 +17,9 @@ from nbdist.contract.checkup import Connection
 from nbdist.contract.events import Lines, Received
 from nbdist.contract.orders import (
     CONTROLLER,
-    Alive,
     Assignment,
     Keep,
+    KernelAlive,
     Order,
     to_line,
 )
@@ -283,7 +283,7 @@ class AgentHandle:
         try:
             with contextlib.suppress(OSError, ValueError):
                 if self._channel.ready():
-                    self._channel.send(to_line(Alive()))
+                    self._channel.send(to_line(KernelAlive()))
         finally:
             self._lock.release()
 

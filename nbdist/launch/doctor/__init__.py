@@ -7,33 +7,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from nbdist.launch.doctor.examine import examine_all, kernel_facts
-from nbdist.launch.doctor.finding import (
-    Clock,
-    Examination,
-    Examined,
-    Finding,
-    Needs,
-    findings_text,
-    refused,
-)
+from nbdist.launch.doctor.examine import examine_all
+from nbdist.launch.doctor.finding import Examination, Needs
 from nbdist.launch.doctor.judge import judge
 from nbdist.launch.model.hosts import AskedHost, SshOptions
 from nbdist.launch.model.plan import Placement, Plan
-
-__all__ = [
-    "Clock",
-    "Examination",
-    "Examined",
-    "Finding",
-    "Needs",
-    "doctor",
-    "findings_text",
-    "judge",
-    "kernel_facts",
-    "refused",
-    "running",
-]
 
 
 def doctor(placement: Placement, *, needs: Needs) -> Examination:

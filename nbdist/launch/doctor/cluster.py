@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from nbdist.contract.checkup import Checkup, Connection, OldPython
+from nbdist.launch.detection import PROXIES
 from nbdist.launch.doctor.finding import THIS_MACHINE, Case, Finding
 from nbdist.launch.model.framework import framework_named
 from nbdist.notation import seconds_text
@@ -195,8 +196,6 @@ Source: `jax._src.cloud_tpu_init`, JAX 0.12; `tensorflow.python.tpu`, TensorFlow
 OWN = ("JAX_PLATFORMS", "JAX_ENABLE_RECOVERABILITY", "JAX_COORDINATOR", TAKEN_UNASKED)
 """Variables that nbdist sets, or that are reported elsewhere."""
 
-PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
-
 
 def scheduler(case: Case) -> Iterator[Finding]:
     """Find variables that JAX's detection would take for another cluster than the one asked for."""
@@ -274,12 +273,8 @@ def _options(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def proxies(case: Case) -> Iterator[Finding]:
-    """Find proxies, through which JAX's and TensorFlow's connections may be led.
-
-    Source: the documentation of `jax.distributed.initialize` says that they can make it time out.
-    """
-    variables = case.facts.variables
-    found = [name for name in variables if name.lower() in PROXIES]
+    """Find proxies, through which JAX's and TensorFlow's connections may be led."""
+    found = [name for name in case.facts.variables if name.lower() in PROXIES]
     if not found or not case.spread:
         return
     yield case.warning(

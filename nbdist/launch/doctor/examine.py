@@ -21,14 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from nbdist.contract.checkup import (
-    Checkup,
-    Connected,
-    Connection,
-    OldPython,
-    Reading,
-    read_checkup,
-)
+from nbdist.contract.checkup import Checkup, Connected, Connection, OldPython, Reading, read_checkup
 from nbdist.contract.wire import Plain, decode
 from nbdist.engine.frameworks import imported
 from nbdist.errors import WireError

@@ -10,7 +10,7 @@ from typing import Any
 from nbdist.agent.coordination import HEARTBEAT_SECONDS
 from nbdist.contract.calls.engine import Described, Initialized, JaxStage
 from nbdist.errors import LaunchError
-from nbdist.launch.model.framework import Answers, Asked, Chosen, Framework
+from nbdist.launch.model.framework import Answers, Asked, Chosen, FrameworkLaunch
 from nbdist.launch.model.plan import Plan, PlannedProcess, Platform
 from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.machine import checkup
@@ -24,7 +24,7 @@ NEEDED = ("start", "arrays", "observe", "objects", "resized", "repair.repair")
 """Modules of `nbdist.engine.frameworks.jax` for the start, the first report and a repair."""
 
 
-class JaxLaunch(Framework):
+class JaxLaunch(FrameworkLaunch):
     """JAX as the framework of a session.
 
     `memory_bytes` were measured with 2 processes on CPU, jax 0.10.2: an agent 168 MiB, processes with their

@@ -12,7 +12,7 @@ from typing import Any
 
 from nbdist.contract.calls.engine import DevicesStage, StrategyStage
 from nbdist.errors import LaunchError, OptionError
-from nbdist.launch.model.framework import Answers, Asked, Chosen, Framework
+from nbdist.launch.model.framework import Answers, Asked, Chosen, FrameworkLaunch
 from nbdist.launch.model.plan import Plan, PlannedProcess, Platform, Role
 from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.machine import checkup
@@ -27,7 +27,7 @@ SERVER_SAYS = (
 MIB = 1 << 20
 
 
-class TensorFlowLaunch(Framework):
+class TensorFlowLaunch(FrameworkLaunch):
     """TensorFlow as the framework of a session.
 
     `memory_bytes` were measured with 2 processes on CPU, tensorflow 2.21: an agent 859 MiB, processes with their

@@ -3,25 +3,55 @@
 On this machine the kernel starts its agent itself. `ssh` reaches hosts that have a name, and the workers that
 `tpu` finds. `slurm` and `mpi` ask for a job, each of whose tasks is an agent; `job_guard` runs that job's command.
 
-A launcher chooses a `Placement` by the options of a start, and makes an `AgentSpec`, the way to an agent. Here is
-what several of them need: the words that start an agent, the variables that agents get from this kernel, the
-agents of a job, the further options of `srun` and `mpirun`, and what their last words mean.
+A launcher chooses a `Placement` by the options of a start, and makes an `AgentSpec`, the way to an agent. One that
+an option chooses is found by its name (`launcher`): its module has it as `LAUNCHER`. Here is also what several of
+them need: the words that start an agent, the variables that agents get from this kernel, the agents of a job, the
+further options of `srun` and `mpirun`, and what their last words mean.
 """
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from nbdist.errors import OptionError, VersionError
 from nbdist.launch.agents import AgentSpec, Watch
 from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.model.happenings import with_words
-from nbdist.launch.model.plan import Job
+from nbdist.launch.model.hosts import AskedHost, SshOptions
+from nbdist.launch.model.plan import Job, Launcher, Placement
+from nbdist.launch.model.start_options import StartOptions
 from nbdist.spelling import do_instead, option
 from nbdist.version import __version__
+
+JOBS: tuple[Launcher, ...] = ("slurm", "mpi")
+"""The launchers of jobs, by the options that choose them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenLauncher:
+    """A launcher that an option of its name chooses.
+
+    Attributes:
+      options: The heading of its options in `StartOptions`.
+      placement: Called with the options of a start, the hosts that they name, and how these are reached.
+      watch: Returns the watch on a job; None for a launcher that asks for none.
+    """
+
+    options: str
+    placement: Callable[[StartOptions, Sequence[AskedHost], SshOptions], Placement]
+    watch: Callable[[Job], Watch] | None = None
+
+
+def launcher(name: Launcher) -> ChosenLauncher:
+    """Return the launcher that an option chooses; its module is imported where it is asked for."""
+    found: ChosenLauncher = importlib.import_module(f"{__name__}.{name}").LAUNCHER
+    return found
+
 
 AGENT = ("-u", "-m", "nbdist.agent")
 """The words behind the interpreter in the command of an agent."""
@@ -71,6 +101,13 @@ OF_ANOTHER_TASK = (
 """Beginnings of variables by which Slurm or Open MPI describes a task; their other variables are settings."""
 
 HOLD = (sys.executable, "-m", "nbdist.launch.launchers.job_guard")
+
+
+def watch_on(name: Launcher, job: Job) -> Watch:
+    """Return the watch on a job, by the name of the launcher that asks for it."""
+    watch = launcher(name).watch
+    assert watch is not None
+    return watch(job)
 
 
 def job_agents(job: Job, watch: Watch, *, tasks: int, environment: Mapping[str, str]) -> AgentSpec:

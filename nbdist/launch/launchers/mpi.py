@@ -15,11 +15,11 @@ from pathlib import Path
 
 from nbdist.errors import OptionError
 from nbdist.launch.agents import Watch
-from nbdist.launch.launchers import further_options
+from nbdist.launch.launchers import ChosenLauncher, further_options
 from nbdist.launch.launchers.ssh import ssh_options
 from nbdist.launch.model.hosts import AskedHost, SshOptions, host_counts
 from nbdist.launch.model.plan import Job, Placement
-from nbdist.launch.model.start_options import StartOptions
+from nbdist.launch.model.start_options import MPI, StartOptions
 from nbdist.machine import checkup
 from nbdist.machine.processes import LOG_LINES
 from nbdist.spelling import Placeholder, option
@@ -177,3 +177,6 @@ class MpiWatch(Watch):
             elif line.strip() and notices == 1:
                 first.append(line)
         return (*outside[-LOG_LINES:], *first[:NOTICE_LINES])
+
+
+LAUNCHER = ChosenLauncher(MPI, placement, MpiWatch)

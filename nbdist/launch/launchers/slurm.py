@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 
 from nbdist.errors import LaunchError, OptionError
 from nbdist.launch.agents import Watch
-from nbdist.launch.launchers import further_options
+from nbdist.launch.launchers import ChosenLauncher, further_options
 from nbdist.launch.model.hosts import AskedHost, SshOptions, compress
 from nbdist.launch.model.plan import Job, Placement
-from nbdist.launch.model.start_options import DEFAULT_PROCESSES, StartOptions
-from nbdist.ranges import numbers
+from nbdist.launch.model.start_options import DEFAULT_PROCESSES, SLURM, StartOptions
+from nbdist.notation import numbers_in
 from nbdist.spelling import option
 
 
@@ -400,7 +400,7 @@ class SlurmWatch(Watch):
         return {
             task: f"{said} (host {host})"
             for host, tasks, said in TASKS.findall(text)
-            for task in numbers(tasks)
+            for task in numbers_in(tasks)
         }
 
     def cancel(self) -> None:
@@ -420,3 +420,6 @@ def _cancelled(lines: Sequence[str]) -> str | None:
 def _order(job: str) -> list[int]:
     """Return a key that is larger for a later job: of `12`, or of `12_3` in an array of jobs."""
     return [int(number) for number in re.findall(r"\d+", job)]
+
+
+LAUNCHER = ChosenLauncher(SLURM, placement, SlurmWatch)

@@ -11,54 +11,51 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import os
 import re
 import shutil
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from nbdist.errors import LaunchError, OptionError
-from nbdist.launch.launchers.tpu_worker import NoWorker, Worker, read_worker
-from nbdist.launch.model.hosts import AskedHost
+from nbdist.launch.launchers import ChosenLauncher
+from nbdist.launch.launchers.tpu_worker import NoWorker, PodWorker, TpuPod, pod_of, read_worker
+from nbdist.launch.model.hosts import AskedHost, SshOptions
+from nbdist.launch.model.plan import Placement
+from nbdist.launch.model.start_options import TPU, StartOptions
 from nbdist.machine import checkup
 from nbdist.spelling import Placeholder, option
 
+HERE = "here"
+"""Value of `tpu` for the pod that this machine is a worker of."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodWorker:
-    """One machine of a pod.
 
-    `index` counts from 0 in its slice, as the pod itself numbers it. `address` is where the other workers reach
-    it, `ssh_address` where ssh from this machine does; `host` is its name as far as it is known. `local` says that
-    it is this machine. `ssh` holds options of ssh for this worker alone, and `environment` variables that libtpu
-    needs there and that a command over ssh does not find by itself.
+def placement(asked: StartOptions, hosts: Sequence[AskedHost], ssh: SshOptions) -> Placement:
+    """Return the placement on the workers of the pod that is asked for, which has its own `hosts`.
+
+    Raises:
+      OptionError: As `find_pod` does, or hosts are named.
+      LaunchError: As `find_pod` does.
     """
-
-    index: int
-    slice_index: int
-    address: str
-    host: str
-    ssh_address: str
-    local: bool = False
-    ssh: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TpuPod:
-    """The workers of one slice or of several, slice by slice; a worker's index here is its process id.
-
-    `notes` are sentences to read before the start; `ssh_advice` is what to type when ssh is refused.
-    """
-
-    name: str
-    workers: tuple[PodWorker, ...]
-    notes: tuple[str, ...] = ()
-    ssh_advice: str | None = None
+    if hosts:
+        raise OptionError(
+            f"{option('tpu')} finds the hosts by itself; leave {option('hosts')} and "
+            f"{option('hosts_file')} out."
+        )
+    name = None if asked.tpu == HERE else asked.tpu
+    pod = find_pod(name, asked.zone, asked.project, os.environ)
+    return Placement(
+        launcher="tpu",
+        hosts=pod_hosts(pod),
+        ssh=ssh,
+        remarks=pod.notes,
+        ssh_advice=pod.ssh_advice,
+    )
 
 
 def pod_hosts(pod: TpuPod) -> tuple[AskedHost, ...]:
@@ -132,63 +129,6 @@ def find_pod(
             f"{option('zone', Placeholder('ZONE'))}."
         )
     return pod_of(found)
-
-
-SOURCES = {"gcetpu": "the metadata server", "gketpu": "Kubernetes (GKE)"}
-
-
-def pod_of(worker: Worker) -> TpuPod:
-    """Return the pod of a worker, if its own slice is the whole pod.
-
-    Raises:
-      OptionError: There are more slices.
-    """
-    if worker.slices > 1:
-        raise OptionError(_several_slices(worker))
-    name = worker.name or "this pod"
-    return TpuPod(
-        name=name,
-        workers=tuple(
-            PodWorker(
-                index=index,
-                slice_index=0,
-                address=address,
-                host=worker.hosts[index] or f"{name}-w-{index}".replace(" ", "-"),
-                ssh_address=address,
-                local=index == worker.index,
-                environment=_environment(worker, index),
-            )
-            for index, address in enumerate(worker.addresses)
-        ),
-        ssh_advice="ssh between the workers of a pod is not set up by itself: make a key on this worker, and "
-        "let the others accept it."
-        if len(worker.addresses) > 1
-        else None,
-    )
-
-
-def _environment(worker: Worker, index: int) -> dict[str, str]:
-    """Return variables that sshd drops on Kubernetes; elsewhere libtpu asks the metadata server for them."""
-    return {**worker.variables, "TPU_WORKER_ID": str(index)} if worker.form == "gketpu" else {}
-
-
-def _several_slices(worker: Worker) -> str:
-    own = (
-        f"This machine is worker {worker.index} of slice {worker.slice_index} of {worker.slices}. "
-        f"{SOURCES[worker.form][0].upper()}{SOURCES[worker.form][1:]} names the workers of this slice only "
-        f"({', '.join(worker.addresses)}). "
-    )
-    if worker.form == "gcetpu":
-        called = f"; this one is {worker.name}" if worker.name else ""
-        return (
-            f"{option('tpu')}: {own}Name all slices, in the order of their MEGASCALE_SLICE_ID: "
-            f"{option('tpu', Placeholder('SLICE0,SLICE1'))} "
-            f"{option('zone', worker.zone or Placeholder('ZONE'))}{called}."
-        )
-    return (
-        f"{option('tpu')}: {own}Name all workers, slice by slice and each slice in the order of its "
-        f"TPU_WORKER_ID: {option('hosts', Placeholder('HOST0:1,HOST1:1,…'))}."
-    )
 
 
 SSH_PORT = 22
@@ -495,3 +435,6 @@ def _notes(places: Sequence[TpuName], nodes: Sequence[Mapping[str, Any]]) -> lis
             f"{option('tpu', Placeholder('SLICE0,SLICE1'))}."
         )
     return notes
+
+
+LAUNCHER = ChosenLauncher(TPU, placement)

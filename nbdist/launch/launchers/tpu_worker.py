@@ -1,4 +1,4 @@
-"""This machine as a worker of a TPU pod, as Google's metadata server or the container's variables describe it.
+"""This machine as a worker of a TPU pod, and that pod: as the metadata server or the container's variables say.
 
 A worker knows its own slice only. The metadata server answers on Compute Engine; Kubernetes (GKE) sets variables.
 """
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from nbdist.errors import LaunchError
-from nbdist.spelling import option
+from nbdist.errors import LaunchError, OptionError
+from nbdist.spelling import Placeholder, option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,3 +315,93 @@ def read_worker(environment: Mapping[str, str]) -> Worker | NoWorker:
     if isinstance(on_kubernetes, Worker):
         return on_kubernetes
     return NoWorker(reason=f"{compute_engine.reason}, and {on_kubernetes.reason}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodWorker:
+    """One machine of a pod.
+
+    `index` counts from 0 in its slice, as the pod itself numbers it. `address` is where the other workers reach
+    it, `ssh_address` where ssh from this machine does; `host` is its name as far as it is known. `local` says that
+    it is this machine. `ssh` holds options of ssh for this worker alone, and `environment` variables that libtpu
+    needs there and that a command over ssh does not find by itself.
+    """
+
+    index: int
+    slice_index: int
+    address: str
+    host: str
+    ssh_address: str
+    local: bool = False
+    ssh: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TpuPod:
+    """The workers of one slice or of several, slice by slice; a worker's index here is its process id.
+
+    `notes` are sentences to read before the start; `ssh_advice` is what to type when ssh is refused.
+    """
+
+    name: str
+    workers: tuple[PodWorker, ...]
+    notes: tuple[str, ...] = ()
+    ssh_advice: str | None = None
+
+
+SOURCES = {"gcetpu": "the metadata server", "gketpu": "Kubernetes (GKE)"}
+
+
+def pod_of(worker: Worker) -> TpuPod:
+    """Return the pod of a worker, if its own slice is the whole pod.
+
+    Raises:
+      OptionError: There are more slices.
+    """
+    if worker.slices > 1:
+        raise OptionError(_several_slices(worker))
+    name = worker.name or "this pod"
+    return TpuPod(
+        name=name,
+        workers=tuple(
+            PodWorker(
+                index=index,
+                slice_index=0,
+                address=address,
+                host=worker.hosts[index] or f"{name}-w-{index}".replace(" ", "-"),
+                ssh_address=address,
+                local=index == worker.index,
+                environment=_environment(worker, index),
+            )
+            for index, address in enumerate(worker.addresses)
+        ),
+        ssh_advice="ssh between the workers of a pod is not set up by itself: make a key on this worker, and "
+        "let the others accept it."
+        if len(worker.addresses) > 1
+        else None,
+    )
+
+
+def _environment(worker: Worker, index: int) -> dict[str, str]:
+    """Return variables that sshd drops on Kubernetes; elsewhere libtpu asks the metadata server for them."""
+    return {**worker.variables, "TPU_WORKER_ID": str(index)} if worker.form == "gketpu" else {}
+
+
+def _several_slices(worker: Worker) -> str:
+    own = (
+        f"This machine is worker {worker.index} of slice {worker.slice_index} of {worker.slices}. "
+        f"{SOURCES[worker.form][0].upper()}{SOURCES[worker.form][1:]} names the workers of this slice only "
+        f"({', '.join(worker.addresses)}). "
+    )
+    if worker.form == "gcetpu":
+        called = f"; this one is {worker.name}" if worker.name else ""
+        return (
+            f"{option('tpu')}: {own}Name all slices, in the order of their MEGASCALE_SLICE_ID: "
+            f"{option('tpu', Placeholder('SLICE0,SLICE1'))} "
+            f"{option('zone', worker.zone or Placeholder('ZONE'))}{called}."
+        )
+    return (
+        f"{option('tpu')}: {own}Name all workers, slice by slice and each slice in the order of its "
+        f"TPU_WORKER_ID: {option('hosts', Placeholder('HOST0:1,HOST1:1,…'))}."
+    )

@@ -54,7 +54,7 @@ class Chosen:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-class Framework:
+class FrameworkLaunch:
     """One framework; a module of `nbdist.launch.frameworks` has one as `FRAMEWORK`.
 
     Each default here suits a framework without the feature.
@@ -189,7 +189,7 @@ def framework_names() -> tuple[str, ...]:
 
 
 @functools.cache
-def framework_named(name: str) -> Framework:
+def framework_named(name: str) -> FrameworkLaunch:
     """Return the framework of this name.
 
     Raises:
@@ -198,11 +198,11 @@ def framework_named(name: str) -> Framework:
     if name not in framework_names():
         known = ", ".join(framework_names())
         raise OptionError(f"{option('framework', name)}: known are {known}.")
-    found: Framework = importlib.import_module(f"{FOLDER}.{name}").FRAMEWORK
+    found: FrameworkLaunch = importlib.import_module(f"{FOLDER}.{name}").FRAMEWORK
     return found
 
 
-def frameworks() -> list[Framework]:
+def frameworks() -> list[FrameworkLaunch]:
     """Return all frameworks."""
     return [framework_named(name) for name in framework_names()]
 

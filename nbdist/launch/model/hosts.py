@@ -17,7 +17,7 @@ from pathlib import Path
 
 from nbdist.contract.events import Host
 from nbdist.errors import OptionError
-from nbdist.ranges import NumberRange, count, read_ranges, refuse_too_many
+from nbdist.notation import NumberRange, numbers_count, read_ranges, refuse_too_many
 from nbdist.spelling import option
 
 RANGES_FORM = "numbers and ranges between [ and ], such as node[01-64,70]"
@@ -35,7 +35,7 @@ class HostPattern:
     brackets: tuple[tuple[NumberRange, ...], ...]
 
     def __len__(self) -> int:
-        return prod(map(count, self.brackets))
+        return prod(map(numbers_count, self.brackets))
 
     def __iter__(self) -> Iterator[str]:
         """Yield the names; the numbers of the last brackets change first."""
@@ -50,7 +50,7 @@ def read_pattern(name: str) -> HostPattern:
 
     Raises:
       ValueError: Brackets are empty or do not pair up, a range in them cannot be read (see
-        `nbdist.ranges.read_range`), or more than 100,000 names. The text continues a sentence about the name.
+        `nbdist.notation.read_range`), or more than 100,000 names. The text continues a sentence about the name.
     """
     parts = _BRACKETS.split(name)
     texts, insides = parts[::2], parts[1::2]
@@ -59,7 +59,7 @@ def read_pattern(name: str) -> HostPattern:
     if not all(inside.strip() for inside in insides):
         raise ValueError(f"its brackets are empty. Expected {RANGES_FORM}.")
     pattern = HostPattern(tuple(texts), tuple(tuple(read_ranges(inside)) for inside in insides))
-    refuse_too_many(prod(map(count, pattern.brackets)), "hosts")
+    refuse_too_many(prod(map(numbers_count, pattern.brackets)), "hosts")
     return pattern
 
 

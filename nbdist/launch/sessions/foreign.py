@@ -19,7 +19,7 @@ from typing import Any, cast
 
 import ipyparallel
 
-from nbdist.contract.calls.engine import Described, Hello, OtherNbdist, Prepare, Who
+from nbdist.contract.calls.engine import Described, Greet, OtherNbdist, Prepare, Who
 from nbdist.engine.kernel.engine_calls import NUMBERS
 from nbdist.errors import LaunchError, NbdistError, SessionError, VersionError
 from nbdist.launch.launchers import install_nbdist, lacks_nbdist, other_version
@@ -462,7 +462,7 @@ def _prepare(cluster: Cluster, by_id: Descriptions) -> list[str]:
             where=where,
         ).get(ANSWER_SECONDS)
         late |= set(answer.names) & set(plan.environment)
-        hello = Hello(process_id=p, framework=cluster.plan.framework)
+        hello = Greet(process_id=p, framework=cluster.plan.framework)
         ask(cluster.client, cluster.engines[p], hello, where=where).get(ANSWER_SECONDS)
     if not late:
         return []

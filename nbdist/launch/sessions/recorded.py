@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.contract.calls.engine import Initialized
-from nbdist.contract.cells import Rules
 from nbdist.contract.wire import decode, encode
 from nbdist.errors import LaunchError, SessionError, VersionError, WireError
 from nbdist.launch.agents import AgentSpec
@@ -25,6 +24,7 @@ from nbdist.launch.files.sync import files_again
 from nbdist.launch.model.happenings import AgentEvents
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.rendezvous import Rendezvous
+from nbdist.launch.model.start_options import Rules
 from nbdist.launch.sessions import registry
 from nbdist.launch.sessions.foreign_engines import ForeignEngines
 from nbdist.launch.sessions.registry import ParentMark, Record

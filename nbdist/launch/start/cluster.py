@@ -89,7 +89,7 @@ class Cluster:
     def planned(self, processes: Sequence[PlannedProcess]) -> list[NewProcess]:
         """Return what their agents need in order to start these processes."""
         # Here, since it imports asyncio, and the first agents are started before that is needed.
-        from nbdist.engine.cell.running import ONE_HOST
+        from nbdist.notation import ONE_HOST
 
         framework = framework_named(self.plan.framework)
         one_host = {ONE_HOST: "1"} if len(set(self.plan.hosts.values())) == 1 else {}

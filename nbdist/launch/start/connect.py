@@ -20,7 +20,7 @@ import zmq
 from zmq.auth import CURVE_ALLOW_ANY
 from zmq.auth.thread import ThreadAuthenticator
 
-from nbdist.contract.calls.engine import Hello, OtherNbdist
+from nbdist.contract.calls.engine import Greet, OtherNbdist
 from nbdist.contract.events import ImportFailed
 from nbdist.contract.orders import CONTROLLER, Collect
 from nbdist.errors import LaunchError
@@ -245,7 +245,7 @@ def _greet(
     cluster: Cluster, engines: Collection[int], process_ids: Collection[int], deadline: float
 ) -> None:
     """Send the first message, which tells who is who, and compare versions."""
-    hello = Hello(process_id=None, framework=cluster.plan.framework)
+    hello = Greet(process_id=None, framework=cluster.plan.framework)
     asked = {
         engine: Repeated(cluster.client, engine, hello, again_s=GREET_SECONDS) for engine in engines
     }

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from ipyparallel.error import IPythonError, NoEnginesRegistered, RemoteError, TaskAborted
 
 import nbdist.errors as errors
-from nbdist.contract.calls import call as contract
+from nbdist.contract import calls as contract
 from nbdist.engine.kernel.calls import SentCall
 from nbdist.errors import GoneError
 from nbdist.interrupts import put_off

@@ -21,12 +21,11 @@ from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.files import sources
 from nbdist.launch.files.sync import Files
-from nbdist.launch.launchers import forwarded, job_agents, job_environment
+from nbdist.launch.launchers import forwarded, job_agents, job_environment, watch_on
 from nbdist.launch.launchers.ssh import controller_address, ssh_agent
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import AgentEvents
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.planning import JOBS
 from nbdist.launch.start.cluster import Cluster, to_the_end
 from nbdist.launch.start.pool import AgentPool
 from nbdist.launch.start.preflight import Preflight
@@ -125,7 +124,7 @@ def reaches(plan: Plan, folder: str | None = None) -> list[AgentSpec]:
         return [
             job_agents(
                 placement.job,
-                JOBS[placement.launcher].watch(placement.job),
+                watch_on(placement.launcher, placement.job),
                 tasks=len(plan.processes),
                 environment=job_environment(clean_environment(os.environ, {}), folder),
             )

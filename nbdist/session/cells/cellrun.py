@@ -31,10 +31,9 @@ from nbdist.view.output import (
     Block,
     CellOutput,
     Renderer,
-    above_what_is_typed,
+    in_notebook,
     renderer_for,
     show_end,
-    shows_widgets,
 )
 
 
@@ -112,7 +111,7 @@ class CellRun:
         self.context = context
         self._renderer = renderer or renderer_for(get_ipython())
         # A renderer that shows no widgets displays them as text, and their captured output where it comes.
-        widgets = context.widgets if shows_widgets(self._renderer) else None
+        widgets = context.widgets if in_notebook(self._renderer) else None
         folder = context.folder
         self.output = CellOutput(
             processes=targets, folder=folder / f"cell-{cell.number}", widgets=widgets
@@ -190,7 +189,7 @@ class CellRun:
                 computes=computes(cell.code),
                 in_step=self.context.in_step,
                 compared=self.AWAITED,
-                widgets=shows_widgets(self._renderer),
+                widgets=in_notebook(self._renderer),
                 door=door_sent(),
             ).text(),
             requested=lambda requests: self.context.requested(replace(sent, requests=requests)),
@@ -278,7 +277,7 @@ class CellRun:
             self.execution,
             reply=self._reply,
             show=lambda: renderer.refresh(self.output, final=True),
-            repeat=self._repeat if above_what_is_typed(renderer) else lambda process_id, text: None,
+            repeat=self._repeat if in_notebook(renderer) else lambda process_id, text: None,
         )
 
     def _repeat(self, process_id: int, text: str) -> None:

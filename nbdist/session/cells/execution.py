@@ -23,8 +23,7 @@ from nbdist.errors import NotRunError, WireError
 from nbdist.launch.model.happenings import ProcessExit
 from nbdist.launch.start.cluster import Cluster
 from nbdist.message_guard import MessageGuard
-from nbdist.monitor import Held
-from nbdist.monitor.remembered import held_text
+from nbdist.monitor.monitor import Held, held_text
 from nbdist.notation import bytes_text, count_text, names_text, where_text
 from nbdist.session.cells.late import LateOutput, as_new, put
 from nbdist.session.cells.outcome import Outcome, ProcessOutcome

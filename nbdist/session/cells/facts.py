@@ -14,7 +14,7 @@ from types import MappingProxyType
 from nbdist.contract.cells import Doubt
 from nbdist.errors import SessionError
 from nbdist.launch.model.happenings import ProcessExit
-from nbdist.monitor import Failure, Known
+from nbdist.monitor.states import Failure, Known
 from nbdist.session.cells.outcome import Outcome, ProcessOutcome, first_line
 from nbdist.spelling import sentence
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from nbdist.contract.snapshot import Activity
 from nbdist.errors import SessionError, TargetError
-from nbdist.notation import processes_text, where_text
-from nbdist.ranges import read_range
+from nbdist.notation import processes_text, read_range, where_text
 from nbdist.session.cells.facts import ProcessFacts
 
 _DASHED = re.compile(r"[0-9]+-")

@@ -8,11 +8,12 @@ from functools import partial
 from pathlib import Path
 
 from nbdist.contract.calls.stepping import AskSent
-from nbdist.contract.cells import OpenCell, Rules
+from nbdist.contract.cells import OpenCell
 from nbdist.errors import GoneError, RecoveryError
 from nbdist.interrupts import kernel_ends
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import StartProgress
+from nbdist.launch.model.start_options import Rules
 from nbdist.session.cells.context import CellContext, EndOfCell, nothing
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.engine_group import EngineGroup

@@ -17,12 +17,12 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from nbdist.contract.asides import Abandon, Free
-from nbdist.contract.calls.arrays import UseWidget
-from nbdist.contract.calls.call import Call
+from nbdist.contract.calls import Call
 from nbdist.contract.calls.engine import Evaluating
+from nbdist.contract.calls.inspection import UseWidget
 from nbdist.contract.calls.stepping import RefuseEarlier
-from nbdist.contract.cells import Rules
 from nbdist.errors import NbdistError, SessionError
+from nbdist.launch.model.start_options import Rules
 from nbdist.launch.start.pending import Pending
 from nbdist.notation import processes_text, seconds_text
 from nbdist.session.cells.leaving import CUT_AGAIN_SECONDS, CUT_SECONDS

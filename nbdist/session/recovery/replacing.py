@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from nbdist.contract.calls.call import Call
+from nbdist.contract.calls import Call
 from nbdist.contract.calls.engine import Initialize
 from nbdist.contract.calls.namespace import NamespaceArray
 from nbdist.contract.calls.stepping import Forget
@@ -15,7 +15,7 @@ from nbdist.contract.wire import encode
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import silent
 from nbdist.launch.start.replace import end, replace
-from nbdist.monitor.remembered import After, compared
+from nbdist.monitor.disagreements import After, compared
 from nbdist.notation import (
     array_type_text,
     bytes_text,

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from nbdist.contract.calls.call import Call
+from nbdist.contract.calls import Call
 from nbdist.contract.calls.namespace import (
     CopiedPiece,
     CopiesOffer,

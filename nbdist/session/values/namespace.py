@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from nbdist.contract.calls.call import Call
+from nbdist.contract.calls import Call
 from nbdist.contract.calls.namespace import (
     CoverNamespace,
     LeftOut,
@@ -32,7 +32,7 @@ from nbdist.contract.calls.values import (
 )
 from nbdist.engine.probe.samples import OPEN, digest_of
 from nbdist.launch.start.pending import Pending
-from nbdist.monitor.remembered import ComparedNames
+from nbdist.monitor.disagreements import ComparedNames
 from nbdist.notation import dtype_named
 from nbdist.pieces import contains, elements
 from nbdist.session.values.flow import (

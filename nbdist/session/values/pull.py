@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from nbdist.contract.calls.call import Done
+from nbdist.contract.calls import Done
 from nbdist.contract.calls.values import (
     ArrayOffer,
     AskStructure,

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from nbdist.contract.calls import Call, Done
 from nbdist.contract.calls import values as contract
-from nbdist.contract.calls.call import Call, Done
 from nbdist.contract.calls.values import (
     ArrayType,
     Join,

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from nbdist.contract.calls.call import Done
+from nbdist.contract.calls import Done
 from nbdist.contract.calls.values import Box, OfferedBox, Put, Spot, Stretch, Take, box
 from nbdist.launch.start.pending import Pending
 from nbdist.pieces import Bounds, boxes, contains, elements, intersection

@@ -1,17 +1,16 @@
 """The outputs of many processes as one: equal ones folded, differing ones by process."""
 
-from nbdist.view.output.blocks import Block, NoteBlock, RichBlock, TextBlock
 from nbdist.view.output.cell import CellOutput
-from nbdist.view.output.notebook import NotebookRenderer
+from nbdist.view.output.fold import Block, NoteBlock, RichBlock, TextBlock
 from nbdist.view.output.renderer import (
+    NotebookRenderer,
     Renderer,
     TerminalRenderer,
-    above_what_is_typed,
     drops_later_output,
+    in_notebook,
     renderer_elsewhere,
     renderer_for,
     show_end,
-    shows_widgets,
 )
 
 __all__ = [
@@ -23,10 +22,9 @@ __all__ = [
     "RichBlock",
     "TerminalRenderer",
     "TextBlock",
-    "above_what_is_typed",
     "drops_later_output",
+    "in_notebook",
     "renderer_elsewhere",
     "renderer_for",
     "show_end",
-    "shows_widgets",
 ]

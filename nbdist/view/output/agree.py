@@ -326,10 +326,10 @@ class _Shown(NamedTuple):
 
 
 def alike(columns: Sequence[Column], now: float) -> dict[int, Hashable]:
-    """For each display of a widget, by its `id`, what it is compared by.
+    """Return, by the `id` of each display of a widget, the key by which the display is compared.
 
-    Widgets are the same that were so when they were displayed, and are so now, or where one is about to become
-    what the other is. Bars are the same, however far each is, as long as one of them goes on.
+    Widgets are the same that were equal when they were displayed, and are equal now, or of which one is about to
+    become what the other is. Bars are the same, however far each is, as long as one of them goes on.
     """
     found: dict[int, Hashable] = {}
     for key, together in _born_alike(columns).items():
@@ -350,7 +350,7 @@ def alike(columns: Sequence[Column], now: float) -> dict[int, Hashable]:
 
 
 def joined(displays: Sequence[Display]) -> Display:
-    """One display for those of several processes that are alike."""
+    """Return one display for those of several processes that are alike."""
     first = displays[0]
     text = without_addresses(first.text)
     one = Display({**first.data, "text/plain": text}, first.metadata, first.time)
@@ -359,7 +359,7 @@ def joined(displays: Sequence[Display]) -> Display:
 
 
 def slowest_bar(widgets: Sequence[LiveWidget]) -> WidgetBar | None:
-    """Of bars the one that is furthest behind, which is open as long as one is; None of other widgets.
+    """Return the bar that is furthest behind, open as long as any of them is; None for other widgets.
 
     Of those that are equally far it is the one that came there last.
     """
@@ -396,6 +396,6 @@ def _without_timings(bar: WidgetBar) -> WidgetBar:
 
 
 def _goes_on(shown: _Shown) -> bool:
-    """Whether it is a bar at which a process still is."""
+    """Return whether a display is a bar at which its process still works."""
     bar = None if shown.finished else shown.widget.bar
     return bar is not None and bar.open

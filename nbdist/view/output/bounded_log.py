@@ -13,15 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nbdist.notation import bytes_text, count_text
-from nbdist.view.output.entries import (
-    Display,
-    Entry,
-    Gap,
-    Line,
-    Stream,
-    line,
-    may_differ_from_key,
-)
+from nbdist.view.output.entries import Display, Entry, Gap, Line, Stream, line, may_differ_from_key
 
 _SHOWN_LINES = 8000
 _SHOWN_CHARACTERS = 192 << 10

@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from nbdist.view.output.blocks import Block, NoteBlock
 from nbdist.view.output.bounded_log import FRESH_S, STRICT_S, Limits, Queue
 from nbdist.view.output.entries import WIDGET_MIME, Line
-from nbdist.view.output.fold import Follower, Note, fold
+from nbdist.view.output.fold import Block, Follower, Note, NoteBlock, fold
 from nbdist.view.output.record import ProcessOutput
 from nbdist.view.widgets import LiveWidget, Widgets
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from nbdist import summary
-from nbdist.contract.calls.arrays import MIME, ArraySummary
+from nbdist.contract.calls.inspection import MIME, ArraySummary
 from nbdist.contract.wire import decode, encode
 from nbdist.view.widget_models import WIDGET_MIME as WIDGET_MIME
 from nbdist.view.widgets import LiveWidget
@@ -58,7 +58,7 @@ _AT_THE_END = (_TQDM, _TQDM_OPEN, _RICH)
 _SCALE = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18, "Z": 1e21}
 
 
-class Bar(NamedTuple):
+class TextBar(NamedTuple):
     """A line that is a progress bar: which one, how far it is, and what of it is only timing.
 
     Bars with the same `key` differ in their timings at most. Bars with the same `skeleton` are the same bar,
@@ -70,7 +70,7 @@ class Bar(NamedTuple):
     progress: float
 
 
-def parse_bar(text: str) -> Bar | None:
+def parse_bar(text: str) -> TextBar | None:
     """Return the bar that a line is, or None for any other line, whatever numbers it holds.
 
     Source of the forms: `keras.utils.Progbar.update` (Keras 3.15), `tqdm.std.tqdm.format_meter` (tqdm 4.67),
@@ -86,7 +86,7 @@ def parse_bar(text: str) -> Bar | None:
     if match is None:
         return None
     what = _DIGITS.sub("#", plain[: match.start()].strip())
-    return Bar(
+    return TextBar(
         key=_without_timings(plain, match),
         skeleton=f"{what} {match['total']}",
         progress=_count(match["n"]),
@@ -187,7 +187,7 @@ class Line(NamedTuple):
     stream: Stream
     text: str
     key: str
-    bar: Bar | None
+    bar: TextBar | None
     time: float
     open: bool = False
     wrapped: bool = False

@@ -12,14 +12,7 @@ from weakref import WeakValueDictionary
 from nbdist.notation import bytes_text
 from nbdist.view.output.bounded_log import HashPoint, Item, KeptEntries, Limits, Queue, Spool
 from nbdist.view.output.cursor import WIDTH, Pen, ScreenRow
-from nbdist.view.output.entries import (
-    Display,
-    Entry,
-    Gap,
-    Line,
-    Stream,
-    digest_of_lines,
-)
+from nbdist.view.output.entries import Display, Entry, Gap, Line, Stream, digest_of_lines
 from nbdist.view.widgets import LiveWidget
 
 REACH = 32

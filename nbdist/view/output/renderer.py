@@ -1,32 +1,248 @@
-"""Renderers of a cell's output: the one for terminals, and the choice between it and that of notebooks.
+"""Renderers of a cell's output, one for notebooks and one for terminals, and the choice between them.
 
 A front end that can change what it shows gets the notebook's; any other, such as Jupyter's console, the
-terminal's.
+terminal's. A notebook has a few outputs that are changed in place, and are kept for a page that is reloaded
+meanwhile: JupyterLab takes no output of a cell that another page has started, so output after a reload would be
+lost, and so would output before it that was not saved.
 """
 
 from __future__ import annotations
 
 import shutil
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TextIO
 
+from IPython.display import publish_display_data
+
+from nbdist.contract.page import CellOutputs
 from nbdist.notation import processes_text
 from nbdist.view.output import cursor
-from nbdist.view.output.blocks import (
-    Block,
-    Name,
-    NoteBlock,
-    RichBlock,
-    TextBlock,
-    lay_out,
-)
+from nbdist.view.output.agree import slowest_bar
 from nbdist.view.output.cell import CellOutput
-from nbdist.view.output.notebook import SHOWN, NotebookRenderer, Shown
+from nbdist.view.output.entries import WIDGET_MIME, view_of
+from nbdist.view.output.fold import Block, Name, NoteBlock, RichBlock, TextBlock, lay_out
+
+MOST_CELLS = 50
+"""The most cells that are remembered; those that run longest are the last to go."""
+
+
+class Shown:
+    """The present outputs of one renderer, written on one thread and read on another."""
+
+    def __init__(self) -> None:
+        self.outputs: tuple[dict[str, Any], ...] = ()
+        self.running = True
+
+    def show(
+        self, bundles: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], *, final: bool
+    ) -> None:
+        """Take the present outputs, as pairs of data and metadata by MIME type."""
+        self.outputs = tuple(
+            {"output_type": "display_data", "data": data, "metadata": metadata}
+            for data, metadata in bundles
+            if data
+        )
+        self.running = not final
+
+
+class ShownCells:
+    """The outputs of this kernel's cells, by the id that the notebook gives a cell."""
+
+    def __init__(self) -> None:
+        self._cells: OrderedDict[str, list[Shown]] = OrderedDict()
+        self._lock = threading.Lock()
+        self._requests: dict[str, str] = {}
+
+    def begin(self, cell: str, request: str) -> Shown:
+        """Return a place for one more renderer's outputs below a cell; drop those of an earlier run of the cell.
+
+        Args:
+          cell: The id of the cell.
+          request: The id of the request that runs it.
+        """
+        shown = Shown()
+        with self._lock:
+            if self._requests.get(cell) != request:
+                self._cells[cell] = []
+                self._requests[cell] = request
+            self._cells[cell].append(shown)
+            self._cells.move_to_end(cell)
+            while len(self._cells) > MOST_CELLS:
+                ended = (one for one, parts in self._cells.items() if not _runs(parts))
+                oldest = next(ended, next(iter(self._cells)))
+                del self._cells[oldest], self._requests[oldest]
+        return shown
+
+    def of(self, wanted: Collection[str]) -> list[CellOutputs]:
+        """Return the outputs of the cells that run, and of the `wanted` ones."""
+        with self._lock:
+            found = {cell: list(parts) for cell, parts in self._cells.items()}
+        return [
+            CellOutputs(
+                cell=cell,
+                running=_runs(parts),
+                outputs=tuple(output for part in parts for output in part.outputs),
+            )
+            for cell, parts in found.items()
+            if cell in wanted or _runs(parts)
+        ]
+
+
+def _runs(parts: Sequence[Shown]) -> bool:
+    """Return whether the first part, the cell's own output, may still grow."""
+    return bool(parts) and parts[0].running
+
+
+SHOWN = ShownCells()
+"""The outputs of this kernel's cells."""
+
 
 _SHORTEST_S = 0.2
 """The fewest seconds between two refreshes."""
+
+_CHARACTERS_PER_S = 400_000
+"""The most characters a second: Jupyter Server drops output beyond 1 MB/s (`iopub_data_rate_limit`), of which
+others use a part."""
+
+_PAGE = 16_000
+"""The characters of text in one output: only the last page of a growing text is sent again."""
+
+# A gray that reads on white and on black (4.5:1 on both); ANSI's own grays do not.
+_MUTED = "38;2;118;118;118"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Content:
+    digest: str
+    data: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    kept: Mapping[str, Any] | None = None
+    """What a page that is reloaded shows, if that is something else."""
+
+
+_NOTHING = _Content(digest="", data={}, metadata={})
+"""An output without any MIME type takes no room in JupyterLab, and is valid in a saved notebook."""
+
+
+class NotebookRenderer:
+    """Renderer of a `CellOutput` in the outputs of the cell that runs.
+
+    Outputs cannot be moved or removed, so each is a slot with a display id whose content changes: a page of text,
+    or a rich output. A slot no longer needed is emptied and used again. Text is `text/plain` with ANSI colors,
+    which JupyterLab, nbconvert and VS Code draw, so that a saved notebook reads without any style sheet of ours.
+
+    Args:
+      publish: Shows a display, or changes one, as IPython's own function.
+      clock: Returns seconds that never go back.
+      name: Words the labels of output; None: names the processes.
+      shown: Keeps the outputs for a page that is reloaded.
+    """
+
+    def __init__(
+        self,
+        *,
+        publish: Callable[..., None] = publish_display_data,
+        clock: Callable[[], float] = time.monotonic,
+        name: Name | None = None,
+        shown: Shown | None = None,
+    ) -> None:
+        self._shown = shown or Shown()
+        self._name = name or processes_text
+        self._publish = publish
+        self._clock = clock
+        self._slots: list[tuple[str, _Content]] = []
+        self._not_before = 0.0
+        self._error: list[_Content] = []
+        self._raised = False
+
+    def refresh(self, output: CellOutput, *, final: bool = False) -> None:
+        """Bring the outputs up to date, at most five times a second except when `final`."""
+        now = self._clock()
+        if now < self._not_before and not final:
+            return
+        contents = _contents(output.blocks(), self._name)
+        kept = [*contents, *self._error]
+        self._shown.show([(one.kept or one.data, one.metadata) for one in kept], final=final)
+        sent = self._show(contents if self._raised else kept)
+        self._not_before = now + max(_SHORTEST_S, sent / _CHARACTERS_PER_S)
+
+    def fail(self, output: CellOutput, error: str, *, raised: bool) -> None:
+        """Show an error below the output; one that is `raised` only for a page that is reloaded later."""
+        self._error = [_Content(digest=error, data={"text/plain": error}, metadata={})]
+        self._raised = raised
+        self.refresh(output, final=True)
+
+    def _show(self, contents: Sequence[_Content]) -> int:
+        """Publish the contents that have changed, and return about how many characters were sent."""
+        sent = 0
+        missing = len(self._slots) - len(contents)
+        for index, content in enumerate([*contents, *[_NOTHING] * missing]):
+            is_new = index == len(self._slots)
+            if is_new:
+                self._slots.append((f"nbdist-{uuid.uuid4().hex}", _NOTHING))
+            display_id, shown = self._slots[index]
+            if shown.digest == content.digest and not is_new:
+                continue
+            self._publish(
+                content.data,
+                content.metadata,
+                transient={"display_id": display_id},
+                update=not is_new,
+            )
+            self._slots[index] = (display_id, content)
+            sent += sum(len(str(value)) for value in content.data.values())
+        return sent
+
+
+def _contents(blocks: Sequence[Block], name: Name) -> list[_Content]:
+    contents: list[_Content] = []
+    run: list[Block] = []
+    for block in blocks:
+        run.append(block)
+        if isinstance(block, RichBlock):
+            contents += _pages(run, name)
+            contents.append(_widget(block) if block.widgets else _rich(block))
+            run = []
+    return contents + _pages(run, name)
+
+
+def _rich(block: RichBlock) -> _Content:
+    return _Content(digest=block.digest, data=block.data, metadata=block.metadata)
+
+
+def _widget(block: RichBlock) -> _Content:
+    """Return a widget, which front ends draw and keep up to date; a saved notebook shows its text.
+
+    A page that is reloaded while the notebook waits for the cell can ask for no widget, and shows bars as text.
+    """
+    model = block.widgets[0].board.show(block.widgets)
+    bar = slowest_bar(block.widgets)
+    text = block.data.get("text/plain") if bar is None or bar.open else bar.text
+    data = {**block.data, "text/plain": text, WIDGET_MIME: view_of(model)}
+    kept = data if bar is None else {"text/plain": bar.text}
+    return _Content(digest=f"{model} {text}", data=data, metadata=block.metadata, kept=kept)
+
+
+def _pages(blocks: Sequence[Block], name: Name) -> list[_Content]:
+    """Return the text of blocks, cut between lines into outputs of about 16,000 characters."""
+    pages: list[list[str]] = []
+    room = 0
+    laid_out = lay_out(blocks, muted=lambda text: cursor.paint(text, _MUTED), name=name)
+    for line in laid_out.lines:
+        if not pages or len(line) > room:
+            pages.append([])
+            room = _PAGE
+        pages[-1].append(line)
+        room -= len(line) + 1
+    texts = ["\n".join(page) for page in pages]
+    return [_Content(digest=text, data={"text/plain": text}, metadata={}) for text in texts]
+
 
 _MOST_BARS = 8
 _DIM = "2"
@@ -136,13 +352,12 @@ class Renderer(Protocol):
         """Show what is new; called often, even when nothing is, and with `final` once at the end."""
 
 
-def above_what_is_typed(renderer: Renderer) -> bool:
-    """Return whether later output is shown above what a person has typed meanwhile, as outputs have places."""
-    return isinstance(renderer, NotebookRenderer)
+def in_notebook(renderer: Renderer) -> bool:
+    """Return whether a renderer is that of notebooks.
 
-
-def shows_widgets(renderer: Renderer) -> bool:
-    """Return whether a widget that a process displays is shown as one, and not as its text."""
+    It shows the widgets that processes display, and, as its outputs have places, later output above what a person
+    has typed meanwhile; others show a widget's text, and output below.
+    """
     return isinstance(renderer, NotebookRenderer)
 
 

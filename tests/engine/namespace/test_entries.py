@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from nbdist.contract.calls.call import Call
+from nbdist.contract.calls import Call
 from nbdist.contract.calls.namespace import (
     MakeNamespace,
     NamespaceMade,

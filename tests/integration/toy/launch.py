@@ -1,13 +1,13 @@
 """What the toy needs of a start."""
 
-from nbdist.launch.model.framework import Answers, Framework
+from nbdist.launch.model.framework import Answers, FrameworkLaunch
 from nbdist.launch.model.plan import Plan, PlannedProcess
 from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.notation import count_text
 
 
-class Toy(Framework):
-    """See `nbdist.launch.model.framework.Framework`."""
+class Toy(FrameworkLaunch):
+    """See `nbdist.launch.model.framework.FrameworkLaunch`."""
 
     name = "toy"
     title = "Toy"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from nbdist.contract.calls import call
+from nbdist.contract.calls import from_text, to_text
 from nbdist.contract.calls.engine import Initialize
 from nbdist.contract.wire import decode, encode
 from nbdist.engine.frameworks import framework_named as on_an_engine
@@ -30,8 +30,8 @@ def test_an_engine_reads_each_stage_as_it_was_sent(
     found = replace(planned, initialize=initialize)
     for process in found.processes:
         for stage in framework_named(name).stages(found, process, meet(found, places_of(found))):
-            text = call.to_text(Initialize(stage=encode(stage)))
-            arrived = call.from_text(Initialize, text)
+            text = to_text(Initialize(stage=encode(stage)))
+            arrived = from_text(Initialize, text)
             read = decode(on_an_engine(name).stage, arrived.stage)
             assert type(read) is type(stage)
             # What another library is given may have lists in place of tuples.

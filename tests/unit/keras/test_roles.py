@@ -9,8 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.keras import checkpoint_dir
-from nbdist.keras.roles import ELSEWHERE, READS, WRITES, temporary_name, tf_config_role
+from nbdist.keras import (
+    ELSEWHERE,
+    READS,
+    WRITES,
+    checkpoint_dir,
+    temporary_name,
+    tf_config_role,
+)
 
 WORKERS = {"worker": ["a:1", "b:1"], "evaluator": ["c:1"]}
 

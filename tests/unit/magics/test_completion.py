@@ -10,9 +10,8 @@ from IPython.core.completer import CompletionContext
 
 from nbdist.contract.calls.engine import Complete, Completions
 from nbdist.magics.commands import DistMagics
-from nbdist.magics.completion import Completion, CompletionText, reported, wanted
-from nbdist.magics.mode import CELL_MAGIC
 from nbdist.magics.options import MAGICS
+from nbdist.magics.typed import CELL_MAGIC, Completion, CompletionText, reported, wanted
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from IPython.core.interactiveshell import InteractiveShell
 
 from nbdist.errors import NotebookError, OptionError, ProcessError
-from nbdist.magics.mode import Mode, refuse_here, run_here
+from nbdist.magics.typed import Mode, refuse_here, run_here
 
 
 @pytest.fixture
@@ -70,6 +70,16 @@ def test_a_cell_is_complete_where_it_is_without_the_mode(typed: str, expected: s
     manager.cleanup_transforms.insert(0, mode.transform)
     assert manager.check_complete(typed)[0] == expected
     assert manager.transform_cell("x = 1").startswith("get_ipython().run_cell_magic('dist_plain'")
+
+
+@pytest.mark.parametrize("line", ["%dist x.shape", "%dist --on 0 x", "%dist_status", "%sync"])
+def test_line_magics_of_nbdist_are_read_in_the_notebook_also_while_the_mode_is_on(
+    line: str,
+) -> None:
+    mode = Mode()
+    mode.enabled = True
+    assert mode.transform([f"{line}\n"]) == [f"{line}\n"]
+    assert mode.transform([f"{line}\n", "y\n"])[0] == "%%dist_plain\n"
 
 
 @pytest.mark.parametrize(

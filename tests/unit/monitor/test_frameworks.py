@@ -17,7 +17,8 @@ from nbdist.contract.snapshot import (
     Variable,
     Version,
 )
-from nbdist.monitor import ExpectedProcess, Known, Merger
+from nbdist.monitor import Merger
+from nbdist.monitor.states import ExpectedProcess, Known
 from tests.builders.reports import KEYS, NOW, RUNNING, Session, named, report
 
 MB = 1 << 20

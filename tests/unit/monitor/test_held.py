@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nbdist.contract.snapshot import VERSION, Report, SingleDevice
-from nbdist.monitor import Holdings
-from nbdist.monitor.remembered import largest
+from nbdist.monitor.monitor import Holdings, largest
 from tests.builders.reports import IDLE, MESHES, named
 
 BY_ID = {mesh.id: mesh for mesh in MESHES}
@@ -48,16 +47,16 @@ def test_arrays_are_ordered_by_the_bytes_on_the_devices_of_the_process() -> None
 
 
 def test_pieces_are_listed_for_few_arrays_alone(monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    from nbdist.monitor import remembered
+    from nbdist.monitor import monitor as module
 
     listed: list[str] = []
-    real = remembered.pieces
+    real = module.pieces
 
     def pieces(array, meshes):  # type: ignore[no-untyped-def]
         listed.append(array.path)
         return real(array, meshes)
 
-    monkeypatch.setattr(remembered, "pieces", pieces)
+    monkeypatch.setattr(module, "pieces", pieces)
     arrays = [named(f"w{i}", shape=(512, 8 * i)) for i in range(1, 100)]
     assert [one.path for one in largest(arrays, BY_ID, process_id=0)] == ["w99", "w98", "w97"]
     assert listed == ["w99", "w98", "w97"]

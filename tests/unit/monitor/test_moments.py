@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from nbdist.contract.snapshot import Activity, Report
-from nbdist.monitor import Known
-from nbdist.monitor.snapshots import OLD_SECONDS
+from nbdist.monitor.disagreements import OLD_SECONDS
+from nbdist.monitor.states import Known
 from tests.builders.reports import IDLE, NOW, RUNNING, Session, named, report, single
 
 BOTH = ["mesh in context", "array w"]

@@ -16,7 +16,6 @@ from nbdist.contract.iopub import AsideAnswer
 from nbdist.contract.snapshot import VERSION, Notice, Snapshot
 from nbdist.contract.wire import encode
 from nbdist.launch.start.client import wire
-from nbdist.monitor import ExpectedProcess, Known
 from nbdist.monitor import monitor as module
 from nbdist.monitor.monitor import (
     IDLE_PERIOD_SECONDS,
@@ -24,6 +23,7 @@ from nbdist.monitor.monitor import (
     PERIOD_SECONDS,
     Monitor,
 )
+from nbdist.monitor.states import ExpectedProcess, Known
 from tests.builders.clock import PatientClock
 from tests.builders.reports import IDLE, RUNNING, report
 from tests.builders.sockets import FakeSocket

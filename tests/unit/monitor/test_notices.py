@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from nbdist.contract.snapshot import Axis, Mesh, Notice, Version
-from nbdist.monitor import Failure, Known
-from nbdist.monitor.notices import trouble
+from nbdist.monitor.states import Failure, Known, trouble
 from tests.builders.reports import (
     IDLE,
     KEYS,

@@ -6,14 +6,7 @@ from dataclasses import replace
 
 from nbdist.contract.snapshot import NameSamples
 from nbdist.engine.probe.samples import digest_of
-from nbdist.monitor.remembered import (
-    KEPT,
-    After,
-    ComparedNames,
-    Samples,
-    apart,
-    compared,
-)
+from nbdist.monitor.disagreements import KEPT, After, ComparedNames, Samples, apart, compared
 from tests.builders.reports import report
 
 NOTHING = ComparedNames(had={}, same=frozenset())

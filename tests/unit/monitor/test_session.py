@@ -6,7 +6,8 @@ import pytest
 
 from nbdist.contract.snapshot import VERSION, PerProcess, Report, SingleDevice
 from nbdist.errors import VersionError
-from nbdist.monitor import ExpectedProcess, Known, Merger, arrays
+from nbdist.monitor import Merger, merged
+from nbdist.monitor.states import ExpectedProcess, Known
 from tests.builders.reports import (
     KEYS,
     MESHES,
@@ -153,8 +154,8 @@ def test_removed_arrays_disappear():
 
 def test_processes_with_equal_arrays_are_merged_as_one_group(monkeypatch):
     looked = []
-    real = arrays._is_own
-    monkeypatch.setattr(arrays, "_is_own", lambda array: looked.append(array) or real(array))
+    real = merged._is_own
+    monkeypatch.setattr(merged, "_is_own", lambda array: looked.append(array) or real(array))
     shared = [named(f"w{n}") for n in range(20)]
     planned = [ExpectedProcess(process_id=n, host="h", role="worker") for n in range(1000)]
     merger = Merger("s", planned)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import nbdist
-from nbdist.program.hlo import FrameTables, Module, SourceLine
+from nbdist.program.hlo import FrameTables, Module, SourceLine, is_users
 
 TEXT = """HloModule jit_step
 
@@ -81,3 +81,20 @@ def test_a_cell_of_a_notebook_is_a_file():
 )
 def test_what_has_no_frame_has_no_line(attributes, source):
     assert FrameTables(Module(TEXT.format(*SHIFTED))).source(attributes) == source
+
+
+@pytest.mark.parametrize(
+    ("file", "users"),
+    [
+        ("/home/u/train.py", True),
+        ("/tmp/ipykernel_12/345.py", True),
+        ("", False),
+        ("<frozen runpy>", False),
+        ("/usr/lib/python3.12/functools.py", False),
+        ("/usr/lib64/python3.11/contextlib.py", False),
+        ("/home/u/env/lib/python3.13/site-packages/jax/__init__.py", False),
+        (nbdist.__file__, False),
+    ],
+)
+def test_a_file_is_the_users_unless_it_is_part_of_a_library(file: str, users: bool) -> None:
+    assert is_users(file) is users

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from nbdist.contract.program import Memory, MeshAxes
+from nbdist.contract.program import MeshAxes, ProgramMemory
 from nbdist.errors import ProgramError
 from nbdist.program.collectives import direction_of
 from nbdist.program.compiled import read_program
@@ -186,7 +186,7 @@ def test_the_direction_of_a_gradient_is_in_the_name(operation, direction):
 
 def test_it_fits_where_all_it_needs_is_within_the_limit():
     def memory(limit):
-        return Memory(arguments=4, outputs=4, temporaries=2, aliased=4, code=1, limit=limit)
+        return ProgramMemory(arguments=4, outputs=4, temporaries=2, aliased=4, code=1, limit=limit)
 
     text = text_of("alone")
     assert memory(None).needed == 7

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nbdist.contract.program import Memory, Program
+from nbdist.contract.program import Program, ProgramMemory
 from nbdist.program.compiled import refused
 from nbdist.rehearsal.comparison import Comparison, Rehearsed, bound_of, seconds_figure
 from nbdist.rehearsal.mesh import read_each
@@ -12,7 +12,7 @@ from nbdist.rehearsal.topology import NAMES
 from tests.unit.program.test_sent import collective
 
 MB = 2**20
-MEMORY = Memory(
+MEMORY = ProgramMemory(
     arguments=8 * MB, outputs=4 * MB, temporaries=MB, aliased=0, code=0, limit=16 * 2**30
 )
 ONE = Program(
@@ -70,7 +70,7 @@ def test_what_does_not_fit_is_never_the_best_and_has_no_made_up_figures():
 
 
 SMALL = replace(NAMES["v5e"], devices=1, bf16_flops=10, hbm_bytes_per_s=50, ici_bytes_per_s=4)
-NEEDED = Memory(arguments=60, outputs=40, temporaries=0, aliased=0, code=0)
+NEEDED = ProgramMemory(arguments=60, outputs=40, temporaries=0, aliased=0, code=0)
 
 
 def test_the_bound_is_the_longest_of_compute_memory_and_network():

@@ -9,8 +9,9 @@ import pytest
 
 from nbdist.contract.program import Compiled, Compiling, Program, to_line
 from nbdist.errors import RehearsalError
+from nbdist.rehearsal.libtpu import how_it_ended
 from nbdist.rehearsal.mesh import read_each
-from nbdist.rehearsal.runs import Run, SideBySideDisplay, how_it_ended, side_by_side
+from nbdist.rehearsal.runs import Run, SideBySideDisplay, side_by_side
 
 MESHES = ("a=16", "a=4,b=4", "a=2,b=8")
 PROGRAM = Program(name="jit_step", fits=True)

@@ -10,14 +10,14 @@ import pytest
 from nbdist import cli
 from nbdist.contract.program import Compiled, Program, to_line
 from nbdist.contract.wire import encode
-from nbdist.rehearsal import libtpu, script
+from nbdist.rehearsal import libtpu, runs
 
 FITS, NOT = Program(name="jit_step", fits=True), Program(name="jit_big", fits=False)
 
 
 @pytest.fixture
 def process(monkeypatch, tmp_path):
-    """What runs in place of `python -m nbdist.rehearsal.process`: writes programs and ends as asked."""
+    """What runs in place of `python -m nbdist.rehearsal.rehearsal`: writes programs and ends as asked."""
 
     def make(programs=(), then="pass"):
         lines = "".join(to_line(Compiled(program=one)) for one in programs)
@@ -31,7 +31,7 @@ def process(monkeypatch, tmp_path):
         stand_in.write_text(f'#!/bin/sh\nexec {sys.executable} {tmp_path / "body.py"} "$@"\n')
         stand_in.chmod(0o755)
         (tmp_path / "body.py").write_text(body)
-        monkeypatch.setattr(script.sys, "executable", str(stand_in))
+        monkeypatch.setattr(runs.sys, "executable", str(stand_in))
 
     monkeypatch.setattr(libtpu, "find", lambda: libtpu.Libtpu(path=tmp_path, version=None))
     return make
@@ -93,7 +93,7 @@ def test_of_a_mesh_that_fails_after_a_program_that_does_not_fit_the_latter_count
 
 @pytest.mark.parametrize("then", ["", "signal.signal(signal.SIGINT, signal.SIG_IGN); "])
 def test_a_script_that_takes_too_long_is_ended(process, run, monkeypatch, then):
-    monkeypatch.setattr(script, "GRACE_S", 0.5)
+    monkeypatch.setattr(runs, "GRACE_S", 0.5)
     process([FITS], f"{then}time.sleep(600)")
     code, _, said = run("--timeout", "2")
     assert code == 2 and "within 2 s (--timeout)" in said

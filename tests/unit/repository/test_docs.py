@@ -12,7 +12,7 @@ import pytest
 from nbdist import cli
 from nbdist.magics import options
 from nbdist.magics.commands import DistMagics
-from nbdist.magics.mode import CELL_MAGIC, LOCAL
+from nbdist.magics.typed import CELL_MAGIC, LOCAL
 from nbdist.version import __version__
 from tests.places import ROOT
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.contract.calls.arrays import ProgramFound, Summary
+from nbdist.contract.calls.inspection import ProgramFound, Summary
 from nbdist.contract.program import Program
 from nbdist.contract.wire import encode
 from nbdist.errors import ArrayError, SessionError

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from nbdist.contract.cells import Doubt, Rules
+from nbdist.contract.cells import Doubt
 from nbdist.errors import ProcessError, SessionError
+from nbdist.launch.model.start_options import Rules
 from nbdist.session import running
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.followed import FollowedRun

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from nbdist.contract.calls.engine import Complete, Completions, LastFailure
-from nbdist.contract.cells import Rules
 from nbdist.errors import LaunchError, ProcessError, SessionError, TargetError
+from nbdist.launch.model.start_options import Rules
 from nbdist.session import life
 from nbdist.session.cells.history import read as read_history
 from nbdist.session.session import Session

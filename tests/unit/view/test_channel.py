@@ -10,7 +10,7 @@ import pytest
 from comm import get_comm_manager
 from ipykernel.comm.comm import BaseComm
 
-from nbdist.contract.page import COMM_ID, TARGET, AskValues, Hello, read_request
+from nbdist.contract.page import COMM_ID, TARGET, AskValues, CellOutputs, Hello, plain, read_request
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import SessionError
 from nbdist.view.channel import (
@@ -179,9 +179,9 @@ class Cells:
         self.texts: dict[str, str] = {}
         self.running: set[str] = set()
 
-    def of(self, wanted: Collection[str]) -> list[dict[str, Any]]:
+    def of(self, wanted: Collection[str]) -> list[CellOutputs]:
         return [
-            {"cell": cell, "running": cell in self.running, "outputs": [{"text": text}]}
+            CellOutputs(cell=cell, running=cell in self.running, outputs=({"text": text},))
             for cell, text in self.texts.items()
             if cell in self.running or cell in wanted
         ]
@@ -196,9 +196,9 @@ def test_nothing_is_sent_while_no_cell_runs() -> None:
 def test_a_running_cell_is_sent_when_it_changes_and_once_more_when_it_has_ended() -> None:
     cells, repeated = Cells(), RepeatedOutputs()
     cells.texts["a"], cells.running = "1", {"a"}
-    assert repeated.due(cells.of, 0.0) == {"type": "outputs", "cells": cells.of([])}
+    assert repeated.due(cells.of, 0.0) == {"type": "outputs", "cells": plain(cells.of([]))}
     cells.texts["a"] = "1 2"
-    assert repeated.due(cells.of, 2.0) == {"type": "outputs", "cells": cells.of([])}
+    assert repeated.due(cells.of, 2.0) == {"type": "outputs", "cells": plain(cells.of([]))}
     cells.running = set()
     ended = repeated.due(cells.of, 4.0)
     assert ended is not None

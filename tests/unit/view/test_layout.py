@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from nbdist.contract.calls.arrays import ModelFound
+from nbdist.contract.calls.inspection import ModelFound
 from nbdist.contract.wire import decode, encode
-from nbdist.view.layout import DIFFERS, MISSED, Layout, flag, layout_text
+from nbdist.view.shards import DIFFERS, MISSED, Layout, flag, layout_text
 from tests.builders import golden
 
 

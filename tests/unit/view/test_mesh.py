@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from nbdist.contract.snapshot import DeviceBytes
-from nbdist.errors import ArrayError, OptionError
+from nbdist.errors import ArrayError
 from nbdist.view.mesh import mesh_text
 from tests.builders.golden import golden, snapshot
 from tests.places import GOLDEN
@@ -105,13 +105,6 @@ def test_without_an_array_the_devices_show_their_memory_and_what_is_counted():
     assert measured.startswith("mesh data=4 × model=2 (explicit)\nmemory in use")
     assert "MB of 16 GB" in measured
     assert "collected" not in mesh_text(snapshot("tour"), path="params.dense2.kernel")
-
-
-def test_the_mesh_asked_for_is_shown():
-    session = snapshot("several_meshes")
-    assert mesh_text(session, mesh=session.meshes[0].id).startswith("mesh all=8")
-    with pytest.raises(OptionError, match=r"no mesh 'm'; allowed: \w+ \(data=4 × model=2\)\."):
-        mesh_text(snapshot("tour"), mesh="m")
 
 
 def test_each_version_of_an_array_has_its_own_picture():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nbdist.contract.program import Buffer, Memory, MeshAxes, Program
+from nbdist.contract.program import Buffer, MeshAxes, Program, ProgramMemory
 from nbdist.contract.snapshot import Axis, Device, Mesh
 from nbdist.program.compiled import refused
 from nbdist.view.feed import OneFrame
@@ -96,7 +96,7 @@ def test_without_a_kernel_the_text_and_the_mesh_stay():
     assert Picture(OneFrame(step), lambda: step).text() == step.program.text
 
 
-MEMORY = Memory(
+MEMORY = ProgramMemory(
     arguments=2 * 2**30, outputs=2**30, temporaries=2**30, aliased=2**30, code=0, limit=4 * 2**30
 )
 EXPLAINED = Program(

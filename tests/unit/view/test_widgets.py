@@ -354,7 +354,6 @@ def test_what_is_done_to_a_widget_is_done_to_those_of_all_its_processes(
     (block,) = [one for one in cell.output.blocks() if isinstance(one, RichBlock)]
     root = cell.board.show(block.widgets)
     mirrors = cell.board._mirrors
-    assert mirrors is not None
     model = mirrors._models[root][root]
     model.set_state({"value": 8})
     model._custom(model, {"event": "click"}, [b"x"])
@@ -374,7 +373,6 @@ def test_what_the_processes_refuse_is_put_back(cell: Cell, page: Page) -> None:
     root = cell.board.show(block.widgets)
     page.models[root]["value"] = 8  # as a person has moved it
     mirrors = cell.board._mirrors
-    assert mirrors is not None
     with pytest.raises(RuntimeError):
         mirrors._models[root][root].set_state({"value": 8})
     assert page.models[root]["value"] == 3

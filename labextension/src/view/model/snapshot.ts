@@ -335,7 +335,7 @@ export interface ShownProgram {
   text: string;
 }
 /**
- * Bytes on each device; see `nbdist.contract.program.Memory`.
+ * Bytes on each device; see `nbdist.contract.program.ProgramMemory`.
  *
  * `needed` is the total, with aliased bytes counted once.
  */

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from nbdist.contract.calls.arrays import MIME, ArraySummary, Numbers, PieceSummary, Summary
+from nbdist.contract.calls.inspection import MIME, ArraySummary, Numbers, PieceSummary, Summary
 from nbdist.contract.calls.values import Box
 from nbdist.contract.iopub import Rescued
 from nbdist.contract.snapshot import NamedSharding

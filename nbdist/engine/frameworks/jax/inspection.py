@@ -17,7 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nbdist.contract.calls.arrays import ArrayNan, ArraysFound, NanCounts, PieceNan, ProgramFound
+from nbdist.contract.calls.inspection import (
+    ArrayNan,
+    ArraysFound,
+    NanCounts,
+    PieceNan,
+    ProgramFound,
+)
 from nbdist.engine.frameworks import libraries, packages, unwrapped
 from nbdist.engine.frameworks.interfaces import (
     ArrayShape,

@@ -13,7 +13,7 @@ import weakref
 from dataclasses import dataclass
 from typing import Any
 
-from nbdist.contract.calls.arrays import ArraysFound
+from nbdist.contract.calls.inspection import ArraysFound
 from nbdist.contract.snapshot import (
     Array,
     Device,

@@ -9,7 +9,7 @@ import pytest
 
 from nbdist.engine.frameworks.jax import inspection
 from nbdist.engine.frameworks.jax.inspection import nan as count
-from nbdist.view.arrays import nan_text
+from nbdist.view.shards import nan_text
 from tests.engine.arrays import spread
 
 

@@ -13,7 +13,7 @@ import nbdist
 from nbdist.contract.snapshot import Snapshot
 from nbdist.contract.wire import decode, encode
 from nbdist.pieces import meshes_of, pieces, split
-from nbdist.rehearsal.plan_shown import largest_split, snapshot_of
+from nbdist.rehearsal.array_plan import ArrayPlan, largest_split, snapshot_of
 from nbdist.rehearsal.topology import read_topology
 from nbdist.rehearsal.torus import stand_ins
 from nbdist.view.feed import OneFrame
@@ -25,9 +25,7 @@ TREE = {
 }
 
 
-def shown(
-    topology: str, mesh: str, slices: int = 1
-) -> tuple[nbdist.rehearsal.plan.ArrayPlan, Snapshot]:
+def shown(topology: str, mesh: str, slices: int = 1) -> tuple[ArrayPlan, Snapshot]:
     plan = nbdist.plan(
         TREE, [("w", P("x", "y"))], topology=topology, mesh=mesh, slices=slices, name="p"
     )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nbdist import summary
-from nbdist.contract.calls.arrays import ArraySummary
+from nbdist.contract.calls.inspection import ArraySummary
 from nbdist.contract.wire import decode, encode
 from nbdist.engine.frameworks.jax import arrays as engine
 from tests.engine.arrays import spread

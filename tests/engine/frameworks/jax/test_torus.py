@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from nbdist.engine.frameworks.jax import inspection
-from nbdist.rehearsal.plan_shown import place_lines
 from nbdist.rehearsal.topology import read_topology
-from nbdist.rehearsal.torus import place_mesh
+from nbdist.rehearsal.torus import place_lines, place_mesh
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from nbdist.contract.snapshot import Snapshot
 from nbdist.engine.frameworks.jax import inspection
 from nbdist.engine.frameworks.jax.inspection import describe_tree, explain, rooted
 from nbdist.errors import ArrayError
-from nbdist.view.arrays import Shards
+from nbdist.view.shards import Shards
 
 SNAPSHOT = Snapshot(session="s", sequence=1, time=0.0, state="idle")
 

@@ -12,26 +12,29 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import pytest
 
 from nbdist.contract import asides, iopub
-from nbdist.contract.calls import arrays, engine, stepping, values
-from nbdist.contract.calls.call import (
+from nbdist.contract.calls import (
     PROTOCOL,
     Call,
     Failed,
     Reply,
     answer_of,
+    engine,
     from_text,
+    inspection,
     reply_from_text,
     reply_to_text,
+    stepping,
     to_text,
+    values,
 )
-from nbdist.contract.calls.engine import Greeted, Hello, Look, OtherNbdist, Who
+from nbdist.contract.calls.engine import Greet, Greeted, Look, OtherNbdist, Who
 from nbdist.contract.program import MeshAxes
 from nbdist.contract.wire import decode, encode
 from nbdist.engine.kernel.calls import SentCall as Travelling
 from nbdist.engine.kernel.calls import calls
 from nbdist.errors import WireError
 
-MODULES = (engine, values, arrays, stepping, asides, iopub, stepping, arrays)
+MODULES = (engine, values, inspection, stepping, asides, iopub, stepping, inspection)
 TYPES = sorted(
     {
         one
@@ -88,7 +91,7 @@ def test_each_call_is_answered_by_a_function_of_its_own_types(cls: type[Call[Any
     wanted = answer_of(cls)
     said = " | ".join(one.__name__ for one in get_args(wanted) or (wanted,))
     plain = {
-        name: re.sub(r"\b(engine|arrays|stepping|values|namespace)\.", "", hints[name])
+        name: re.sub(r"\b(engine|inspection|stepping|values|namespace)\.", "", hints[name])
         for name in hints
     }
     alone = plain["return"].partition(" | tuple[")[0]  # buffers may go with the answer
@@ -127,7 +130,7 @@ def test_a_call_and_a_reply_are_read_as_they_were_written() -> None:
     assert json.loads(reply_to_text(Reply(ok={}))) == {"ok": {}}
 
 
-@pytest.mark.parametrize("call", [Hello, Who])
+@pytest.mark.parametrize("call", [Greet, Who])
 def test_of_an_engine_of_another_protocol_only_who_it_is_is_read(call: Any) -> None:
     old = {"protocol": PROTOCOL - 1, "nbdist": "0.1", "host": "h2", "shape": "of old"}
     assert call.answer_from(old) == OtherNbdist(nbdist="0.1", host="h2")
@@ -139,4 +142,4 @@ def test_of_an_engine_of_another_protocol_only_who_it_is_is_read(call: Any) -> N
 def test_of_this_protocol_all_of_it_is() -> None:
     greeted = sample(Greeted)
     answer = {**encode(greeted), "protocol": PROTOCOL}
-    assert isinstance(Hello.answer_from(answer), Greeted)
+    assert isinstance(Greet.answer_from(answer), Greeted)

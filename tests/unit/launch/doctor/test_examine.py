@@ -18,8 +18,7 @@ import pytest
 import nbdist.launch.doctor.examine as examine
 from nbdist.contract.checkup import BackEnd
 from nbdist.engine.frameworks import frameworks
-from nbdist.launch.doctor import kernel_facts
-from nbdist.launch.doctor.examine import BOOT
+from nbdist.launch.doctor.examine import BOOT, kernel_facts
 from nbdist.machine import checkup
 from nbdist.version import __version__
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nbdist.contract.checkup import OldPython
-from nbdist.launch.doctor import Clock, Examined
+from nbdist.launch.doctor.finding import Clock, Examined
 from tests.builders.examined import examined, facts, found, kernel, only
 
 CHIPS = {"gpus": 0, "tpus": 4}

@@ -11,8 +11,8 @@ import nbdist.magics.options as options
 from nbdist import cli
 from nbdist.contract.checkup import OldPython
 from nbdist.errors import OptionError
-from nbdist.launch.doctor import Examination, Examined, Finding, Needs, judge
-from nbdist.launch.doctor.judge import CHECKS
+from nbdist.launch.doctor.finding import Examination, Examined, Finding, Needs
+from nbdist.launch.doctor.judge import CHECKS, judge
 from tests.builders.examined import examined, facts, kernel
 from tests.places import ROOT
 

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,11 @@ import pytest
 from nbdist.errors import LaunchError, OptionError
 from nbdist.launch.launchers import tpu
 from nbdist.launch.launchers.ssh import ssh_command, ssh_target
-from nbdist.launch.launchers.tpu import TpuPod, find_pod, pod_hosts, ssh_options
+from nbdist.launch.launchers.tpu import find_pod, pod_hosts, ssh_options
+from nbdist.launch.launchers.tpu_worker import TpuPod
 from nbdist.launch.model.hosts import AskedHost, SshOptions
+from nbdist.launch.model.start_options import StartOptions
+from nbdist.launch.planning import choose_placement
 from nbdist.machine import checkup
 from tests.places import ROOT
 
@@ -125,6 +128,26 @@ def test_a_pod_is_found_by_name_and_zone(stand_in: StandIn) -> None:
         ("t1-w-1", ("-oHostName=192.0.2.29",)),
     ]
     assert [host.processes for host in pod_hosts(pod)] == [1, 1]
+
+
+def test_a_start_on_a_pod_has_its_workers_as_hosts(
+    stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in.knows(health="UNHEALTHY_TENSORFLOW")
+    for name, value in stand_in.environment.items():
+        monkeypatch.setenv(name, value)
+    asked = StartOptions(tpu="t1", zone=ZONE, min_hosts=1, tunnel=True)
+    placed = choose_placement(asked)
+    assert placed.launcher == "tpu" and placed.tunnel and placed.min_hosts == 1
+    assert [host.name for host in placed.hosts] == ["t1-w-0", "t1-w-1"]
+    assert "UNHEALTHY_TENSORFLOW" in placed.remarks[0] and placed.ssh_advice is not None
+    with pytest.raises(OptionError, match="--min-hosts 3 with 2 hosts"):
+        choose_placement(replace(asked, min_hosts=3))
+    stand_in.knows(networkEndpoints=[{"ipAddress": "192.0.2.31"}, {"ipAddress": "127.0.0.9"}])
+    with pytest.raises(OptionError, match=r"--tunnel: processes on this machine \(localhost\)"):
+        choose_placement(asked)
+    with pytest.raises(OptionError, match="--tpu reaches its hosts with ssh; leave --slurm"):
+        choose_placement(replace(asked, slurm=True))
 
 
 def test_the_project_is_handed_on(stand_in: StandIn) -> None:

@@ -13,7 +13,7 @@ import pytest
 from nbdist.contract.calls.stepping import Sent
 from nbdist.contract.iopub import CellStep, Prompt, Prompting, Rescued, content_of
 from nbdist.errors import SessionError
-from nbdist.monitor import Held, HeldArray
+from nbdist.monitor.monitor import Held, HeldArray
 from nbdist.session.cells import execution as module
 from nbdist.session.cells.execution import Cell, Execution
 from nbdist.session.cells.failure import refuse_busy, refuse_sound

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from nbdist.contract.asides import Abandon, Free
-from nbdist.contract.calls.arrays import ArraysFound, FindShards
+from nbdist.contract.calls.inspection import ArraysFound, FindShards
 from nbdist.contract.calls.stepping import Proven
-from nbdist.contract.cells import Rules
 from nbdist.errors import ArrayError, SessionError
+from nbdist.launch.model.start_options import Rules
 from nbdist.session.recovery import expression
 from nbdist.session.recovery.expression import (
     ask_all_workers,

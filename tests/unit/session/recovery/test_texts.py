@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbdist.monitor.notices import trouble
-from nbdist.monitor.states import Known
+from nbdist.monitor.states import Known, trouble
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.supervisor import timeout_error
 from nbdist.session.recovery.compared import differing

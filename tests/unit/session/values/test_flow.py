@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nbdist.contract.calls.call import Call
+from nbdist.contract.calls import Call
 from nbdist.contract.calls.values import (
     ArrayOffer,
     LetGo,

@@ -10,7 +10,7 @@ import pytest
 
 from nbdist.contract.calls.namespace import LeftOut, NamespaceMade, NamespaceOffer
 from nbdist.engine.probe.samples import digest_of
-from nbdist.monitor.remembered import ComparedNames
+from nbdist.monitor.disagreements import ComparedNames
 from nbdist.session.values.namespace import (
     AskedThings,
     Bringing,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nbdist.contract.calls.call import Done
+from nbdist.contract.calls import Done
 from nbdist.contract.calls.values import (
     Join,
     Joined,

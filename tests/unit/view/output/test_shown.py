@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from nbdist.contract.page import CellOutputs
 from nbdist.view.output import CellOutput, NotebookRenderer, show_end
 from nbdist.view.output.cursor import plain
-from nbdist.view.output.notebook import MOST_CELLS, Shown, ShownCells
+from nbdist.view.output.renderer import MOST_CELLS, Shown, ShownCells
 
 
-def texts(found: list[dict[str, Any]]) -> list[str]:
-    return [plain(output["data"]["text/plain"]) for cell in found for output in cell["outputs"]]
+def texts(found: list[CellOutputs]) -> list[str]:
+    return [plain(output["data"]["text/plain"]) for cell in found for output in cell.outputs]
 
 
 def renderer(cells: ShownCells, cell: str, request: str = "r") -> NotebookRenderer:
@@ -31,7 +31,7 @@ def test_cells_that_run_are_answered_and_ended_ones_only_if_wanted(tmp_path: Pat
     one.refresh(output, final=True)
     assert cells.of([]) == []
     (ended,) = cells.of(["c1", "unknown"])
-    assert not ended["running"] and texts([ended]) == ["process 0   step 1"]
+    assert not ended.running and texts([ended]) == ["process 0   step 1"]
 
 
 def test_an_error_stays_below_the_output_also_when_late_output_comes(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_memory_is_bounded_and_what_runs_stays() -> None:
     cells.begin("runs", "r")
     for number in range(2 * MOST_CELLS):
         cells.begin(f"c{number}", "r").show([], final=True)
-    assert [one["cell"] for one in cells.of(["c0"])] == ["runs"]
+    assert [one.cell for one in cells.of(["c0"])] == ["runs"]
     assert isinstance(cells.begin("c0", "r"), Shown)
 
 

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nbdist.engine.cell.running import CurrentCell, RunningCell, where
+from nbdist.engine.cell.running import CurrentCell, RunningCell
 from nbdist.engine.frameworks.keras.guards.call import GuardedCall, disagreement
 from nbdist.errors import AgreementError, NbdistError
-from nbdist.notation import processes_text
+from nbdist.notation import on_host_text, processes_text
 from nbdist.spelling import command
 
 FOLDER = "nbdist/calls"
@@ -196,7 +196,7 @@ class CallAgreement:
         self, process: int, state: State, run: int, group: tuple[int, ...], mine: GuardedCall
     ) -> NbdistError | None:
         """Return the error if a process that has not put the call never will; None while it still may."""
-        at = where([process], state["host"])
+        at = on_host_text([process], state["host"])
         if state["run"] > run or (state["run"] == run and state["ended"] is not None):
             ended = state["ended"] if state["run"] == run else ""
             how = f"raised {ended}" if ended else "finished this cell"

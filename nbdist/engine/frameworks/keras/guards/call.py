@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nbdist.engine.cell.running import where
 from nbdist.engine.frameworks.keras.guards.arguments import (
     BatchPlaces,
     RowsPerStep,
@@ -22,7 +21,7 @@ from nbdist.engine.frameworks.keras.guards.arguments import (
     written_paths,
 )
 from nbdist.errors import AgreementError
-from nbdist.notation import processes_text
+from nbdist.notation import on_host_text, processes_text
 
 EQUAL = {
     "mesh": "a distribution over {}",
@@ -73,7 +72,7 @@ def disagreement(calls: Mapping[int, GuardedCall], me: int) -> AgreementError | 
     for process, call in calls.items():
         if call.refusal is not None and process != me:
             return AgreementError(
-                f"{where([process], call.host)} does not call {call.method}: {call.refusal}"
+                f"{on_host_text([process], call.host)} does not call {call.method}: {call.refusal}"
             )
     methods = {process: call.method for process, call in calls.items()}
     if len(set(methods.values())) > 1:
@@ -137,7 +136,7 @@ def _shared_paths(calls: Mapping[int, GuardedCall]) -> AgreementError | None:
         if len(ids) > 1:
             method = calls[ids[0]].method
             return AgreementError(
-                f"{method} on {where(ids, host)} would write the same path {path}, which "
+                f"{method} on {on_host_text(ids, host)} would write the same path {path}, which "
                 f"corrupts it or waits for ever. {_path_remedy(method)} Nothing was written."
             )
     return None

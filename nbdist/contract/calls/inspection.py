@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from nbdist.contract.calls.call import Call, Done
+from nbdist.contract.calls import Call, Done
 from nbdist.contract.calls.engine import Evaluating, EvaluatingExpression
 from nbdist.contract.program import Program
 from nbdist.contract.snapshot import Array, Distribution, Mesh, Model

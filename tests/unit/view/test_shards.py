@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nbdist.contract.calls.arrays import ArraySummary, Numbers, PieceSummary, Summary
+from nbdist.contract.calls.inspection import ArraySummary, Numbers, PieceSummary, Summary
 from nbdist.errors import ArrayError
-from nbdist.view.arrays import Shards, shards_text, shown_values
+from nbdist.view.shards import Shards, shards_text, shown_values
 from tests.builders.golden import snapshot
 
 

@@ -1,7 +1,7 @@
 """The process of a rehearsal: JAX sees the devices of a pod, and a cell or a script compiles programs for it.
 
 `begin` makes a kernel's process a rehearsal, and `cell_begins` is called before each of its cells; `main` runs a
-script (`python -m nbdist.rehearsal.process`, started by `nbdist rehearse`). Programs are shown, or written to a
+script (`python -m nbdist.rehearsal.rehearsal`, started by `nbdist rehearse`). Programs are shown, or written to a
 file as lines of JSON, as soon as they are compiled.
 """
 
@@ -28,16 +28,10 @@ from nbdist.contract.wire import encode
 from nbdist.errors import NbdistError, RehearsalError
 from nbdist.ipython_private import publish_error
 from nbdist.machine.processes import die_with
-from nbdist.rehearsal.devices import (
-    check_jax,
-    describe,
-    is_current,
-    made_current,
-    make_default,
-)
-from nbdist.rehearsal.pod import Pod, PodProgram, Programs
+from nbdist.rehearsal.devices import check_jax, describe, is_current, made_current, make_default
+from nbdist.rehearsal.pod import Pod, RehearsalTrace
+from nbdist.rehearsal.programs import PodProgram, Programs
 from nbdist.rehearsal.topology import read_topology
-from nbdist.rehearsal.trace import RehearsalTrace
 from nbdist.rehearsal.values import DescribedArray, cut_to_users, user_line
 from nbdist.view.program import program_text
 

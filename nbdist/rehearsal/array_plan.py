@@ -1,16 +1,18 @@
-"""Text, HTML and picture of a plan: the pod and the mesh, a verdict, a row for each array, and notes.
+"""Plan of arrays on a pod that is not there, as data, text, HTML and picture.
 
-Similar arrays, such as those of the layers of a model, differ only in numbers in their paths and share a row. The
-picture is made from a snapshot, so that the view shows a plan as it shows a session.
+The text has the pod and the mesh, a verdict, a row for each array, and notes. Similar arrays, such as those of the
+layers of a model, differ only in numbers in their paths and share a row. The picture is made from a snapshot, so
+that the view shows a plan as it shows a session.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 from nbdist.contract.snapshot import Array, Memory, NamedSharding, Notice, Snapshot
 from nbdist.notation import (
@@ -24,9 +26,11 @@ from nbdist.notation import (
     shorten,
 )
 from nbdist.rehearsal.mesh import axes_text
-from nbdist.rehearsal.planned import Planned, PlannedArray, planned_mesh
-from nbdist.rehearsal.topology import topology_text
-from nbdist.rehearsal.torus import AxisPlace, MeshPlace, devices_of, torus_of
+from nbdist.rehearsal.planned import PlannedArray, planned_mesh
+from nbdist.rehearsal.topology import Topology, topology_text
+from nbdist.rehearsal.torus import MeshPlace, devices_of, place_lines, torus_of
+from nbdist.view.feed import OneFrame
+from nbdist.view.picture import Picture
 
 _NUMBER = re.compile(r"\d+")
 _TABLE = "border-collapse: collapse; margin: 6px 0px"
@@ -38,6 +42,108 @@ _USED = {
     False: "rgba(200, 50, 50, 0.8)",
     None: "rgba(200, 140, 30, 0.8)",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayPlan:
+    """A plan of what each device of a mesh would hold.
+
+    Attributes:
+      name: The name of the planned value.
+      source: Where its name was found, such as `this notebook`; empty where the value itself was given.
+      topology: The pod; None where only a number of devices was given.
+      devices: Number of devices.
+      axes: The size of each axis of the mesh, in order.
+      place: Where the mesh lies on the pod; None where that is not known.
+      memory_bytes: Memory of one device; None where it is not known.
+      arrays: The arrays, in the order of the planned value.
+      unmatched: Rules, or specs, that match none of the arrays.
+      noun: A word for these rules or specs.
+      made_for: The axes of the mesh that the specs were made for, where it is another one; else None.
+    """
+
+    name: str
+    source: str
+    topology: Topology | None
+    devices: int
+    axes: Mapping[str, int]
+    place: MeshPlace | None
+    memory_bytes: int | None
+    arrays: tuple[PlannedArray, ...]
+    unmatched: tuple[str, ...]
+    noun: str
+    made_for: Mapping[str, int] | None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one whole copy of each array."""
+        return sum(array.nbytes for array in self.arrays)
+
+    @property
+    def device_bytes(self) -> int:
+        """Bytes that the fullest device would hold of all arrays, without those whose spec is impossible."""
+        return sum(array.device_bytes or 0 for array in self.arrays)
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes that all devices would hold together, with the padding of uneven pieces."""
+        return self.device_bytes * self.devices
+
+    @property
+    def fits(self) -> bool | None:
+        """Return whether a device has room for what it would hold; None where that is not known."""
+        if self.memory_bytes is None:
+            return None
+        if self.device_bytes > self.memory_bytes:
+            return False
+        return None if self.impossible else True
+
+    @property
+    def impossible(self) -> tuple[PlannedArray, ...]:
+        """Arrays that cannot have the spec that was asked for; no bytes are counted for them."""
+        return tuple(array for array in self.arrays if array.state == "impossible")
+
+    @property
+    def uneven(self) -> tuple[PlannedArray, ...]:
+        """Arrays with a dimension that is not divided evenly."""
+        return tuple(array for array in self.arrays if array.state == "uneven")
+
+    @property
+    def whole(self) -> tuple[PlannedArray, ...]:
+        """Arrays that each device would hold as a whole, the largest first."""
+        found = (array for array in self.arrays if array.whole)
+        return tuple(sorted(found, key=lambda array: array.nbytes, reverse=True))
+
+    @property
+    def copies_bytes(self) -> int:
+        """Bytes that copies cost on all devices together, beyond the first of each piece."""
+        return sum(
+            array.device_bytes * self.devices * (array.copies - 1) // array.copies
+            for array in self.arrays
+            if array.device_bytes is not None and array.copies is not None
+        )
+
+    def text(self) -> str:
+        """Return the text that `%dist_plan` prints."""
+        return plan_text(self)
+
+    def picture(self) -> Picture | None:
+        """Return a picture of the pod, its mesh and the arrays on it, as `%dist_mesh` shows those of a session.
+
+        Returns:
+          None where it is not known how the mesh lies on the pod: no chip is named, or JAX is not imported.
+        """
+        found = snapshot_of(self)
+        if found is None:
+            return None
+        return Picture(OneFrame(found), lambda: found, path=largest_split(self))
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """Return the plan as text and HTML, for a notebook."""
+        return {"text/plain": self.text(), "text/html": plan_html(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,14 +201,14 @@ MOST_RULES = 8
 """The most unused rules that are listed."""
 
 
-def plan_text(plan: Planned, *, width: int = WIDTH) -> str:
+def plan_text(plan: ArrayPlan, *, width: int = WIDTH) -> str:
     """Return all of a plan: the pod and the mesh, the verdict, a row for each array or similar ones, and notes."""
     found = rows(plan.arrays)
     table = [*_table(found[:ROWS], width), *_more(found[ROWS:])]
     return "\n".join([*heading_lines(plan), verdict(plan), *table, *notes(plan)])
 
 
-def plan_html(plan: Planned) -> str:
+def plan_html(plan: ArrayPlan) -> str:
     """Return all of a plan as one HTML element: the words of its text, with the arrays as a table.
 
     Inline styles only, as in `nbdist.view.picture`: JupyterLab drops all else from notebooks that are not trusted.
@@ -129,7 +235,7 @@ def _more(rest: Sequence[Row]) -> list[str]:
     return [f"… and {more}, {bytes_text(sum(row.device_bytes for row in rest))} on each device"]
 
 
-def _bar(plan: Planned) -> str:
+def _bar(plan: ArrayPlan) -> str:
     """Return a bar for the memory of a device and how much of it would be used; empty where that is not known."""
     if plan.memory_bytes is None:
         return ""
@@ -154,7 +260,7 @@ def _html_lines(lines: Sequence[str]) -> str:
     return f'<p style="margin: 4px 0px">{text}</p>' if text else ""
 
 
-def snapshot_of(plan: Planned) -> Snapshot | None:
+def snapshot_of(plan: ArrayPlan) -> Snapshot | None:
     """Return the pod with what each device would hold; None where it is not known how the mesh lies on the pod.
 
     Devices have the ids and the processes that JAX would give them; of several slices each counts on from the one
@@ -191,13 +297,13 @@ def snapshot_of(plan: Planned) -> Snapshot | None:
     )
 
 
-def largest_split(plan: Planned) -> str | None:
+def largest_split(plan: ArrayPlan) -> str | None:
     """Return the path of the array that a picture shows first: the largest that is cut into pieces."""
     cut = [array for array in plan.arrays if array.state != "impossible" and any(array.spec)]
     return max(cut, key=lambda array: array.nbytes).path if cut else None
 
 
-def _notices(plan: Planned) -> list[Notice]:
+def _notices(plan: ArrayPlan) -> list[Notice]:
     found = []
     if plan.fits is False and plan.memory_bytes is not None:
         held = f"{bytes_text(plan.device_bytes)} of {bytes_text(plan.memory_bytes)} on each device."
@@ -210,7 +316,7 @@ def _notices(plan: Planned) -> list[Notice]:
     return found
 
 
-def heading_lines(plan: Planned) -> list[str]:
+def heading_lines(plan: ArrayPlan) -> list[str]:
     """Return lines about the pod, its chips, and the mesh on it."""
     topology = plan.topology
     where = count_text(plan.devices, "device") if topology is None else topology_text(topology)
@@ -226,18 +332,7 @@ def heading_lines(plan: Planned) -> list[str]:
     return [*lines, *(place_lines(plan.place) if plan.place is not None else [])]
 
 
-def place_lines(place: MeshPlace) -> list[str]:
-    """Return a line for each axis, and a remark where JAX has to be allowed to lay the mesh this way."""
-    table = columns([[f"  {axis.name}={axis.size}", _place_text(axis)] for axis in place.axes])
-    if place.split:
-        table.append(
-            "  An axis takes a part of a dimension: jax.make_mesh refuses that; "
-            "mesh_utils.create_device_mesh takes allow_split_physical_axes=True."
-        )
-    return table
-
-
-def verdict(plan: Planned) -> str:
+def verdict(plan: ArrayPlan) -> str:
     """Return `params (this notebook): 4 arrays, 2.1 GB; a device would hold 140 MB of 16 GB`."""
     source = f" ({plan.source})" if plan.source else ""
     text = (
@@ -254,7 +349,7 @@ def verdict(plan: Planned) -> str:
     return text
 
 
-def notes(plan: Planned) -> list[str]:
+def notes(plan: ArrayPlan) -> list[str]:
     """Return lines about problems, the most urgent first, and about what a plan does not count."""
     lines = []
     for row in rows([*plan.impossible, *plan.uneven])[:ROWS]:
@@ -315,7 +410,7 @@ def _table(found: Sequence[Row], width: int) -> list[str]:
     return columns([list(cells) if signs else list(cells[1:]) for cells in head])
 
 
-def _whole_lines(plan: Planned) -> list[str]:
+def _whole_lines(plan: ArrayPlan) -> list[str]:
     if not plan.whole or plan.devices == 1:
         return []
     held = bytes_text(sum(array.nbytes for array in plan.whole))
@@ -337,23 +432,6 @@ def _copies_text(array: PlannedArray) -> str:
     if array.state == "impossible":
         return ""
     return "various" if array.copies is None else f"×{array.copies}" if array.copies > 1 else "1"
-
-
-def _place_text(axis: AxisPlace) -> str:
-    parts = [f"{axis.slices} slices, through the data center's network"] if axis.slices > 1 else []
-    along = [_dimension_text(name, length, axis) for name, length in axis.lengths.items()]
-    if along:
-        parts.append(f"along {' × '.join(along)}")
-    elif axis.size // axis.slices > 1:
-        parts.append("along a ring of chips that JAX chooses")
-    return "; ".join(parts) if parts else "one device"
-
-
-def _dimension_text(name: str, length: int, axis: AxisPlace) -> str:
-    if name == "core":
-        return f"the {length} cores of a chip"
-    ring = axis.rings is not None and name in axis.rings
-    return f"{name} ({length}, a ring)" if ring else f"{name} ({length})"
 
 
 def _percent(share: float) -> str:

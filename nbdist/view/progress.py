@@ -26,7 +26,7 @@ WIDTH = 24
 """Characters of a bar."""
 
 
-class _Output:
+class ChangingOutput:
     """An output of the running cell that is changed in place."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class ProgressDisplay:
 
     def __init__(self, *, in_notebook: bool) -> None:
         self._started = time.monotonic()
-        self._output = _Output()
+        self._output = ChangingOutput()
         self._in_notebook = in_notebook
         self._last = ""
 

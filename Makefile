@@ -106,8 +106,9 @@ TESTS_DOCS  := tests/docs tests/browser/test_tour.py $(addprefix tests/integrati
 TESTS_KERAS := tests/browser/test_keras.py $(sort $(wildcard tests/integration/test_keras_*.py))
 TESTS_RECOVERY := $(addprefix tests/browser/test_,break.py replaced_in_lab.py resized_in_lab.py) \
                   $(addprefix tests/integration/test_,attach.py controller.py coordination.py copies.py faults.py \
-                  kept_and_lost.py made_arrays.py process_things.py replaced.py replaced_modules.py resizing.py restarted.py \
+                  doubt.py kept_and_lost.py made_arrays.py process_things.py replaced.py replaced_modules.py resizing.py restarted.py \
                   saving.py) tests/in_step/test_containers.py
+TESTS_SCALE := tests/browser/test_working_day.py $(addprefix tests/campaigns/test_,scale.py demo.py working_day.py)
 TESTS_PLAN := $(addprefix tests/browser/test_,explain.py plan.py plan_in_lab.py program.py) \
               tests/integration/test_plan.py
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
@@ -116,7 +117,7 @@ test: $(READY)
 	$(BIN)/python -m tests.browser.install
 	$(BIN)/python -m tests.testbed.install
 	$(MAKE) --no-print-directory check
-	$(PYTEST) -m "not variant" $(addprefix --ignore=,$(TESTS_DOCS) $(TESTS_RECOVERY) $(TESTS_PLAN) $(TESTS_KERAS))
+	$(PYTEST) -m "not variant" $(addprefix --ignore=,$(TESTS_DOCS) $(TESTS_RECOVERY) $(TESTS_PLAN) $(TESTS_KERAS) $(TESTS_SCALE))
 	@$(BIN)/python -m tests.versions newest
 
 # Of tests that start processes, the cases beside the first.
@@ -124,7 +125,7 @@ test-variants: $(READY)
 	$(BIN)/python -m tests.browser.install
 	$(BIN)/python -m tests.testbed.install
 	$(PYTEST) -m variant tests/browser tests/integration \
-		$(addprefix --ignore=,$(TESTS_DOCS) $(TESTS_RECOVERY) $(TESTS_PLAN) $(TESTS_KERAS))
+		$(addprefix --ignore=,$(TESTS_DOCS) $(TESTS_RECOVERY) $(TESTS_PLAN) $(TESTS_KERAS) $(TESTS_SCALE))
 
 # What a reader runs: the examples of the pages, the notebooks, and the site that is made of the pages.
 test-docs: $(READY)
@@ -198,7 +199,8 @@ chaos: $(READY)
 		$(BIN)/python -m pytest $(BESIDE) tests/campaigns/test_chaos.py tests/campaigns/test_chaos_hosts.py
 
 test-scale: $(READY)
-	$(BIN)/python -m pytest tests/campaigns/test_scale.py tests/campaigns/test_demo.py tests/campaigns/test_working_day.py
+	$(BIN)/python -m tests.browser.install
+	$(BIN)/python -m pytest $(TESTS_SCALE)
 
 check: $(READY)
 	$(BIN)/python -m tests.checks

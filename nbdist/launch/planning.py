@@ -63,7 +63,8 @@ def choose_placement(asked: StartOptions) -> Placement:
         if chosen is None
         else launcher(chosen).placement(asked, hosts, ssh)
     )
-    placed = replace(placed, cwd=asked.cwd, controller_address=asked.controller_address)
+    address = asked.controller_address or placed.controller_address
+    placed = replace(placed, cwd=asked.cwd, controller_address=address)
     if is_job:
         return placed
     count = len(placed.hosts)

@@ -245,7 +245,7 @@ def plan_for(
       OptionError: Impossible counts, or more devices than there are.
     """
     total = sum(count for _, count in hosts)
-    for _, count in hosts:
+    for count in [count for _, count in hosts] or [0]:
         if count < 1:
             raise OptionError(
                 f"{option('processes', count)}: the number of processes must be 1 or more."

@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from nbdist.errors import HostError, LaunchError, OptionError
+from nbdist.launch import planning
 from nbdist.launch.launchers import ssh as reach
 from nbdist.launch.model.hosts import SshOptions, parse_hosts
 from nbdist.launch.model.plan import Placement, plan_for
 from nbdist.launch.model.start_options import StartOptions
 from nbdist.launch.planning import choose_placement
+from nbdist.machine.ports import LOOPBACK
 from nbdist.starting import _without
 
 
 def test_without_hosts_all_is_on_this_machine_and_nothing_else_can_be_said() -> None:
     assert choose_placement(StartOptions()) == Placement()
     assert Placement().on_this_machine
+
+
+@pytest.mark.parametrize(("asked", "used"), [(None, LOOPBACK), ("10.0.0.1", "10.0.0.1")])
+def test_the_address_that_a_launcher_chooses_is_used_unless_a_person_names_one(
+    asked: str | None, used: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = Placement(launcher="mpi", controller_address=LOOPBACK)
+    mpi = SimpleNamespace(options="", placement=lambda *_: chosen)
+    monkeypatch.setattr(planning, "launcher", lambda name: mpi)
+    assert choose_placement(StartOptions(mpi=True, controller_address=asked)) == replace(
+        chosen, controller_address=used
+    )
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ FLAGS = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
         ({"platform": "tpu", "processes": 2}, "-n 2 on one TPU host"),
         ({"processes": 0}, "-n 0: "),
         ({"processes": -3}, "-n -3: "),
+        ({"hosts": []}, "-n 0: "),
         ({"platform": "cpu", "devices_per_process": 4096}, "2048 cpu"),
     ],
 )

@@ -4,8 +4,9 @@ The agent imports the framework and ipyparallel once and forks the controller an
 that N processes cost one import. Where forking is no option it starts each as a fresh interpreter.
 
 Protocol, JSON lines. On standard input: first an `Assignment`, then further orders (`nbdist.contract.orders`); end
-of input means the kernel is gone, and everything is stopped. A kept agent meets no end of input, and waits for the
-next kernel. On standard output: events (`nbdist.contract.events`). Standard error is for people.
+of input means the kernel is gone, and everything is stopped. A kept agent holds its own input open, so it sees no
+end of input and waits for the next kernel. On standard output: events (`nbdist.contract.events`). Standard error
+is for people.
 
 Nothing outlives the agent, nor the kernel unless the session is to be kept: end of input stops all, and so does a
 silence of the kernel longer than the assignment allows; the operating system ends every child with its parent.
@@ -182,21 +183,21 @@ class Agent:
         return self.pulse.period_s if self.pulse else None
 
     def _ends_with(self) -> int | None:
-        """Return the process with whose end this agent ends as well; None if there is none."""
+        """Return the id of the process that this agent does not outlive; None if there is no such process."""
         if self.kept:
             return None
-        # Without an assignment nothing runs here yet, and half an order may be all that ever comes.
+        # Before the assignment nothing runs here, and a kernel that was killed may have sent only half of it.
         return self.assignment.kernel if self.assignment else self._started_by
 
     def _is_deserted(self) -> bool:
         """Return whether the kernel has ended before another kernel could find this agent.
 
-        There may be no end of input: processes that the kernel has forked may hold its end of the pipe too, and a
-        kept agent holds that end itself. The end of a kernel on another machine shows as its silence.
+        End of input does not always show this: processes that the kernel has forked may hold its end of the pipe
+        open, and a kept agent holds that end itself. The end of a kernel on another machine shows as its silence.
         """
         parent = self._ends_with()
         deserted = parent is not None and os.getppid() != parent
-        self.own_folder = self.own_folder or deserted  # nobody else will remove it
+        self.own_folder = self.own_folder or deserted  # no other process will remove it
         return deserted
 
     def _read(self) -> bool:
@@ -204,7 +205,7 @@ class Agent:
             self.pulse.received()
         more = self.orders.read()
         if not more:
-            # Nobody reads in the session's folder any more, and it holds the session's key.
+            # No process needs the session's folder any more, and the folder holds the session's key.
             self.own_folder = True
         return more and not self.stopped
 
@@ -240,7 +241,8 @@ class Agent:
             case Relay():
                 self._relay(order)
             case ReservePorts(number=number, count=count):
-                # Earlier ports in use stay taken without a reservation; nobody wants the others any more.
+                # Ports of the last reservation that are in use stay taken without it; the others are not needed
+                # any more.
                 self.reserved.close()
                 ports = tuple(self.reserved.reserve(count))
                 self.events.send(Reserved(number=number, ports=ports))
@@ -257,7 +259,7 @@ class Agent:
                 self.stopped = True
                 self.events.send(Stopped())
             case KernelAlive():
-                pass  # its arrival is all that counts
+                pass  # `_read` has told the pulse
             case ListFiles() | AskForFiles() | WriteFile() | DropFile() | CommitFiles():
                 self.copies = self.copies or FileCopies(self.folder, self.events)
                 self.copies.obey(order)
@@ -295,7 +297,7 @@ class Agent:
 
     @contextlib.contextmanager
     def _refusing(self, folder: str | None = None, *, working: bool = False) -> Iterator[None]:
-        """Report an `OSError` of the block, with its own folder or this one, and end the agent."""
+        """Report an `OSError` of the block, with `folder` or else the error's file name, and end the agent."""
         try:
             yield
         except OSError as error:
@@ -358,7 +360,7 @@ class Agent:
         return True
 
     def stop(self) -> None:
-        """End all children; remove the folder if nobody else would."""
+        """End all children; remove the folder if this agent owns it."""
         self.children.stop()
         self.relays.close()
         self.reserved.close()

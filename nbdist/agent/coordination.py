@@ -3,9 +3,9 @@
 JAX runs the service in process 0. There it would end with that process, and could not be started again while
 process 0 lives. So it runs in a process of its own (`serve`), beside the engines of the first host.
 
-A process of JAX's ends (SIGABRT) when its connection to the service does. With a relay on each host the connection
-lives on when the service, or its host, has ended, and each open request ends as cancelled: JAX then stops asking
-for errors of others, and a thread that waits for a value of another process gets an error.
+JAX ends a process (SIGABRT) when its connection to the service breaks. With a relay on each host, the connection
+stays up when the service, or its host, has ended, and each open request ends as cancelled: JAX then stops asking
+for errors of other processes, and a thread that waits for a value of another process gets an error.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Frame = tuple[int, int, int]
 
 
 class Frames:
-    """A reader of frame heads in one direction of a connection, wherever the bytes are cut.
+    """A reader of HTTP/2 frame heads in one direction of a connection; a head may come in several pieces.
 
     Args:
       skipped: How many bytes come before the first frame.
@@ -127,7 +127,7 @@ _Address = tuple[socket.AddressFamily, Any]
 
 @dataclass(eq=False)
 class _Link:
-    """A connection from a process, and the one to the service, which is None once that has ended."""
+    """A connection from a process, joined to one to the service; `service` is None once the service has ended."""
 
     process: socket.socket
     service: socket.socket | None
@@ -214,7 +214,7 @@ class Relays:
     def _move(self, link: _Link, one: socket.socket, ready: int) -> None:
         if one is link.service and not link.connected:
             if one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-                self._end(link)  # nobody listens: the process tries again by itself
+                self._end(link)  # the service does not listen: the process tries again by itself
                 return
             link.connected = True
         if ready & selectors.EVENT_READ:
@@ -265,7 +265,7 @@ class Relays:
     def _drop(self, one: socket.socket) -> None:
         with contextlib.suppress(KeyError):
             self._selector.unregister(one)
-        # Processes that were forked meanwhile have the socket as well.
+        # Closing is not enough: processes that were forked meanwhile hold the socket open.
         with contextlib.suppress(OSError):
             one.shutdown(socket.SHUT_RDWR)
         one.close()
@@ -410,8 +410,8 @@ def refuse_taken(address: str) -> None:
 def service_at(address: str, processes: int) -> Any:
     """Return a running service.
 
-    nbdist sees deaths itself, within a tenth of a second. JAX's heartbeats would end every process after a pause
-    of all, so their timeout is one day.
+    The timeout of JAX's heartbeats is one day: they would end every process after a pause of all, such as a
+    machine that sleeps. nbdist itself sees the end of a process within a tenth of a second.
 
     Private API: `jaxlib._jax.get_distributed_runtime_service` (0.10.0 to 0.12.0.1), which
     `jax.distributed.initialize` calls in process 0 alone, and which has no public equivalent.

@@ -47,9 +47,9 @@ OPTION = "--unread"
 
 
 def too_late(environment: Mapping[str, str]) -> bool:
-    """Return whether some of these variables would have no effect on this process any more.
+    """Return whether a variable that counts only when a process starts has another value in this process.
 
-    The answer is False in a process that has begun anew: what changed a variable back once would do so again.
+    False in a process that has begun anew already: whatever changed a variable back would change it again.
     """
     return OPTION not in sys.argv and any(
         name.startswith(AT_START) and os.environ.get(name) != value
@@ -166,7 +166,7 @@ class Introduction:
 
     Args:
       events: Gets the event.
-      reserved: The ports of the agent, to which those are added on which its processes are to serve.
+      reserved: The ports of the agent; gets the ports on which its processes are to serve.
     """
 
     def __init__(self, events: Events, reserved: ReservedPorts) -> None:
@@ -214,7 +214,8 @@ def address_towards(controller: str | None) -> str | None:
         return None
     if not controller.startswith("127."):
         return own_address(controller)
-    # `CLIENT PORT SERVER PORT`, of ssh(1); if that is no IPv4, the address on the way to anywhere outside.
+    # `CLIENT PORT SERVER PORT`, of ssh(1); if the server is no IPv4 address, the one from which this host reaches
+    # other networks.
     came_in = os.environ.get("SSH_CONNECTION", "").split()[2:3]
     return (own_address(came_in[0]) if came_in else None) or own_address("192.0.2.1")
 
@@ -228,7 +229,7 @@ def enter(cwd: str, copy: str | None, folder: str) -> None:
       folder: The session's private folder here.
 
     Raises:
-      OSError: There is neither.
+      OSError: Neither folder exists.
     """
     before = os.getcwd()  # noqa: PTH109 - as `python -m` has it
     try:
@@ -245,16 +246,16 @@ def enter(cwd: str, copy: str | None, folder: str) -> None:
 
 
 class Collecting:
-    """The connection file for engines on its way here, where orders come through a stream that others may read.
+    """A fetch of the connection file for engines, when orders come through a stream that others may read.
 
-    `srun` and `mpirun` encrypt nothing, and the file holds the session's key. So a task is sent only the address
-    where the kernel has the file, and the kernel's public key (CURVE). The task makes a pair of keys of its own,
+    `srun` and `mpirun` encrypt nothing, and the file holds the session's key. So the kernel sends a task only the
+    address where the file can be fetched, and its public key (CURVE). The task makes a pair of keys of its own,
     sends its public key back through the stream, and asks for the file; the kernel answers only keys that its
     tasks have sent. Whoever reads the stream learns only public keys. See `nbdist.launch.start.connect` for the
     kernel's end.
 
     Args:
-      address: The kernel's address for it, such as `tcp://10.0.0.1:40123`.
+      address: Where the kernel serves the file, such as `tcp://10.0.0.1:40123`.
       server_key: The kernel's public key, in Z85.
 
     Attributes:
@@ -300,11 +301,11 @@ def clock_of_sleep() -> float:
 class Pauses:
     """Times in which this process did not run: stopped (Ctrl-Z, SIGSTOP), starved, or on a machine that slept.
 
-    When the process runs again, it has not yet read what others have said meanwhile, so no limit on their silence
-    may count such a time. `ran_since` must be called about once a second; any thread may call it.
+    A process that runs again has not yet read what others have sent meanwhile, so a pause must not count as their
+    silence. `ran_since` must be called about once a second; any thread may call it.
 
     Args:
-      clock: Returns seconds that go on whatever happens to this process.
+      clock: Returns seconds that go on while this process is stopped or the machine sleeps.
     """
 
     def __init__(self, *, clock: Callable[[], float] = clock_of_sleep) -> None:
@@ -333,14 +334,14 @@ ANSWERS_SECONDS = 3.0
 class Pulse:
     """The heartbeats of an agent, one a second, and the silence of its kernel.
 
-    A connection that is cut looks like one on which nobody has anything to say; TCP alone would notice after
-    minutes.
+    A connection that is cut looks like an idle one; TCP alone would notice the cut after minutes.
 
     Args:
       events: Gets the heartbeats.
       orders: The descriptor from which orders come.
-      silence_s: How long the kernel may say nothing while this process runs; None: for ever. Heartbeats are then
-        sent only in answer to the kernel, so that the output of a kept agent does not grow without a reader.
+      silence_s: How long the kernel may be silent while this process runs, in seconds; None: without limit.
+        Without a limit, heartbeats are sent only in answer to the kernel, so that the output of a kept agent does
+        not grow without a reader.
     """
 
     def __init__(self, events: Events, orders: int, *, silence_s: float | None) -> None:

@@ -55,7 +55,7 @@ class Children:
 
         `asked` are the ends of a pipe: the child reads the first, `ask` writes to the second.
         """
-        # A process that takes another's place appends to the same file.
+        # A process that replaces another appends to the log of the one before.
         written = log.stat().st_size if log.exists() else 0
         parent = os.getpid()
         pid = os.fork()
@@ -118,7 +118,7 @@ class Children:
         """Send children the letter of an `Aside`."""
         for pid, descriptor in self._asked.items():
             if self._pids[pid] in process_ids:
-                with contextlib.suppress(OSError):  # full: the child was asked often enough
+                with contextlib.suppress(OSError):  # pipe full: enough questions wait
                     os.write(descriptor, letter.encode())
 
     def stop(self) -> None:
@@ -242,7 +242,7 @@ def preload(modules: Sequence[str]) -> ImportFailed | None:
     Returns:
       None, or the event that says which module could not be imported.
     """
-    # Imports make many objects and little garbage: without collections they take a sixth less time.
+    # Imports make many objects and little garbage: with the collector off they take a sixth less time.
     gc.disable()
     for module in modules:
         try:
@@ -253,7 +253,8 @@ def preload(modules: Sequence[str]) -> ImportFailed | None:
                 error=f"{type(error).__name__}: {error}",
                 trace=traceback.format_exc(),
             )
-    # Objects made so far stay: no collection in a child need look at them, and so copy their memory.
+    # The objects made so far stay for good. Frozen, they are skipped by collections in a child, which would
+    # otherwise copy their memory pages.
     gc.freeze()
     gc.enable()
     return None

@@ -4,8 +4,8 @@
 reports its end. An engine goes on while its controller is out of reach, for an hour or more
 (`MOST_HEARTBEATS_MISSED`).
 
-Here stands all private API of ipyparallel that hosts use. The kernel's is in `nbdist.launch.start.client`: there,
-as here, it is methods of ipyparallel's classes that are overridden, and a host needs no client.
+This module has all private API of ipyparallel that hosts use; `nbdist.launch.start.client` has the kernel's. Both
+override methods of ipyparallel's classes; they are apart since a host needs no client.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def run_controller(
     All its sockets are encrypted (CURVE), on one machine too: without that, anybody who reaches a port of the
     loopback address is sent what cells print, and a few random bytes at the request port end a relay for good.
 
-    By itself the controller takes ports that were free a moment ago, out of those that the system gives to any
+    By itself the controller takes ports that were free a moment ago, from the range that the system gives to any
     program. If the port for the output relay is gone by then, the controller goes on without that relay, and
     nothing that processes publish ever arrives.
 
@@ -121,10 +121,10 @@ def curve_keys(folder: str, *, again: bool) -> dict[str, str]:
 def refuse_taken_ports(folder: str, cluster_id: str) -> None:
     """End this process if another program listens at a port of the controller before this one.
 
-    If a relay cannot listen, ipyparallel's controller would go on without it.
+    By itself, ipyparallel's controller would go on without a relay that cannot listen.
 
     Raises:
-      SystemExit: Another program does; names the ports.
+      SystemExit: Another program listens there; the message names the ports.
     """
     wanted = {
         (connection["interface"].rpartition("/")[2], port)
@@ -328,8 +328,8 @@ def run_engine(folder: str, cluster_id: str, *, fork_nanny: bool) -> None:
     class OwnDescriptors(OutStream):
         """An output stream that leaves the file descriptors alone.
 
-        ipykernel would lead them into a pipe that this same process reads, and the last words of a process
-        that aborts would be lost in it. They go to the process's log, which `Descriptors` follows.
+        ipykernel would redirect the descriptors into a pipe that this same process reads, so the last output of a
+        process that aborts would be lost. Here they go to the process's log, which `Descriptors` follows.
         """
 
         def __init__(self, *args: Any, **options: Any) -> None:
@@ -347,7 +347,7 @@ def run_engine(folder: str, cluster_id: str, *, fork_nanny: bool) -> None:
 
         def init_signal(self) -> None:
             super().init_signal()
-            # Block SIGTERM while the child still has this process's handler, which would drop it.
+            # SIGTERM is blocked while the child still has this process's handler, which would drop the signal.
             os.register_at_fork(
                 before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]),
                 after_in_parent=lambda: signal.pthread_sigmask(

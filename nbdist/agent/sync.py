@@ -3,9 +3,9 @@
 See `FileOrder` in `nbdist.contract.orders` and `FileEvent` in `nbdist.contract.events`. Names are relative to the
 folder of the copy.
 
-New files are all written beside the copy first, and then take the places of the old ones: nobody sees half a
-file, and if there is no room for them the old ones stay as they are. A file that a cell has written is removed
-only if it is in the place of one of the user's.
+New files are all written beside the copy first, and then take the places of the old ones: no reader sees half a
+file, and if the disk has no room for the new files, the old ones stay as they are. A file that a cell has written
+is removed only if a file of the user's takes its place.
 """
 
 from __future__ import annotations

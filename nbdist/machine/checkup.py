@@ -56,8 +56,8 @@ Facts = Dict[str, Any]  # noqa: UP006 - evaluated, and Python 3.8 has no other
 def checkup(asked: Facts) -> Facts:
     """Return facts about this machine and the environment of this process.
 
-    Takes 10 to 30 ms; up to a second longer where nothing answers for the machine's own name. Needs no package,
-    imports none, starts nothing, and leaves nothing behind.
+    Takes 10 to 30 ms; up to a second longer if no name server answers for the machine's own name. Needs no
+    package, imports none, starts nothing, and leaves nothing behind.
 
     Args:
       asked: `folder`: a path that should exist here, or none. `connect`: `[host, port]` pairs to reach.
@@ -100,7 +100,7 @@ def _user() -> str:
 
 
 def _nbdist() -> str | None:
-    """Return the version that would be imported; an installed version may be a folder that has changed since."""
+    """Return the version that an import would find; an editable installation may have changed since."""
     spec = util.find_spec("nbdist")
     if spec is None or spec.origin is None:
         return None
@@ -121,7 +121,7 @@ def version(module: str) -> str | None:
 
 
 def packages(modules: Sequence[str]) -> Facts:
-    """Return the `version` of nbdist and each module, and the `distributions` of modules of another name."""
+    """Return the `version` of nbdist and each module, and the `distributions` that have another name."""
     found = {module: _installed(module) for module in modules}
     versions = {module: had and had[1] for module, had in found.items()}
     others = {module: had[0] for module, had in found.items() if had and had[0] not in ("", module)}
@@ -136,8 +136,8 @@ def _installed(module: str) -> tuple[str, str] | None:
         return module, metadata.version(module)
     except metadata.PackageNotFoundError:
         pass
-    # Half a second, since it reads the file lists of all distributions: only where the names differ. Python 3.8
-    # and 3.9 have no such function.
+    # Takes half a second, since it reads the file lists of all distributions: asked only if the names differ.
+    # Python 3.8 and 3.9 have no such function.
     ask = getattr(metadata, "packages_distributions", None)
     names = ask().get(module, []) if ask else []
     versions = {metadata.version(name) for name in names}
@@ -153,7 +153,7 @@ def _importable(module: str) -> bool:
 
 
 def own_name(name: str, seconds: float = NAME_SECONDS) -> Facts:
-    """Return what a machine's own name resolves to: `addresses`, those that are its `own`, or the `error`.
+    """Return the `addresses` that a machine's own name resolves to, and which are its `own`; or the `error`.
 
     Waits at most `seconds` for a silent name server.
     """
@@ -259,7 +259,7 @@ def temporary(folder: str) -> Facts:
 
 def _try_file(folder: str) -> None:
     with tempfile.TemporaryFile(dir=folder) as file:
-        # Less would not hold a session's connection files and logs.
+        # With less free space, a session's connection files and logs would not fit.
         file.write(b"." * (1 << 20))
         file.flush()
 
@@ -301,7 +301,7 @@ def holders(root: Path = Path("/")) -> list[Facts]:
 
 
 def leftovers() -> list[Facts]:
-    """Return this user's nbdist processes whose parent is gone, so that nothing will ever end them.
+    """Return this user's nbdist processes whose parent is gone; nothing else will end them.
 
     Processes of a session that is kept without its kernel wait for another kernel and are left out.
     """
@@ -430,9 +430,9 @@ def connect(targets: Sequence[Sequence[Any]], seconds: float = CONNECT_SECONDS) 
 def main() -> None:
     """Answer the lines on standard input: first facts, then what can be reached from here.
 
-    The first line is the argument of `checkup`, with `address`, where to listen (default: where ssh has come in).
-    The second holds `connect`. Each answer is a line of JSON with the key `checkup`, which tells it apart from
-    what a shell may print at its start.
+    The first line is the argument of `checkup`, with the `address` to listen at (default: the one where ssh came
+    in). The second line holds `connect`. Each answer is a line of JSON with the key `checkup`, which tells it
+    apart from what a shell may print at its start.
     """
     asked = json.loads(sys.stdin.buffer.readline())
     facts = checkup(asked)

@@ -1,6 +1,6 @@
 """A session's private folder on one host, with connection files and logs.
 
-It is removed even if the process that should remove it was killed (`sweep_after`).
+The folder is removed even if the process that should remove it was killed (`sweep_after`).
 
 Source: imports nothing outside the standard library.
 """
@@ -44,10 +44,10 @@ def of_this_process() -> Path | None:
 
 
 def keep_ipython_in(folder: str) -> None:
-    """Give IPython a place in this folder if it has no profile in the home folder, or may not write there.
+    """Have IPython keep its profile in this folder if the home folder has none, or cannot be written.
 
-    IPython would make the profile and leave it behind: on a host where nobody has ever run it, or whose home
-    folder is missing, as for a task that `srun` starts with the home folder of another machine.
+    Otherwise IPython would make a profile and leave it behind on a host where nobody has ever run it, or whose
+    home folder is missing, as for a task that `srun` starts with the home folder of another machine.
     """
     place = Path("~").expanduser() / ".ipython" / "profile_default"
     if "IPYTHONDIR" not in os.environ and not (place.is_dir() and os.access(place, os.W_OK)):

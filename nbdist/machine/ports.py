@@ -20,8 +20,8 @@ _RANDOM = random.SystemRandom()
 def free_ports(count: int) -> list[int]:
     """Return `count` different TCP ports that are free on every address of this machine.
 
-    Other processes bind them later. So they come from below the range out of which the system gives ports to
-    whoever asks for any: one of those may be gone a moment later.
+    Other processes bind these ports later. So they are taken from below the ephemeral range: a port in that range
+    may be given to any program a moment later.
     """
     candidates = _candidates()
     found: list[int] = []
@@ -33,11 +33,11 @@ def free_ports(count: int) -> list[int]:
 
 
 class ReservedPorts:
-    """TCP ports of this machine that nobody else is given until they are released.
+    """TCP ports of this machine, kept from other programs until they are released.
 
-    A process that is to listen on one may need seconds to start, and others look for free ports meanwhile. Each
-    port is bound to a socket with `SO_REUSEADDR` (see socket(7)). Sockets that set it too, as those of libzmq and
-    gRPC, can still bind the port and listen; programs that look for a free port cannot.
+    The process that is to listen may need seconds to start, and meanwhile other programs look for free ports. Each
+    port is bound to a socket with `SO_REUSEADDR` (see socket(7)). Sockets that set this option too, such as those
+    of libzmq and gRPC, can still bind the port and listen; programs that look for a free port cannot.
     """
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ def _is_free(port: int) -> bool:
 
 
 def _first_given_port() -> int:
-    """Return the first port of the range the system gives out (Linux; elsewhere that of IANA)."""
+    """Return the first port of the ephemeral range: the system's on Linux, IANA's elsewhere."""
     try:
         text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
         return int(text.split()[0])

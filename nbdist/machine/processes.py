@@ -1,4 +1,4 @@
-"""Processes of this machine: one known for ever, ends with a parent, and what logs and memory say about an end."""
+"""Processes of this machine: handles that stay valid, ends with a parent, and reasons for an end."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ WAIT_SECONDS = 0.01
 
 @dataclass(frozen=True, slots=True)
 class ProcessHandle:
-    """One process of this machine, whoever has started it; it may have ended.
+    """One process of this machine, started by any program; it may have ended.
 
-    A process id alone may belong to another process a day later; process id and start time name one process for
-    ever. `began` is the start time, as `beginning` returns it.
+    A process id may belong to another process a day later; process id and start time together never do. `began` is
+    the start time, as `beginning` returns it.
     """
 
     pid: int
@@ -37,7 +37,7 @@ class ProcessHandle:
 
     @property
     def status(self) -> None:
-        """None: only the process that has started it could know its exit status."""
+        """The exit status, always None: only the parent of a process learns it."""
 
     def signal(self, number: int) -> None:
         """Send a signal to the process, and never to a later process with the same id."""
@@ -75,7 +75,7 @@ def found(pid: int) -> ProcessHandle | None:
 
 
 def beginning(pid: int) -> str | None:
-    """Return when a process began, as this machine counts; None if it does not run.
+    """Return the start time of a process, to be compared on this machine alone; None if the process does not run.
 
     Source: proc(5), field 22 of `/proc/PID/stat`, in ticks since boot, and the boot's own id; elsewhere `ps`.
     """
@@ -131,13 +131,13 @@ CURRENT = "Current thread"
 
 
 def tail(path: Path, *, lines: int = LOG_LINES, start: int = 0) -> tuple[str, ...]:
-    """Return the last lines of a log, as far as they say why its process ended; none if there is no log.
+    """Return the last lines of a log that say why its process ended; none if there is no log.
 
-    What is before the byte `start` was written by an earlier process, whose end explains nothing.
+    Text before the byte `start` was written by an earlier process and is left out.
 
-    Python's own report of a fatal signal lists every thread and every extension module. Only the reason and the
-    stack of the thread that had the signal are kept of it; the other lines are for what was written before the
-    report.
+    Python's own report of a fatal signal lists every thread and every extension module. Of this report only the
+    reason and the stack of the thread that got the signal are kept, so that there are lines left for the text
+    before it.
     """
     try:
         with path.open("rb") as file:
@@ -156,7 +156,7 @@ def tail(path: Path, *, lines: int = LOG_LINES, start: int = 0) -> tuple[str, ..
 
 
 def _shortened(report: list[str], *, lines: int) -> list[str]:
-    """Return the reason, and the stack of the thread that had the signal."""
+    """Return the reason, and the stack of the thread that got the signal."""
     start = next((i for i, line in enumerate(report) if line.startswith(CURRENT)), 1)
     stack = report[start : start + lines - 1]
     blank = next((i for i, line in enumerate(stack) if not line.strip()), len(stack))
@@ -189,7 +189,7 @@ FRESH_SECONDS = 10.0
 
 
 class OutOfMemoryKills:
-    """Kills by the out-of-memory killer in the control group of this process, each of which explains one end.
+    """Kills by the out-of-memory killer in this process's control group; each explains the end of one process.
 
     Kills in other groups of this machine, such as other containers or other jobs, do not count.
 
@@ -203,7 +203,7 @@ class OutOfMemoryKills:
         self._unexplained: list[float] = []
 
     def look(self) -> None:
-        """Note new kills; one that no end follows soon was of another process of the group, and is forgotten."""
+        """Note new kills; forget older ones that explained no end: they hit other processes of the group."""
         now = time.monotonic()
         count = self._count()
         fresh = [at for at in self._unexplained if now - at < FRESH_SECONDS]
@@ -218,7 +218,7 @@ class OutOfMemoryKills:
         return True
 
     def _count(self) -> int:
-        """Return the number of kills so far; 0 if nobody counts them."""
+        """Return the number of kills so far; 0 if the system does not count them."""
         for path in self._counters():
             with contextlib.suppress(OSError, ValueError):
                 for line in path.read_text().splitlines():
@@ -231,8 +231,8 @@ class OutOfMemoryKills:
 
         Source: `memory.events` of the kernel's cgroup-v2.rst, `memory.oom_control` of its cgroup-v1/memory.rst,
         both of the group that the killed process is in, whichever group's limit was reached; /proc/vmstat for the
-        whole machine. A container that has no name space of its own for groups sees its own group at the top, but
-        the path of the host.
+        whole machine. A container without a cgroup namespace of its own finds its group at the top of the file
+        system, although the path is that of the host.
         """
         groups = self._root / "sys/fs/cgroup"
         try:

@@ -1,4 +1,4 @@
-"""Memory that is written once, and that processes of one machine then have without a copy of it."""
+"""Shared memory for processes of one machine: written once, sealed, then mapped by each process without a copy."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ NO_DESCRIPTOR: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13
 
 
 class Sealed:
-    """Anonymous memory of one process; others on its machine may write to it until it is sealed.
+    """Anonymous memory (memfd) of one process; other processes of its machine may write to it until it is sealed.
 
-    It has no name in any file system, and does not count against the limit of `/dev/shm`. Only this user's
-    processes on this machine can open it, by the number of its descriptor here. It goes with the last process that
-    has it.
+    The memory has no name in any file system, and does not count against the limit of `/dev/shm`. Only this user's
+    processes on this machine can open it, through this process's id and descriptor. The system frees the memory
+    when the last process has closed it.
 
     Args:
-      nbytes: Its size; it takes memory only where it has been written.
+      nbytes: The size. Pages take memory only once they have been written.
 
     Raises:
       OSError: This system has no such memory, or no descriptor is left.
@@ -46,7 +46,7 @@ class Sealed:
 
     @property
     def address(self) -> MemoryAddress:
-        """How a process finds it; see `mapped`."""
+        """The address by which another process opens this memory; see `mapped`."""
         assert self._descriptor is not None
         return MemoryAddress(
             pid=os.getpid(), descriptor=self._descriptor, name=self._name, nbytes=self._nbytes
@@ -54,54 +54,54 @@ class Sealed:
 
     @property
     def closed(self) -> bool:
-        """Whether this process has left it."""
+        """Whether this process has closed the memory."""
         return self._descriptor is None
 
     def write(self, at: int, data: Any) -> None:
-        """Writes bytes, `at` bytes from the start; they do not become part of this process's own memory.
+        """Write bytes, `at` bytes from the start, without mapping them into this process.
 
         Raises:
-          OSError: There is no memory for them, or it is sealed.
+          OSError: The system has no memory left, or this memory is sealed.
         """
         assert self._descriptor is not None
         _write(self._descriptor, at, data)
 
     def write_box(self, at: int, shape: Sequence[int], box: Bounds, part: Any) -> None:
-        """Writes a part of an array.
+        """Write a part of an array.
 
         Args:
-          at: Where the array begins.
-          shape: Of the array.
-          box: Which part of it.
-          part: A NumPy array with the values.
+          at: Where the array begins, in bytes from the start of the memory.
+          shape: The shape of the whole array.
+          box: The bounds of the part in the array.
+          part: The values of the part, as a NumPy array.
 
         Raises:
-          OSError: As `write` does.
+          OSError: As for `write`.
         """
         assert self._descriptor is not None
         _write_box(self._descriptor, self._nbytes, at, shape, box, part)
 
     def seal(self) -> None:
-        """From now on it cannot change: what a process writes to its mapping, that process alone has."""
+        """Forbid all further changes; a process that writes to its own mapping changes its private copy alone."""
         assert self._descriptor is not None
         seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
         fcntl.fcntl(self._descriptor, fcntl.F_ADD_SEALS, seals)
 
     def close(self) -> None:
-        """Leaves it to those who have mapped it."""
+        """Close this process's descriptor; processes that have mapped the memory keep it."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
 class OpenedMemory:
-    """Memory of another process that this one writes to, before it is sealed.
+    """Memory of another process, opened so that this process can write to it before it is sealed.
 
     Args:
-      address: Of it.
+      address: The address of the memory.
 
     Raises:
-      OSError: This process is on another machine, in another container, or may not look.
+      OSError: The memory is on another machine or in another container, or this process may not open it.
     """
 
     def __init__(self, address: MemoryAddress) -> None:
@@ -109,25 +109,25 @@ class OpenedMemory:
         self._nbytes = address.nbytes
 
     def write_box(self, at: int, shape: Sequence[int], box: Bounds, part: Any) -> None:
-        """As `Sealed.write_box` does."""
+        """Write a part of an array, as `Sealed.write_box` does."""
         assert self._descriptor is not None
         _write_box(self._descriptor, self._nbytes, at, shape, box, part)
 
     def close(self) -> None:
-        """Leaves it to its owner."""
+        """Close this process's descriptor; the owner keeps the memory."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
 def mapped(address: MemoryAddress) -> mmap.mmap:
-    """The memory at an address, as this process's own: it gets a copy of each page that it writes to.
+    """Map the memory at an address into this process, copy-on-write: pages that it writes to become its own.
 
     Args:
       address: Of it.
 
     Raises:
-      OSError: As `OpenedMemory` does.
+      OSError: As for `OpenedMemory`.
     """
     opened = _open(address, os.O_RDONLY)
     try:
@@ -169,7 +169,7 @@ def _write_box(
         data = numpy.ascontiguousarray(part).reshape(-1).view(numpy.uint8)
         _write(descriptor, at + first * part.itemsize, data)
         return
-    # Each page is mapped for it, which takes longer.
+    # A part that is not contiguous is written through a mapping of every page, which takes longer.
     with mmap.mmap(descriptor, nbytes) as memory:
         whole = numpy.ndarray(tuple(shape), part.dtype, memory, offset=at)
         whole[slices(box)] = part
@@ -177,7 +177,7 @@ def _write_box(
 
 
 def _run(shape: Sequence[int], box: Bounds) -> int | None:
-    """The index of the first element of a part of an array, if it is contiguous there."""
+    """Return the flat index of the first element of a part of an array; None if the part is not contiguous."""
     first, stride, partial = 0, 1, False
     for size, (start, stop) in zip(reversed(shape), reversed(box), strict=True):
         if partial and stop - start > 1:

@@ -29,7 +29,7 @@ from nbdist.version import __version__
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Arrays that one framework has found; fields as in `nbdist.contract.cells.NamesFacts`."""
+    """Arrays of one framework that a cell reads; fields as in `nbdist.contract.cells.NamesFacts`."""
 
     arrays: Mapping[str, Array] = field(default_factory=dict)
     meshes: Mapping[str, Mesh] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Found:
 
 
 class Comparer:
-    """Interface of an agreement to a framework: its arrays and settings that must be equal on all processes.
+    """What an agreement asks of a framework: arrays and settings that must be equal on all processes.
 
     All methods are called on the main thread between cells. This base class has nothing to compare.
     """
@@ -165,7 +165,7 @@ class Compared(Packaged, Protocol):
 
 
 class AgreementFacts:
-    """Source of one process's facts; used on the main thread, between cells.
+    """The facts of one process; used on the main thread, between cells.
 
     Args:
       shell: IPython's shell, which rewrites cells and holds the namespace.
@@ -206,10 +206,11 @@ class AgreementFacts:
         facts = self.facts(code)
         compared = {topic.name: getattr(facts, topic.name) for topic in fields(facts)}
         if facts.names is not None:
-            # The other parts only detail differences. Sorted, since containers may be filled in another order.
+            # The other fields only serve to explain a difference. Sorted, since processes may fill containers in
+            # different orders.
             parts = (facts.names.names, self._array_texts(facts.names.arrays), facts.names.keys)
             compared["names"] = [[(key, part[key]) for key in sorted(part)] for part in parts]
-        # The `repr` of facts has no addresses; JSON takes several times as long.
+        # `repr` is several times as fast as JSON, and the facts have no addresses in it.
         return {
             topic: hashlib.sha256(repr(fact).encode()).hexdigest()[:12]
             for topic, fact in compared.items()

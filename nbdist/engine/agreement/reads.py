@@ -1,8 +1,9 @@
 """Code that must be alike on all processes: the names that a cell reads, and versions of the user's modules.
 
-What a cell reads before it binds it is found from the cell's text alone: nothing runs, so that a name in a branch,
-a loop or the body of a function is only possibly read. The user's modules are those with Python source outside the
-folders of installed packages; the version of one is a digest of its functions and classes as they are now.
+The names that a cell reads before it binds them are found from the cell's text alone. Nothing runs, so a name in a
+branch, a loop or the body of a function is only possibly read. The user's modules are those with Python source
+outside the folders of installed packages. A module's version is a digest of its functions and classes as they are
+now.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ CELL_MAGICS = frozenset({"capture", "prun", "time", "timeit"})
 class Reads:
     """Dotted paths, such as `w` or `model.params`, as written in the text.
 
-    `certain` paths are read whatever happens. `possible` paths stand in a branch, a loop or a function's body.
+    `certain` paths are read in every run of the text. `possible` paths stand in a branch, a loop or a function's
+    body.
     """
 
     certain: frozenset[str]
@@ -85,7 +87,7 @@ class _Reader(ast.NodeVisitor):
                 self.visit(node)
 
     def _perhaps(self, *branches: Iterable[ast.AST]) -> None:
-        """Visit branches of which none need run; names that one branch binds are not bound in the others."""
+        """Visit branches that may all be skipped; names that one branch binds are not bound in the others."""
         before, after = self.bound, set(self.bound)
         self._branches += 1
         for branch in branches:
@@ -350,7 +352,7 @@ def is_users(name: str, module: Any) -> bool:
 
 
 def _folder_of(file: str) -> str:
-    """Return where a file really is: a tool may link one file of the user's among the libraries."""
+    """Return the real folder of a file: a tool may put a link to one of the user's files among the libraries."""
     real = os.path.realpath(file) if Path(file).is_symlink() else file
     return _folder(real.rpartition(os.sep)[0])
 

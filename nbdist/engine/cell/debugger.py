@@ -1,7 +1,7 @@
 """Debuggers in the middle of a cell (`breakpoint()`, `pdb`, `%debug`, other command loops) that ask the notebook.
 
-Such a loop asks for each line in the output of the cell. The main thread waits for the line, which therefore
-arrives on another thread (`InputLines`). `install` replaces the debuggers of Python and IPython, and the loop of
+Such a loop asks for each line in the output of the cell. The main thread waits for the line, so the line has to
+arrive on another thread (`InputLines`). `install` replaces the debuggers of Python and IPython, and the loop of
 `cmd.Cmd`. Only the main thread of a process that nbdist has started can wait for lines.
 """
 
@@ -45,7 +45,7 @@ class InputLines:
 
     Attributes:
       reachable: Whether a line can arrive while the main thread is busy.
-      wanted: Whether a debugger is in its loop of commands, so that `input()` is its question.
+      wanted: Whether a debugger is in its loop of commands: a call of `input()` is then the debugger's question.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class InputLines:
         """Enter a debugger's loop of commands; `what` says why, such as `at a breakpoint`.
 
         Raises:
-          SessionError: Nobody can give the debugger lines.
+          SessionError: No notebook can send the debugger lines.
         """
         self._stands()
         self.wanted, self._what = True, what
@@ -79,7 +79,7 @@ class InputLines:
             yield
         finally:
             self.wanted = False
-            # Also where an interrupt has ended the loop: nobody is to be asked any longer.
+            # Runs after an interrupt too: the notebook must not go on asking.
             self._publish(None)
 
     def ask(self, prompt: str) -> str:
@@ -88,7 +88,7 @@ class InputLines:
         Raises:
           EOFError: The person wants no more lines.
           Interrupt: The cell was interrupted, and a command of the debugger has caught the interrupt.
-          SessionError: Nobody can answer.
+          SessionError: No notebook can answer.
         """
         stands = self._stands()
         if self._leaving():
@@ -119,14 +119,14 @@ class InputLines:
                 return text
 
     def put(self, number: int, reply: LineReply) -> bool:
-        """Take the reply to a question, from one other thread; return whether that question is, or was, asked."""
+        """Take the reply to a question, from one other thread; return whether that question has its reply now."""
         if number == self._asked and not self._came.is_set():
             self._reply, self._taken = reply, number
             self._came.set()
         return number == self._taken
 
     def _stands(self) -> Where:
-        """Return the main thread's position, where it can be given a line; raise where it cannot."""
+        """Return the main thread's position; raise if no line can reach the main thread there."""
         stands = self._where()
         if stands is None:
             raise SessionError(
@@ -190,7 +190,7 @@ def install(shell: Any, lines: InputLines, interrupts: InterruptHandler, cell_of
     from IPython.core import debugger
 
     kind = debugger_class(debugger.Pdb, lines, interrupts, cell_of)
-    # debugpy, which ipykernel imports, has set a hook of its own, which does nothing without a client.
+    # ipykernel imports debugpy, which sets a hook of its own; without a client that hook does nothing.
     sys.breakpointhook = sys.__breakpointhook__
     for module in (pdb, debugger):
         vars(module)["Pdb"] = kind
@@ -271,8 +271,9 @@ def debugger_class(
 def answer_command_loops(lines: InputLines, interrupts: InterruptHandler) -> None:
     """Give loops built on `cmd.Cmd`, such as `jax.debug.breakpoint()`, the lines of a person at the notebook.
 
-    An interrupt ends the loop and is repeated after it: JAX's debugger would catch it, and begin its loop again.
-    In a thread of XLA an error would leave the processes waiting for each other, so JAX's debugger is passed over.
+    An interrupt ends the loop and is repeated after it: JAX's debugger would catch the interrupt and begin its
+    loop again. On a thread of XLA, JAX's debugger is skipped: an error there would leave the processes waiting for
+    each other.
     """
     cmdloop = cmd.Cmd.cmdloop
 
@@ -299,7 +300,7 @@ def _is_statement(frame: FrameType) -> bool:
 
 
 def _is_the_users(frame: FrameType | None) -> bool:
-    """Return whether a cell has called this frame, and not through code that shows its output."""
+    """Return whether a cell has called this frame, other than through code that shows the cell's output."""
     while frame is not None:
         if is_cell_file(frame.f_code.co_filename):
             return True

@@ -1,24 +1,25 @@
-"""Handling of SIGINT: it ends the code that a person has sent, never the code that replies for it.
+"""Handling of SIGINT: an interrupt ends the user's code, never the code that sends the reply.
 
 ipykernel installs Python's own handler from the moment it takes a request until it has sent the reply. A
 `KeyboardInterrupt` raised outside the request's code ends the request without a reply, and the sender waits for
-ever. This may be a second interrupt while the reply to the first is on its way, or one that comes before the code
-has begun. An interrupt raised in a destructor or a weak reference's callback, wherever the signal happens to find
-the main thread, is printed and lost, and the code goes on.
+ever. A second interrupt can do this while the reply to the first is on its way, and so can one that comes before
+the code has begun. An interrupt raised in a destructor or a weak reference's callback, wherever the signal happens
+to find the main thread, is printed and lost, and the code goes on.
 
 So the handler raises inside windows only. An interrupt that comes before a window, in the same request, is raised
 when the window opens. Nor does the handler raise while the lock of a `threading.Condition` is taken or released:
-the lock would stay locked, or be released twice. Events and queues use such a lock, also the event with which
-ipykernel waits until output is sent: that process would show no output any more. Code that must be done whole
-(`put_off`) is interrupted after it.
+the lock would stay locked, or be released twice. Events and queues use such locks. One of them is the event with
+which ipykernel waits until output is sent: if its lock breaks, the process shows no output any more. Code that
+must run to its end (`put_off`) is interrupted only afterwards.
 
 `AgreedStop` has all processes leave a stopped cell before the same step. A step begins where a person calls
 `nbdist.checkpoint()`, and where Keras begins a batch. Where one process has done a step more than another, the
 other processes' parts of that step never come, and the data that the step has taken is lost. An interrupt finds
-each process in another place. So each interrupted process writes to the store of JAX's coordinator before which
-step it stands, and waits a moment. Where all stand before the same step, they leave. A process before an earlier
-step goes on to the next. So does one for which the others do not come, since they may be in a step that needs it.
-The first process to write decides once for all what happens before a step: the store does not overwrite.
+each process at a different place. So each interrupted process writes its next step to the key-value store of JAX's
+coordinator, and waits a moment. If all processes are about to begin the same step, they leave. A process that is
+behind the others goes on to its next step. So does a process that waits for the others in vain, since they may be
+in a step that needs it. The first process to write a decision for a step decides for all: the store does not
+overwrite.
 """
 
 from __future__ import annotations

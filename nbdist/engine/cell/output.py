@@ -49,10 +49,10 @@ REST_SECONDS = 30.0
 class Gloo:
     """A filter that removes gloo's messages from bytes that are read piece by piece.
 
-    gloo writes one whenever a group of devices is complete. Each message is
-    `[Gloo] Rank 1 is connected to 3 peer ranks. Expected number of connected peer ranks is : 3` and a line end,
-    written in eight parts (gloo/context.cc, as in jaxlib 0.10.0 to 0.12.0.1). Several threads write at once. So
-    the parts of several messages may be mixed, and the end of one may follow on the line of another.
+    gloo writes a message whenever a group of devices is complete. Each message is `[Gloo] Rank 1 is connected to 3
+    peer ranks. Expected number of connected peer ranks is : 3` and a line end, written in eight parts
+    (gloo/context.cc, as in jaxlib 0.10.0 to 0.12.0.1). Several threads write at once. So the parts of several
+    messages may be mixed, and the end of one may follow on the line of another.
     """
 
     def __init__(self) -> None:
@@ -62,11 +62,11 @@ class Gloo:
 
     @property
     def is_late(self) -> bool:
-        """Return whether a line that looked like gloo's has had no end for too long: it is somebody else's."""
+        """Return whether a line that looked like gloo's has lacked its end for too long, and so is not gloo's."""
         return bool(self._rest) and time.monotonic() - self._since > REST_SECONDS
 
     def left_of(self, new: bytes) -> bytes:
-        """Return the bytes to show, of the new ones and of those kept back before."""
+        """Return the bytes to show, out of the new ones and those kept back by earlier calls."""
         late = self.is_late and not new
         if late:
             self._due = 0
@@ -189,13 +189,14 @@ KINDS = (
 class KeptOutput:
     """The newest messages that this engine has published, kept for a kernel that attaches later.
 
-    Output reaches only those who listen when it is sent. Between one kernel's end and the next kernel, nobody
-    listens.
+    Output reaches only the kernels that listen when it is sent. Between the end of one kernel and the start of the
+    next, none listens.
 
     Args:
       publisher: ipykernel's IOPubThread, or the socket that stands for it: all output goes through its public
         `send_multipart`.
-      before_stdout: Called before text that Python has printed is sent, to send what a program wrote before it.
+      before_stdout: Called before text that Python has printed is sent, to send first what a library wrote
+        earlier.
     """
 
     def __init__(self, publisher: Any, before_stdout: Callable[[], None] = lambda: None) -> None:
@@ -211,7 +212,7 @@ class KeptOutput:
     def install(self) -> None:
         """Start to keep messages."""
         self._publisher.send_multipart = self._send_and_keep
-        # A fork of the user's that prints must not wait for a thread that the fork does not have.
+        # A child that the user has forked must not wait, when it prints, for a thread that it does not have.
         os.register_at_fork(after_in_child=self._unlock)
 
     def _unlock(self) -> None:

@@ -1,8 +1,8 @@
 """The cell that runs, and the position of the main thread in it: the line, and what the thread does there.
 
 The main thread writes `CurrentCell`; the probe's and other threads read it, and find the position from a stack
-(`place`). A stack is plain data here. A frame object keeps its local variables alive, so none is kept. Nor is
-`f_locals` read, which would copy references to the user's arrays.
+(`place`). A stack is plain data here: no frame object is kept, since a frame keeps its local variables alive, and
+`f_locals` is not read, since that would copy references to the user's arrays.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class RunningCell:
     `number` is the notebook's execution count, `started` a `time.monotonic()` in seconds. Line n of the notebook's
     cell is `lines[n - 1]`. `loop` is the event loop in which the cell was started, if any; a cell that awaits is
     found there. `run` is the number of this sending of the cell, the same on all processes and rising within a
-    session. `targets` are the processes that the cell was sent to. Where the request says neither, `run` is None
+    session. `targets` are the processes that the cell was sent to. If the request has no such label, `run` is None
     and `targets` is empty.
     """
 

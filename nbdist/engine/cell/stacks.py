@@ -1,4 +1,4 @@
-"""Stacks of this process's threads: read from another thread, whose code is on them, and what a thread waits for.
+"""Stacks of this process's threads, read from another thread; whose code is on a stack; what a thread waits for.
 
 `MainThread` is a thread seen from others: its stack, its processor time, and whether it is blocked in a call.
 `stack_reader` reads a stack as plain data, without frame objects in versions of Python where these are not safe.
@@ -215,8 +215,9 @@ class MainThread:
             blocked_in = self._system_call.read_text()
             if blocked_in.split(maxsplit=1)[0] != str(number):
                 return False
-            # It may wait for the lock of the interpreter, which this thread has now and releases in a sleep.
-            # After that it may be in the very same call again, but has used the processor.
+            # The thread may be waiting for the interpreter's lock, which the calling thread holds now and releases
+            # in a sleep. After the sleep the thread may be in the same call again, but then it has used processor
+            # time.
             used = self._processor_time()
             for _ in range(LOOKS):
                 time.sleep(LOOK_SECONDS)
@@ -256,7 +257,7 @@ def current_frames() -> dict[int, FrameType]:
     """Return the innermost frame of each thread, by its ident; collect no garbage meanwhile."""
     if sys.version_info >= COLLECTIONS_WAIT_SINCE or not gc.isenabled():
         return sys._current_frames()
-    # All three run in one call of C: no other thread runs in between, or finds collections switched off.
+    # All three calls run inside one call in C: no other thread runs in between, or finds collections switched off.
     calls = (gc.disable, sys._current_frames, gc.enable)
     try:
         answers: tuple[Any, ...] = tuple(map(operator.call, calls))
@@ -277,7 +278,8 @@ class StackDump:
 
     def __init__(self) -> None:
         self._file = _private_file()
-        # Not at exit: a probe may still look, and the number may belong to another file by then.
+        # The file is not closed at exit: a probe may still read stacks, and the descriptor's number may belong to
+        # another file by then.
         weakref.finalize(self, os.close, self._file).atexit = False
 
     def read(self, ident: int) -> Stack:

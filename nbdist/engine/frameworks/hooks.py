@@ -1,4 +1,4 @@
-"""Hooks into other libraries: names and methods of theirs, replaced for a while and put back as they were."""
+"""Hooks into other libraries: their functions and methods, replaced for a while and then restored."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ def imported(package: str) -> Any | None:
 
 
 class Hooked:
-    """An object that follows another library through a hook, once it can be placed."""
+    """An object that follows another library through a hook, placed as soon as the library allows it."""
 
     _unhook: Unhook | None = None
 
     def placed(self) -> Unhook | None:
-        """Place the hook; return a function that removes it, None while there is no place for it."""
+        """Place the hook; return a function that removes it, or None while the library cannot be hooked."""
         raise NotImplementedError
 
     def hook(self) -> bool:
-        """Follow every change from now on; return False while the library has no place for the hook."""
+        """Follow every change from now on; return False while the library cannot be hooked."""
         if self._unhook is None:
             self._unhook = self.placed()
         return self._unhook is not None

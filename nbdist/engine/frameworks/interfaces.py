@@ -1,9 +1,9 @@
-"""Interface between an engine and the frameworks on it: what each asks of the other.
+"""Protocols between an engine and the frameworks on it: what each asks of the other.
 
 A framework sees the engine as `ThisProcess`. An engine sees a framework's capabilities, the fields of `Framework`,
-by the protocols here: `ClusterState`, `Arrays`, `Inspection`, `ArrayRecovery`, `Trees` and `Plans`. The first four
-are asked of the framework that the session computes with, so each has a `No…` that answers for a framework without
-it.
+through the protocols here: `ClusterState`, `Arrays`, `Inspection`, `ArrayRecovery`, `Trees` and `Plans`. The
+engine asks the first four of the one framework that the session computes with, so each has a class `No…` that
+answers for a framework without the capability.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class ClusterState(Protocol):
-    """Membership and devices of a process that somebody else may have started; starts no back end."""
+    """Membership and devices of a process that nbdist may not have started; starts no back end."""
 
     def joined(self) -> Membership | None:
         """Return the place of this process in a cluster of the framework; None while it is in no cluster."""
@@ -63,7 +63,7 @@ class ClusterState(Protocol):
 
 
 class NoCluster(ClusterState):
-    """Answers for a framework that joins no cluster which others have made."""
+    """Answers for a framework that cannot be in a cluster already when nbdist comes."""
 
 
 class Arrays(Protocol):
@@ -78,7 +78,7 @@ class Arrays(Protocol):
         return None
 
     def placed(self, sharding: Any, expression: str) -> Place:
-        """Return how to make arrays under a sharding; each process makes them of its own pieces.
+        """Return how to make arrays under a sharding, where each process makes its own pieces.
 
         Raises:
           ArrayError: `sharding` is no sharding, or the framework has no such arrays.
@@ -131,7 +131,7 @@ class NoInspection(Inspection):
 
 
 class Trees(Protocol):
-    """Arrays of the framework in any value, whatever the session computes with."""
+    """Arrays of the framework in any value, whichever framework the session computes with."""
 
     def tree(self, value: object, expression: str) -> ArraysFound | None:
         """Return the same as `Inspection.explain` for a tree of the framework's arrays; None for anything else."""
@@ -141,7 +141,7 @@ class Trees(Protocol):
 
 
 class ArrayRecovery(Protocol):
-    """Programs compared between processes, and what follows where they differ."""
+    """Programs compared between processes, and recovery where they differ."""
 
     def versions(self, process: ThisProcess) -> Versions:
         """Return which program computed each array that lies on several processes."""
@@ -165,10 +165,10 @@ class NoArrayRecovery(ArrayRecovery):
 
 
 class Placing(Protocol):
-    """Function that says how another process makes objects like the framework's arrays and devices here."""
+    """Function that returns the `Placements` by which another process makes arrays and devices like those here."""
 
     def __call__(self, process: ThisProcess, *, processes: int | None = None) -> Placements:
-        """Return the placements; `processes` is the number of processes there, None for as many as here."""
+        """Return the placements; `processes` is the new number of processes, None if it does not change."""
 
 
 def not_moved(process: ThisProcess, *, processes: int | None = None) -> Placements:
@@ -181,7 +181,7 @@ def not_moved(process: ThisProcess, *, processes: int | None = None) -> Placemen
 
 
 class Plans(Protocol):
-    """Shapes, meshes and specs of values that are planned, in any process."""
+    """Shapes, meshes and specs of planned values; usable in any process."""
 
     def shapes(self, value: Any) -> Sequence[ArrayShape] | None:
         """Return the shapes of a value's arrays, in its order; None for a value that is not of this framework.

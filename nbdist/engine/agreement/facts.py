@@ -236,7 +236,7 @@ class AgreementFacts:
         return replace(arrays, names=names)
 
     def _arrays(self, values: dict[str, Any], comparers: Sequence[Comparer]) -> NamesFacts:
-        """Return the facts of the arrays that these values lead to, without the names; keep no array alive."""
+        """Return the facts of the arrays reached from these values, without the names; keep no array alive."""
         for comparer in comparers:
             comparer.begin()
         takers = Takers(comparers)

@@ -148,7 +148,7 @@ class ArrayRecovery(Protocol):
         raise SessionError("The programs of this session's framework are not counted.")
 
     def forget(self, process: ThisProcess, wrong: Forget) -> list[str]:
-        """Drop arrays whose pieces do not belong together; return the other paths that led to them."""
+        """Drop these arrays, whose pieces do not belong together; return the other paths that led to them."""
         raise SessionError("The programs of this session's framework are not counted.")
 
     def repair(self, process: ThisProcess) -> Repairs:

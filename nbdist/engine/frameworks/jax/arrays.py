@@ -98,7 +98,7 @@ def check_array(
     """Refuse arrays without values: tracers, deleted arrays, and partial sums unless `partial_sums` is set.
 
     Raises:
-      ArrayError: Says which of them the value is, and what to do.
+      ArrayError: The value is one of these; the message says which, and what to do.
     """
     if isinstance(value, jax.core.Tracer):
         raise ArrayError(
@@ -126,7 +126,7 @@ def _refuse_elsewhere(value: Any, expression: str) -> None:
     """Refuse an array that lies on one other process alone.
 
     Raises:
-      ArrayError: Says which process has the array, and how to bring it from there.
+      ArrayError: The array lies there; the message names the process, and says how to fetch the array.
     """
     holders = {device.process_index for device in value.sharding.device_set}
     if len(holders) == 1 and not value.sharding.addressable_devices:
@@ -137,7 +137,7 @@ def _refuse_elsewhere(value: Any, expression: str) -> None:
 
 
 def whole_piece(value: Any) -> ReadablePiece:
-    """Return one piece with all of an array, every part of which lies on this process."""
+    """Return an array that lies wholly on this process as one piece."""
 
     def read() -> Any:
         import numpy
@@ -145,7 +145,7 @@ def whole_piece(value: Any) -> ReadablePiece:
         pieces = unique_pieces(value)
         if len(pieces) == 1:
             return pieces[0].read()
-        # Not numpy.asarray(value): JAX would keep the array that it puts together.
+        # Not numpy.asarray(value): JAX would keep the assembled array in memory.
         found = numpy.empty(value.shape, value.dtype)
         for piece in pieces:
             found[slices(piece.bounds)] = piece.read()
@@ -181,7 +181,7 @@ def bounds_of(index: Sequence[slice], shape: Sequence[int]) -> Box:
 
 
 def placed(sharding: Any, expression: str) -> Place:
-    """Return the `Place` of a sharding: which pieces of an array belong here, and how it is made of them.
+    """Return the `Place` of a sharding: which pieces of an array belong here, and how the array is made from them.
 
     Args:
       sharding: The value of the user's expression.
@@ -256,7 +256,7 @@ def rescue(namespace: dict[str, object], process_id: int) -> Rescued:
     file, part = folder / f"process-{process_id}.npz", folder / "part.npz"
     numpy.savez(part, **pieces)
     part.chmod(0o600)
-    part.rename(file)  # complete or absent: the process may be ended at any moment
+    part.rename(file)  # the file is complete or absent: the process may be killed at any moment
     nbytes = sum(piece.nbytes for piece in pieces.values())
     return Rescued(path=str(file), arrays=len(pieces), nbytes=nbytes, left_out=tuple(left_out))
 

@@ -1,8 +1,8 @@
 """Descriptions of JAX's arrays, meshes and shardings for reports, made from metadata alone.
 
 Reports are made at any time, by a thread beside the one that computes. So nothing here starts a back end, waits
-for a computation, or keeps an array or a mesh alive. What only the main thread can see, the mesh in context, is
-noted there for the others (`ContextMesh`).
+for a computation, or keeps an array or a mesh alive. Only the main thread can see the mesh in context, so the main
+thread notes it for the others (`ContextMesh`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def device_key(device: Any) -> DeviceKey:
 class Meshes:
     """Descriptions of meshes (axes, their types, device keys), each made once; no mesh is kept alive.
 
-    A mesh holds its devices, and devices hold their back end, which must be freed when it is taken down.
+    A mesh holds its devices, and devices hold their back end; a back end must be freed when it is taken down.
     """
 
     def __init__(self) -> None:
@@ -193,8 +193,8 @@ def _noting(original: Callable[..., Any], note: Callable[[], None]) -> Callable[
 class _Entry:
     """The description of the array under one path, kept for the next walk.
 
-    `facts` are shape, dtype and the identity of the sharding: equal facts show that the description still holds.
-    They are None where only the identity of the array shows that.
+    `facts` are shape, dtype and the identity of the sharding: if they are equal in the next walk, the description
+    still holds. `facts` is None if the description holds for this very array only.
     """
 
     array: weakref.ref[Any]
@@ -204,7 +204,7 @@ class _Entry:
 
 
 class Descriptions:
-    """The `arrays` and `meshes` sections of a report, made anew in each walk, whose `Taker` this is.
+    """The `arrays` and `meshes` sections of a report, made anew in each walk; the walk's `Taker` of JAX's arrays.
 
     An unchanged array keeps the same description object in the next walk. Comparing two sections then costs
     one comparison of identity for each array, and no array is encoded twice.

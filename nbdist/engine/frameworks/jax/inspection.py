@@ -68,7 +68,7 @@ def walk_tree(value: object, found: Callable[[str, Any], bool], *, most: int) ->
       most: The number of arrays after which no more are looked at.
 
     Returns:
-      The numbers of `omitted` arrays, and of `closed` containers, which lie too deep or are too many.
+      The number of `omitted` arrays, and the number of `closed` containers: those too deep, or beyond the limit.
     """
     import jax
 
@@ -171,7 +171,8 @@ def nan(value: object, expression: str) -> NanCounts:
     """
     found: list[ArrayNan] = []
     looked, root = 0, rooted(expression)
-    # One array may stand at a million places. It is kept beside its count, so that no other array gets its id.
+    # One array may stand at a million places, so each is counted once, by id. The array is kept beside its count,
+    # so that no other array gets that id.
     counted: dict[int, tuple[Any, tuple[PieceNan, ...] | None]] = {}
 
     def note(rest: str, met: Any) -> bool:

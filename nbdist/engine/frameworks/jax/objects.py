@@ -1,4 +1,4 @@
-"""Objects of JAX and Flax beside arrays: what they hold, and how they reach a new process.
+"""Objects of JAX and Flax other than arrays: what they hold, and how they reach a new process.
 
 Walks over the user's objects look into Flax's containers and modules and into registered pytrees. A process that
 takes another's place gets jitted functions, registered classes and JAX's configuration. Flax is looked up in
@@ -106,7 +106,7 @@ def flax_states(mine: Mine) -> ThingFamily:
 
 
 class JaxObjects(Objects):
-    """Answers about JAX's objects and registrations, while a namespace is on its way to a new process."""
+    """JAX's objects and registrations, for the transfer of a namespace to a new process."""
 
     modules: tuple[str, ...] = ("flax.struct",)
 
@@ -127,10 +127,10 @@ class JaxObjects(Objects):
 
     @contextlib.contextmanager
     def unpickling(self) -> Iterator[None]:
-        """Keep subclasses of `flax.struct.PyTreeNode` from being registered as they are made, within the context.
+        """Return a context in which new subclasses of `flax.struct.PyTreeNode` are not registered as pytrees.
 
-        Unpickling makes a class first and its fields later; JAX would know it as a pytree without fields for
-        good. `pytrees` registers the classes when they are complete.
+        Unpickling makes a class first and its fields later; JAX would keep it registered as a pytree without
+        fields. `pytrees` registers the classes when they are complete.
         """
         base: Any = getattr(sys.modules.get("flax.struct"), "PyTreeNode", object)
         before = vars(base).get("__init_subclass__")
@@ -188,7 +188,7 @@ def unwrapped(value: Any) -> Any:
 
 
 def state_of_module(value: object) -> Any | None:
-    """Return the state of an NNX module, since the notebook need not have the module's class; None for others."""
+    """Return the state of an NNX module, sent in its place as the notebook may lack its class; None for others."""
     nnx = sys.modules.get("flax.nnx")
     module = getattr(nnx, "Module", None)
     if nnx is None or module is None or not isinstance(value, module):

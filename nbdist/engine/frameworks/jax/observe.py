@@ -3,8 +3,8 @@
 Imports no framework, starts no back end, runs no collective and reads no device memory. Never reads
 `addressable_shards`, which would make further live arrays.
 
-What is compared, arrays, keys, settings and meshes, must be equal on all processes: a difference makes their
-programs differ, or the values that these compute.
+The comparer compares arrays, keys, settings and meshes. They must be equal on all processes: otherwise the
+processes' programs differ, or the values that the programs compute.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def devices(client: Any) -> tuple[Device, ...]:
     local = client.local_devices()
     live = live_bytes(client)
     if live is not None and not live.keys() <= {str(device) for device in local}:
-        live = None  # unknown device labels: no number is better than a wrong one
+        live = None  # the profile names devices in an unknown way: no number is better than a wrong one
     return tuple(
         Device(
             key=device_key(device),
@@ -304,7 +304,7 @@ def _text(data: Any) -> str:
 
 OWN_SETTINGS = PLACES | frozenset(
     {
-        # What one process logs and shows.
+        # Options for what a process logs and shows, which may differ.
         *("jax_logging_level", "jax_debug_log_modules", "jax_log_compiles"),
         *("jax_explain_cache_misses", "jax_log_checkpoint_residuals", "jax_pprint_use_color"),
         *("jax_traceback_filtering", "jax_tracer_error_num_traceback_frames"),
@@ -321,7 +321,8 @@ All others are compared, since they change what a program computes.
 def settings() -> dict[str, str] | None:
     """Return the settings of `jax.config` on this thread, as text by name; None if JAX is not imported.
 
-    Starts nothing. Settings of this thread alone count, such as a `with jax.enable_x64():` that was not left.
+    Starts nothing. Values set on this thread alone count too, such as in a `with jax.enable_x64():` that was never
+    left.
     """
     config = getattr(sys.modules.get("jax"), "config", None)
     values = getattr(config, "values", None)

@@ -1,7 +1,7 @@
 """Placements of JAX: references to devices, meshes, shardings and arrays that another process resolves.
 
-A mesh or sharding over devices of one process alone is made over the other process's own devices. All others
-are over the same devices on both processes.
+A mesh or sharding over devices of one process alone becomes one over the other process's own devices. Every other
+mesh or sharding is over the same devices on both processes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class JaxPlacements:
     # -- on the process that has lived on ----------------------------------------------------------
 
     def is_array(self, value: Any) -> bool:
-        """Return whether a value is an array; a tracer is none, nor is a typed key, which holds an array."""
+        """Return whether a value is an array: not a tracer, and not a typed key, which only holds an array."""
         jax = sys.modules["jax"]
         if (
             not isinstance(value, jax.Array)
@@ -81,7 +81,8 @@ class JaxPlacements:
     def _is_of_now(self, array: Any) -> bool:
         """Return whether an array belongs to the back end that is up, or is deleted.
 
-        After a repair older arrays have meshes with the new devices, so that only the back end knows its arrays.
+        After a repair, older arrays have meshes with the new devices too; only the back end can tell its own
+        arrays.
         """
         if id(array) not in self._live and not array.is_deleted():
             jax = sys.modules["jax"]
@@ -367,7 +368,7 @@ class JaxPlacements:
         self._step.dispatched.restart(generation)
 
     def came_from(self, array: Any, origin: Origin) -> None:
-        """Note for an array made here the origin that it has on the other processes."""
+        """Note, for an array made here, the origin that it has on the other processes."""
         self._step.dispatched.origins.note(array, origin)
 
 

@@ -13,11 +13,11 @@ from typing import Any
 from nbdist.engine.frameworks.hooks import PrivateName
 
 # The process's place in a cluster (`process_id`, `num_processes`), and its connection to the service, `client`.
-# `jax.process_index()` starts a back end, and JAX offers no way to exchange a text without a device computation:
-# Orbax uses the client as well. A client that has failed refuses to be shut down, and JAX keeps it. Without the
-# name a process counts as in no cluster, calls are not compared, only the report on a stuck cell is left, JAX
-# refuses to join another service after a failed one, and libraries that keep the client cannot save after a
-# repair.
+# The public `jax.process_index()` starts a back end, and JAX offers no public way to exchange a text without a
+# device computation; Orbax uses the client as well. A client that has failed refuses to be shut down, and JAX
+# keeps it. Without the name a process counts as in no cluster, calls are not compared, only the report on a stuck
+# cell is left, JAX refuses to join another service after a failed one, and libraries that keep the client cannot
+# save after a repair.
 GLOBAL_STATE = PrivateName("jax._src.distributed", "global_state")
 
 # Makes the client of a service, with the options `shutdown_on_destruction` and `missed_heartbeat_callback`. JAX
@@ -37,8 +37,8 @@ DEFAULT_BACKEND = PrivateName("jax._src.xla_bridge", "_default_backend")
 # The back ends that are up, by platform; the public functions start them. Without it only one is known.
 LIVE_BACKENDS = PrivateName("jax._src.xla_bridge", "_backends")
 
-# Starts the back ends; every public way to one calls it.
-# Without it no thread waits while a back end is made anew, and a repair fails if a thread computes meanwhile.
+# Starts the back ends; every public function that needs a back end calls it. Without it no thread waits while a
+# back end is made anew, and a repair fails if a thread computes meanwhile.
 BACKENDS = PrivateName("jax._src.xla_bridge", "backends")
 
 # Clears the back ends; the public function of `jax.extend.backend`, whose import takes 0.3 s, calls it.
@@ -111,12 +111,12 @@ def base_array(array: Any) -> Any:
 
 
 def is_committed(array: Any) -> bool:
-    """Return whether an array is committed to its devices; True where it does not say (`_committed`)."""
+    """Return whether an array is committed to its devices; True if it has no attribute `_committed`."""
     return bool(getattr(array, "_committed", True))
 
 
 def hlo_parts(sharding: Any) -> tuple[Collection[Any], Any] | None:
-    """Return the devices and the HLO of a sharding that XLA has chosen; None where it has not both."""
+    """Return the devices and the HLO of a sharding that XLA has chosen; None if it lacks one of the two."""
     devices = getattr(sharding, "_device_assignment", None)
     hlo = getattr(sharding, "_hlo_sharding", None)
     return None if devices is None or hlo is None else (devices, hlo)

@@ -1,4 +1,4 @@
-"""Placements of JAX on another number of processes.
+"""Placements of JAX's arrays on another number of processes.
 
 A mesh over all devices is made anew over all new devices: one axis gets another size, all else is kept. An array
 keeps its `PartitionSpec`, except for dimensions that the new sizes do not divide: these are whole on each device.
@@ -175,7 +175,7 @@ def resized(axes: Mapping[str, int], devices: int) -> dict[str, int] | None:
 
 
 def _that_would(axes: Mapping[str, int], each: int) -> str:
-    """Return a sentence: for which numbers of processes, of `each` devices, a mesh can be made anew."""
+    """Return a sentence that says for which numbers of processes, with `each` devices, a mesh can be made anew."""
     total = math.prod(axes.values())
     most = 2 * total // each
     fitting = [n for n in range(1, most + 1) if resized(axes, n * each) is not None]

@@ -73,7 +73,7 @@ def place() -> bool:
     `device_put` to devices of several processes calls `assert_equal`; Keras' `assign` between two epochs is one.
 
     Returns:
-      Whether it could be done; a second call changes nothing.
+      Whether the hook is in place; a second call changes nothing.
     """
     importlib.import_module(private.NUMPY.module)
     numpy = private.NUMPY.get()
@@ -135,7 +135,7 @@ def initialize(process: ThisProcess, stage: JaxStage) -> Initialized:
 
 
 def allow_going_on() -> None:
-    """Configure JAX so that processes go on when one has left, and can join another cluster."""
+    """Configure JAX so that processes go on after one has left, and can then join another cluster."""
     import jax
 
     if hasattr(jax.config, "jax_enable_recoverability"):
@@ -150,10 +150,10 @@ def stay_in_step(
     Args:
       process: This process.
       before: The ports on which this process listened before the back end was up.
-      processes: The number of processes; one that is alone counts nothing.
+      processes: The number of processes; a process that is alone counts no programs.
 
     Returns:
-      The ports on which the others connect to it for collectives; None where it counts nothing.
+      The ports on which other processes connect to this one for collectives; None if no programs are counted.
     """
     if processes == 1:
         return None
@@ -189,7 +189,7 @@ def refuse_clearing(in_cell: Callable[[], bool]) -> None:
 
 
 def step_or_new(process: ThisProcess) -> Step:
-    """Return this process's `Step`; a new, empty one for a process that is alone and counts nothing."""
+    """Return this process's `Step`; a new, empty one for a process that is alone and counts no programs."""
     return step_of(process) if process.step is not None else Step(process.publish_step, before=())
 
 
@@ -202,8 +202,8 @@ def step_of(process: ThisProcess) -> Step:
 def keep_gloo_on(address: str) -> bool:
     """Make gloo, which carries CPU collectives, listen on `address`.
 
-    By default gloo binds the address to which this machine's host name resolves. This may be an address that
-    all colleagues' machines can reach, or one that does not answer.
+    By default gloo binds the address to which this machine's host name resolves. That address may be open to other
+    people's machines, or unreachable.
 
     Returns:
       Whether gloo will listen there.

@@ -158,7 +158,7 @@ def _by_hlo(old: Any, twins: Twins) -> Any | None:
 class Context:
     """The mesh in context and the default device on the main thread when they were noted, of the old back end.
 
-    They are set, not named, and so are set again after a repair.
+    No name leads to them, so they are set again after a repair.
     """
 
     mesh: Any | None

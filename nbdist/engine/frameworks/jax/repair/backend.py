@@ -1,7 +1,7 @@
 """Exchange of JAX's back ends and coordination service for new ones, while the process lives on.
 
 A process closes the gate, leaves the service, joins the next one with all others, starts the back ends, reopens
-the gate, and frees the old back ends. At the gate the user's threads wait that need a back end.
+the gate, and frees the old back ends. At the closed gate, threads of the user's that need a back end wait.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def made_with(**options: Any) -> Iterator[None]:
 
 
 def leaves_without_asking() -> contextlib.AbstractContextManager[None]:
-    """Return a context in which JAX joins a service that it will leave without sending it a request."""
+    """Return a context in which JAX joins a service so that leaving it sends no request."""
     return made_with(shutdown_on_destruction=False)
 
 

@@ -1,8 +1,8 @@
 """Re-pointing of every reference in this process from old objects to their twins (Smalltalk's `become:`).
 
 Immutable objects (tuples, frozen sets, slices, bound methods) that refer to an old object get twins of their own,
-outwards until none is left. Then all objects that refer to one with a twin are changed in place. Objects that
-cannot be changed are found as stale afterwards (`Repair._stale`). Must run while no user code runs.
+outwards until none is left. Then all objects that refer to an object with a twin are changed in place. Objects
+that cannot be changed are found as stale afterwards (`Repair._stale`). Must run while no user code runs.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _renewal(kind: type) -> Callable[[Any, Twins], Any] | None:
 
 
 def _computes_hash(one: Any) -> bool:
-    """Return whether an object that `matters` has a hash from Python: few classes, no context, all others."""
+    """Return whether an object that `matters` has a hash computed in Python: all but contexts and most classes."""
     kind = type(one)
     return computes_hash(kind) if issubclass(kind, type) else kind is not contextvars.Context
 

@@ -1,8 +1,9 @@
 """Repair of this process, in four parts that all processes take together.
 
 `save` only copies; `leave` takes the back end down; `rejoin` joins the others at a new coordination service;
-`restore` makes everything anew on the new devices. No part begins before all processes have ended the last one,
-since they would wait for a process that has failed. All parts run on the main thread, while no user code runs.
+`restore` makes everything anew on the new devices. No part begins before all processes have ended the part before
+it: otherwise they would wait for a process that has failed. All parts run on the main thread, while no user code
+runs.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class Repair:
         """Return whether an array waits for values that will not come; see `save`.
 
         Args:
-          array: An array that is not ready; one that no program computes may be so for a moment, too.
+          array: An array that is not ready. An array that no program computes may also be unready, for a moment.
           common: As for `save`.
           until: When an array of unknown origin is given up, as `time.monotonic()`.
         """
@@ -185,8 +186,8 @@ class Repair:
         Args:
           lost: Paths of arrays that must lose their values, since their pieces do not belong together.
           unnamed: Origins of arrays without a path that must lose their values, too.
-          generation: As for `Dispatched.restart`; the processes' own numbers differ if an earlier repair has ended
-            on some of them only.
+          generation: As for `Dispatched.restart`. The kernel gives it: the processes' own numbers differ if an
+            earlier repair has ended on some of them only.
         """
         import jax
 
@@ -310,7 +311,7 @@ def _clients(devices: Iterable[Any]) -> list[Any]:
 def _only_keeps_alive(holder: Any) -> bool:
     """Return whether nothing computes with the objects that a holder refers to.
 
-    Such holders are the old client, and buffers whose values NumPy reads: they stay what they were.
+    Such holders are the old client, and buffers whose values NumPy reads; they may stay as they are.
     """
     return type(holder) is _BUFFER or type(holder).__module__.partition(".")[0] in INTERNAL
 

@@ -1,6 +1,6 @@
 """Heap of this process as a repair sees it: old objects, their twins, what refers to them, and tables to refill.
 
-To find all that refers to an object takes a walk over the whole heap, and up to some tenths of a second: a repair
+Finding all that refers to an object takes a walk over the whole heap, up to some tenths of a second, so a repair
 makes as few walks as it can. Twins are the new objects that replace old ones; `become` re-points the references.
 """
 
@@ -83,7 +83,7 @@ def _of(objects: list[Any], wanted: Callable[[type], bool], asked: dict[int, boo
 
 
 def _unknown(values: list[Any], seen: set[int]) -> list[Any]:
-    """Return once each value that the garbage collector does not know and that may hold further objects."""
+    """Return the values that the garbage collector does not know and that may hold further objects, each once."""
     import numpy
 
     # This runs for a million references: the cheapest test comes first.

@@ -1,11 +1,11 @@
 """Arrays and other objects by the user's names: where each comes from, and what still leads to it after a repair.
 
-`versions` returns the origins of this process's arrays on several processes, compared to see whether the pieces
-belong together; `forget` drops those that do not.
+`versions` returns the origins of the arrays that lie on several processes. The kernel compares those of all
+processes to see whether the pieces of an array belong together; `forget` drops arrays whose pieces do not.
 
-An object that no path leads to may still be held by a function or a container. Its name is found by following
-references back to the user's namespace, so that a message can say it (`names_of`). The frames of the last error
-hold objects as well (`LastFrames`).
+An object that no path leads to may still be held by a function or a container. `names_of` finds its name for a
+message, by following references back to the user's namespace. The frames of the last error hold objects as well
+(`LastFrames`).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def mixed(
     """Return the arrays at these paths, and the arrays of these origins that have no path, by `id`.
 
     Returns:
-      First the arrays that no other path is known to lead to, then those that a right path leads to as well.
+      First the arrays that only these paths lead to, then those that another, right path leads to as well.
     """
     import jax
 
@@ -287,7 +287,7 @@ def _is_module(value: Any) -> bool:
 def _name(values: Iterable[Any], namespace: dict[str, object]) -> str | None:
     ids = {id(value) for value in values}
     names = [name for name, value in list(namespace.items()) if id(value) in ids]
-    # A name without a leading underscore comes first: users mean it to be seen.
+    # Names without a leading underscore come first: users know them.
     return min(filter(_is_users, names), key=lambda name: name.startswith("_"), default=None)
 
 
@@ -302,8 +302,8 @@ OWN = str(Path(__file__).parents[4])
 class LastFrames:
     """The frames of the user's own functions in the last error, which a debugger can look at after a repair, too.
 
-    All others are cleared; their text has been shown. Frames of frameworks refer to programs and buffers of the
-    old back end, which cannot be re-pointed.
+    All other frames are cleared; their text has been shown. Frames of frameworks refer to programs and buffers of
+    the old back end, which cannot be re-pointed.
     """
 
     def __init__(self) -> None:

@@ -73,7 +73,7 @@ class Owner(Packaged, Protocol):
 
     @property
     def waits(self) -> Mapping[tuple[str, str], str]:
-        """Functions of nbdist that poll, by file name and name; the innermost frame may then be anybody's.
+        """Functions of nbdist that poll, by file name and name; the innermost frame is then of no meaning.
 
         The value is "framework" for a wait in the framework's place, "agreement" for a wait for other processes.
         """

@@ -28,7 +28,7 @@ class PrivateName:
 
 
 def replaced(owner: Any, name: str, value: Any) -> Unhook:
-    """Put an attribute into a class or module; return a function that removes it, so that one inherited counts."""
+    """Set an attribute of a class or module; return a function that restores its own or inherited value."""
     own = vars(owner).get(name)
     setattr(owner, name, value)
     return lambda: delattr(owner, name) if own is None else setattr(owner, name, own)

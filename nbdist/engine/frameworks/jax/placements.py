@@ -90,7 +90,7 @@ class JaxPlacements:
         return id(array) in self._live or array.is_deleted()
 
     def describe(self, array: Any, number: int) -> NamespaceArray:
-        """Return a description; its key is the path, else the origin, else a text that no other process has."""
+        """Return a description. Its key is the path; without one the origin; else a text of this process alone."""
         spans = not array.is_fully_addressable
         return NamespaceArray(
             key=self._key(array) if spans else f"own {number}",
@@ -210,7 +210,7 @@ class JaxPlacements:
         return frozenset(origin for _, origin in without_path(self._step, ()))
 
     def newer(self, there: Collection[Origin]) -> list[str]:
-        """Return what leads to arrays of other origins, except arrays made of host values without a path."""
+        """Return what leads to arrays of other origins; leave out arrays of host values that no path leads to."""
         found = {path: array for path, array in self._at_paths().items() if not array.is_deleted()}
         paths = {p for p, a in found.items() if self._origin(a) not in (None, UNKNOWN, *there)}
         rest = without_path(self._step, found.values())

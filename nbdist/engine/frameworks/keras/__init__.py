@@ -1,7 +1,7 @@
 """Keras on an engine: its start through its back end, the capabilities of JAX, and its own around these.
 
-The back end is JAX for all work on several processes. What is asked of each imported framework (devices, trees,
-pictures of arrays) JAX answers for itself, so Keras has only models to answer for.
+The back end is JAX for all work on several processes. Devices, trees and summaries of arrays are asked of each
+imported framework, and JAX answers for itself. So Keras answers for its models only.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def _initialize(process: ThisProcess, stage: KerasStage) -> Initialized:
         )
     before = listening_ports()
     if stage.late:
-        # Any seed will do for now: without a seed, Keras makes all processes compute one together.
+        # A seed of any value, for now: without one, Keras would run a computation of all processes to agree on a
+        # seed.
         keras.utils.set_random_seed(0)
     with added_to_jax(stage.jax if backend == "jax" else {}):
         keras.distribution.initialize(
@@ -161,7 +162,7 @@ def added_to_jax(arguments: Mapping[str, Any]) -> Iterator[None]:
     """Add these arguments to each call of `jax.distributed.initialize` inside the context.
 
     Keras passes only three arguments on. Without the others, JAX would look for a Slurm or MPI cluster in stray
-    environment variables, and nobody could choose heartbeat and timeout.
+    environment variables, and heartbeat and timeout could not be chosen.
     """
     import jax
 

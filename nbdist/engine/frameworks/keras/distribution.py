@@ -1,9 +1,9 @@
-"""Distributions of Keras: the one that is set, noted, described, compared and moved; and what one asks for.
+"""Distributions of Keras: the current one is noted, described, compared and moved; layouts are read for plans.
 
-`SetDistribution` notes it on the main thread. `describe_distribution` describes it for reports, `KerasComparer`
-for a comparison of processes. `KerasPlacements` and `KerasResized` make Keras' device meshes again, in another
-process or over another number of processes; the back end places the arrays. The devices of a mesh are known on the
-JAX back end only.
+`SetDistribution` notes the distribution that is set, on the main thread. `describe_distribution` describes it for
+reports, `KerasComparer` for a comparison of processes. `KerasPlacements` and `KerasResized` make Keras' device
+meshes again, in another process or over another number of processes; the back end places the arrays. The devices
+of a mesh are known on the JAX back end only.
 
 A plan asks for the shapes of the variables of models (`shapes`), and for the specs that a layout map gives them
 (`layout`).
@@ -69,10 +69,10 @@ class _Noted:
 
 
 class SetDistribution(Hooked):
-    """The distribution that is set on one thread, kept where other threads can read it; keeps none alive.
+    """The distribution that is set on one thread, readable from other threads; keeps no distribution alive.
 
     `set_distribution` and `with distribution.scope():` set a value that belongs to the thread, and
-    `clear_session()` replaces the values of all threads. The probe's thread never sees a distribution, so the main
+    `clear_session()` replaces the values of all threads. The probe's thread does not see that value, so the main
     thread notes it: at each start and end of a cell, and whenever Keras sets it.
 
     Args:
@@ -92,12 +92,12 @@ class SetDistribution(Hooked):
         return noted.distribution()
 
     def note(self) -> None:
-        """Hook in where possible, and note the distribution that is set; other threads note nothing."""
+        """Hook into Keras if possible, and note the distribution that is set; on other threads note nothing."""
         self.hook()
         self.read()
 
     def read(self) -> None:
-        """Note the distribution that is set, without hooking in; do nothing on other threads."""
+        """Note the distribution that is set, without a hook into Keras; do nothing on other threads."""
         if threading.get_ident() != self._thread:
             return
         state = private.imported_tracker()
@@ -138,7 +138,7 @@ def hook_changes(note: Callable[[], None]) -> Unhook | None:
 
 
 def sharding_problem() -> str | None:
-    """Return a sentence if `keras.distribution` has no effect on the back end in use; None if it has one.
+    """Return a sentence if `keras.distribution` has no effect on the back end in use; None otherwise.
 
     The functions of the back end decide, not the version of Keras.
     """
@@ -277,7 +277,7 @@ class KerasResized(resized.JaxResized, KerasPlacements):
     """JAX's placements for another number of processes, which also make stand-ins for Keras' device meshes."""
 
     def reference(self, value: Any) -> Any | None:
-        """Return the stand-in for an object; that of a device mesh has the sizes for the new number of devices."""
+        """Return the stand-in for an object; a device mesh's has the sizes for the new number of devices."""
         if type(value) is not sys.modules["keras"].distribution.DeviceMesh:
             return super().reference(value)
         sizes = dict(zip(value.axis_names, value.shape, strict=True))
@@ -301,13 +301,13 @@ def matches(pattern: str, path: str) -> bool:
 
 
 def unmatched(patterns: Iterable[str], used: Collection[str | None], model: Any) -> tuple[str, ...]:
-    """Return the patterns that match neither a variable of a model, as those in `used` do, nor a layer's output.
+    """Return the patterns that match no variable of a model (they are not in `used`) and no output of a layer.
 
     Rules also apply to the outputs of layers, under the path of the layer and "/output".
 
     Args:
       patterns: The patterns of all rules, in order.
-      used: Those that match a variable.
+      used: The patterns that match a variable.
       model: A model or layer; None where it is in another process.
     """
     rest = tuple(pattern for pattern in patterns if pattern not in used)

@@ -4,10 +4,9 @@ A layer has its own variables, its seed generators, and the layers in it. `suffi
 `.layers[0].kernel`.
 
 A user's model may define properties, `__getattribute__`, `__eq__` or `__hash__`; none of them is run. Attributes
-and items are read from the instance's `__dict__`, and by the methods of `list`, `tuple` and `dict` themselves.
-
-Classes are looked up in `sys.modules`: while Keras is not imported, nothing is an object of Keras. Layers, models
-and optimizers of `tf_keras`, Keras 2 for TensorFlow, count as well.
+are read from the instance's `__dict__`, and items by the methods of `list`, `tuple` and `dict` themselves. Classes
+are looked up in `sys.modules`: before Keras is imported, no object counts as one of Keras. Layers, models and
+optimizers of `tf_keras`, Keras 2 for TensorFlow, count as well.
 """
 
 from __future__ import annotations
@@ -69,8 +68,8 @@ def defining(cls: type, name: str) -> type | None:
 def items(value: Any, limit: int = 4096) -> list[Any]:
     """Return the first `limit` items of a list or tuple; an empty list for anything else.
 
-    TensorFlow replaces a list that is set as an attribute by a list of a class of its own, which is itself empty
-    and keeps the items under `_storage`.
+    A list that is set as an attribute is replaced by TensorFlow with a list of its own class; that list itself is
+    empty and keeps the items under `_storage`.
     """
     # The class decides: a proxy's `__class__` only claims to be a list.
     bases = bases_of(type(value))
@@ -115,8 +114,8 @@ def inner_layers(layer: Any) -> list[Any]:
 def suffixes(layer: Any) -> dict[int, str]:
     """Return the most readable expressions that reach variables of a layer, by `id(variable)`.
 
-    An expression is `.layers[0].kernel` where layers are public and the variable is an attribute. The caller
-    reaches a variable that is missing here by its number.
+    An expression is `.layers[0].kernel` where layers are public and the variable is an attribute. A variable that
+    is missing here can still be reached by its number.
     """
     found: dict[int, str] = {}
     queue = [("", layer, 0)]
@@ -137,7 +136,7 @@ def suffixes(layer: Any) -> dict[int, str]:
 
 
 def _inner(layer: Any, names: dict[int, str]) -> list[tuple[str, Any]]:
-    """Return the step to each layer in a layer, and that layer: by number in a model, by attribute elsewhere."""
+    """Return each layer in a layer with the step to it: by number in a model, by attribute in other layers."""
     public = _public_layers(layer)
     steps = [(f".layers[{number}]", inner) for number, inner in enumerate(public)]
     met = {id(inner) for _, inner in steps}

@@ -4,7 +4,7 @@
 `model_glance` describe a model, layer or optimizer so that processes can compare it. `state` returns the arrays
 that a save by shard writes, and `set_state` sets those that were read.
 
-Keras' own pickles do not serve. They read the whole values of all processes, and unpickling them makes the
+Keras' own pickles are of no use here. They read the whole values from all processes, and unpickling makes the
 variables anew. Making a variable under a distribution is a collective, in which a new process would wait for ever.
 So objects are pickled by their `__dict__` (`reduce`).
 """
@@ -104,7 +104,7 @@ STATE = (
 
 
 class KerasObjects(Objects):
-    """Answers of Keras on one process, for as long as a namespace is on its way."""
+    """Keras' objects and settings on one process, for the transfer of a namespace to a new process."""
 
     def __init__(self, process_id: int) -> None:
         self._process_id = process_id
@@ -146,7 +146,7 @@ def model_digest(
     """Return a digest, equal for models of the same variables with equal values; None for any other object.
 
     Layers and optimizers have one, too. Pickles of equal models differ, since a pickle holds the time of pickling.
-    Of a variable that spans processes, dtype, shape and sharding count, not the values.
+    For a variable that spans processes, the digest covers dtype, shape and sharding, not the values.
 
     Args:
       value: Any object.
@@ -212,7 +212,8 @@ def keeps_its_own(value: Any) -> bool:
 def state(value: Any) -> Mapping[str, Any] | None:
     """Return the arrays of a layer, optimizer, variable, or model with its optimizer, by suffix; else None.
 
-    A layer that is made a second time gets other names in Keras, but the suffix of each variable is the same.
+    Suffixes identify the arrays: a layer that is made a second time gets other names in Keras, but the same
+    suffixes.
     """
     found = _variables(value)
     if found is None:

@@ -1,11 +1,11 @@
 """Observer of Keras: the models of the namespace, the distribution that is set, and the results of training.
 
-The models are described in looks of the probe's thread, from metadata alone: rule, layout, spec and bytes of each
-variable. A rule is a pattern in the layout map of the distribution that is set. Specs and bytes come from
-descriptions of the arrays that the variables hold, which the back end's observer makes; no device memory is read.
+The probe's thread describes the models, from metadata alone: rule, layout, spec and bytes of each variable. A rule
+is a pattern in the layout map of the distribution that is set. Specs and bytes come from descriptions of the
+arrays that the variables hold, which the back end's observer makes; no device memory is read.
 
-The rest is noted where it happens: the distribution, which other threads cannot see, and the results of each epoch
-of `fit` and of each evaluation, by a hook into Keras' callbacks (`hook_callbacks`).
+The rest is noted on the main thread when it changes: the distribution, which other threads cannot see, and the
+results of each epoch of `fit` and of each evaluation, by a hook into Keras' callbacks (`hook_callbacks`).
 """
 
 from __future__ import annotations
@@ -92,9 +92,10 @@ class LayoutRules:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Said:
-    """The description of a variable, as far as no mesh is needed, and the facts that it was made from.
+    """The part of a variable's description that needs no mesh, and the facts that it was made from.
 
-    `described` has placeholders for what the meshes tell: `device_bytes` of the whole variable, `missed` False.
+    `described` has placeholders for the facts that need the meshes: `device_bytes` of the whole variable, `missed`
+    False.
     """
 
     variable: weakref.ref[Any]
@@ -337,7 +338,8 @@ def _results(logs: Any) -> dict[str, Any]:
 class KerasObserver:
     """An observer of Keras for repeated looks.
 
-    `note` and `note_once` are called on the main thread; `add_model` and `look` on one thread, whichever it is.
+    `note` and `note_once` are called on the main thread; `add_model` and `look` always on the same thread, any
+    one.
 
     Args:
       main_thread: `threading.Thread.ident` of the thread that runs cells.

@@ -46,7 +46,7 @@ class VariablePlace:
 
 
 class VariablePlaces(Library):
-    """The places of the variables of layers and models, searched again only when the variables change in number.
+    """The places of the variables of layers and models; searched again only when the number of variables changes.
 
     Keeps no model alive. `look_into` finds all arrays that objects of Keras hold.
     """

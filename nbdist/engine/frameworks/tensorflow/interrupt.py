@@ -1,10 +1,11 @@
 """Interrupts of a worker that is blocked in a collective of TensorFlow, and the reset of TensorFlow after them.
 
-Python's handler of SIGINT runs on the main thread, between two instructions of Python. Inside TensorFlow there are
-none, and a collective whose peers do not come never ends. So a thread of `Interrupts` receives the signal. If the
-main thread does not come out of TensorFlow by itself, this thread makes TensorFlow abort its collectives. It does
-so, too, if the main thread came out at once and has left a collective behind: without `tf.function`, collectives
-run on threads of a pool, and the next collective of the peers would meet the one left behind.
+Python's handler of SIGINT runs on the main thread, between two instructions of Python. While the main thread is
+inside TensorFlow, it runs no instructions of Python, and a collective whose peers do not come never ends. So a
+thread of `Interrupts` receives the signal. If the main thread does not leave TensorFlow by itself, this thread
+makes TensorFlow abort its collectives. The thread does the same if the main thread left TensorFlow at once, with a
+collective still running: without `tf.function`, collectives run on threads of a pool, and the peers' next
+collective would be paired with the old one.
 """
 
 from __future__ import annotations
@@ -182,7 +183,7 @@ class Interrupts:
             time.sleep(PATIENCE_SECONDS)
             if self._cells != cell or not self.inside():
                 return
-            # Processor time would not do: on a busy machine, a process that computes may get little of it.
+            # Processor time is no measure here: on a busy machine, a process that computes may get little of it.
             waits = not computes(seconds=PATIENCE_SECONDS, looks=LOOKS)
         if self._cells != cell or not self.inside():
             return
@@ -201,8 +202,8 @@ class Interrupts:
     def translated(self, error: BaseException | None) -> BaseException | None:
         """Return a `KeyboardInterrupt` if an interrupt has aborted the cell's collectives, else `error` itself.
 
-        An aborted collective raises `tf.errors.UnavailableError`, or pybind11's complaint that Python's own
-        handler has raised in the middle of the call.
+        An aborted collective raises `tf.errors.UnavailableError`, or pybind11's error that Python's own handler
+        has raised in the middle of the call.
         """
         if self.freed and isinstance(error, Exception):
             interrupt = KeyboardInterrupt(MESSAGE)

@@ -97,7 +97,7 @@ KNOWN = tuple(
         (b"W", rb"dataset\.cc", rb"Input of GeneratorDatasetOp"),
         # Keras reads a batch ahead to build the model; the cache is filled in the first epoch.
         (b"W", rb"cache_dataset_ops\.cc", rb"The calling iterator did not fully read the dataset"),
-        # An interrupt has freed the process, and the cell's error says so.
+        # Printed when an interrupt has freed the process; the cell's error says so already.
         (b"[EW]", rb"\w+\.cc", rb".*interrupted by nbdist; run %dist_recover"),
         # The end of every data set (https://github.com/tensorflow/tensorflow/issues/62963).
         (b"[IW]", rb"local_rendezvous\.cc", rb".*OUT_OF_RANGE: End of sequence"),
@@ -136,7 +136,7 @@ def follow_standard_error() -> None:
 
 
 class Chatter:
-    """A filter that removes messages which nobody needs to read; called with each new piece of standard error.
+    """A filter that removes needless messages; called with each new piece of standard error.
 
     One message is replaced by a sentence that is said once (`AUTO_SHARD_SAID`). TensorFlow's C++ writes to the
     process's standard error. A line begins with the level, the time and the source, such as
@@ -177,7 +177,7 @@ def initialize(process: ThisProcess, stage: TensorFlowStage) -> Initialized:
 
 
 def settle_devices(process: ThisProcess, stage: DevicesStage) -> Initialized:
-    """Set which devices this process has; TensorFlow may start after this step."""
+    """Set the devices of this process; TensorFlow may start once this is done."""
     platform, devices, local_device_ids = stage.platform, stage.devices, stage.local_device_ids
     tf = _tensorflow(process)
     process.descriptors.leave_out(Chatter(chief=process.process_id == 0))
@@ -269,8 +269,8 @@ def adapt() -> str | None:
 
     Imports Keras, unless `tf.keras` is to be the legacy one: an override must be there before Keras is used.
 
-    A trial decides which overrides are needed, not the version: each function is run once on a strategy that only
-    notes the requests. This runs no operation, so a strategy can still be made afterwards.
+    A trial decides which overrides are needed, not Keras' version: each function is run once on a stand-in
+    strategy that only notes the requests. The trial runs no operation, so a strategy can still be made afterwards.
 
     Returns:
       One line that names the adapted functions. None where nothing was adapted: the overrides are there already,

@@ -115,7 +115,7 @@ def replicas_of(strategy: Any, process_id: int) -> Replicas | None:
 
     Args:
       strategy: A `tf.distribute.Strategy`.
-      process_id: The number of this process, which owns devices that are no worker's.
+      process_id: The number of this process; it owns the devices that belong to no worker.
 
     Private API: `strategy.extended.worker_devices` and `strategy.extended._num_workers` (TensorFlow 2.21).
     There is no public list of a strategy's devices. If they are missing, the strategy is not shown.

@@ -70,7 +70,7 @@ def objects() -> Iterator[list[Any]]:
 
 
 def _of(objects: list[Any], wanted: Callable[[type], bool], asked: dict[int, bool]) -> list[Any]:
-    """Return objects of wanted classes; `asked` has answers by id of class, since one may define `__eq__`."""
+    """Return the objects of wanted classes; `asked` has the answers, by id as a metaclass may define `__eq__`."""
     found = []
     for one in objects:
         kind = type(one)

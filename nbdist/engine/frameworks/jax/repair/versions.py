@@ -1,4 +1,4 @@
-"""Arrays and other objects by the user's names: where each comes from, and what still leads to it after a repair.
+"""Origins of the user's arrays by path, and the names by which a program still reaches old objects after a repair.
 
 `versions` returns the origins of the arrays that lie on several processes. The kernel compares those of all
 processes to see whether the pieces of an array belong together; `forget` drops arrays whose pieces do not.
@@ -184,7 +184,7 @@ def _emptied(array: Any) -> Any:
 
 
 def without_path(step: Step, named: Collection[Any]) -> list[tuple[Any, Origin]]:
-    """Return the arrays on several processes that are not in `named` and have a known origin, each with it."""
+    """Return the arrays on several processes that are not in `named`, each with its origin, if that is known."""
     known = {id(array) for array in named}
     # A typed key holds an array; deleting the array deletes the key.
     known |= {id(base_array(array)) for array in named}
@@ -250,7 +250,7 @@ def names_by_id(ids: Collection[int], namespace: dict[str, object]) -> list[str]
 
 
 def _has_key(table: Any, ids: Collection[int]) -> bool:
-    """Return whether one of these ids is a key; False if the first key is no int, without reading the others."""
+    """Return whether one of these ids is a key; looks no further than the first key if that is no int."""
     kind = next((k for k in (dict, set, frozenset) if issubclass(type(table), k)), None)
     if kind is None or type(next(kind.__iter__(table), None)) is not int:
         return False
@@ -280,7 +280,7 @@ def reached_from(holder: Any, namespace: dict[str, object]) -> str | None:
 
 
 def _is_module(value: Any) -> bool:
-    """Return whether a value is a module or its `__dict__`: users cannot make a library anew."""
+    """Return whether a value is a module or its `__dict__`; users could not remake it, so its name is no help."""
     return type(value) is types.ModuleType or (type(value) is dict and "__spec__" in value)
 
 
@@ -300,7 +300,7 @@ OWN = str(Path(__file__).parents[4])
 
 
 class LastFrames:
-    """The frames of the user's own functions in the last error, which a debugger can look at after a repair, too.
+    """The frames of the user's own functions in the last error, for a debugger to show after a repair.
 
     All other frames are cleared; their text has been shown. Frames of frameworks refer to programs and buffers of
     the old back end, which cannot be re-pointed.

@@ -1,10 +1,12 @@
 """Cut of the collectives that wait, by a thread of this process; works where no signal reaches the main thread.
 
 On CPU, JAX's collectives go through gloo: each process listens on one port of its own, and connects to the ports
-of the others. Ending these connections frees the threads that wait in collectives, except those that are stuck:
-gloo waits in them until its own limit of 30 minutes. A stuck connection is silenced, its back end kept until then.
+of the others. Ending these connections frees the threads that wait in collectives, with an exception: a thread
+that is stuck in the middle of a message waits until gloo's own limit of 30 minutes. Its connection is silenced,
+and its back end is kept until then.
 
-A process that waits for others to connect has no connection yet: its meeting with them is ended (`Meetings`).
+A process that still waits for others to connect has no connection to end: its meeting is ended instead
+(`Meetings`).
 """
 
 from __future__ import annotations
@@ -55,9 +57,10 @@ class ConnectionCut:
 
     When gloo (at commit 5b46c340) reads the end of a connection, it frees the threads that wait there, with two
     exceptions: those whose message is half written, also by a write that failed, and those whose message is half
-    read (`Pair::signalException` goes through neither `tx_` nor `rx_`). These wait for half an hour. So nothing
-    may be under way when a connection ends, and no write may fail: only reading is ended. The connection stays
-    open through a copy of its descriptor; once gloo has closed its own, data of others is read from the copy.
+    read (`Pair::signalException` goes through neither `tx_` nor `rx_`). These wait for half an hour. So no message
+    may be under way when a connection ends, and no write may fail: only the reading side is ended. The connection
+    stays open through a copy of its descriptor; once gloo has closed its own descriptor, what other processes send
+    is read from the copy.
     """
 
     def __init__(self) -> None:
@@ -67,12 +70,12 @@ class ConnectionCut:
         self._drained_until = 0.0
 
     def cut(self, own: Collection[int], others: Collection[int]) -> int:
-        """End all connections; return how many were not ended before.
+        """End all connections; return how many of them earlier calls had not ended.
 
         Each process must end its own: in a ring each waits for its neighbour only. Every communicator of this
         process's back end is broken afterwards. A program whose collective has failed still goes on to its next
         one, which may send data to a receiver that has given up. So the connections between two devices of this
-        process are ended first; data that is on its way then gets time to arrive.
+        process are ended first, and data that is on its way gets time to arrive.
 
         Args:
           own: The ports on which this process accepts such connections.
@@ -184,7 +187,7 @@ class ConnectionCut:
 
 
 def _waiting(one: socket.socket) -> int:
-    """Return the number of bytes of a connection that were not read here, or have not arrived there."""
+    """Return the number of a connection's bytes that were not read here, or have not arrived at the other end."""
     count = bytearray(4)
     total = 0
     for queue in (termios.FIONREAD, termios.TIOCOUTQ):
@@ -266,7 +269,7 @@ def _watched() -> dict[int, list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A back end in which a collective is stuck, since when, and the threads that wait in it."""
+    """A back end in which a collective is stuck, with the time since when, and the threads that wait in it."""
 
     since: float
     back_end: Any
@@ -279,8 +282,8 @@ _KEPT: list[_Kept] = []
 def waiting() -> frozenset[int]:
     """Return the threads that wait in a collective of a back end that is not kept.
 
-    After a cut they may be all that is left of a stuck collective: gloo does not free a thread whose message was
-    half written or half read when the connection ended (see `ConnectionCut`).
+    After a cut, such a thread may be the only sign of a stuck collective: gloo does not free a thread whose
+    message was half written or half read when the connection ended (see `ConnectionCut`).
     """
     found = frozenset(waiting_threads())
     return found.difference(*(kept.threads for kept in _KEPT))
@@ -298,7 +301,7 @@ def let_go() -> None:
 
 
 class TcpConnection(NamedTuple):
-    """A TCP connection of this process: its descriptor, and the inode that tells it from later connections."""
+    """A TCP connection of this process: its descriptor, and its inode, which no later connection shares."""
 
     number: int
     inode: int
@@ -379,10 +382,10 @@ class Meetings:
     (`kDefaultTimeout` of gloo's `rendezvous/store.h`; XLA's `GlooKeyValueStore`). There is no connection to cut
     yet. A main thread that waits in C++, as in NumPy's conversion, gets no signal.
 
-    A process that waits for absent ones is freed, from any thread: addresses are written in place of the missing
-    ones. Of two processes the one with the higher address connects (gloo's `Pair::connect`). The written address
-    is the lowest, with port 0, which refuses connections: the program fails (`Gloo context initialization
-    failed`). The store refuses an address that comes later.
+    `end` frees a process that waits for absent ones, from any thread: it writes addresses in place of the missing
+    ones. Of two processes the one with the higher address connects (gloo's `Pair::connect`). The address written
+    is the lowest, with port 0, which refuses connections, so the waiting program fails (`Gloo context
+    initialization failed`). The store refuses an address that comes later.
 
     Attributes:
       ended: Whether a meeting was ended.

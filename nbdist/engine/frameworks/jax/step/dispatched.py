@@ -1,7 +1,7 @@
 """Dispatched programs: those that this process has sent to devices of several processes, in order.
 
-XLA pairs the collectives of processes by their order alone. Two processes that have sent the same programs in
-the same order since they were last in step are in step; others are not.
+XLA pairs the collectives of processes by their order alone. Two processes are in step if, since they were last in
+step, both have sent the same programs in the same order.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ TRAIL = 4096
 class ProgramCount:
     """Counts of the programs sent since the processes were last in step.
 
-    `programs` ran on all devices of the session; `names` is a checksum over their names in order, `kinds` over the
-    collectives of those that ran for the first time. `parts` ran on devices of several processes, but not on all
-    devices, so that other processes may have sent none.
+    `programs` counts programs on all devices of the session. `names` is a checksum over their names in order, and
+    `kinds` one over the collectives of the programs that ran for the first time. `parts` counts programs on
+    devices of several processes, but not on all devices; other processes may have sent none of these.
     """
 
     programs: int = 0
@@ -64,8 +64,9 @@ class Dispatched:
     """Counts of programs on devices of several processes; written by the threads that send them.
 
     Attributes:
-      count: The programs since the processes were last in step.
-      serial: The number of programs on all devices since the back end is up; the same everywhere if in step.
+      count: The counts since the processes were last in step.
+      serial: The number of programs on all devices since the back end came up; equal on processes that are in
+        step.
       trail: The newest programs, each as a checksum over all names and collectives up to it; the last is that of
         `serial`.
       generation: The number of this back end; the same everywhere.
@@ -73,10 +74,10 @@ class Dispatched:
       ignored: `threading.get_ident()` of threads whose programs are not counted.
       labels: The names of the newest programs since the processes were last in step.
       kinds: The collectives of these programs; None for one that did not run for the first time.
-      given: The made arrays that these programs were the first to get, as texts of `Made.used`.
-      made: Numbers the arrays that no program has computed.
-      parts: The number of programs that the cell has sent to a group of devices alone since the processes were
-        last in step, and a checksum over their names in order; by group.
+      given: The arrays made by no program that these programs were the first to get, as texts of `Made.used`.
+      made: The numbers of the arrays that no program has computed.
+      parts: By group of devices, the number of programs that the cell has sent to that group alone since the
+        processes were last in step, and a checksum over their names in order.
       devices: The number of devices of the session.
     """
 
@@ -100,7 +101,7 @@ class Dispatched:
 
     @property
     def hooked(self) -> bool:
-        """Whether every program is seen; False, and none is, if JAX cannot be hooked."""
+        """Whether programs are seen: True for every program, or False if JAX cannot be hooked and none is seen."""
         return self._unhook is not None
 
     @property
@@ -125,7 +126,7 @@ class Dispatched:
         self.made.begin(run, same=same, code=code)
 
     def restart(self, generation: int | None = None) -> None:
-        """Begin with a new back end, to which nothing was sent yet.
+        """Start counting for a new back end, to which nothing was sent yet.
 
         Args:
           generation: The number of the back end, the same on all processes and never used before; default: one
@@ -340,8 +341,9 @@ class _Hooks:
         self._state.set_global(self._both(theirs))
 
     def set_local(self, theirs: Callable[..., None] | None) -> None:
-        # Whenever `jax.debug_nans` begins or ends on a thread, JAX sets None there, which would hide the global
-        # hook. The global hook must stay in force: it finds out itself whether there is something to check.
+        # Whenever `jax.debug_nans` begins or ends on a thread, JAX sets the thread's hook to None, which would
+        # hide the global hook. The global hook must stay in force: it finds out itself whether there is something
+        # to check.
         self._state.set_local(self._unset if theirs is None else self._both(theirs))
 
     def _both(self, theirs: Callable[..., None] | None) -> Callable[..., None]:
@@ -367,7 +369,7 @@ def arrays_under_way(dispatched: Dispatched, common: int, *, since: int = 0) -> 
 
 
 def serials_under_way(dispatched: Dispatched) -> set[int]:
-    """Return the serials of the programs that have an output which is not computed yet."""
+    """Return the serials of the programs with an output that is not computed yet."""
     return {serial for _, serial in _under_way(dispatched)}
 
 
@@ -376,13 +378,13 @@ def _under_way(dispatched: Dispatched) -> Iterator[tuple[Any, int]]:
         if (
             generation == dispatched.generation
             and serial > 0
-            and not array.is_deleted()  # jax 0.10.0 ends the process where a deleted one is asked for more
+            and not array.is_deleted()  # jax 0.10.0 ends the process if a deleted array is asked anything else
             and not _is_ready(array)
         ):
             yield array, serial
 
 
 def _is_ready(array: Any) -> bool:
-    """Return whether an array has its values; True for typed PRNG keys, which do not say: none is waited for."""
+    """Return whether an array has its values; True for typed PRNG keys, which do not tell."""
     asked = getattr(array, "is_ready", None)
     return asked is None or bool(asked())

@@ -1,13 +1,13 @@
 """Origins of arrays on several processes, by which all processes can identify an array.
 
-An array has no name that all processes know. By its origin two processes see whether the arrays that they have
-under one name are one array, or two that only look alike (`Origins`).
+An array has no name that all processes know. By comparing origins, two processes see whether the arrays that they
+have under one name are parts of one array, or of two that only look alike (`Origins`).
 
-An array that no program computed is one that each process has made from its own values (`Made`). No collective
-pairs them, so two processes may use different ones together: the batch of step 9 here, that of step 5 there. They
-are numbered as a cell makes them. A program that gets one counts as the same on all processes only if the arrays
-have the same number and shape. Shapes that processes take from their own rows are compared in the key-value store
-of JAX's coordinator (`Announced`).
+Some arrays are computed by no program: each process makes them from its own values (`Made`). No collective pairs
+such arrays, so two processes may use different ones together: the batch of step 9 here, the batch of step 5 there.
+They are numbered as a cell makes them. A program that gets one counts as the same on all processes only if the
+arrays have the same number and shape. A shape that a process takes from its own rows is compared in the key-value
+store of JAX's coordinator (`Announced`).
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Origins:
         """Give arrays the path that leads to them as their origin, `UNKNOWN` where none does.
 
         Args:
-          new: All living arrays on several processes that have no origin which stays.
+          new: All living arrays on several processes that have no final origin yet.
           paths: Arrays by path; a path may lead to a typed key in place of the new array in it.
           generation: The number of the back end.
           run: The number of this sending of the cell.
@@ -132,12 +132,12 @@ class Origins:
         return UNKNOWN
 
     def __contains__(self, array: Any) -> bool:
-        """Return whether an array's origin stays: a program has computed the array, or a path to it was noted."""
+        """Return whether an array has its final origin: a program has computed it, or a path to it was noted."""
         self._settle()
         return _found(self._known, array) is not None
 
     def __iter__(self) -> Iterator[tuple[Any, Origin]]:
-        """Yield living arrays with their origins, but those that a thread has made from values on the host."""
+        """Yield living arrays with their origins, except arrays that other threads made from host values."""
         self._settle()
         made = [one for one in self._made.values() if not one[1][2].startswith(OF_A_THREAD)]
         for reference, origin in [*self._known.values(), *made]:
@@ -188,9 +188,9 @@ NAMED = 3
 class Announced:
     """Announcements of array shapes, compared before a program computes with the arrays.
 
-    Each process writes its shapes, and then reads what is there. No process waits for another: of two processes at
-    least the later one sees both, and refuses; the first waits in its collective in vain, until the cell ends.
-    Announcements stay until the next cell begins.
+    Each process writes its shapes, and then reads what is there. No process waits for another. Of two processes
+    that differ, at least the later one sees both announcements and raises; the first may wait in its collective
+    until the cell ends. Announcements stay until the next cell begins.
     """
 
     def __init__(self) -> None:
@@ -207,11 +207,13 @@ class Announced:
     def others(self, what: str, name: str, shapes: Sequence[str]) -> tuple[str, int, str] | None:
         """Announce the shapes of a thing, and look for a process that has announced other shapes of it.
 
-        Does nothing on threads other than the main one: only there is the order the same on all processes.
+        Does nothing on other threads than the main thread: only on the main thread is the order the same on all
+        processes.
 
         Args:
-          what: The place of the thing, such as the number of a program: the same on all processes.
-          name: Announcements of another name are not compared.
+          what: The place of the thing in the order of its kind, such as the number of a program; the same on all
+            processes.
+          name: The name of the thing; only announcements of equal names are compared.
           shapes: Texts from `shape_text`.
 
         Returns:
@@ -260,8 +262,8 @@ MANY = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _One:
-    """An array that no program has used yet; `number` is 0 if the order of making says nothing."""
+class _UnusedArray:
+    """An array that no program has used yet; `number` is 0 if it does not identify the array."""
 
     array: weakref.ref[Any]
     run: int
@@ -280,7 +282,7 @@ class Made:
 
     def __init__(self) -> None:
         self.run = 0
-        self._unused: dict[int, _One] = {}
+        self._unused: dict[int, _UnusedArray] = {}
         self._limit = MANY
         self._numbers: Counter[str] = Counter()
         self._seen: set[str] = set()
@@ -292,7 +294,8 @@ class Made:
 
         Args:
           run: The number of the cell's sending, the same on all processes.
-          same: Whether arrays made before are known by their paths: their numbers no longer count.
+          same: Whether arrays made before this cell are identified by their paths, so that their numbers no longer
+            count.
           code: Whether code of the user's runs; none does in a round of copies.
         """
         if same and self._unused:
@@ -312,7 +315,7 @@ class Made:
         self._seen.clear()
 
     def note(self, array: Any, group: str, place: tuple[int, int]) -> Origin:
-        """Number an array that was made just now; return its origin.
+        """Give a number to an array that was made just now; return its origin.
 
         Args:
           array: An array on devices of several processes.
@@ -325,12 +328,12 @@ class Made:
             number = self._numbers[group]
             origin = (*place, f"{self.run} made {number} {group} {shape}")
         else:
-            # A thread makes arrays at any time, such as batches ahead of a training: which programs are sent
-            # before and after is chance, and with several threads the order is, too.
+            # Other threads make arrays at any time, such as batches ahead of a training. Which programs are sent
+            # before and after is chance, and with several threads so is the order.
             name = f"{OF_A_THREAD}{threading.current_thread().name}"
             self._numbers[name] += 1
             number, origin = 0, (place[0], 0, f"{name} made {self._numbers[name]} {group} {shape}")
-        self._unused[id(array)] = _One(weakref.ref(array), self.run, number, shape)
+        self._unused[id(array)] = _UnusedArray(weakref.ref(array), self.run, number, shape)
         if len(self._unused) > self._limit:
             self._unused = {k: one for k, one in self._unused.items() if one.array() is not None}
             self._limit = max(MANY, 2 * len(self._unused))
@@ -340,8 +343,8 @@ class Made:
         """Return which of these arrays a program gets for the first time, as text; empty for none.
 
         Returns:
-          A text such as `RUN: 10 float32[16]`. Numbers and shapes are each sorted, so that it makes no difference
-          which argument is which of several arrays.
+          A text such as `RUN: 10 float32[16]`. Numbers and shapes are each sorted, so the order of the arguments
+          does not matter.
         """
         if not self._unused:
             return ""
@@ -358,7 +361,7 @@ class Made:
         return f"{run}: {' '.join([*numbers, *sorted(one.shape for one in found)])}"
 
     def compare(self, array: Any) -> None:
-        """Compare a shape that was taken from this process's rows with those of the other processes.
+        """Compare an array's shape, taken from this process's rows, with the shapes on the other processes.
 
         This takes a millisecond: only the first such array of a cell is compared, and each shape that is new here.
 

@@ -1,11 +1,13 @@
 """Programs of JAX: their labels, their collectives, and those that are under way.
 
-The collectives of a program must be the same on all processes, or values are mixed up. So its text is compared
-with that on other processes, and after a repair with that from before (`ProgramCollectives`, `Recompiled`).
+The collectives of a program must be the same on all processes, or values are mixed up. So a program's text is
+compared with the text on other processes, and after a repair with the text before the repair
+(`ProgramCollectives`, `Recompiled`).
 
 A program is under way until its outputs are computed (`arrays_under_way`). On CPU a program on small arrays runs
-inside its call, and is counted only when the call returns. If it waits there for other processes, another thread
-sees it by the call that the main thread's innermost Python frame is in (`calling`).
+inside its call, and is counted only when the call returns. If the program waits inside that call for other
+processes, another thread can tell so from the call that the main thread's innermost Python frame is in
+(`calling`).
 
 nbdist has one program of its own, `Gathering`, for proofs that processes are in step.
 """
@@ -111,9 +113,9 @@ _REMARKS = re.compile(r", (?:metadata=\{.*?\}(?=,|$)|backend_config=.*$)", re.MU
 class Recompiled:
     """The programs of each function, compared after a repair with those from before it.
 
-    A function that `jax.jit` has compiled keeps the values that it has found in globals, closures and attributes,
-    even if they are set to others later. After a repair it is compiled again, and finds the later ones. Programs
-    are known as long as their function lives.
+    A function that `jax.jit` has compiled keeps the values that it found in globals, closures and attributes, even
+    if those are set later. After a repair the function is compiled again, and finds the newer values. Programs are
+    known as long as their function lives.
     """
 
     def __init__(self) -> None:
@@ -163,7 +165,7 @@ UNNAMED = b"?"
 
 
 def first_array(tree: Any) -> Any | None:
-    """Return any array of a pytree, since all of a program lie on the same devices; None if it has none."""
+    """Return one array of a pytree, None if it has none; all arrays of a program lie on the same devices."""
     jax = sys.modules["jax"]
     first = tree
     while type(first) in (tuple, list) and first:
@@ -196,7 +198,7 @@ def title_of(name: bytes) -> str:
 
 
 def is_of_jax(function: Any) -> bool:
-    """Return whether a function is JAX's own, and so uses its arguments alone; True for None as well."""
+    """Return whether a function is JAX's own, which reads nothing but its arguments; True for None as well."""
     return function is None or str(getattr(function, "__module__", "")).startswith("jax.")
 
 
@@ -208,7 +210,7 @@ def spans(array: Any) -> bool:
 def wait_for_arrays(arrays: Iterable[Any], then: Callable[[], None]) -> None:
     """Call `then`, on a new thread, once these arrays are computed or have failed.
 
-    A thread of its own waits, since no wait in C++ can be interrupted.
+    The wait is in C++, where no interrupt arrives, so a separate thread waits.
     """
     # Waiting keeps no array alive.
     references = list(map(weakref.ref, arrays))
@@ -380,7 +382,7 @@ COLUMNS = 6
 
 
 class Gathering:
-    """A collective that gathers one row from each device, the row of its process.
+    """A collective that gathers from each device the row of the device's process.
 
     Args:
       devices: The devices in the order of their rows.

@@ -1,12 +1,12 @@
 """Step of this process with the others: counts of programs, proofs, and the end of waiting collectives.
 
-A proof (`Proof`) takes small collectives of nbdist's own, with numbers that only they carry. First all processes
-meet, with one device each, over connections that nothing else uses: as long as one process stays away, none sends
-data that another could take for something else. There they compare how many programs each has sent, and which. If
-this comparison is not enough, all devices then take part in a collective like the user's.
+A proof (`Proof`) takes small collectives of nbdist's own, with numbers that only they carry. In the first
+collective each process takes part with one device, over connections that nothing else uses, so no data can be
+taken for that of a user's collective, even if a process stays away. The processes compare how many programs each
+has sent, and which. If this comparison is not enough, all devices then take part in a collective like the user's.
 
-JAX keeps the order of a process's collectives. A process with another collective pending is paired wrongly in this
-one, so that the proof does not return, or returns numbers that nobody has sent.
+JAX keeps the order of a process's collectives. A process with another collective pending is paired wrongly in that
+last collective, so the proof does not return, or returns numbers that no process has sent.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ WORD = 0xFFFFFFFF
 class Trial:
     """One proof under way.
 
-    `passed` is None until the numbers of all processes have come; `alike` says whether all had sent the same
-    programs before, `uneven` whether they had sent different numbers of programs.
+    `passed` is None until the numbers of all processes have come. `alike` says whether all processes had sent the
+    same programs before, and `uneven` whether they had sent different numbers of programs.
     """
 
     number: int
@@ -98,8 +98,8 @@ class Proof:
     """The collectives of proofs on one back end, compiled when this is made.
 
     Args:
-      ignore: Called before and after a proof sends its programs, with the thread, and whether the thread's
-        programs are to be left out of the count.
+      ignore: Called before and after a proof sends its programs, with the thread's ident, and with whether to
+        leave that thread's programs out of the count.
 
     Raises:
       RuntimeError: JAX cannot compile a program.
@@ -121,7 +121,8 @@ class Proof:
         Args:
           number: The number of this proof, the same on all processes and never used before.
           count: The programs that this process has sent since all were last in step.
-          counted: Whether equal counts are proof enough for this process; they are only if all processes say so.
+          counted: Whether this process accepts equal counts as proof; they are enough only if all processes say
+            so.
         """
         trial = Trial(number)
         threading.Thread(
@@ -191,7 +192,7 @@ class Step:
         self._said: tuple[int, int] | None = None
 
     def begin(self, generation: int | None = None) -> None:
-        """Begin with a new back end, also after each repair; `generation` as for `Dispatched.restart`."""
+        """Start counting for a new back end, also after each repair; `generation` as for `Dispatched.restart`."""
         import jax
 
         self._cut.release()
@@ -306,9 +307,10 @@ class Step:
     def end_cell(self, number: int, *, failed: bool, compared: bool = False) -> None:
         """End a cell on the main thread: if it used other processes' devices, check that all are in step.
 
-        If the kernel compares what the processes have sent, each waits until its programs are computed, and
-        reports which they were. Otherwise the processes run a proof. A process that failed does not wait for the
-        others: it reports at once, and is asked later. An interrupt ends the wait as `abandon` does.
+        If the kernel compares what the processes have sent, each process waits until its programs are computed,
+        and reports which programs it has sent. Otherwise the processes run a proof. A process on which the cell
+        failed waits for no other process: it reports at once, and the kernel asks it later. An interrupt ends the
+        wait as `abandon` does.
 
         Args:
           number: The number of this sending of the cell, the same on all processes.
@@ -425,8 +427,8 @@ class Step:
     def until_freed(self, back_end: Any) -> None:
         """Wait until no collective of the old back end is left.
 
-        A collective that is left after a moment is stuck. It is stopped from using processor time, and the back
-        end is kept until gloo gives up, since freeing it would wait as long.
+        A collective that is left after a moment is stuck. Its connection is silenced, so that it uses no processor
+        time, and the back end is kept until gloo gives up: freeing the back end would wait as long.
         """
         let_go()
         until = time.monotonic() + FREED_SECONDS

@@ -1,13 +1,14 @@
 """The guard of one process's calls of Keras: agreed on before they begin, paced, and done whole step by step.
 
 `install` puts wrappers around methods of `keras.Model`. Each call of `METHODS` first goes to the guard, whose
-error is raised in place of the call. `CallGuard.before` finds the facts that other processes compare (`examine`),
-and whether the call may begin. A call without a distribution over several processes is not guarded.
+error is raised in place of the call. `CallGuard.before` collects the facts that other processes compare
+(`examine`), and decides whether the call may begin. A call without a distribution over several processes is not
+guarded.
 
-During a call, all processes raise a waiting interrupt before the same step. Keras is made to wait for each step
-where steps would run too far ahead of the devices (`run_ahead_too_far`). On the JAX back end, an interrupt does
-not break off a step, so that a model has its values afterwards (`made_whole`). The wait for the results of a step
-is one that an interrupt can end (`place`).
+During a call, all processes raise a waiting interrupt before the same step. Keras is made to wait for each step if
+steps would run too far ahead of the devices (`run_ahead_too_far`). On the JAX back end, an interrupt does not
+break off a step, so a model has its values afterwards (`made_whole`). An interrupt can end the wait for the
+results of a step (`place`).
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class CallGuard:
 
     @contextlib.contextmanager
     def within(self) -> Iterator[None]:
-        """Take calls inside the context as parts of one guarded call, since `fit` evaluates and callbacks save."""
+        """Return a context whose calls are parts of one guarded call: `fit` evaluates, and callbacks save."""
         found = self._places()
         self._group = () if found is None else tuple(found[1].processes)
         self.inside = True
@@ -119,7 +120,7 @@ class CallGuard:
         return self._meet(method, facts, paths, refusal, places, rows)
 
     def slow_down(self, arguments: dict[str, Any]) -> None:
-        """Make Keras wait for each step where steps would block each other; change `callbacks` for it."""
+        """Make Keras wait for each step if steps would block each other; for this, add to `callbacks`."""
         found = self._places()
         if found is not None and "callbacks" in arguments and run_ahead_too_far(found[0]):
             arguments["callbacks"] = with_waiting(arguments["callbacks"])
@@ -278,10 +279,10 @@ def made_whole(name: str, make: Callable[..., Any], put_off: PutOff) -> Callable
     """Return a method such as `make_train_function` that makes a step which interrupts do not break off.
 
     While Keras computes with JAX, the variables do not hold their values, and each step gives the values' memory
-    away for its result. Keras puts the values back at the end of an epoch, and when `fit` is left, but from the
-    result of the step before. An interrupted step has given that memory away, and the first step has no result
-    before it (Keras 3.15.1). So an interrupt waits for the end of a step, and a model without values gets back the
-    values it had.
+    away for its result. Keras puts the values back at the end of an epoch, and when `fit` is left. It takes them
+    from the result of the last complete step: an interrupted step has given that memory away, and in the first
+    step there is no such result (Keras 3.15.1). So an interrupt waits for the end of a step, and a model without
+    values gets back the values it had.
 
     Args:
       name: The name of the attribute, such as `train_function`.
@@ -331,7 +332,7 @@ def _keep(model: Any, groups: Sequence[str], state: Any) -> None:
 
 
 def put_back(model: Any) -> None:
-    """Put values back into the variables of a model if a call that was broken off still has them."""
+    """Put values back into a model's variables if a call that was broken off had taken them out."""
     state = private.JAX_STATE.of(model)
     if state and private.JAX_STATE_SYNCED.of(model) is False:
         if _are_there(state.values()):

@@ -1,9 +1,9 @@
 """Agreement of the processes on a call before any of them begins it.
 
-Each process puts on a board that all share (`SharedBoard`) which call it is about to make, and at the end of each
-cell that the cell has ended. A process goes on when all others have put the same call, and raises when another has
-ended the cell without the call. There is no time limit: a process that is still busy may yet come, and the
-kernel's report names the line at which a process waits.
+Each process writes the call that it is about to make on a board that all share (`SharedBoard`), and at the end of
+each cell that the cell has ended. A process goes on when all others have written the same call, and raises when
+another has ended the cell without the call. There is no time limit: a process that is still busy may yet come, and
+the kernel's report names the line at which a process waits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SharedBoard:
     """A board that all processes share: one short text for each process, kept by JAX's coordinator.
 
     `put` and `read` send one request each to the coordinator (0.4 ms locally). No device takes part, so neither
-    waits for a process that does something else.
+    method waits for a process that is busy.
 
     Args:
       client: A function such as `nbdist.engine.frameworks.jax.private.coordinator_client`, called each time
@@ -114,7 +114,7 @@ class CallAgreement:
                 return
 
     def trains_alone(self, method: str) -> None:
-        """Note a call that this process makes alone, to be named to processes that wait for a common call."""
+        """Note a call that this process makes alone; processes that wait for a common call then name it."""
         self._alone = method
 
     def meet(self, call: GuardedCall, group: Sequence[int]) -> NbdistError | None:
@@ -153,7 +153,7 @@ class CallAgreement:
                 f"{call.method} could not be agreed on: JAX's coordinator does not answer ({error})."
             )
         except KeyboardInterrupt:
-            # A process that has not yet read this call must not begin without this process.
+            # Another process may not have read this call yet, and must not begin without this process.
             entry["call"] = {**call.plain(), "refusal": "it was interrupted"}
             self._put(running)
             raise
@@ -185,7 +185,7 @@ class CallAgreement:
                 elif gone := self._left(process, state, run, group, mine):
                     return gone
             if len(calls) == len(group):
-                # All processes have put this call, so nobody reads earlier ones any more.
+                # All processes have written this call, so no process reads earlier ones any more.
                 self._calls = self._calls[-1:]
                 self.agreed = {p: calls[p] for p in group}
                 return disagreement(self.agreed, self._me)
@@ -195,7 +195,7 @@ class CallAgreement:
     def _left(
         self, process: int, state: State, run: int, group: tuple[int, ...], mine: GuardedCall
     ) -> NbdistError | None:
-        """Return the error if a process that has not put the call never will; None while it still may."""
+        """Return the error if a process can no longer make the call; None while all others still may."""
         at = on_host_text([process], state["host"])
         if state["run"] > run or (state["run"] == run and state["ended"] is not None):
             ended = state["ended"] if state["run"] == run else ""
@@ -217,7 +217,7 @@ class CallAgreement:
         return None
 
     def _misses(self, entry: State, group: tuple[int, ...]) -> bool:
-        """Return whether another process's call waits for this one, which is about to wait for another group."""
+        """Return whether another process's call waits for this process, while this one waits for another group."""
         other = tuple(entry["group"])
         return other != group and self._me in other and self._counts.get(other, 0) < entry["number"]
 

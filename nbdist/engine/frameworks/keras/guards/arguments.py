@@ -1,6 +1,6 @@
 """Facts about a call of Keras before it begins: rows, batches, steps and written paths, and the places of batches.
 
-The facts are read from the arguments of `fit`, `evaluate`, `predict` and `save`, and are None where not known
+The facts are read from the arguments of `fit`, `evaluate`, `predict` and `save`. A fact is None if it is not known
 beforehand, as for a generator. `BatchPlaces` reads the distribution that is set: which processes take part, and
 which sizes of steps they can take.
 """
@@ -49,7 +49,7 @@ def feed(data: Any, *, batch_size: int | None, steps: int | None, epochs: int = 
       data: The argument `x`, or other data in its place.
       batch_size: The argument, as given.
       steps: `steps_per_epoch` or the corresponding argument, as given.
-      epochs: The number of epochs; with `steps`, each epoch goes on where the one before has ended in the rows.
+      epochs: The number of epochs; with `steps`, each epoch begins at the row where the one before ended.
     """
     rows = row_count(data)
     if rows is None:
@@ -212,7 +212,8 @@ def run_ahead_too_far(distribution: Any) -> bool:
     """Return whether steps that nobody waits for would run too far ahead of the devices, and end in a deadlock.
 
     Seen on CPU where a process has several devices (jaxlib 0.10.2, plain JAX without nbdist, two processes of two
-    devices): 16 steps with a collective end, 64 never do. With one device in each process 300 end. The likely
+    devices): 16 steps with a collective complete, 64 never do. With one device in each process, 300 complete. The
+    likely
     reason: one device may have a limited number of computations in flight, and steps whose collectives need the
     other device use up that number.
     """

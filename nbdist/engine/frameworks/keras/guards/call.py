@@ -1,9 +1,9 @@
-"""One guarded call as processes send it to each other, and the reasons for which it must not begin.
+"""One guarded call as processes send it to each other, and the reasons why it must not begin.
 
 Under a distribution over several processes, every step is one computation of all of them. If one process made
-another call, the others would wait for ever. The functions that end in `_refusal` find why one process refuses a
-call by itself; `disagreement` compares the calls of all processes. Each text says what to change. Facts that are
-not known beforehand are not compared.
+another call, the others would wait for ever. The functions named `…_refusal` find the reason why one process
+refuses a call by itself; `disagreement` compares the calls of all processes. Each text says what to change. Facts
+that are not known beforehand are not compared.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class GuardedCall:
     """One guarded call of one process.
 
     `facts` are values under the keys of `EQUAL`, None where not known beforehand. `paths` are files and folders
-    that the call will write; processes of one host must not share them. `refusal` is the reason for which this
-    process will not make the call after all. `rows` is a digest of this process's rows, where each process gives
-    rows of its own.
+    that the call will write; processes of one host must not share them. `refusal` is the reason why this process
+    will not make the call after all. `rows` is a digest of this process's rows, if each process must give rows of
+    its own.
     """
 
     method: str
@@ -84,11 +84,11 @@ def disagreement(calls: Mapping[int, GuardedCall], me: int) -> AgreementError | 
 
 
 def same_rows(calls: Mapping[int, GuardedCall], times: int) -> str | None:
-    """Return a warning if all processes give the same rows where each must give its own; None if they do not.
+    """Return a warning if all processes give the same rows, though each must give its own; None otherwise.
 
     Args:
-      calls: The calls by process id; the result for one call is None.
-      times: How often an epoch trains with a row that all processes give.
+      calls: The calls by process id; with a single call there is no warning.
+      times: How often an epoch would train on each row.
     """
     digests = {call.rows for call in calls.values()}
     if len(calls) < 2 or len(digests) > 1 or None in digests:

@@ -47,8 +47,8 @@ logger = logging.getLogger(__name__)
 def answer_questions(resident: Resident) -> None:
     """Begin to answer questions that kernels ask past the main thread; call this on the main thread.
 
-    Questions come through the agent of this host, over a descriptor that it gave the process (`NBDIST_ASKED`).
-    A process that somebody else has started has none. A second call changes nothing.
+    Questions come through the agent of this host, over a descriptor that it gave the process (`NBDIST_ASKED`). A
+    process that nbdist has not started has no such descriptor. A second call changes nothing.
     """
     asked = os.environ.pop("NBDIST_ASKED", None)
     if asked is not None:
@@ -58,7 +58,7 @@ def answer_questions(resident: Resident) -> None:
 
 
 class Answering:
-    """A thread that does what kernels ask.
+    """The thread that answers the questions of kernels.
 
     Args:
       resident: The state that nbdist keeps on this engine.
@@ -77,7 +77,7 @@ class Answering:
         ).start()
 
     def until_end(self, asked: int) -> None:
-        """Answer questions until nobody can ask any more; a question that fails does not end the loop."""
+        """Answer questions until the descriptor is closed; a question that fails does not end the loop."""
         guard = MessageGuard("A question of a kernel", logger)
         while letters := os.read(asked, 4096):
             with guard:
@@ -133,7 +133,7 @@ class Answering:
                 ).start()
 
     def _compare(self, question: Question, code: str) -> None:
-        """Answer with digests of what must be equal before a cell; runs on the main thread."""
+        """Answer with digests of the facts that must be equal before a cell; runs on the main thread."""
         if self._resident.cell.running:
             return  # a cell runs: digests taken now would describe its middle
         self._answer_to(question, Digests(digests=self._resident.agreement().digests(code)))
@@ -146,10 +146,11 @@ class Answering:
         )
 
     def _is_out_of_reach(self) -> bool:
-        """Return whether the main thread is blocked where no signal reaches it, as in a collective, or may be.
+        """Return whether the main thread is, or may be, blocked where no signal reaches it, as in a collective.
 
-        A main thread that computes, sleeps, waits for an event or a queue (as `print(…, flush=True)` does), or is
-        on its way out after an interrupt, comes back by itself; a cut costs a repair.
+        A cut costs a repair, so the answer is False for a main thread that comes back by itself: one that
+        computes, sleeps, waits for an event or a queue (as `print(…, flush=True)` does), or is on its way out
+        after an interrupt.
         """
         thread = self._main_thread
         if self._resident.interrupts.leaving or thread.waits_for_a_thread() is False:

@@ -57,7 +57,7 @@ class SentCall:
 
     Attributes:
       label: The label of its request, by which an engine knows the call before it unpickles it.
-      door: How the person whose work this is reached nbdist; error texts name what to type there.
+      door: The interface the user works with (`nbdist.spelling.Door`); error texts use its syntax.
     """
 
     door = Door.PYTHON.value  # for a kernel that sends none
@@ -75,7 +75,7 @@ class SentCall:
           An object that ipyparallel sends without a pickle: its `buffers` are `[json, *buffers]`, where the JSON
           is a `nbdist.contract.calls.Reply`. `nbdist.launch.start.client` reads it.
         """
-        # Imported here: a kernel makes calls too, and needs neither this nor the engine's modules.
+        # Imported here: kernels import this module to make calls, and need none of the engine's modules.
         from ipyparallel.serialize import PrePickled
 
         reply = PrePickled(None)
@@ -137,7 +137,7 @@ def calls() -> Mapping[type[contract.Call[Any]], Handler]:
 
 
 def interruptible(label: str | None) -> bool:
-    """Return whether a request with this label may be interrupted; every request that is not nbdist's may be."""
+    """Return whether a request with this label may be interrupted; requests that are not nbdist's always may."""
     if label is None or not label.startswith(PREFIX):
         return True
     found = by_name().get(label.removeprefix(PREFIX))
@@ -145,11 +145,11 @@ def interruptible(label: str | None) -> bool:
 
 
 def who(resident: Resident, call: engine.Who) -> engine.Described | engine.OtherNbdist:
-    """Return who this engine is, which somebody else has started, and how far its framework is; change nothing."""
+    """Describe an engine that nbdist has not started, and how far its framework has started; change nothing."""
     from nbdist.machine.ports import own_address
 
     framework = frameworks.framework_named(call.framework)
-    # Free the port of an earlier kernel that asked and went no further.
+    # Free the port that an earlier kernel asked for and never used.
     resident.reserved.close()
     (port,) = resident.reserved.reserve(1)
     cluster = framework.cluster()
@@ -172,7 +172,7 @@ def who(resident: Resident, call: engine.Who) -> engine.Described | engine.Other
 
 
 def prepare(resident: Resident, call: engine.Prepare) -> engine.Late:
-    """Set environment variables that nobody has set yet; return those that come too late.
+    """Set environment variables that are not set yet; return those that come too late.
 
     A framework reads its own variables when it is imported. If it is imported already, its configuration is
     changed instead; variables without such a configuration come too late.
@@ -258,7 +258,7 @@ def imported(resident: Resident, call: engine.AskImported) -> engine.ImportedMod
 
 
 def agreement(resident: Resident, call: engine.AskAgreement) -> engine.Agreement:
-    """Return what must be equal on all processes before a cell: all digests, or the facts of some topics."""
+    """Return what must be equal on all processes before a cell: digests of all facts, or some facts in full."""
     if call.topics is None:
         return engine.Agreement(digests=resident.agreement().digests(call.code))
     return engine.Agreement(facts=resident.agreement().facts(call.code, call.topics))
@@ -323,14 +323,14 @@ def layout(
 
 
 def meet(resident: Resident, call: stepping.Meet) -> Done:
-    """Learn on which ports the other processes take connections of collectives."""
+    """Take the ports at which the other processes accept connections for collectives."""
     if resident.step is not None:
         resident.step.meet(call.ports)
     return Done()
 
 
 def step(resident: Resident, call: stepping.AskSent) -> stepping.Trail:
-    """Return what was sent to devices of other processes since all were last in step."""
+    """Return counts of the programs sent to devices of other processes since all were last in step."""
     return _step(resident).trail()
 
 
@@ -346,7 +346,7 @@ def labels(resident: Resident, call: stepping.AskLabels) -> stepping.Labels:
 
 
 def under_way(resident: Resident, call: stepping.AskUnderWay) -> stepping.UnderWay:
-    """Return what is not computed yet of the programs that all processes have sent."""
+    """Return how many outputs are not computed yet, of the programs that all processes have sent."""
     return _step(resident).under_way(call.common)
 
 

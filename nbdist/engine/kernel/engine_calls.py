@@ -32,11 +32,12 @@ def evaluate(resident: Resident, expression: str, *, number: int | None = None) 
     Args:
       resident: The state of this engine.
       expression: A Python expression in the user's namespace.
-      number: The number of the proof that follows if all processes evaluate it at the same time; None for a name,
-        which computes nothing.
+      number: The number of the proof that follows when all processes evaluate the expression at the same time;
+        None for a plain name, which computes nothing.
 
     Raises:
-      ArrayError: The expression is none, raised, or was not computed alike on all processes; the text says which.
+      ArrayError: The text is no expression, the expression raised, or it was not computed alike on all processes;
+        the message says which.
       SessionError: A cell that was sent before has failed, and is not settled yet.
     """
     try:
@@ -88,7 +89,7 @@ def widget_event(
 
 @contextlib.contextmanager
 def together(resident: Resident, number: int | None, what: str) -> Iterator[None]:
-    """Run a block that all processes run at the same time, and a proof of this number after it; None: no proof.
+    """Return a context for code that all processes run together; a proof of this number follows, unless None.
 
     Raises:
       SessionError: A cell that was sent before has failed, and is not settled yet.
@@ -156,7 +157,7 @@ def imported_from(paths: Sequence[str]) -> list[str]:
     wanted = {os.path.realpath(path) for path in paths}
     found = []
     for name, module in list(sys.modules.items()):
-        # Modules may be anything, also objects that raise for every attribute.
+        # An entry of `sys.modules` may be any object, even one that raises for every attribute.
         file = getattr(module, "__dict__", {}).get("__file__")
         if name != "__main__" and isinstance(file, str) and os.path.realpath(file) in wanted:
             found.append(name)

@@ -1,8 +1,8 @@
-"""Handlers of the calls that move values, and names and arrays to another process, or to a folder and back.
+"""Handlers of the calls that move values, names and arrays: to a kernel, a new process, or a folder and back.
 
-Values move between a kernel and a process. A process that takes the place of an ended one gets the namespace of
-one that has lived on. Copies of arrays stay in the memory of other processes, in numbered rounds; all processes
-can go back to one. Variables are saved into a folder, and restored from it, by all processes together.
+Values move between a kernel and a process. A process that replaces an ended one gets the namespace of a surviving
+process. Copies of arrays stay in the memory of other processes, in numbered rounds; all processes can go back to a
+round. Variables are saved into a folder, and restored from it, by all processes together.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def take_things(resident: Resident, call: namespace.TakeThings, data: Buffer) ->
     """Set the settings, modules and functions of the buffer; return their digests and what failed."""
     referent = resident.framework.placements(resident).referent
     failed = _state(resident).take(data, call.own, _objects(resident).values(), referent)
-    # Patches are compared later, when this process has the names as well.
+    # Patches are compared later, once this process has the user's names too.
     read = _state(resident).read(_objects(resident).values(), patches=False)
     return namespace.Things(digests=_digests(resident, call.key, read), failed=failed)
 
@@ -274,7 +274,7 @@ def receive_round(resident: Resident, call: namespace.ReceiveRound) -> Room:
 
 
 def go_back(resident: Resident, call: namespace.GoBack) -> namespace.WentBack:
-    """Make arrays again as they were in a round, and have every reference lead to them."""
+    """Make arrays again as they were in a round, and re-point every reference to them."""
     held = resident.moving.held(call.token, Returning)
     made = held.round()
     resident.copies.add(call.number, made)
@@ -393,6 +393,6 @@ def set_names(resident: Resident, call: values.SetNames) -> Named:
 
 
 def let_go(resident: Resident, call: values.LetGo) -> Done:
-    """Drop what was on its way."""
+    """Drop the value that was on its way."""
     resident.moving.end(call.token)
     return Done()

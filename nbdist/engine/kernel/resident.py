@@ -68,7 +68,7 @@ logger = logging.getLogger(__name__)
 class Publisher:
     """A sender of nbdist's messages on the engine's own output channel.
 
-    They go out as output of a cell, or to every kernel that takes part.
+    Messages go out as output of a cell, or to every kernel that takes part in the session.
 
     Attributes:
       request: The request of the cell that runs or ran last; None before the first. ipykernel keeps it in a
@@ -102,7 +102,7 @@ class Publisher:
         self._send(kind, facts, parent=None, ident=f"nbdist.{self._process_id()}")
 
     def echo(self, kept: Kept) -> None:
-        """Send what is kept of the output of cells, for kernels that did not listen when it was shown."""
+        """Send the kept output of cells again, for kernels that did not listen when it was shown."""
         process_id = self._process_id()
         echo = content_of(Echo(process_id=process_id, kept=kept))
         self._send(*echo, parent=None, ident=f"echo.{process_id}")
@@ -183,7 +183,7 @@ class Resident:
 
     @classmethod
     def there(cls) -> Resident | None:
-        """Return the state of this engine; None if this process is none, or does nothing for nbdist."""
+        """Return the state of this engine; None if this process is no engine, or nbdist has not used it yet."""
         return getattr(getattr(_shell(), "kernel", None), cls.ATTRIBUTE, None)
 
     def checkpoint(self) -> None:
@@ -270,7 +270,7 @@ class Resident:
         return of_this_process() or Path(tempfile.gettempdir())
 
     def call_hooks(self) -> list[str]:
-        """Call the user's hooks on a process that has taken another's place; return a text for each failure."""
+        """Call the user's hooks on a process that has replaced another; return a text for each failure."""
         failed = []
         for name, hook in self.hooks.items():
             try:
@@ -285,18 +285,18 @@ class Resident:
             self.step.end_cell(label.run, failed=failed, compared=label.compared)
 
     def refuse_below(self, number: int) -> None:
-        """Refuse requests with a lower number from now on: another kernel has the turn."""
+        """Refuse requests with a lower number from now on: they are from an earlier kernel."""
         self._lowest = max(self._lowest, number)
 
     def admit(self, number: int, *, computes: bool = True) -> None:
         """Refuse a request out of order, and one that computes before an earlier failure is settled.
 
         Args:
-          number: The number of the request; it rises from one to the next, in whichever kernel.
+          number: The number of the request; it rises with every request, also across kernels.
           computes: Whether the request may use a device.
 
         Raises:
-          SessionError: A later request was here first.
+          SessionError: A later request was admitted before.
           NotRunError: An earlier cell has failed here, and its kernel has not yet made sure that the processes are
             in step.
         """
@@ -313,7 +313,7 @@ class Resident:
             )
 
     def agreement(self) -> AgreementFacts:
-        """Return the description of what must be equal on all processes; make it on first use."""
+        """Return the source of the facts that must be equal on all processes; made on first use."""
         if self._agreement is None:
             from nbdist.engine.agreement.facts import AgreementFacts
 
@@ -321,11 +321,11 @@ class Resident:
         return self._agreement
 
     def publish_step(self, step: CellStep) -> None:
-        """Publish how this process stands to the others at the end of a cell."""
+        """Publish whether this process is in step with the others at the end of a cell."""
         self.publisher.publish(step)
 
     def _publish_prompt(self, prompt: Prompt | None) -> None:
-        """Show a debugger's prompt behind all output so far; with None, say that there is no prompt any more."""
+        """Show a debugger's prompt after all output so far; with None, say that the prompt is over."""
         self.descriptors.flush()
         sys.stdout.flush()
         sys.stderr.flush()

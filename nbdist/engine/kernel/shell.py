@@ -1,7 +1,7 @@
 """IPython's shell and ipykernel's kernel on an engine: cells of the notebook, and gaps that are closed.
 
-A cell travels as ipyparallel's own execute request. Data that the request has no place for goes in its label; see
-`nbdist.contract.cells`. `NotebookCells` hooks into the shell, `report_withdrawals` into the kernel, and
+A cell travels as ipyparallel's own execute request; its label holds the data for which the request has no field
+(see `nbdist.contract.cells`). `NotebookCells` hooks into the shell, `report_withdrawals` into the kernel, and
 `name_cells` into Python's warnings.
 
 `close_gaps` closes what IPython, ipykernel and tqdm leave open inside an ipyparallel engine, by one function each.
@@ -38,8 +38,8 @@ class NotebookCells:
       shell: The engine's IPython shell.
       cell: The state that is told when a cell starts and ends.
       before: Called on the main thread when a cell of the notebook starts, with the request and its label.
-      ended: Called on the main thread when a cell's code has ended, before its reply, with the label, None for a
-        cell of others, and whether the cell failed.
+      ended: Called on the main thread when a cell's code has ended, before its reply, with the label (None for a
+        cell that is not nbdist's) and whether the cell failed.
       admit: Called with the label before a cell runs; raises where the cell must not run.
     """
 
@@ -65,7 +65,7 @@ class NotebookCells:
         self._shell.events.register("post_run_cell", self._finished)
 
     def _request(self) -> tuple[dict[str, Any], CellLabel | None]:
-        """Return the request that runs now, and its label; None as the label where it is not nbdist's.
+        """Return the request that runs now, and its label; the label is None if it is not nbdist's.
 
         Raises:
           WireError: The label is nbdist's, and cannot be read.
@@ -96,7 +96,7 @@ class NotebookCells:
 
     def _finished(self, result: Any) -> None:
         end_tracing()
-        # Not by `or`: the class of an error decides whether it is true.
+        # `or` would call the error's `__bool__`, which may be the user's.
         kind = "error_in_exec" if result.error_before_exec is None else "error_before_exec"
         error = getattr(result, kind)
         if error is None and has_failed_to_show(self._shell):
@@ -107,7 +107,7 @@ class NotebookCells:
             error = showable(error)
             setattr(result, kind, error)  # ipykernel's reply takes its text from there
         ours = None
-        with contextlib.suppress(WireError):  # raised already when the cell was to start
+        with contextlib.suppress(WireError):  # raised already, before the cell could start
             _, ours = self._request()
         self._ended(ours, error is not None)
         self._cell.finished(f"{type(error).__name__}: {error}" if error is not None else None)
@@ -122,9 +122,10 @@ ABORT = "abort_request"
 def report_withdrawals(kernel: Any) -> None:
     """Make a kernel say for certain of each request that is withdrawn whether it came in time.
 
-    ipyparallel's engine drops a request that was aborted while it waited behind others (`Client.abort`). Its own
-    reply to the abort does not name requests that were running already. From its next request on, the kernel notes
-    the requests that it takes, and the reply names those taken already. Call this once.
+    ipyparallel's engine drops a request that was aborted while it waited behind others (`Client.abort`). By
+    itself, ipyparallel's reply to the abort does not say which requests were running already. After this call,
+    from its next request on, the kernel notes the requests that it takes, and the reply names those that it had
+    taken. Call this once.
 
     `should_handle` and `control_handlers` are what ipykernel offers to subclasses. The main thread takes requests:
     it notes one, then looks whether it is withdrawn. The thread of the control channel withdraws requests: it
@@ -221,7 +222,7 @@ def threads_speak_for_cells(shell: Any) -> None:
         if (parent or {}).get("header", {}).get("msg_type") == "execute_request":
             newest[:] = [parent]
         elif newest:
-            # In a context of its own this changes only the parent that threads fall back on.
+            # Run in a context of its own, this changes only the parent that threads fall back on.
             contextvars.Context().run(set_parent, newest[0])
 
     shell.set_parent = set_parent_of_cells
@@ -303,7 +304,7 @@ def show_help(shell: Any) -> None:
 
 
 def allow_shell_commands() -> None:
-    """Hide JAX's warning about forks for `!command` alone.
+    """Hide JAX's warning about forks, for `!command` alone.
 
     IPython runs a command by fork and exec at once, which is safe beside JAX's threads; the warning, on every
     process and every command, would hide the command's own output.
@@ -312,7 +313,7 @@ def allow_shell_commands() -> None:
 
 
 def hide_own_frames(shell: Any) -> None:
-    """Make a shell show the errors that nbdist raises at the user's line that they are about.
+    """Make tracebacks of nbdist's errors end at the user's line, without nbdist's own frames.
 
     IPython leaves out frames with `__tracebackhide__`, but never the innermost.
     """
@@ -351,7 +352,7 @@ EITHER = ("display", "__iter__", "update", "close", "clear", "reset")
 def choose_progress_bars(widgets: Callable[[], bool]) -> None:
     """Make each new bar of `tqdm.auto` and `tqdm.notebook` a widget where widgets are shown, else a line of text.
 
-    By itself, tqdm takes an engine for a notebook (`tqdm.autonotebook` looks for `ipykernel.zmqshell`), also where
+    By itself, tqdm takes every engine for a notebook (`tqdm.autonotebook` looks for `ipykernel.zmqshell`), even if
     a terminal or a script shows the output.
 
     Args:

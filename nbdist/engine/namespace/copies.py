@@ -1,9 +1,9 @@
-"""Copies of parts of arrays, kept in the memory of this process as they were after some cell.
+"""Copies of parts of arrays as they were after some cell, kept in the memory of this process.
 
-All copies made at one moment are a round. In `Copying` the processes make one: each gives parts of its arrays to
-others, and keeps its own parts and those that come, so that the arrays can be made again after a process has
-ended. `CopyStore` keeps the last round, and with it the next one while that is made. `Returning` brings the parts
-of a round to new processes, and all processes go back to its arrays.
+All copies made at one moment form a round. In `Copying` the processes make a round: each gives parts of its arrays
+to others, and keeps its own parts and the parts that it gets, so that the arrays can be made again after a process
+has ended. `CopyStore` keeps the last round, and also the next round while it is being made. `Returning` brings the
+parts of a round to new processes, and all processes go back to the round's arrays.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Round:
     Attributes:
       arrays: Arrays that lay on several processes or were alike on all, by path; `pieces` and `kept` mean nothing.
       parts: The parts of these arrays that this process keeps, by origin.
-      there: The origins of all arrays that existed, also of those that no path led to; None where not known.
+      there: The origins of all arrays that existed, with or without a path; None where not known.
     """
 
     arrays: Mapping[str, NamespaceArray]
@@ -53,14 +53,14 @@ NOTHING = Round(arrays={}, parts={})
 
 
 class CopyStore:
-    """Rounds that are kept: the last one, and with it the next one while that is made."""
+    """The rounds that are kept: the last one, and the next one while it is being made."""
 
     def __init__(self) -> None:
         self._rounds: dict[int, Round] = {}
         self._own: dict[int, tuple[weakref.ref[Any], Origin]] = {}
 
     def origin_of(self, array: Any, whole: ReadablePiece) -> Origin:
-        """Return a stand-in for the origin of this process's own array, equal where its values are."""
+        """Return a stand-in for the origin of an array of this process alone; equal if the values are equal."""
         known = self._own.get(id(array))
         if known is None or known[0]() is not array:
             values = digest(whole.read())
@@ -93,7 +93,7 @@ class CopyStore:
         return found
 
     def beside(self, array: NamespaceArray) -> list[ReadablePiece]:
-        """Return the parts that are kept of an array beside those that lie on this process."""
+        """Return the kept parts of an array that do not lie on this process."""
         if array.origin is None:
             return []
         return as_pieces({b: a for b, a in self.of(array.origin).items() if b not in array.pieces})
@@ -111,7 +111,7 @@ class CopyStore:
 
 
 def within(parts: Parts, part: Box) -> Any | None:
-    """Return a kept part of an array, or the same part of a larger kept one; None where neither is kept."""
+    """Return a kept part of an array, cut out of a larger kept part if necessary; None if it is not kept."""
     if part in parts:
         return parts[part]
     larger = next((one for one in parts if contains(one, part)), None)
@@ -142,7 +142,7 @@ MOST_OF_FREE = 0.5
 
 
 class ArrivingPieces(ArraySource, ArraySink):
-    """Pieces of arrays that processes give each other: those offered here, and those that come."""
+    """Pieces of arrays that processes give each other: offered by this process, and arriving here."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -277,7 +277,7 @@ def part_bytes(part: Box, dtype: Any) -> int:
 
 
 class Returning(ArrivingPieces):
-    """Copies of a round on their way back, for this process and for new ones that need parts of them.
+    """The way back to a round's copies, for this process and for new processes that need parts of them.
 
     Args:
       placements: As for `Copying`.

@@ -1,4 +1,4 @@
-"""The user's modules on their way to a process that replaces another, and what cells have patched in others.
+"""The user's modules, and what cells have patched in other modules, for a process that replaces another.
 
 The new process imports the user's modules. Their functions and values there are then compared, one by one, with
 those on the process that has lived on: files may have changed, and cells may have set something in a module. A
@@ -43,7 +43,7 @@ HIDDEN = frozenset({"__builtins__", "__cached__", "__loader__", "__spec__", "__f
 
 
 def values_of(module: types.ModuleType, mine: Mine) -> dict[str, Any]:
-    """Return the values of a module that are no functions, classes or modules."""
+    """Return the values of a module other than functions, classes and modules."""
     return {
         name: value
         for name, value in vars(module).items()
@@ -78,7 +78,7 @@ def described(
 
 
 def _code(module: types.ModuleType, mine: Mine) -> str:
-    """Return a text of what a module's functions do, of their defaults, and of plain values in its classes."""
+    """Return a text of a module's code: its functions, their defaults, and plain values in its classes."""
     classes = [
         value
         for value in vars(module).values()
@@ -205,7 +205,7 @@ def unlike(constants: Constants) -> dict[str, Any]:
 
 
 class Patches:
-    """Functions, classes and objects of the user's that were put into modules and classes of libraries.
+    """Functions, classes and objects of the user's that cells have set in modules and classes of libraries.
 
     Attributes:
       constants: Constants of libraries; `read` sets them.
@@ -281,7 +281,7 @@ class Patches:
 
 
 class _CanBeMine(dict[type, bool | None]):
-    """By type, whether a value can be the user's, or made of it by a decorator; None for numbers."""
+    """By type, whether a value can be the user's, or a decorator's wrapper of the user's; None for numbers."""
 
     def __init__(self, mine: Mine) -> None:
         self._mine = mine

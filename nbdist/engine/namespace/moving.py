@@ -1,9 +1,9 @@
-"""All that the user's names lead to, on its way from a process that lives on to one that replaces another.
+"""Transfer of all that the user's names lead to, from a surviving process to one that replaces another.
 
-`OutgoingNamespace` keeps it on the one process for a kernel that takes it along; `IncomingNamespace` makes it anew
-on the other. Values travel as one pickle, in which objects that two names share stay shared; arrays travel beside
-it as raw bytes. A value that cannot be pickled is left out with its reason, and so is one that cannot be made on
-the other side; the others go on.
+`OutgoingNamespace` holds it on the surviving process until a kernel has taken it; `IncomingNamespace` makes it
+anew on the other process. Values travel as one pickle, in which objects that two names share stay shared; arrays
+travel beside it as raw bytes. A value that cannot be pickled, or cannot be made on the other side, is left out and
+its reason reported.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class OutgoingNamespace(ArraySource):
           things: Things of modules that are sent; see `nbdist.engine.namespace.modules`.
 
         Raises:
-          ArrayError: A value cannot be where the devices are others; the error has its name.
+          ArrayError: A value cannot exist on the other process's devices; the error has the value's name.
         """
         self._modules = whole(things)
         with by_value(self._modules):
@@ -255,7 +255,7 @@ class IncomingNamespace(ArraySink):
         return room(bounds for bounds, _ in self._places)
 
     def cover(self, covers: Sequence[Sequence[Sequence[Box]]]) -> Room:
-        """Take the wanted parts of arrays in the parts that other processes have; see `CoverNamespace`."""
+        """Divide the wanted parts of arrays into parts that other processes have; see `CoverNamespace`."""
         self._places = [
             _covered(bounds, finish, its, dtype_named(array.dtype))
             for array, (bounds, finish), its in zip(self._arrays, self._places, covers, strict=True)
@@ -263,7 +263,7 @@ class IncomingNamespace(ArraySink):
         return self.describe()
 
     def share(self, sizes: Sequence[int], spots: Sequence[Sequence[Spot]]) -> list[Any]:
-        """Make room for all that comes in messages, in one memory; share it with nobody.
+        """Make room for all that comes in messages, in one memory of this process alone.
 
         Args:
           sizes: In bytes; their sum is the size of the memory.
@@ -289,7 +289,7 @@ class IncomingNamespace(ArraySink):
           objects: Returns the `Objects` of a framework by name, once all values are there.
 
         Returns:
-          What has been set; or the first entry that raised: then no name is set, and the call may be repeated.
+          What has been set. Or the first entry that raised: then no name is set, and the call may be repeated.
 
         Raises:
           Exception: Whatever making arrays raises.
@@ -354,7 +354,7 @@ def _covered(
     covers: Sequence[Sequence[Box]],
     dtype: Any,
 ) -> tuple[list[Box], Callable[[Parts], Any]]:
-    """Return the parts that come in place of the wanted ones, and a function that makes the array of them."""
+    """Return the parts that come in place of the wanted ones, and a function that makes the array from them."""
 
     def whole_parts(parts: Parts) -> Any:
         if parts is None:

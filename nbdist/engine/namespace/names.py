@@ -1,7 +1,7 @@
-"""The user's names in a namespace: which they are, what their values are, and which of them a cell uses.
+"""The user's names in a namespace: which names these are, samples of their values, and which ones a cell uses.
 
-`users` tells them from the names of Python, IPython and ipyparallel. `digests` gives samples of their values, by
-which processes are compared. `used` finds the names that a cell may read, also through functions that earlier
+`users` tells them from the names of Python, IPython and ipyparallel. `digests` gives samples of their values, so
+that processes can be compared. `used` finds the names that a cell may read, also through functions that earlier
 cells have defined.
 """
 
@@ -58,7 +58,7 @@ def digests(
 ) -> dict[str, Sample]:
     """Return a sample of each value, as in `nbdist.engine.probe.samples`, that covers the values of arrays.
 
-    Of an array divided over several processes a sample covers only the kind.
+    For an array divided over several processes, the sample covers its description only.
 
     Args:
       names: The values by name.
@@ -87,7 +87,7 @@ def _seen(array: Any, offered: OfferedArray) -> SeenArray:
     kind = f"array {offered.dtype} {offered.shape} {offered.sharding}"
     alone = offered.sharding is None
     if alone or _is_whole_everywhere(array):
-        # Copies that are meant to be equal are not, where each process has computed its own.
+        # Replicated copies are meant to be equal, but may differ if each process has computed its own.
         pieces = sorted(offered.pieces, key=lambda piece: piece.bounds)
         kind += " ".join(digest(piece.read()) for piece in pieces)
     return SeenArray(kind, whole=True, own=alone or is_key(array))
@@ -116,8 +116,8 @@ def used(code: str, namespace: Mapping[str, Any]) -> frozenset[str] | None:
     """Return the names that a cell may read; None where that cannot be known.
 
     Functions of cells are followed wherever they are met: by their names, within objects and closures, and behind
-    `jax.jit` and its like. A name that is only made up while a cell runs (`eval`, `globals()[…]`) makes the answer
-    None.
+    `jax.jit` and its like. A name may be made up only while the cell runs (`eval`, `globals()[…]`); then the
+    answer is None.
 
     Args:
       code: Python, as IPython compiles it.
@@ -194,7 +194,7 @@ def _functions(
         looked[id(one)] = one
         if isinstance(one, types.FunctionType):
             if one.__globals__ is not namespace and not reaches(one.__globals__):
-                # A library's own function. Functions of cells that it was given are in these.
+                # A library's own function; functions of cells that were passed to it are among these values.
                 left += [*(one.__closure__ or ()), *(one.__defaults__ or ()), one.__dict__]
                 continue
             yield one
@@ -219,7 +219,7 @@ def _kept(one: Any) -> Collection[Any]:
 
 
 def _names_of(code: types.CodeType) -> set[str]:
-    """Return global names and attributes; at worst an attribute is taken for a name that is not read."""
+    """Return global names and attributes of code; an attribute may be mistaken for a name, which does no harm."""
     found = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

@@ -1,8 +1,8 @@
-"""Pickles of a whole namespace, and the entries that it consists of; each entry may fail by itself.
+"""Pickles of a whole namespace, made of entries that may each fail by themselves.
 
-Functions of cells keep the namespace as their globals on the other process too, and share the variables that they
-have captured; numbers stand for arrays, which travel beside the pickle. With cloudpickle alone, functions would
-have a namespace of their own there.
+On the other process too, functions of cells have the namespace as their globals, and share the variables that they
+have captured. With cloudpickle alone, each function would have a namespace of its own there. Numbers stand for
+arrays, which travel beside the pickle.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class _Captured:
 
 
 def is_view(value: Any) -> bool:
-    """Return whether a value is a NumPy array in memory of another one that others use as well."""
+    """Return whether a value is a NumPy array in memory that other arrays use as well."""
     numpy: Any = sys.modules.get("numpy")
     if numpy is None or type(value) is not numpy.ndarray or value.dtype.hasobject:
         return False
@@ -250,7 +250,7 @@ class Entry:
 
 @dataclass(slots=True)
 class EntrySetter:
-    """Setter of entries that have come, each as soon as it is made: later ones may need it.
+    """A setter of arriving entries; each is set as soon as it is made, since later ones may need it.
 
     Args:
       namespace: The user's dictionary on this process.

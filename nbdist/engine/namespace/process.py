@@ -1,7 +1,7 @@
-"""State of a process beside the user's names: read on one that lives on, set on one that replaces another.
+"""State of a process other than the user's names: read on a surviving process, set on one that replaces another.
 
-`ProcessState` has all of it: settings of Python and its libraries, and modules, by way of the modules beside this
-one; and what cells have changed in IPython: extensions, magics, hooks, and how things are shown (`of_shell`).
+`ProcessState` covers settings of Python and its libraries, modules (both through the modules beside this one), and
+what cells have changed in IPython: extensions, magics, hooks, and how things are shown (`of_shell`).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ProcessState:
         self.begin()
 
     def begin(self) -> None:
-        """Take the present state of the process as the one that every such process has at its start."""
+        """Take the present state of the process as the state that every process of its kind has at its start."""
         self._baseline = Baseline.now()
 
     @property
@@ -83,7 +83,7 @@ class ProcessState:
         return [(kind, _read(kind)) for kind in kinds if patches or not isinstance(kind, Patches)]
 
     def streams(self) -> Mapping[str, Any]:
-        """Return the states of Python's and NumPy's random numbers, where somebody has seeded or drawn any."""
+        """Return the states of Python's and NumPy's random numbers, if the user has seeded or drawn any."""
         return Streams(self._baseline.drawn, self._shell.user_ns).read()
 
     @property
@@ -111,7 +111,7 @@ class ProcessState:
         return {name: digest(repr(one), key) for name, one in unlike(self._constants).items()}
 
     def packed(self, read: Read, frameworks: Collection[Objects], reference: Reference) -> bytes:
-        """Return a pickle of everything that can be set elsewhere, each thing in a pickle of its own.
+        """Return a pickle of everything that can be set on another process, each thing in a pickle of its own.
 
         Args:
           read: As `read` returns it.
@@ -385,7 +385,7 @@ def magic_functions(shell: Any, mine: Mine) -> ThingFamily:
 
 
 def printers(shell: Any, mine: Mine) -> ThingFamily:
-    """Return the functions that show objects, where the function or the objects' class is the user's."""
+    """Return the functions that show objects, if the function or the objects' class is the user's."""
     formatters = shell.display_formatter.formatters
 
     def registered() -> dict[str, Any]:

@@ -48,7 +48,7 @@ LIBRARY_THREADS = ("threading",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """State of a process when it was ready for cells, the same on every process of its kind."""
+    """The state that a process had when it was ready for cells, the same on every process of its kind."""
 
     environ: Mapping[str, str] = field(repr=False)
     path: tuple[str, ...]
@@ -59,7 +59,7 @@ class Baseline:
 
     @classmethod
     def now(cls) -> Baseline:
-        """Return the baseline of this process as it is now."""
+        """Return a baseline of this process's present state."""
         return cls(
             environ=dict(os.environ),
             path=tuple(sys.path),
@@ -321,7 +321,7 @@ class Loggers:
     LEVEL, HANDLERS, ROOT = "level of logger ", "handlers of logger ", "root"
 
     def read(self) -> Mapping[str, Any]:
-        """Return what is disabled, and the states and handlers of loggers where these are not the defaults."""
+        """Return the disabled level, and the states and handlers of loggers that are not the defaults."""
         manager = logging.root.manager
         there = {n: one for n, one in manager.loggerDict.items() if isinstance(one, logging.Logger)}
         found: dict[str, Any] = {"logging that is disabled": manager.disable}
@@ -389,7 +389,7 @@ def _parts(handler: logging.Handler) -> Any:
 def _made(described: Any) -> logging.Handler:
     kind, level, said, target = described
     if kind == "FileHandler":
-        # Appends: the process before has written to the file.
+        # The mode is append: the process that is replaced has written to the file.
         handler: logging.Handler = logging.FileHandler(target[0], "a", target[1], delay=True)
     else:
         handler = logging.StreamHandler(getattr(sys, target))
@@ -419,9 +419,10 @@ def _streams() -> list[tuple[str, Callable[[], Any], Callable[[Any], object]]]:
 
 
 class Streams:
-    """Random numbers of Python and NumPy, where somebody has seeded or drawn any.
+    """Random numbers of Python and NumPy, if the user has seeded or drawn any.
 
-    Libraries draw Python's for names of files, so Python's count only where the user's names lead to `random`.
+    Libraries draw from Python's generator for names of files, so that one counts only if the user's names lead to
+    `random`.
 
     Args:
       before: The states at the start, the same in every process.
@@ -432,7 +433,7 @@ class Streams:
         self._before, self._names = before, names
 
     def read(self) -> Mapping[str, Any]:
-        """Return the states that are not those of the start."""
+        """Return the states that have changed since the start."""
         owner = getattr(random.seed, "__self__", None)
         used = any(
             one is random or (owner is not None and got(one, "__self__") is owner)
@@ -509,7 +510,7 @@ class AtExit:
 
 
 class Running:
-    """Threads, child processes and timers of the user's; none of them can go to another process.
+    """Threads, child processes and timers of the user's, which cannot move to another process.
 
     Args:
       before: Idents of the threads at the start.
@@ -520,7 +521,7 @@ class Running:
         self._before, self._mine = before, mine
 
     def read(self) -> Mapping[str, Any]:
-        """Return all that runs or waits, as things that cannot be set."""
+        """Return all of these that are running or waiting, as things that cannot be set."""
         found = {}
         for thread in threading.enumerate():
             does = getattr(thread, "function", None) or getattr(thread, "_target", None)
@@ -537,4 +538,4 @@ class Running:
         return found
 
     def write(self, name: str, value: Any) -> None:
-        """Do nothing: nothing of this can be set."""
+        """Do nothing: these things cannot be set."""

@@ -1,9 +1,9 @@
 """Things beside the user's names, and a framework's arrays, devices and objects, as other processes can have them.
 
-A thing can be read and compared, most can be set. Another process has devices of its own, and lacks what a
-framework keeps for a process: the framework says through `Placements` how arrays and devices like those here are
-made there, and through `Objects` how its other objects are. It gives one object of each for as long as a namespace
-is on its way.
+A thing is one piece of a process's state, such as a setting. Things can be read and compared; most can be set.
+Another process has devices of its own, and lacks what a framework keeps for a process. So a framework says through
+`Placements` how another process makes arrays and devices like those here, and through `Objects` how it makes other
+objects. One object of each exists for each transfer of a namespace.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Fixed:
     """A thing that cannot be set on another process; a difference in `text` is only reported.
 
     Attributes:
-      text: Equal where the thing is equal.
-      why: For a person, why the thing cannot be set, where that is not plain.
+      text: Equal on two processes if the thing is.
+      why: The reason why the thing cannot be set, for a person; empty if it is obvious.
     """
 
     text: str
@@ -68,7 +68,7 @@ class ThingKind(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SingleThing:
-    """A kind with one thing only.
+    """A kind that has one thing only.
 
     Attributes:
       name: As a person reads it.
@@ -106,7 +106,7 @@ class ThingFamily:
     Attributes:
       name: The beginning of their names, as a person reads them.
       get: Returns the values by the rest of their names.
-      set: Takes that rest and a value of another process.
+      set: Takes the rest of a name and a value of another process.
     """
 
     name: str
@@ -130,7 +130,7 @@ class Mine:
 
     def __contains__(self, value: Any) -> bool:
         """Return whether a function or class, or an object's class, comes from a cell or module of the user's."""
-        # Only types are asked: the object itself decides what `__class__` says, and may raise.
+        # Only types are asked: an object may define its own `__class__`, which may raise.
         if type(value) is types.MethodType:
             value = value.__func__ if issubclass(type(value.__self__), type) else value.__self__
         while issubclass(type(value), functools.partial):
@@ -144,7 +144,7 @@ class Mine:
         return isinstance(name, str) and name in self.modules
 
     def text(self, value: Any) -> str:
-        """Return a text without addresses, equal where two values are, or where code does the same.
+        """Return a text without addresses, equal for two values that are equal and for code that does the same.
 
         Where reading a part raises, the text has the error.
         """
@@ -223,7 +223,7 @@ Parts = list[Any] | None
 
 
 class Placements(Protocol):
-    """Arrays and devices of a framework: how another process can make objects of its own like them."""
+    """How another process can make arrays and devices of its own like those of a framework here."""
 
     def is_array(self, value: Any) -> bool:
         """Return whether a value is an array of the framework, which is sent apart from its holder."""

@@ -386,7 +386,7 @@ def layout(specs: Any, arrays: Sequence[ArrayShape], value: Any) -> AskedLayout 
 
 
 def _matched(rules: Sequence[tuple[str, Any]], name: str) -> AskedSpec | None:
-    """Return the spec for a path as `LayoutMap` does: of the equal key, else of the one pattern that matches."""
+    """Return the spec for a path, as `LayoutMap` does: by an equal key, or else by the one matching pattern."""
     exact = [one for one in rules if one[0] == name]
     found = exact or [one for one in rules if matches(one[0], name)]
     if not found:

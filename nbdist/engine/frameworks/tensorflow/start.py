@@ -1,4 +1,4 @@
-"""The start of TensorFlow on an engine: its devices, then its strategy, without messages that nobody needs.
+"""The start of TensorFlow on an engine: its devices, then its strategy; needless messages are filtered out.
 
 `initialize` does one of these two steps. The first also filters the messages of TensorFlow's C++ (`Chatter`). The
 second can be done again after TensorFlow has forgotten its cluster: then models of the earlier strategy are
@@ -103,7 +103,7 @@ KNOWN = tuple(
         (b"[IW]", rb"local_rendezvous\.cc", rb".*OUT_OF_RANGE: End of sequence"),
     )
 )
-"""Patterns of other messages that nobody needs to read."""
+"""Patterns of other needless messages."""
 
 AUTO_SHARD = re.compile(
     rb"^[IW]\d{4} [\d:.]+ +\d+ auto_shard\.cc:\d+\] AUTO sharding policy will apply DATA .*\n?"

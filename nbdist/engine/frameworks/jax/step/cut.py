@@ -167,7 +167,7 @@ class ConnectionCut:
         return found
 
     def _drain(self) -> None:
-        """Read for a while what others send to connections that gloo has closed here: their writes would stop."""
+        """Read for a while from connections that gloo has closed here, so that writes at the other end go on."""
         with self._lock:
             runs = time.monotonic() < self._drained_until
             self._drained_until = time.monotonic() + DRAIN_SECONDS

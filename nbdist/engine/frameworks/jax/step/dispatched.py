@@ -194,7 +194,7 @@ class Dispatched:
         return late  # without arrays as arguments, only the output shows the devices
 
     def _read(self, program: Any, name: bytes, function: Any, called_with: Any) -> None:
-        """Read a program before it runs for the first time; warn if it is another one than before a repair."""
+        """Read a program before its first run; warn if the function had another program before a repair."""
         text = self._collectives.read(program, lambda: program.xla_executable.hlo_modules())
         if text is None or function is None:
             return

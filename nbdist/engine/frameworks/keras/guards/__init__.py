@@ -1,4 +1,4 @@
-"""The guard of one process's calls of Keras: agreed on before they begin, paced, and done whole step by step.
+"""The guard of one process's calls of Keras: calls are agreed on, paced, and never cut off in mid-step.
 
 `install` puts wrappers around methods of `keras.Model`. Each call of `METHODS` first goes to the guard, whose
 error is raised in place of the call. `CallGuard.before` collects the facts that other processes compare

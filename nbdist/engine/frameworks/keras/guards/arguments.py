@@ -209,7 +209,7 @@ def _stride(shape: tuple[int, ...], axis: int) -> int:
 
 
 def run_ahead_too_far(distribution: Any) -> bool:
-    """Return whether steps that nobody waits for would run too far ahead of the devices, and end in a deadlock.
+    """Return whether steps, if not waited for, would run too far ahead of the devices and end in a deadlock.
 
     Seen on CPU where a process has several devices (jaxlib 0.10.2, plain JAX without nbdist, two processes of two
     devices): 16 steps with a collective complete, 64 never do. With one device in each process, 300 complete. The

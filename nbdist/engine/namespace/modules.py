@@ -160,7 +160,7 @@ def whole(things: Collection[str]) -> list[str]:
 
 
 def taken_along(things: Collection[str], goes: Callable[[Any], bool]) -> Taken:
-    """Return the module values to send: all of a module whose code is among the things, of others these things.
+    """Return the module values to send: these things, and all of a module if its code is among the things.
 
     Args:
       things: Names of the things.

@@ -219,7 +219,7 @@ def _kept(one: Any) -> Collection[Any]:
 
 
 def _names_of(code: types.CodeType) -> set[str]:
-    """Return global names and attributes of code; an attribute may be mistaken for a name, which does no harm."""
+    """Return global names and attributes of code; at worst, some attributes count as names that are never read."""
     found = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

@@ -298,7 +298,7 @@ def matplotlib_parameters() -> ThingFamily:
 
 
 def signal_handlers(mine: Mine) -> ThingFamily:
-    """Return the handlers of all signals but SIGINT, whose handler is nbdist's; libraries' are only compared."""
+    """Return the handlers of all signals but SIGINT, which is nbdist's; those of libraries are only compared."""
 
     def value_of(handler: Any) -> Any:
         if not callable(handler) or isinstance(handler, signal.Handlers):

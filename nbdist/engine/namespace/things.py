@@ -1,4 +1,4 @@
-"""Things beside the user's names, and a framework's arrays, devices and objects, as other processes can have them.
+"""Interfaces for all that other processes can take over beside values: settings, and a framework's own objects.
 
 A thing is one piece of a process's state, such as a setting. Things can be read and compared; most can be set.
 Another process has devices of its own, and lacks what a framework keeps for a process. So a framework says through
@@ -212,7 +212,7 @@ def name_of(value: Any) -> str:
 
 
 def digest(text: str, key: str) -> str:
-    """Return 9 bytes, as hex, of a text that may be secret: nobody finds the text without the key."""
+    """Return a keyed digest of a text, 9 bytes as hex; it tells nothing of a secret text without the key."""
     return hashlib.blake2b(
         text.encode(errors="replace"), key=key.encode()[:64], digest_size=9
     ).hexdigest()

@@ -1,8 +1,8 @@
 """Activity of this process: what it does now, its memory and its progress, and when a report of them is due.
 
-`ActivityReader` looks at the main thread. `note` keeps the progress of training or evaluation as it was noted
-last. `Sections` says which sections of a report are due. `Pace` spaces the looks so that they take no more than
-their share of the time.
+`ActivityReader` looks at the main thread. `note` keeps the newest progress of training or evaluation. `Sections`
+says which sections of a report are due. `Pace` spaces the looks so that they take no more than a given share of
+the time.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ActivityReader:
 
     def look(self, context_mesh: str | None) -> snapshot.Activity:
         """Return the section as of now."""
-        # In this order: a cell that begins in between is then reported as running, or as not begun.
+        # Read in this order: a cell that begins in between is reported either as running or as not begun.
         newest = self._cell.newest_run
         running = self._cell.running
         busy_share = self._main_thread.busy_share()
@@ -90,9 +90,10 @@ class ActivityReader:
     def _waits(self, stands: Position, busy_share: float | None) -> bool:
         """Return whether the main thread is inside the framework and neither compiles nor computes.
 
-        C++ may be called straight from the user's line (a jitted function, `block_until_ready`), so that no
-        Python frame of the framework is there to see; the main thread then waits for another thread. An agreement
-        with other processes is always a wait, though checking whether they have come takes some processor time.
+        The user's line may call C++ directly (a jitted function, `block_until_ready`). Then no Python frame of the
+        framework is on the stack, and the main thread counts as inside the framework if it waits for another
+        thread. An agreement with other processes always counts as a wait, although its polling takes some
+        processor time.
         """
         if stands.inside == "agreement":
             return True
@@ -158,7 +159,7 @@ class Sections:
         self._newest[name] = self._compared[name] = section
 
     def put_activity(self, activity: Activity) -> None:
-        """Take the activity, which is not due for changed seconds or bytes alone."""
+        """Take the activity; it is not due if only seconds or bytes have changed."""
         self._newest["activity"] = activity
         self._compared["activity"] = without_measures(activity)
 
@@ -186,14 +187,15 @@ class Sections:
 class Pace:
     """Spacing of work so that its processor time stays under a share of wall time.
 
-    Only the processor time of the calling thread counts: while that thread waits for the interpreter's lock it
-    takes nothing from anyone.
+    Only the processor time of the calling thread counts: while the thread waits for the interpreter's lock, it
+    slows no other thread.
 
     Args:
       share: The share of wall time, such as 0.005.
-      least_seconds: From the start of one turn to the next, however cheap it is.
-      most_seconds: From one turn to the next, however expensive it was. Python may collect all garbage in the
-        middle of a turn, which says nothing of what a turn costs, and must not silence a process for a minute.
+      least_seconds: Least seconds from the start of one turn to the next, however cheap a turn is.
+      most_seconds: Most seconds from one turn to the next, however expensive the turn was. A turn may look
+        expensive only because Python collected all garbage in the middle of it; that must not silence a process
+        for a minute.
     """
 
     def __init__(self, *, share: float, least_seconds: float, most_seconds: float) -> None:

@@ -1,8 +1,8 @@
-"""Knowledge of classes and of their code, read without calling anything that users wrote.
+"""Facts about classes and their code, read without calling anything that users wrote.
 
-A process is looked at while its cell runs, so a look must not run a property or a method of the user's: classes
-are read through `type`'s own descriptors. A framework says through `Library` which of its objects hold arrays, and
-`code_digest` tells whether two processes have the same code.
+The probe looks at a process while its cell runs, so a look must not run a property or a method of the user's:
+classes are read through `type`'s own descriptors. A framework says through `Library` which of its objects hold
+arrays, and `code_digest` tells whether two processes have the same code.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def lookup(cls: type, name: str) -> Any:
 
 
 def gives_what_it_keeps(bases: tuple[type, ...]) -> bool:
-    """Return whether `instance.name` gives what the instance keeps under that name."""
+    """Return whether `instance.name` is the entry of the instance's `__dict__`, and not computed by the class."""
     for base in bases:
         if "__getattribute__" in class_dict(base):
             harmless = package(base) in OWN_GETATTRIBUTE_IS_HARMLESS
@@ -60,7 +60,7 @@ Look = Callable[[Any], Iterable[tuple[str, Any]]]
 
 
 class Library(Protocol):
-    """A framework, as a walk over a namespace asks it about its modules, models and containers.
+    """What a walk over a namespace asks a framework about its modules, models and containers.
 
     Nothing that users wrote is run.
     """
@@ -87,9 +87,9 @@ class Library(Protocol):
 
 
 class Lent:
-    """The value of a variable while a training step of a running `fit` has it.
+    """The value of a variable that a training step of a running `fit` has taken out.
 
-    Its memory may be given away already.
+    The value's memory may have been given away (donated) already.
 
     Args:
       array: The value as the last step returned it; None if it is out of reach.
@@ -113,8 +113,9 @@ DEEPEST = 8
 def code_digest(value: Any, modules: Collection[str] = (NOTEBOOK,)) -> str | None:
     """Return a digest of the code of a function, a class or an instance that cells have defined; None for others.
 
-    Digests are equal wherever the same code was defined. Byte code, names and constants count, and those of
-    functions inside; line numbers, files, default values and what a closure has captured do not.
+    Digests are equal wherever the same code was defined. The digest covers byte code, names and constants, also
+    those of functions inside. It does not cover line numbers, files, default values, or the variables that a
+    closure has captured.
 
     Args:
       value: Any object.

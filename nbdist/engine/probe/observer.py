@@ -54,8 +54,8 @@ class Observer(Protocol):
     def begin(self) -> bool:
         """Start a look; return False if there is nothing to see, and then nothing else is asked.
 
-        There is nothing to see while the framework is not imported, has not started, or is used for
-        something else, as TensorFlow for `tf.data` beside JAX.
+        There is nothing to see while the framework is not imported, has not started, or does not compute, such as
+        TensorFlow when used for `tf.data` beside JAX.
         """
         ...
 
@@ -80,7 +80,7 @@ class Observer(Protocol):
     def keep(self, path: str, shape: tuple[int, ...]) -> bool:
         """List again what the last look listed under a path with this shape; return False if it listed nothing.
 
-        For a variable whose value a running training step has taken out for its time.
+        Called for a variable whose value a running training step has taken out.
         """
         return False
 
@@ -189,7 +189,7 @@ class NamespaceLook:
     """Repeated looks at a namespace; used from one thread, except `note`.
 
     Args:
-      frameworks: All there are, those that others build on first.
+      frameworks: All frameworks; one that others build on comes before them.
       main_thread: `threading.Thread.ident` of the thread that runs cells.
       process_id: The number of this process in the launch plan.
       bounds: The limits of the walk over the namespace.
@@ -314,7 +314,7 @@ class NamespaceLook:
     def _come(self) -> None:
         """Add the observers of frameworks that have been imported meanwhile."""
         for rank, one in list(self._waiting.items()):
-            # The main thread and the probe's may both be here: the one that pops a framework adds it.
+            # The main thread and the probe's thread may both be here: the one that pops a framework adds it.
             framework = self._waiting.pop(rank, None) if one.is_imported() else None
             if framework is None:
                 continue

@@ -1,7 +1,8 @@
 """The thread on each engine that reports what its process is doing.
 
 The probe only observes: it imports no framework, starts no back end, calls no collective, and its thread
-reads no device memory. It holds no lock that the main thread could want, so whatever happens to it, cells go on.
+reads no device memory. The probe holds no lock that the main thread could want, so cells go on whatever happens to
+the probe.
 """
 
 from __future__ import annotations
@@ -57,19 +58,19 @@ class Probe:
     """A publisher of reports, from a thread of its own until it is stopped.
 
     Args:
-      publish: Called on the probe's thread with each report. It may block or raise: what could not be published is
-        made again.
+      publish: Called on the probe's thread with each report. It may block or raise: a report that could not be
+        published is made again.
       namespace: Returns the user's names.
       process_id: The number of this process in the launch plan.
       host: This machine's name.
       main_thread: `threading.Thread.ident` of the thread that runs cells.
       cell: Where that thread notes the cell it runs; the probe learns of starts and ends through it.
-      frameworks: All there are, those that others build on first.
+      frameworks: All frameworks; one that others build on comes before them.
       owners: Tells to whom code belongs.
-      values: Reads small arrays, on the main thread alone: a repair has the main thread to itself.
-      on_main: Has a function called on the main thread when that is idle.
-      resting: Asked on the main thread, whether no repair is under way: during one there may be no devices.
-      beside: Returns what the process has beside the user's names and reports as if it were under names.
+      values: Reads small arrays; called on the main thread only, where no repair can be under way.
+      on_main: Schedules a function on the main thread, for when that thread is idle.
+      resting: Returns whether no repair is under way, on the main thread; during a repair there may be no devices.
+      beside: Returns further state of the process that is reported as if it had names.
     """
 
     def __init__(
@@ -147,10 +148,12 @@ class Probe:
     def look_now(self, *, timeout_s: float) -> int:
         """Have the thread look at everything and report; wait for that no longer than `timeout_s`.
 
-        This is called on the main thread, which looks at names itself, and waits for arrays as long at most.
+        Called on the main thread, which looks at names itself, and waits for arrays no longer than `timeout_s`
+        either.
 
         Returns:
-          The sequence number of the newest report: this and earlier reports together say what is there now.
+          The sequence number of the newest report: this report and earlier ones together describe the present
+          state.
         """
         self._looked.clear()
         run, found = (self._ended_run() if self._resting() else None), None
@@ -170,7 +173,7 @@ class Probe:
         return self._sequence
 
     def say_again(self) -> None:
-        """Have the thread report all it has reported before, for a kernel that has just come."""
+        """Have the thread report all sections again, for a kernel that has just attached."""
         self._sections.forget()
         self._asked.set()
 
@@ -225,7 +228,7 @@ class Probe:
                 self._asked.set()
 
     def _look_at_names(self) -> None:
-        """Look at names once after each cell, and when somebody asks."""
+        """Look at names once after each cell, and on request."""
         if self._taken is not None:
             self._sections.put("samples", self._taken)
         run, before = self._ended_run(), self._taken
@@ -243,7 +246,7 @@ class Probe:
             began = time.thread_time()
             found = self._samples()
             self._names_quick = time.thread_time() - began < MOST_SECONDS_BEFORE_REPLY
-        # Texts that the main thread has taken meanwhile say more.
+        # The main thread has taken texts meanwhile, which say more.
         if found is not None and run == self._ended_run() and before is self._taken:
             self._taken = NameSamples(run=run, texts=found)
             self._sections.put("samples", self._taken)
@@ -318,7 +321,7 @@ class Probe:
         self._sections.sent(due, self._reported_at)
 
     def _paid_by(self, due: Mapping[str, object]) -> Pace:
-        """Return the pace of the look that a report is mostly about."""
+        """Return the pace that pays for a report: that of the look with most of its sections."""
         if "arrays" in due:
             return self._arrays_pace
         return self._names_pace if "samples" in due else self._activity_pace

@@ -1,7 +1,7 @@
 """Short texts of what the user's names hold: values that are equal on two processes have equal texts.
 
-When a process has ended, these texts are the only record of its values. No user code runs: objects are read past
-their classes.
+When a process has ended, these texts are the only record of its values. No user code runs: objects are read
+without calling methods of their classes.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class Sample:
 
     Attributes:
       text: Equal where the values are; see `OPEN`.
-      own: Whether the value holds data that each process can have for itself: code does not, nor do arrays that
-        lie on several processes.
+      own: Whether the value holds data that may differ between processes: not for code, nor for arrays that lie on
+        several processes.
     """
 
     text: str
@@ -164,7 +164,7 @@ def glance(value: Any) -> SeenArray | None:
 
 
 def gone(array: Any) -> SeenArray:
-    """Return the description of a JAX array that has no values any more, as of a lost one."""
+    """Return the description of a JAX array that has no values any more, such as a lost one."""
     return SeenArray(f"array {array.dtype} {array.shape} deleted", whole=True, own=False)
 
 
@@ -195,7 +195,8 @@ class Sampler:
         self._passing = passing
         self._left = MOST_INSIDE if passing else sys.maxsize
         self._open = self._own = False
-        # By `id`, with the object, so that no other gets its `id` meanwhile; None: it is being read.
+        # By `id`. The object is kept beside its text, so that no other object gets its `id`. None: the object is
+        # being read.
         self._known: dict[int, tuple[Any, bytes | None]] = {}
 
     def of(self, value: Any) -> Sample:
@@ -307,7 +308,7 @@ class Sampler:
             return _Parts((_name(kind), value.axis_names, value.devices.shape, alone))
         if kind.__name__ == "NamedSharding":
             return _Parts((_name(kind), repr(value.spec)), [value.mesh])
-        if kind.__name__ == "PyTreeDef":  # its text would be made by classes of the user's
+        if kind.__name__ == "PyTreeDef":  # classes of the user's would make its text
             return _Parts((_name(kind), value.num_nodes, value.num_leaves))
         if kind.__name__ == "PartitionSpec":
             return _Parts((_name(kind), repr(value)))
@@ -501,7 +502,7 @@ def _package(kind: type) -> str:
 
 
 def _name(kind: type) -> str:
-    """Return a class's name without the function that made it: a class from another process does not know that."""
+    """Return a class's name without the enclosing function's, which a class from another process does not have."""
     read = type.__getattribute__
     return f"{read(kind, '__module__')}.{read(kind, '__name__')}"
 
@@ -520,7 +521,7 @@ def _hashed(*parts: Any) -> bytes:
 
 
 def _are_devices_of_several(values: Sequence[Any]) -> bool:
-    """Return whether these are JAX devices of several processes, each then meant by its global number."""
+    """Return whether these are JAX devices of several processes; then each counts by its global number."""
     kinds = set(map(type, values))
     return (
         len(kinds) == 1

@@ -105,8 +105,8 @@ Kind = Leaf | Container
 class KnownFrameworks:
     """The arrays, meshes and containers of the frameworks that have been imported.
 
-    `packages` are the frameworks' own: only their classes count as arrays and meshes, since a user's derived class
-    may run anything; and their other objects hold no named arrays.
+    `packages` are the frameworks' own: only classes of these packages count as arrays and meshes, since a class
+    that a user derives may run any code; and other objects of these packages hold no named arrays.
     """
 
     arrays: tuple[type, ...]
@@ -336,8 +336,8 @@ class Walk:
         self._model = model
         self._bounds = bounds
         self._known = KnownFrameworks(arrays, meshes, packages, tuple(libraries))
-        # By identity: a metaclass may define `__hash__` and `__eq__`. The class is kept beside it,
-        # for the length of the walk, so that no other gets its identity.
+        # By identity: a metaclass may define `__hash__` and `__eq__`. The class is kept for the length of the
+        # walk, so that no other class gets its identity.
         self._kinds: dict[int, tuple[type, Kind]] = {
             id(cls): (cls, Leaf.NOTHING) for cls in _NOTHING
         }

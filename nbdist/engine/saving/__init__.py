@@ -1,4 +1,4 @@
-"""Variables written by shard, by all processes together, and read again by as many processes or another number.
+"""Variables saved by shard, by all processes together, and restored on the same or another number of processes.
 
 In come names, the user's variables, and a folder that all hosts see under one path. Out go that folder with a save
 in it, or values that have no names yet. All processes do each step at the same time and know what the others found

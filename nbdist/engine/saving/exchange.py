@@ -60,7 +60,7 @@ class Exchange:
 
         Args:
           step: The name of the step, different for each.
-          find: Called here for this process's result; what it raises, all processes raise.
+          find: Called here for this process's result; if it raises an error, all processes raise that error.
 
         Raises:
           NbdistError: The error of the first process that failed.
@@ -71,7 +71,7 @@ class Exchange:
             said = {"found": find()}
         except NbdistError as error:
             raised, said = error, {"type": type(error).__name__, "text": str(error)}
-        except Exception as error:  # noqa: BLE001 - the others wait for a word of it
+        except Exception as error:  # noqa: BLE001 - sent to the others, which wait for it
             text = f"process {self.process_id}: {error_text(error)}"
             raised, said = SessionError(text), {"type": "SessionError", "text": text}
         if self.count == 1:
@@ -107,11 +107,12 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedTask:
-    """A save or a restore, as this process takes part in it.
+    """This process's part in a save or a restore.
 
     Attributes:
       path: The folder, as a person has written it.
-      names: The names of the variables; none: all that hold arrays on several processes, or all of the save.
+      names: The names of the variables. Empty: all that hold arrays on several processes; in a restore, all of the
+        save.
       variables: The user's, by name.
       objects: Takes the arrays out of models, and puts them into models that are there.
       exchange: Exchanges texts with the other processes.
@@ -219,7 +220,7 @@ def _on_a_thread(work: Callable[[], T], exchange: Exchange) -> T:
     def run() -> None:
         try:
             results.append(work())
-        except BaseException as error:  # noqa: BLE001 - raised where it was asked for
+        except BaseException as error:  # noqa: BLE001 - raised again on the calling thread
             errors.append(error)
         finally:
             ended.set()

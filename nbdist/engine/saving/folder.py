@@ -1,9 +1,9 @@
-"""Folder of a save: `arrays-TOKEN` with the arrays, and `nbdist-save.json`, which names that folder.
+"""The folder of a save: `arrays-TOKEN` with the arrays, and `nbdist-save.json`, which names `arrays-TOKEN`.
 
-The file is replaced in one step when all arrays are there: until then the folder has the earlier save, whole. Only
-what saves have written is ever removed: the file names their tokens, and so do the marks of unfinished saves. The
-file has the containers of each variable as plain data, from which they can be made again without running user
-code.
+The file is replaced in one step when all arrays are there: until then the folder still has the earlier save,
+whole. Only files that saves have written are ever removed: the tokens in their names are listed in
+`nbdist-save.json`, or in the marks of unfinished saves. The file describes the containers of each variable as
+plain data, from which they can be made again without running user code.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def plain(value: Any) -> Any:
       value: A variable with the number of each part in place of the part.
 
     Raises:
-      TypeError: A container is of another class, which nobody else can make, or a key is no text or number.
+      TypeError: A container is of another class, which a restore could not make, or a key is no text or number.
     """
     if value is None:
         return {"none": True}
@@ -53,7 +53,7 @@ def made(data: Any) -> Any:
     """Return the containers that `plain` has described; run no user code.
 
     Raises:
-      TypeError: The data is no description.
+      TypeError: The data is no such description.
     """
     match data:
         case int():
@@ -120,10 +120,10 @@ def folder_of(path: str) -> Path:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Raise an error unless the folder is not there, is empty, or has a save in it, whole or not.
+    """Raise an error if the folder holds anything but a save, whole or not; it may be empty or not exist.
 
     Raises:
-      OptionError: Anything else is there, or the parent folder is not.
+      OptionError: The folder holds other files, or its parent folder does not exist.
     """
     if not folder.parent.is_dir():
         raise OptionError(
@@ -195,7 +195,8 @@ def commit(folder: Path, token: str, save: SaveFile) -> None:
         {
             "format": FORMAT,
             "arrays": save.arrays,
-            # Kept here until the next save, in case this process ends before it has removed them.
+            # The new file also lists the old tokens until the next save, in case this process ends before it has
+            # removed their files.
             "replaced": [p.name for p in before if p.name.startswith(ARRAYS)],
             "processes": save.processes,
             "variables": [dataclasses.asdict(variable) for variable in save.variables],
@@ -207,7 +208,7 @@ def commit(folder: Path, token: str, save: SaveFile) -> None:
         file.flush()
         os.fsync(file.fileno())
     new.replace(folder / FILE)
-    # Marks last: if this process ends here, the next save still recognizes what is left.
+    # Marks are removed last: if this process ends here, the next save still recognizes what is left.
     for one in sorted(before, key=lambda path: path.name.startswith(MARKER)):
         if one.name != save.arrays:
             _remove(one)
@@ -246,7 +247,7 @@ def read(folder: Path, host: str) -> SaveFile:
     """Return the save that is in a folder, as this host sees it.
 
     Raises:
-      ArrayError: There is none, or none that is whole, or one that this nbdist cannot read.
+      ArrayError: The folder has no save, no whole one, or one that this nbdist cannot read.
     """
     said = f"{str(folder)!r} cannot be restored"
     try:
@@ -312,7 +313,7 @@ def _arrays(name: str) -> str:
     """Return the name of the folder of the arrays; empty if there are none.
 
     Raises:
-      ValueError: No save gives such a name: it may be that of a folder elsewhere.
+      ValueError: No save writes such a name, so it may lead to a folder elsewhere.
     """
     if name and not re.fullmatch(f"{ARRAYS}{TOKEN}", name):
         raise ValueError(f"{name!r} is no folder of a save")
@@ -320,7 +321,7 @@ def _arrays(name: str) -> str:
 
 
 def _refuse_name(name: str) -> None:
-    """Raise an error for a name that the processes may not be given.
+    """Raise an error for a name that must not be set in the processes' namespaces.
 
     Raises:
       ValueError: The text is no name, or a name that Python itself uses.

@@ -1,4 +1,4 @@
-"""Parts of a variable: its arrays, NumPy arrays and numbers, each with how it is saved.
+"""Parts of a variable: its JAX arrays, NumPy arrays and numbers, and how each part is saved.
 
 Models and other objects that keep their arrays by themselves are saved by these arrays and restored in place. What
 cannot be saved is refused before anything is written.
@@ -23,7 +23,7 @@ class Suffix(str):
 
 
 class Keeper(Protocol):
-    """Objects of a framework that keep their arrays by themselves: how they are saved and set."""
+    """How a framework saves and sets objects that keep their arrays by themselves, such as models."""
 
     @property
     def title(self) -> str:
@@ -64,7 +64,7 @@ class SavedObjects:
         return jax.tree.map(lambda node: self._state(name, node), value, is_leaf=self.keeps_its_own)
 
     def given_back(self, there: Any, restored: Any) -> Any:
-        """Return the value for a name: models that are there, with the restored arrays; all else as restored.
+        """Return the value for a name: existing models with the restored arrays set in them; all else as restored.
 
         Args:
           there: The value of the name now.
@@ -173,7 +173,7 @@ class VariableParts:
       name: The variable's name.
       value: Any object.
       objects: Takes the arrays out of models and other objects that keep their own.
-      values: Whether the values themselves are wanted: an array must have them then.
+      values: Whether the values themselves are wanted; then every array must have values.
 
     Attributes:
       parts: In the order of JAX's flattening.

@@ -1,8 +1,8 @@
-"""One restore: from a folder to values that have no names yet, with the shardings that they get here.
+"""One restore: from a folder to values that have no names yet, and the shardings of their arrays.
 
-An array whose name is there is laid out as the one that is there. Any other that lay on several processes gets its
-saved spec on a mesh with the same axes, or lies whole on all devices. All processes must have the same plan, and
-no name changes before all values are read.
+If a variable of the same name exists, an array gets the sharding of the array in it. Any other array that lay on
+several processes gets its saved spec on a mesh with the same axes, or lies whole on all devices. All processes
+must have the same plan, and no name changes before all values are read.
 """
 
 from __future__ import annotations
@@ -173,10 +173,10 @@ def restore(task: SharedTask) -> tuple[Saving, RestoredValues]:
     """Read variables; called on all processes at the same time.
 
     Raises:
-      ArrayError: The folder has no whole save, or a value that is there does not fit.
+      ArrayError: The folder has no whole save, or an existing value does not fit.
       SpecError: A mesh does not fit.
       OptionError: The processes mean different folders.
-      SessionError: Orbax is not there, or the restore took too long.
+      SessionError: Orbax is not installed, or the restore took too long.
     """
     import jax
 
@@ -277,7 +277,7 @@ def _as_it_is(variable: SavedVariable, value: Any, places: Places, objects: Save
     said = {"as it lay before": None}
     shardings = list(mine.shardings)
     for index, (part, saved) in enumerate(zip(mine.parts, variable.parts, strict=True)):
-        # Nobody has chosen a sharding for such an array yet, such as a new optimizer's state.
+        # The user has not chosen a sharding for such an array yet, such as a new optimizer's state.
         if part.kind == "array" and shardings[index] is None and not saved.local:
             shardings[index], how = places.of(variable.name, saved)
             said[how] = None

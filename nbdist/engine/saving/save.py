@@ -1,4 +1,4 @@
-"""One save: from the user's variables to the folder that holds them, once all processes have them alike.
+"""One save: writes the user's variables to a folder, after a check that they are alike on all processes.
 
 All processes call `save` at the same time; process 0 alone writes the folder's own files. Without names, all
 variables that hold arrays on several processes are saved. Until the last step, which names the arrays in the
@@ -24,7 +24,7 @@ from nbdist.notation import processes_text
 def chosen(
     names: Sequence[str], variables: Mapping[str, Any], objects: SavedObjects
 ) -> tuple[dict[str, VariableParts], list[str]]:
-    """Return the variables to save, and a text for each that cannot be saved and was not asked for by name.
+    """Return the variables to save, and, if none was asked for by name, a text for each that cannot be saved.
 
     Args:
       names: As a person has written them; none: all that hold arrays on several processes.
@@ -129,7 +129,7 @@ def save(task: SharedTask) -> Saving:
     Raises:
       OptionError: The folder cannot be used.
       ArrayError: A variable cannot be saved.
-      SessionError: Orbax is not there, or the save took too long.
+      SessionError: Orbax is not installed, or the save took too long.
     """
     exchange = task.exchange
     found: dict[str, VariableParts] = {}

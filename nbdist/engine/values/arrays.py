@@ -1,7 +1,7 @@
-"""A value in two parts: arrays, described and read in pieces, and a pickle of the rest, which they travel beside.
+"""A value in two parts: its arrays, described and read in pieces, and a pickle of the rest.
 
-Of an array that spans processes, the pieces are those that lie on this process. Each imported framework is asked
-through `Parts` about the parts of a value. `packed` pickles a value without its arrays.
+For an array that spans processes, a process has only the pieces on its own devices. Each imported framework is
+asked through `Parts` about the parts of a value. `packed` pickles a value without its arrays.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ def whole(array: Any) -> OfferedArray:
 
 
 def readable(array: Any) -> Any:
-    """Return a JAX array, or one of the same memory where `addressable_shards` of the array itself raises.
+    """Return a JAX array, or another array of the same memory if the array's own `addressable_shards` raises.
 
-    With one device a process, an array that `jax.device_put` spreads from one of this process alone claims to be
-    the shard of all its devices (`ValueError: … must have one shard each`, jax 0.10.0 to 0.12.0.1).
+    With one device in each process, an array that `jax.device_put` has spread from this process alone claims to
+    have a shard on all devices (`ValueError: … must have one shard each`, jax 0.10.0 to 0.12.0.1).
     """
     try:
         array.addressable_shards  # noqa: B018 - asked whether it raises
@@ -95,7 +95,7 @@ SMALL_BYTES = 1 << 16
 
 
 def small_values(array: Any) -> str | None:
-    """Return a digest of the values of a small JAX array of which this process has all; empty for anything else.
+    """Return a digest of the values of a small JAX array that lies wholly here; empty for anything else.
 
     This waits for nothing: None for an array that is not computed yet or cannot be read.
     """
@@ -131,7 +131,7 @@ def is_numpy_array(value: Any) -> bool:
 
 
 def digest(array: Any) -> str:
-    """Return a digest: equal for arrays of equal bytes, and never by accident for others.
+    """Return a digest of an array's bytes; arrays of different bytes practically never have the same digest.
 
     SHA-1 of a large array would take longer than sending it. Of each block, two sums of 64-bit words are hashed,
     each word times a weight of its own, modulo 2⁶⁴: one sum of the words, one of their upper halves. Over all
@@ -309,7 +309,7 @@ def unpacked(data: Any, array: Callable[[Any], Any]) -> Any:
       ArrayError: The pickle has an object of a class that is not here.
       Exception: Whatever unpickling raises.
     """
-    # Only ever from a kernel or engines of this session, which hold its key.
+    # The pickle only ever comes from a kernel or engine of this session, which has the session's key.
     return _Unpacker(data, array).load()
 
 
@@ -317,7 +317,7 @@ def found_class(module: str, name: str) -> Any:
     """Return a class or function by its name; called while a value is unpickled.
 
     Raises:
-      ArrayError: It is not here; says how to go on.
+      ArrayError: This process has no such class or function; the message says how to go on.
     """
     if module == "__main__":
         return _of_main(name)

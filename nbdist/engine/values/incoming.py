@@ -1,8 +1,8 @@
-"""Values on their way to this process, and the holder of the one value that is on its way at a time.
+"""Values on their way to this process, and the holder of the one value on its way at a time, in or out.
 
-The kernel sends a value in many messages: in between, `Moving` holds it under a token, whichever way it goes, so
-that what one kernel has left behind is dropped when the next begins. `Incoming` takes what a kernel pushes; no
-name is set before all values are here whole.
+A value moves in many messages. Between these, `Moving` holds the value under a token, whether it comes or goes; a
+value that one kernel has left behind is dropped when the next one begins. `Incoming` takes what a kernel pushes;
+no name is set before all values are complete.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Moving:
         self._held: HeldValue | None = None
 
     def begin(self, token: str, held: HeldValue) -> None:
-        """Hold a value; first drop what its kernel has left behind."""
+        """Hold a value; first drop an earlier value that was left behind."""
         self.end()
         self._token, self._held = token, held
 
@@ -114,7 +114,7 @@ class Moving:
         """Return the value that is held under this token.
 
         Raises:
-          StaleError: It is held no longer.
+          StaleError: The value is not held any more.
         """
         if self._token != token or not isinstance(self._held, kind):
             raise StaleError(
@@ -140,8 +140,8 @@ COMMON = 0
 class Incoming(ArraySink):
     """Values on their way here, held from a kernel's first message until they have names or the kernel gives up.
 
-    The bytes come through memories that one process of a machine writes, its owner; the owner is the kernel, or a
-    process that gets the bytes in messages.
+    The bytes come through shared memories. On each machine one process, the owner, makes and fills them: the
+    kernel, or a process that gets the bytes in messages.
 
     Args:
       arrays: Each array that is sent apart from the values that hold it.

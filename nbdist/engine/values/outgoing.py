@@ -1,4 +1,4 @@
-"""Values of this process that a kernel is taking: taken apart, compared, and sent piece by piece.
+"""Values of this process on their way to a kernel: taken apart, compared, and sent piece by piece.
 
 `ValueTree` lists all that a value holds by the path that leads to it, so that the values of two processes can be
 compared and a difference can be named. `Outgoing` holds one value from its offer until the kernel has it.
@@ -51,7 +51,7 @@ _NEVER_ARRAYS = frozenset((*_PLAIN, *_MAPPINGS, *_CODE, list, tuple, set, frozen
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Node:
-    """A place in a value; `digest` is equal on two processes if the objects are, apart from their contents."""
+    """A place in a value; its `digest` covers the object there, without what the object contains."""
 
     path: str
     digest: str
@@ -182,7 +182,7 @@ class ValueTree:
         """Return what a container holds; None for any other object, or one that does not list its contents."""
         cls = type(value)
         if cls in _PLAIN:
-            return None  # JAX takes None for a tree
+            return None  # JAX treats None as an empty tree
         if cls in _MAPPINGS:
             return [(f"[{_key_text(key)}]", child) for key, child in value.items()]
         if cls in (list, tuple):
@@ -235,7 +235,7 @@ class ValueTree:
         if model is not None:
             self._note(path, f"{name} {model}", f"a {cls.__name__}")
             return
-        # Before packing, so that an array found inside comes behind the object that holds it.
+        # Done before packing, so that an array found inside comes after the object that holds it.
         at = len(self.nodes)
         self._note(path, "", f"a {cls.__name__}")
         data = _digest(self.packed(value, path))
@@ -310,7 +310,7 @@ class Outgoing(ArraySource):
         for framework in frameworks:
             value = framework.unwrapped(value)
         self._tree = ValueTree(value, expression, offer_array, frameworks)
-        # Made at once: pickling finds the arrays inside of objects that do not list their contents.
+        # Pickled at once: pickling finds the arrays inside objects that do not list their contents.
         self._structure = self._tree.packed(value, expression)
         self._memories: list[OpenedMemory] = []
         super().__init__()

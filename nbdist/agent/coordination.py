@@ -120,7 +120,7 @@ CHUNK = 1 << 16
 """The most bytes that are read at once."""
 
 MOST_WAITING = 1 << 20
-"""Bytes that may wait for one side to take them, before no more are read from the other."""
+"""Bytes that may wait to be sent to one side; above this no more are read from the other side."""
 
 _Address = tuple[socket.AddressFamily, Any]
 

@@ -43,7 +43,7 @@ AT_START = ("PYTHON", "LD_", "DYLD_", "MALLOC_", "GLIBC_")
 """Beginnings of variables that the interpreter, the dynamic linker and the C library read only at the start."""
 
 OPTION = "--unread"
-"""The option that gives an agent that has begun anew the descriptor of the orders it has not obeyed."""
+"""The option by which an agent that begins anew gets the descriptor of the orders that it has not obeyed yet."""
 
 
 def too_late(environment: Mapping[str, str]) -> bool:
@@ -289,7 +289,7 @@ class Collecting:
 
 
 PAUSE_SECONDS = 5.0
-"""The time between two looks, which are meant to be a second apart, above which the process has not run."""
+"""Longest time between two looks of a process that runs; looks are meant to be a second apart."""
 
 
 def clock_of_sleep() -> float:

@@ -30,7 +30,7 @@ from nbdist.machine.ports import ReservedPorts, is_taken
 from nbdist.machine.processes import die_with, signal_at_end_of
 
 PORTS = 32
-"""More than ipyparallel's controller takes (15 in 9.2), besides the ports for engines behind ssh."""
+"""Ports for a controller: more than ipyparallel's takes (15 in 9.2), besides the ports for engines behind ssh."""
 
 AGAIN = ("--IPController.reuse_files=True", "--IPController.restore_engines=True")
 """As `ipcontroller --restore`: ports and key from the connection files, engines from the file of their names."""

@@ -86,7 +86,7 @@ def write_private(path: Path, content: dict[str, Any]) -> None:
 
 
 AGAIN_SECONDS = 0.5
-"""Seconds before the last removal: children of the killed process may still write a file."""
+"""Seconds before the last removal: until then, children of the killed process may still write files."""
 
 LOOK_SECONDS = 0.05
 """Seconds between removals when the whole job was told to end: the sweeper, too, may be killed at any moment."""

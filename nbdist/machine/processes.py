@@ -185,7 +185,7 @@ def signal_at_end_of(parent: int, death_signal: int) -> bool:
 
 
 FRESH_SECONDS = 10.0
-"""The most seconds from a kill to the end of its process, which gives back its memory first."""
+"""The most seconds from a kill to the end of the process, which first gives back its memory."""
 
 
 class OutOfMemoryKills:

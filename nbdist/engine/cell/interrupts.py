@@ -52,7 +52,7 @@ MOST_EDGES = 10
 and a third of them meet the lock of an event that is waited for in a loop."""
 
 LEAVING_SECONDS = 1.0
-"""Time after an interrupt was raised in which its code is taken to be on its way out."""
+"""Time after an interrupt was raised for which the interrupted code counts as being on its way out."""
 
 
 class Interrupt(KeyboardInterrupt):
@@ -310,7 +310,7 @@ FOLDER = "nbdist/stops"
 LEAVE, GO_ON = "leave", "go on"
 
 PATIENCE_SECONDS, MOST_PATIENCE_SECONDS = 0.05, 5.0
-"""Wait for other processes at first and at most; twice as long each time, so that a slower one catches up."""
+"""First and longest wait for other processes; each wait is twice the last, so that a slower process catches up."""
 
 LOOK_SECONDS = 0.002
 """Time between two reads of the store."""

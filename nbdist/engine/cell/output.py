@@ -31,7 +31,7 @@ MESSAGE = b"[Gloo] Rank "
 PARTS = re.compile(
     rb"(?:\[Gloo\] Rank |\d+| is connected to | peer ranks\. |Expected number of connected peer ranks is : )*\n?"
 )
-"""The pattern of a line of gloo's messages, in whatever order their parts are."""
+"""The pattern of a line of gloo's messages, with their parts in any order."""
 
 SIGNS = (b"[Gloo]", b"peer ranks")
 """Signs of gloo's messages. A line without any of them belongs to a message only while the line ends of other

@@ -114,7 +114,7 @@ class NotebookCells:
 
 
 REMEMBERED = 10_000
-"""Most requests that are known to have been taken, the newest ones. No more wait behind one that runs."""
+"""Most taken requests that are remembered, the newest ones. No more than these wait behind one that runs."""
 
 ABORT = "abort_request"
 

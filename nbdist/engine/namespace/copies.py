@@ -138,7 +138,7 @@ A larger one, such as the process's data, would have to be read once more.
 """
 
 MOST_OF_FREE = 0.5
-"""Largest share of the free memory, as it is before copies are made, that copies take."""
+"""Largest share of the memory that is free before copies are made that copies may take."""
 
 
 class ArrivingPieces(ArraySource, ArraySink):

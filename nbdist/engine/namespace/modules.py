@@ -21,7 +21,7 @@ from nbdist.engine.probe.classes import class_dict, code_digest
 from nbdist.errors import error_text
 
 CODE = "code of "
-"""Begins the name of the thing that stands for the code of a module's functions and classes."""
+"""The beginning of the name of the thing that stands for a module's code, its functions and classes."""
 
 SAID = frozenset(
     {
@@ -36,7 +36,7 @@ SAID = frozenset(
         "ipyparallel",
     }
 )
-"""Packages that nbdist itself computes with: patches in them are named, and not set elsewhere."""
+"""Packages that nbdist itself computes with: patches in them are reported, and not set on another process."""
 
 HIDDEN = frozenset({"__builtins__", "__cached__", "__loader__", "__spec__", "__file__", "__path__"})
 """Names that Python keeps in a module for itself, different in each process."""

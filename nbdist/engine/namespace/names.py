@@ -107,7 +107,7 @@ def _is_whole_everywhere(array: Any) -> bool:
 
 
 MOST_OBJECTS = 100_000
-"""Largest number of objects that a cell may lead to; with more, the names that it uses are not known."""
+"""Most objects that are followed from a cell; if there are more, the names that the cell uses are not known."""
 
 _LEAVES = (int, float, complex, bool, str, bytes, type(None), types.ModuleType)
 

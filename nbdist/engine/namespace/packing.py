@@ -148,7 +148,7 @@ def _packer() -> Any:
 
 
 ALONE = 3
-"""Number of references to memory that one array alone uses; two of them are those of the code that counts."""
+"""Reference count of memory that one array alone uses, including the two references of the code that counts."""
 
 
 class _Captured:

@@ -107,7 +107,7 @@ class ProcessState:
         return {name: digest(text, key) for name, text in texts.items()}
 
     def constants(self, key: str) -> dict[str, str]:
-        """Return digests of library constants that differ from those of the process whose things were taken."""
+        """Return digests of library constants that differ from those on the process that sent its things."""
         return {name: digest(repr(one), key) for name, one in unlike(self._constants).items()}
 
     def packed(self, read: Read, frameworks: Collection[Objects], reference: Reference) -> bytes:
@@ -170,7 +170,7 @@ class ProcessState:
         return failed
 
     def settle(self, referent: Reference) -> None:
-        """Set early things again, such as random numbers: libraries imported since may have changed them."""
+        """Set early things again, such as random numbers, since libraries imported later may have changed them."""
         mine = self._users()[1]
         self._set_all(self._early(mine), mine, referent)
 
@@ -215,7 +215,7 @@ class ProcessState:
         return users, Mine(users)
 
     def _early(self, mine: Mine) -> Iterable[ThingKind]:
-        """Return things set before the user's modules are imported: their search path, and what they then see."""
+        """Return the things to set before the user's modules are imported, such as their search path."""
         self._at_exit.mine = mine
         return settings(self._baseline, mine, self._at_exit, self._names(mine))
 

@@ -29,10 +29,10 @@ from nbdist.errors import error_text
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 LONG = 2000
-"""Longest text in characters; a digest replaces a longer one: lists in lists in lists would fill memory."""
+"""Longest text in characters; a digest replaces a longer one, since deeply nested lists would fill memory."""
 
 RING = "the container"
-"""Stands for a container inside itself; its place among the containers around it follows."""
+"""Stands for a container inside itself; the container's place among those around it follows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ Describe = Callable[[str | None, Any], Array | None]
 
 
 class Observed(Packaged, Protocol):
-    """A framework, as the probe sees it; asked again before each look, since it may just have been imported."""
+    """A framework as the probe sees it. It is asked before each look, since it may just have been imported."""
 
     def is_imported(self) -> bool:
         """Return whether this process has imported the framework; until then nothing else is asked."""
@@ -117,7 +117,7 @@ class Observer(Protocol):
         return
 
     def hook(self) -> None:
-        """Hook into the framework if it has just come; called before each look, also in the middle of a cell."""
+        """Hook into the framework if it was just imported; called before each look, even during a cell."""
         return
 
     def unhook(self) -> None:

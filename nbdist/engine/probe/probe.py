@@ -45,11 +45,11 @@ MOST_SECONDS_ON_MAIN = 0.25
 """How much a look after the reply may delay the next cell; a look that needs more reads no arrays."""
 
 READY_SECONDS = 0.01
-"""How long to wait for an array that is being computed before looking at it once more, when somebody asks."""
+"""How long to wait, on request, for an array that is being computed before looking at it once more."""
 
 MOST_SECONDS_SILENT = 1.0
 MOST_SECONDS_OLD = 10.0
-"""However expensive a look was, the next comes after this time: at the activity, and at the arrays."""
+"""Longest times until the next look at the activity, and at the arrays, however expensive the last look was."""
 
 AFTER_FAILURE_SECONDS = 1.0
 
@@ -217,7 +217,7 @@ class Probe:
                 self._content_run = before if before == self._ended_run() else None
 
     def _after_cell(self) -> None:
-        """Look at names before the next cell can change them: a process that has ended cannot be asked."""
+        """Look at names before the next cell can change them; a process that ends leaves only its reports."""
         run = self._cell.newest_run
         if run is None or not self._names_quick or not self._names_pace.due():
             return
@@ -321,7 +321,7 @@ class Probe:
         self._sections.sent(due, self._reported_at)
 
     def _paid_by(self, due: Mapping[str, object]) -> Pace:
-        """Return the pace that pays for a report: that of the look with most of its sections."""
+        """Return the pace that a report's cost counts for: that of the dearest look whose sections it has."""
         if "arrays" in due:
             return self._arrays_pace
         return self._names_pace if "samples" in due else self._activity_pace

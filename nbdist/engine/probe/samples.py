@@ -32,7 +32,7 @@ from nbdist.engine.probe.classes import NOTEBOOK, WRAPPERS, captured, class_dict
 from nbdist.engine.probe.walk import IPYTHON_NAMES
 
 OPEN = "?"
-"""Ends the text of a value that was not read completely: where such texts are equal, the values may differ."""
+"""Ends the text of a value that was not read completely: the values may differ although such texts are equal."""
 
 READ = "/"
 """Divides a text in two: the part before it is made without reading arrays on devices, the part behind it with
@@ -49,7 +49,7 @@ MOST_BYTES = 8 << 20
 """Of a larger NumPy array only some elements are read in passing."""
 
 LOOKED_AT = 64
-"""How many elements of too large a value are read: evenly spread, with the first and the last."""
+"""How many elements are read of a value that is too large: evenly spread ones, with the first and the last."""
 
 DEEPEST = 60
 
@@ -60,7 +60,7 @@ may be read later."""
 
 @dataclass(frozen=True, slots=True)
 class SeenArray:
-    """A framework's array: its text, whether the text says all, and whether the array is its process's own."""
+    """A framework's array: its text, whether the text is complete, and whether one process alone has the array."""
 
     text: str
     whole: bool

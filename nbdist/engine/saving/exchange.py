@@ -1,4 +1,4 @@
-"""Steps of a save that all processes take together: texts that all know before the next, and arrays by Orbax."""
+"""Steps of a save or restore that all processes take together: exchanges of texts, and arrays by Orbax."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ TOKEN = "[0-9a-f]{32}"
 
 FORMAT = 1
 SEEN_SECONDS = 10.0
-"""Longest time a host may need to see what another has written: network file systems keep listings."""
+"""Longest time until a host sees what another has written: network file systems cache listings of folders."""
 POLL_SECONDS = 0.1
 
 
@@ -222,7 +222,7 @@ def _remove(path: Path) -> None:
 
 
 def _written(folder: Path) -> list[Path]:
-    """Return all that saves have written here, except the file: by the tokens that the file and the marks name."""
+    """Return all that saves have written here but the file: names with a token from the file or the marks."""
     names = [path.name for path in folder.iterdir()]
     tokens = {name.removeprefix(MARKER) for name in names if name.startswith(MARKER)}
     try:

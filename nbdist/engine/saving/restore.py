@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Places:
-    """Shardings for saved arrays that have none here: their names are not there, or nobody has placed them yet.
+    """Shardings for saved arrays that have none here: their names do not exist, or are not placed yet.
 
     Args:
       variables: The user's, by name.

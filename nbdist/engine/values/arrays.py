@@ -91,7 +91,7 @@ def readable(array: Any) -> Any:
 
 
 SMALL_BYTES = 1 << 16
-"""Largest array, in bytes, that is read from a device for a digest: reading so many takes less than 0.1 ms."""
+"""Largest array, in bytes, that is read from a device for a digest; reading it takes less than 0.1 ms."""
 
 
 def small_values(array: Any) -> str | None:
@@ -174,7 +174,7 @@ Children = Iterable[tuple[str, Any]]
 """The contents of a container: pairs of (the rest of the expression that reaches a value, the value)."""
 
 OfferArray = Callable[[Any, str], OfferedArray | None]
-"""A function of a value and its path; returns the offer of a framework's own array, None for anything else."""
+"""A function of a value and its path that returns the offer of a framework's own array, None for anything else."""
 
 
 class Parts:

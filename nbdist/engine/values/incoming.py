@@ -87,7 +87,7 @@ class ArraySink(HeldValue):
 
 
 def room(wanted: Iterable[Iterable[Box]]) -> Room:
-    """Return these wanted parts of each array, the available memory, and the groups that limit it."""
+    """Return these wanted parts of each array, the available memory, and the control groups that limit it."""
     return Room(
         wanted=tuple(map(tuple, wanted)),
         available=checkup.memory()["available"],
@@ -164,7 +164,7 @@ class Incoming(ArraySink):
             self._finish.append(finish)
 
     def describe(self) -> Room:
-        """Return which pieces of each array are wanted, the available memory, and the groups that limit it."""
+        """Return the wanted pieces of each array, the available memory, and the control groups that limit it."""
         return room(self._bounds)
 
     def share(self, sizes: Sequence[int], spots: Sequence[Sequence[Spot]]) -> list[MemoryAddress]:

@@ -38,7 +38,7 @@ SHORT = 40
 """Largest number of characters of a value in an error text."""
 
 MOST_LISTED = 1000
-"""Largest number of plain values in a container that are compared one by one, and not as a whole."""
+"""Most plain values in a container that are compared one by one; in a larger one they are compared as a whole."""
 
 MANY_NODES = 100_000
 """Places in a value beyond which a container met again is not looked into: its paths may grow without end."""

@@ -50,7 +50,7 @@ ALL = Bounds(
     containers_in_one=1_000_000,
     items=10_000_000,
 )
-"""Bounds of a walk over one tree; wide, since whoever asks for a tree wants all of it."""
+"""Bounds of a walk over one tree; wide, since a person who asks for a tree wants all of it."""
 
 MOST_LISTED = 20_000
 """Most arrays that are described; further ones are only counted."""

@@ -55,10 +55,10 @@ from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
 from nbdist.engine.frameworks.jax.step.step import Step
 
 _BUFFER = type(gc.get_referents(memoryview(b""))[0])
-"""Type of the object between a NumPy array and another object whose memory it reads."""
+"""Type of the object between a NumPy array and the object whose memory the array reads."""
 
 INTERNAL = ("jax", "jaxlib")
-"""Packages whose objects may keep references to old objects; this does not concern the user."""
+"""Packages whose objects may keep references to old objects, without effect on the user's program."""
 
 UNKNOWN_SECONDS = 3.0
 """How long an array of unknown origin may take to get its values; a copy from the host takes less."""

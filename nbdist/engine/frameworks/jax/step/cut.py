@@ -39,9 +39,7 @@ QUIET_LIMIT_SECONDS = 1.0
 to be sent or read, as for a host that is cut off. The whole wait ends after `QUIET_LIMIT_SECONDS`."""
 
 DRAIN_SECONDS = 10.0
-"""Time for which data that others still send is read after a cut.
-
-The others are cut at most about a second later.
+"""Time after a cut for which data from other processes is still read. They are cut at most about a second later.
 """
 
 LOOK_SECONDS = 0.01

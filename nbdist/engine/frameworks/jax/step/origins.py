@@ -37,7 +37,7 @@ _Table = dict[int, tuple[weakref.ref[Any], Origin]]
 """Arrays and their origins, by the `id` of the array."""
 
 FRESH = 64
-"""Number of programs whose outputs are kept as they come, before outputs that no longer exist are dropped."""
+"""Number of programs whose outputs are kept as they come, before entries of ended outputs are dropped."""
 
 MANY_ORIGINS = 10_000
 """Number of arrays from which on those that no longer exist are dropped, whenever the number has doubled."""
@@ -258,7 +258,7 @@ MAKERS = (
 )
 
 MANY = 64
-"""Number of noted arrays from which on those that no longer exist are dropped."""
+"""Number of noted arrays at which entries of ended arrays are first dropped."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

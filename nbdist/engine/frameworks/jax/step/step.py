@@ -60,7 +60,7 @@ LEAST_SECONDS = 0.01
 """The unit of processor time in which progress is counted; less is no progress."""
 
 SWITCH = "NBDIST_IN_STEP"
-"""Environment variable: if it is 0, nothing is counted or proven, to measure what that costs."""
+"""Environment variable; 0 turns counting and proofs off, to measure what they cost."""
 
 
 WORD = 0xFFFFFFFF

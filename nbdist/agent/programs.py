@@ -33,7 +33,8 @@ PORTS = 32
 """Ports for a controller: more than ipyparallel's takes (15 in 9.2), besides the ports for engines behind ssh."""
 
 AGAIN = ("--IPController.reuse_files=True", "--IPController.restore_engines=True")
-"""As `ipcontroller --restore`: ports and key from the connection files, engines from the file of their names."""
+"""The same as `ipcontroller --restore`: ports and key from the connection files, engines from the file of their
+names."""
 
 FREE_SECONDS = 3.0
 """How long the ports of an ended controller may take to become free: its children end a moment later."""

@@ -123,8 +123,8 @@ CHATTER = re.compile(
 another's death, which nbdist has asked for, and what gloo says about its connections."""
 
 STACK = re.compile(r"^\*\*\* Check failure stack trace: \*\*\*$|^\s+@\s+0x[0-9a-f]+ ")
-"""Lines of the C++ stack below a failed check: the check itself says why the process ended, and the stack would
-leave no room for it."""
+"""Lines of the C++ stack below a failed check. They are left out: the check itself says why the process ended, and
+the stack would leave no room for it."""
 
 FATAL = "Fatal Python error:"
 CURRENT = "Current thread"

@@ -44,12 +44,13 @@ MOST_FRAMES = 20
 
 DELAY_SECONDS = 1.0
 """Longest time that an interrupt is put off; then it is raised. Code that waits for a lock may take long, and so
-may code that is to be done whole. Counting repetitions does not measure this time: while JAX waits for a value,
-five a second reach Python."""
+may code that must run to its end. Counting repeated interrupts would not measure this time: while JAX waits for a
+value, only five a second reach Python."""
 
 MOST_EDGES = 10
-"""Times that an interrupt is put off at a lock in any case: on a busy machine a second may hold two repetitions,
-and a third of them meet the lock of an event that is waited for in a loop."""
+"""Times that an interrupt is put off at a lock in any case, even after that time: on a busy machine an interrupt
+may be repeated only twice in a second, and a third of the repetitions meet the lock of an event that a loop waits
+for."""
 
 LEAVING_SECONDS = 1.0
 """Time after an interrupt was raised for which the interrupted code counts as being on its way out."""

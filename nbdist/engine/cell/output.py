@@ -40,7 +40,8 @@ messages are missing."""
 REFUSED = re.compile(
     rb"gloo/transport/tcp/debug_logger\.cc:\d+\] ERROR failed to connect, .* remote=\[(?:0\.0\.0\.0|::)\]"
 )
-"""The error of gloo at each attempt to connect to nobody; see `nbdist.engine.frameworks.jax.step.cut.Meetings`."""
+"""The error of gloo at each attempt to connect to an ended meeting's address; see
+`nbdist.engine.frameworks.jax.step.cut.Meetings`."""
 
 REST_SECONDS = 30.0
 """Longest wait for the end of a message. Threads write the end at once, unless they get no processor."""

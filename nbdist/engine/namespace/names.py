@@ -30,7 +30,8 @@ from nbdist.pieces import elements
 _HISTORY = re.compile(
     r"_+|_i+|_i?\d+|_[iod]h|_exit_code|__\w+__|_[0-9a-f]{8}_\w+_(f|args|kwargs|result)"
 )
-"""Pattern of names that IPython keeps of cells, Python of a module, and ipyparallel of the call that is asking."""
+"""Pattern of names that are not the user's: IPython sets them for cells, Python for a module, ipyparallel for a
+call."""
 
 
 def users(namespace: Mapping[str, Any], hidden: Mapping[str, Any]) -> dict[str, Any]:

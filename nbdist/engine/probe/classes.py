@@ -47,7 +47,7 @@ def lookup(cls: type, name: str) -> Any:
 
 
 def gives_what_it_keeps(bases: tuple[type, ...]) -> bool:
-    """Return whether `instance.name` is the entry of the instance's `__dict__`, and not computed by the class."""
+    """Return whether instances look attributes up in the usual way, without a user's `__getattribute__`."""
     for base in bases:
         if "__getattribute__" in class_dict(base):
             harmless = package(base) in OWN_GETATTRIBUTE_IS_HARMLESS

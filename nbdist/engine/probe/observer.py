@@ -89,7 +89,7 @@ class Observer(Protocol):
         return
 
     def describe(self, array: Any) -> Array | None:
-        """Return one array with an empty path, not listed, though its mesh is; None if it cannot be described."""
+        """Return an array's description, with an empty path, or None; list its mesh, but not the array."""
         ...
 
     def devices(self) -> tuple[Device, ...]:

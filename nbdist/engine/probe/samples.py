@@ -35,8 +35,8 @@ OPEN = "?"
 """Ends the text of a value that was not read completely: the values may differ although such texts are equal."""
 
 READ = "/"
-"""Divides a text in two: the part before it is made without reading arrays on devices, the part behind it with
-their values. Where another process has not read its arrays, the parts before it can still be compared."""
+"""Divides a text in two: the first part is made without reading arrays on devices, the second part with their
+values. If another process has not read its arrays, the first parts can still be compared."""
 
 PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None), type(...)))
 ROWS = frozenset((list, tuple))

@@ -73,7 +73,8 @@ FILE = "nbdist-save.json"
 ARRAYS = "arrays-"
 MARKER = "nbdist-marker-"
 TOKEN = "[0-9a-f]{32}"
-"""Pattern of a save's token, which ends the names of all that the save writes: no person names a folder so."""
+"""Pattern of a save's token, with which the names of all that the save writes end; no person would choose such a
+name."""
 
 FORMAT = 1
 SEEN_SECONDS = 10.0

@@ -41,7 +41,8 @@ MOST_LISTED = 1000
 """Most plain values in a container that are compared one by one; in a larger one they are compared as a whole."""
 
 MANY_NODES = 100_000
-"""Places in a value beyond which a container met again is not looked into: its paths may grow without end."""
+"""Places in a value, after which a container that is met again is not looked into: its paths may grow without
+end."""
 
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), type(...))
 _MAPPINGS = (dict, OrderedDict, defaultdict)

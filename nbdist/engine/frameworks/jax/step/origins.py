@@ -40,7 +40,8 @@ FRESH = 64
 """Number of programs whose outputs are kept as they come, before entries of ended outputs are dropped."""
 
 MANY_ORIGINS = 10_000
-"""Number of arrays from which on those that no longer exist are dropped, whenever the number has doubled."""
+"""Number of arrays at which entries of ended arrays are first dropped; then again whenever the number has
+doubled."""
 
 
 class Origins:

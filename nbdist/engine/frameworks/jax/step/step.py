@@ -53,8 +53,8 @@ SAY_SECONDS = 0.05
 
 STUCK_SECONDS = 2.0
 FREED_SECONDS = 0.5
-"""After a cut, a collective is stuck if it takes longer: for values, and for a back end that is to be freed.
-Others end within milliseconds, also on a busy machine."""
+"""Times after a cut at which a collective counts as stuck: one for waits for values, one for a back end that is to
+be freed. Other collectives end within milliseconds, even on a busy machine."""
 
 LEAST_SECONDS = 0.01
 """The unit of processor time in which progress is counted; less is no progress."""

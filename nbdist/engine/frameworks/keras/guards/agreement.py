@@ -69,7 +69,7 @@ LONGEST_SECONDS = 0.05
 
 KEPT = 32
 """The number of earlier calls that a process keeps on the board. Other processes are at most one agreed call
-behind, but nobody waits for calls that were refused at once."""
+behind; calls that were refused at once come on top, since no process waits for them."""
 
 State = dict[str, Any]
 """The text of one process on the board, read from JSON."""

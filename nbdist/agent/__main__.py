@@ -35,7 +35,7 @@ def _task(arguments: list[str]) -> int | None:
         return None
     variable = arguments[1]
     if not os.environ.get(variable, "").isdigit():
-        raise SystemExit(f"nbdist: {variable} is not set by whoever started this task.")
+        raise SystemExit(f"nbdist: the scheduler has not set {variable}, the number of this task.")
     return int(os.environ[variable])
 
 

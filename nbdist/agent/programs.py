@@ -141,7 +141,7 @@ def refuse_taken_ports(folder: str, cluster_id: str) -> None:
     if taken:
         raise SystemExit(
             f"Another program listens at {', '.join(map(str, sorted(taken)))}, where the controller before this "
-            "one did, and where all processes are connected to."
+            "one listened, and where all processes connect."
         )
 
 

@@ -231,10 +231,10 @@ def checked(name: object) -> str:
     """Return the name of a file in the copy.
 
     Raises:
-      Refused: The name leads out of the copy, or is no name at all.
+      RefusedOrder: The name leads out of the copy, or is not the name of a file.
     """
     if not isinstance(name, str) or not name or "\0" in name:
-        raise RefusedOrder(f"{name!r} is no name of a file")
+        raise RefusedOrder(f"{name!r} is not the name of a file")
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or str(path) != name or name == ".":
         raise RefusedOrder(f"{name!r} leads out of the folder of the copy")

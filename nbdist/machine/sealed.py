@@ -34,7 +34,7 @@ class Sealed:
     def __init__(self, nbytes: int) -> None:
         create = getattr(os, "memfd_create", None)
         if create is None:
-            raise OSError("memory without a name is a matter of Linux")
+            raise OSError("anonymous memory (memfd) needs Linux")
         self._name = f"nbdist-{uuid.uuid4().hex}"
         self._nbytes = nbytes
         self._descriptor: int | None = create(self._name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)

@@ -288,7 +288,7 @@ def _why_none(folder: Path, host: str) -> str:
     if not folder.is_dir():
         return "it is a file"
     if any(path.name.startswith(ARRAYS) for path in folder.iterdir()):
-        return "it is incomplete: it did not come to its end, or its arrays alone were copied"
+        return "it is incomplete: the save was not finished, or only its arrays were copied"
     return f"it has no {FILE}"
 
 
@@ -300,7 +300,7 @@ def skeleton_of(variable: SavedVariable) -> Any:
     """
     try:
         if variable.structure is None:
-            raise TypeError("it has containers of classes of their own")
+            raise TypeError("some of its containers are of other classes than dict, list and tuple")
         return made(variable.structure)
     except (TypeError, ValueError) as error:
         raise ArrayError(

@@ -63,8 +63,8 @@ def refuse_nothing(found: Mapping[str, VariableParts], left_out: Sequence[str]) 
     if not found:
         said = "".join(f"\nLeft out: {one}" for one in left_out)
         raise ArrayError(
-            "No name of the processes has arrays that can be saved by shard; nothing was written. What each "
-            f"process has for itself is saved where its name is given.{said}"
+            "No name of the processes has arrays that can be saved by shard; nothing was written. To save a "
+            f"value that each process has for itself, give its name.{said}"
         )
 
 

@@ -53,7 +53,7 @@ class JaxResized(JaxPlacements):
         self._devices = processes * jax.local_device_count()
         if self._before != jax.process_count() * jax.local_device_count():
             raise ArrayError(
-                "The processes have different numbers of devices, so that nobody can say how many "
+                "The processes have different numbers of devices, so it is not known how many "
                 f"{count_text(processes, 'process')} will have. Nothing was changed."
             )
         self._changes: dict[str, None] = {}

@@ -180,7 +180,7 @@ def refuse_clearing(in_cell: Callable[[], bool]) -> None:
         if in_cell():
             raise SessionError(
                 "clear_backends() would take the devices from this process, and all arrays on them. Nothing was "
-                "cleared. del NAME frees an array, jax.clear_caches() what is compiled; "
+                "cleared. del NAME frees an array, jax.clear_caches() compiled programs; "
                 f"{command('restart')} begins anew."
             )
         original()

@@ -359,7 +359,7 @@ def remade(
 
     Args:
       old: Gives shape, dtype, weak type and whether the array is committed to its devices.
-      pieces: The copies of the old array, as in `Copies.pieces`.
+      pieces: The copies of the old array, as in `ArrayCopies.pieces`.
       sharding: The new sharding.
       local: This process's new devices by id.
     """

@@ -200,9 +200,9 @@ class Dispatched:
             return
         if self._recompiled.note(function, described(called_with), text, self.generation):
             warnings.warn(
-                f"{title_of(name)} was compiled again after a repair, and is another program than before: "
-                "something that it does not get as an argument has been set since. It computes with what is set "
-                "now.",
+                f"{title_of(name)} was compiled again after a repair, and its program is not the one before: a "
+                "value that it reads other than as an argument was set in between. It computes with the new "
+                "value.",
                 stacklevel=outside("nbdist", "jax"),
             )
 

@@ -321,7 +321,7 @@ class Probe:
         self._sections.sent(due, self._reported_at)
 
     def _paid_by(self, due: Mapping[str, object]) -> Pace:
-        """Return the pace that a report's cost counts for: that of the dearest look whose sections it has."""
+        """Return the pace that a report counts for: that of the most expensive look whose sections it has."""
         if "arrays" in due:
             return self._arrays_pace
         return self._names_pace if "samples" in due else self._activity_pace

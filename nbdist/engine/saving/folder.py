@@ -1,7 +1,7 @@
 """The folder of a save: `arrays-TOKEN` with the arrays, and `nbdist-save.json`, which names `arrays-TOKEN`.
 
 The file is replaced in one step when all arrays are there: until then the folder still has the earlier save,
-whole. Only files that saves have written are ever removed: the tokens in their names are listed in
+whole. Only what saves have written is ever removed: the tokens in their names are listed in
 `nbdist-save.json`, or in the marks of unfinished saves. The file describes the containers of each variable as
 plain data, from which they can be made again without running user code.
 """

@@ -131,7 +131,7 @@ def is_numpy_array(value: Any) -> bool:
 
 
 def digest(array: Any) -> str:
-    """Return a digest of an array's bytes; arrays of different bytes practically never have the same digest.
+    """Return a digest of an array's bytes: equal for equal bytes, and practically never for others.
 
     SHA-1 of a large array would take longer than sending it. Of each block, two sums of 64-bit words are hashed,
     each word times a weight of its own, modulo 2⁶⁴: one sum of the words, one of their upper halves. Over all

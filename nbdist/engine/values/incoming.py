@@ -145,7 +145,7 @@ class Incoming(ArraySink):
 
     Args:
       arrays: Each array that is sent apart from the values that hold it.
-      place: How an array is divided over the processes; None: each process gets it whole, as NumPy.
+      place: How an array is divided over the processes; None: each process gets it whole, as a NumPy array.
     """
 
     def __init__(self, arrays: Sequence[ArrayType], *, place: Place | None) -> None:

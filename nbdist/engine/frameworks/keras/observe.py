@@ -4,8 +4,8 @@ The probe's thread describes the models, from metadata alone: rule, layout, spec
 is a pattern in the layout map of the distribution that is set. Specs and bytes come from descriptions of the
 arrays that the variables hold, which the back end's observer makes; no device memory is read.
 
-The rest is noted on the main thread when it changes: the distribution, which other threads cannot see, and the
-results of each epoch of `fit` and of each evaluation, by a hook into Keras' callbacks (`hook_callbacks`).
+The rest is noted on the thread where it happens: the distribution, which other threads cannot see, and the results
+of each epoch of `fit` and of each evaluation, by a hook into Keras' callbacks (`hook_callbacks`).
 """
 
 from __future__ import annotations

@@ -213,9 +213,8 @@ def run_ahead_too_far(distribution: Any) -> bool:
 
     Seen on CPU where a process has several devices (jaxlib 0.10.2, plain JAX without nbdist, two processes of two
     devices): 16 steps with a collective complete, 64 never do. With one device in each process, 300 complete. The
-    likely
-    reason: one device may have a limited number of computations in flight, and steps whose collectives need the
-    other device use up that number.
+    likely reason: one device may have a limited number of computations in flight, and steps whose collectives need
+    the other device use up that number.
     """
     import jax
 

@@ -29,9 +29,9 @@ class PrivateName:
 
 def replaced(owner: Any, name: str, value: Any) -> Unhook:
     """Set an attribute of a class or module; return a function that restores its own or inherited value."""
-    own = vars(owner).get(name)
+    inherited, own = name not in vars(owner), vars(owner).get(name)
     setattr(owner, name, value)
-    return lambda: delattr(owner, name) if own is None else setattr(owner, name, own)
+    return lambda: delattr(owner, name) if inherited else setattr(owner, name, own)
 
 
 def imported(package: str) -> Any | None:

@@ -1,6 +1,6 @@
-"""Arrays as users get them: their shards, values and NaN, and the layout of a model's variables.
+"""What users are shown of arrays: shards, values and NaN counts, and the layout of a model's variables.
 
-They come from what processes answer, or have last reported: reports are shown while no process can be asked.
+The data are the processes' answers or, while no process can be asked, their last reports.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _DEVICES = 4
 
 
 def shards_text(array: Array, meshes: Mapping[str, Mesh], snapshot: Snapshot) -> str:
-    """Return how one array lies, then a row for each piece with the devices that hold it.
+    """Return the layout of one array, then a row for each piece with the devices that hold it.
 
     Args:
       array: Any array, even one that the snapshot does not name.
-      meshes: Meshes by id, among them that of the array.
+      meshes: Meshes by id, including the array's mesh.
       snapshot: The snapshot with the devices' platforms.
 
     Raises:
@@ -113,7 +113,7 @@ def nan_text(expression: str, answers: Mapping[int, NanCounts]) -> str:
 def _nan_rows(
     path: str, everywhere: Sequence[tuple[int, ArrayNan]]
 ) -> list[tuple[str, str, str, str]]:
-    """Return a row for the array and one for each piece with NaN or infinite values; none if there are no such."""
+    """Return a row for the array and each piece with NaN or infinite values; empty if all are finite."""
     pieces = [
         (process_id, piece) for process_id, array in everywhere for piece in array.pieces or ()
     ]
@@ -144,8 +144,8 @@ def shown_values(path: str, answers: Mapping[int, Summary]) -> dict[str, Any]:
       `text`, and `picture`, which is None if there is nothing to draw.
 
     Raises:
-      ArrayError: There is no array under this path, or it is still being computed, or it has no numbers, or the
-        processes have different arrays.
+      ArrayError: There is no array under this path; or it is still being computed, is not numeric, or differs
+        between processes.
     """
     states = {process_id: answer.state for process_id, answer in answers.items()}
     computing = [p for p, state in states.items() if state == "computing"]
@@ -172,7 +172,7 @@ def shown_values(path: str, answers: Mapping[int, Summary]) -> dict[str, Any]:
 
 
 class Reported(ABC):
-    """An answer of one process, or what is `seen` in the last reports of all; its `remark` then says so."""
+    """One process's answer, or what the last reports of all processes say (`seen`); then `remark` says so."""
 
     __slots__ = ()
 
@@ -183,9 +183,9 @@ class Reported(ABC):
         """Return what was last reported under a path; None if nothing was.
 
         Args:
-          path: The expression that reaches it from the namespace.
+          path: The expression that reaches the object from the namespace.
           snapshot: The snapshot with the reports.
-          while_: What goes on meanwhile, for the remark.
+          while_: What the processes are busy with, for the remark.
         """
         remark = f"as last reported, while {while_}"
         return cls._found(path, snapshot, meshes_of(snapshot), remark)
@@ -195,7 +195,7 @@ class Reported(ABC):
     def _found(
         cls, path: str, snapshot: Snapshot, meshes: Mapping[str, Mesh], remark: str
     ) -> Self | None:
-        """Return the reported object under the path with this remark, or a longer one; None if none."""
+        """Return the reported object under the path, with this remark or a longer one; None if there is none."""
 
     def _remarked(self, text: str) -> str:
         """Return a text below the remark, if there is one."""
@@ -210,7 +210,7 @@ class Shards(Reported):
       expression: The expression with which the paths of the arrays begin.
       arrays: The arrays of a tree in its order; a value that is itself an array is the only one.
       meshes: The meshes to which the arrays refer, by id.
-      same: By path, the path of an earlier array that is this very object.
+      same: For the path of an array listed twice, the path of the earlier entry that is the same object.
       left_out: How many more arrays the tree has, and how many containers were not looked into.
       snapshot: The snapshot with the devices' platforms.
       remark: A remark that must be shown with the arrays; empty if there is none.
@@ -256,8 +256,7 @@ class Shards(Reported):
         """Return the text that `%dist_shards` prints.
 
         Args:
-          by_bytes: Whether the arrays of a tree come in the order of the bytes that a device needs, the most
-            first.
+          by_bytes: Whether to sort the arrays of a tree by the bytes that a device needs, largest first.
         """
         return self._remarked(self._text(by_bytes=by_bytes))
 
@@ -295,9 +294,9 @@ def layout_text(
     the paths that are shown.
 
     Args:
-      model: The model as one process has described it, or all have.
+      model: The model as one process, or all processes, described it.
       distributions: The distributions that are set.
-      meshes: Meshes by id, among them those of the distributions.
+      meshes: Meshes by id, including those of the distributions.
     """
     heads = [distribution_text(one, meshes) for one in distributions] or ["no distribution is set"]
     problems = [one.problem for one in distributions if one.problem is not None]
@@ -355,7 +354,7 @@ def _variable_row(variable: Variable, *, ruled: bool) -> list[str]:
 
 
 def _signs(variables: Sequence[Variable]) -> list[str]:
-    """Return the meanings of the signs that stand before rows."""
+    """Return the legend of the signs in front of rows."""
     found = {flag(variable) for variable in variables}
     return [f"{sign} {meaning}" for meaning, sign in _SIGNS.items() if meaning in found]
 
@@ -396,7 +395,7 @@ class Layout(Reported):
     def _found(
         cls, path: str, snapshot: Snapshot, meshes: Mapping[str, Mesh], remark: str
     ) -> Self | None:
-        """Return the layout of a model; if it differs, that of the first processes."""
+        """Return the layout of a model; if processes differ, the first processes' layout."""
         models = [model for model in snapshot.models if model.path == path]
         if not models:
             return None

@@ -108,7 +108,7 @@ class Widgets:
     """The widgets of one session's processes; used from any thread.
 
     Args:
-      clock: Seconds that never go back.
+      clock: Returns monotonic seconds.
 
     Attributes:
       on_event: Called with what a person does to a widget in the notebook; raises if no process can take it.

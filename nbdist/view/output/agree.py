@@ -1,4 +1,4 @@
-"""Agreement of several processes' outputs: which entries count as the same, and where the sequences run alike.
+"""Comparison of several processes' outputs: which entries are equal, and where the sequences match.
 
 While a cell runs, processes are never at exactly the same place. Where one is only a little ahead of another,
 their output must not flicker between one block and many.
@@ -33,7 +33,7 @@ _TRACEBACK = "Traceback (most recent call last):"
 
 
 def settle_for(columns: Sequence[Column], now: float) -> list[Column]:
-    """Return the columns as they are compared: a process a little ahead shows what those behind show."""
+    """Return the columns to compare: a process that is a little ahead is shown as the others are."""
     columns = [_before_clear(column, columns, now) for column in columns]
     columns = _share_floods(columns, now)
     return [_without_partial(column, columns, now) for column in columns]
@@ -56,7 +56,7 @@ def keys(columns: Sequence[Column], now: float) -> list[list[Hashable]]:
 
 
 def whole_tracebacks(entries: Sequence[Entry], keys: Sequence[Hashable]) -> list[Hashable]:
-    """Return the entries' keys, changed so that printed tracebacks are the same only as a whole."""
+    """Return the entries' keys, changed so that printed tracebacks are equal only as a whole."""
     whole = list(keys)
     for begin, entry in enumerate(entries):
         if isinstance(entry, Line) and entry.text == _TRACEBACK:
@@ -72,7 +72,7 @@ def _is_indented(entry: Entry) -> bool:
 
 
 def choose(entries: Sequence[Entry]) -> Entry:
-    """Return the entry to show for equal entries; of entries that change, that of the slowest process."""
+    """Return the entry to show for equal entries; if they change, the slowest process's entry."""
     first = entries[0]
     if isinstance(first, Display):
         displays = [entry for entry in entries if isinstance(entry, Display)]
@@ -86,10 +86,10 @@ def choose(entries: Sequence[Entry]) -> Entry:
         return first
     if first.bar is not None:
         bars = [entry for entry in entries if isinstance(entry, Line) and entry.bar is not None]
-        # Of bars that are equally far, the one that got there last: the timings shown are its own.
+        # Of bars that are equally far, take the one that got there last, with its own timings.
         return min(bars, key=lambda one: (one.bar.progress if one.bar else 0.0, -one.last))
     if any(entry.text != first.text for entry in entries if isinstance(entry, Line)):
-        # Only the addresses of results are left out of the key.
+        # The key leaves out nothing but the addresses in results.
         return first._replace(text=without_addresses(first.text))
     return first
 
@@ -134,7 +134,7 @@ def _keys(
 
 
 def _before_clear(column: Column, columns: Sequence[Column], now: float) -> Column:
-    """Return what a process showed before it cleared its output, while others are about to clear theirs."""
+    """Return what a process showed before it cleared its output, while others have not cleared theirs yet."""
     behind = min((other.generation for other in columns if not other.finished), default=None)
     cleared_more = 0 if behind is None else column.generation - behind
     if not 0 < cleared_more <= len(column.clears) or now - column.clears[-cleared_more] > FRESH_S:
@@ -187,7 +187,7 @@ def _follows(column: Column, leader: Column, digests: dict[int, bytes], now: flo
 
 
 def _without_partial(column: Column, columns: Sequence[Column], now: float) -> Column:
-    """Leave out a line that is still being written and agrees, so far, with what others have."""
+    """Leave out a partly written line if, so far, it agrees with the other processes' line."""
     last = column.rest[-1] if column.rest else None
     if column.finished or not isinstance(last, Line) or not last.open or last.bar is not None:
         return column
@@ -224,11 +224,11 @@ class Section(NamedTuple):
 
 
 def align(columns: Sequence[Keys]) -> list[Section]:
-    """Cut sequences into sections, so that what they share is in common ones.
+    """Cut sequences into sections, so that shared keys are in `common` sections.
 
-    The sections of a sequence, one after the other, are the whole sequence. Sequences meet again at the nearest
-    key that all have, within 512 entries. If there is none, those that have least in common with the others are
-    set apart and aligned among themselves.
+    The sections of a sequence, joined in order, are the whole sequence. After a difference, sequences meet again
+    at the nearest key that all have, within 512 entries. If there is no such key, the sequences that share least
+    with the others are set apart and aligned among themselves.
     """
     at = [0] * len(columns)
     clusters = [list(range(len(columns)))]
@@ -253,7 +253,7 @@ def align(columns: Sequence[Keys]) -> list[Section]:
 
 
 def _run(columns: Sequence[Keys], at: Sequence[int], live: Sequence[int]) -> int:
-    """Return the number of next keys that are the same in all live columns."""
+    """Return how many of the next keys are equal in all live columns."""
     first, *others = live
     most = min(len(columns[index]) - at[index] for index in live)
     part = columns[first][at[first] : at[first] + most]
@@ -302,14 +302,14 @@ def _nearest(
 def _first_places(keys: Keys, start: int, window: int) -> dict[Hashable, int]:
     places: dict[Hashable, int] = {}
     for offset, key in enumerate(keys[start : start + window]):
-        # Empty lines are everywhere; to meet at one would tear apart what belongs together.
+        # Empty lines are everywhere: meeting at one would split output that belongs together.
         if not (isinstance(key, str) and not key.strip()):
             places.setdefault(key, offset)
     return places
 
 
 def _loner(columns: Sequence[Keys], at: Sequence[int], live: Sequence[int]) -> int:
-    """Return the column with the fewest keys that another one has too; of several, the shortest."""
+    """Return the column that shares the fewest keys with any other; of several, the shortest."""
     keys = {index: set(columns[index][at[index] : at[index] + _WINDOWS[-1]]) for index in live}
     holders = Counter(key for held in keys.values() for key in held)
 
@@ -328,8 +328,8 @@ class _Shown(NamedTuple):
 def alike(columns: Sequence[Column], now: float) -> dict[int, Hashable]:
     """Return, by the `id` of each display of a widget, the key by which the display is compared.
 
-    Widgets are the same that were equal when they were displayed, and are equal now, or of which one is about to
-    become what the other is. Bars are the same, however far each is, as long as one of them goes on.
+    Widgets share a key if they were equal when displayed and are equal now, or if one is about to become equal to
+    the other. Bars share a key, however far each is, as long as one of them is still running.
     """
     found: dict[int, Hashable] = {}
     for key, together in _born_alike(columns).items():
@@ -350,7 +350,7 @@ def alike(columns: Sequence[Column], now: float) -> dict[int, Hashable]:
 
 
 def joined(displays: Sequence[Display]) -> Display:
-    """Return one display for those of several processes that are alike."""
+    """Return one display that stands for equal displays of several processes."""
     first = displays[0]
     text = without_addresses(first.text)
     one = Display({**first.data, "text/plain": text}, first.metadata, first.time)
@@ -361,7 +361,7 @@ def joined(displays: Sequence[Display]) -> Display:
 def slowest_bar(widgets: Sequence[LiveWidget]) -> WidgetBar | None:
     """Return the bar that is furthest behind, open as long as any of them is; None for other widgets.
 
-    Of those that are equally far it is the one that came there last.
+    Of bars that are equally far, it is the one that got there last.
     """
     bars = [(bar, widget.changed_at) for widget in widgets if (bar := widget.bar) is not None]
     if not bars:

@@ -1,4 +1,4 @@
-"""Bounded memory for the output of one process: its limits, what is kept or to be printed, a file for all."""
+"""Bounded memory for the output of one process: limits, kept entries, a queue to print, and a full log file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Limits:
 
     @classmethod
     def for_processes(cls, count: int) -> Limits:
-        """Return the limits for each of `count` processes: together they fill what a cell can show."""
+        """Return the limits of each of `count` processes, which share what one cell can show."""
         return cls(
             lines=max(20, _SHOWN_LINES // count),
             characters=max(2000, _SHOWN_CHARACTERS // count),
@@ -49,7 +49,7 @@ class Limits:
 
     @property
     def tail(self) -> Limits:
-        """A fifth of these limits, since the end of a flood is sent again at each refresh."""
+        """Return a fifth of these limits, for the tail: the end of a flood is sent again at each refresh."""
         return Limits(
             lines=self.lines // _TAIL,
             characters=self.characters // _TAIL,
@@ -115,7 +115,7 @@ LARGEST_BYTES = 4 << 30
 
 
 class Spool:
-    """The file for all the output of one process, once there is more than can be shown.
+    """File with all output of one process, used once there is more than can be shown.
 
     A private text file (mode 0600, in a folder of mode 0700), made when it is first needed.
 
@@ -132,14 +132,14 @@ class Spool:
 
     @property
     def started(self) -> bool:
-        """Return whether there is a file, or there was meant to be one."""
+        """Return whether the file was started, even if it could not be made."""
         return self._file is not None or self.problem is not None
 
     def start(self) -> None:
         """Make the file; empty an earlier one of the same name."""
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # If the file is a link, somebody else has put it there.
+            # A link at this path was put there by somebody else: do not write through it.
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
             self._file = os.fdopen(os.open(self.path, flags, 0o600), "wb")
         except OSError as error:
@@ -173,7 +173,7 @@ class Spool:
         self._close(None)
 
     def discard(self) -> None:
-        """Remove the file, since its text was cleared."""
+        """Remove the file; called when its text was cleared."""
         if self._file is not None:
             self._close(None)
             with contextlib.suppress(OSError):
@@ -199,7 +199,7 @@ _CHECKPOINTS = 512
 
 
 class HashPoint(NamedTuple):
-    """The hash of the first `position` entries after the head, and the time when there were so many."""
+    """Hash of the first `position` entries after the head, and the time when the last of them came."""
 
     position: int
     digest: bytes
@@ -207,14 +207,14 @@ class HashPoint(NamedTuple):
 
 
 class KeptEntries:
-    """Entries that no longer change, in their order: a head, and after a cut a bounded tail.
+    """Entries that no longer change, in order: a head and, if more came, a bounded tail.
 
     Attributes:
       head: The first entries, as many as the limits allow.
       tail: The last entries, once the head is full.
       total: The number of all entries so far, including those that were cut.
-      checkpoints: Hashes along what comes after the head, by which floods are compared. Their number is bounded;
-        the distance between them doubles instead.
+      checkpoints: Hashes at intervals after the head, used to compare floods. To keep their number bounded, the
+        interval doubles.
     """
 
     def __init__(self, limits: Limits, spool: Spool) -> None:
@@ -266,7 +266,7 @@ class KeptEntries:
             self._cut_first()
 
     def add_lines(self, stream: Stream, texts: Sequence[str], time: float) -> None:
-        """Append many complete lines; those that would be cut at once cost only a hash."""
+        """Append many complete lines; lines that would be cut at once are only hashed."""
         at = 0
         while at < len(texts) and not self._full:
             self.add(line(stream, texts[at], time))
@@ -288,7 +288,7 @@ class KeptEntries:
         return Gap(key, f"… {' and '.join(parts)} more, {where}", self.tail[0].time)
 
     def keep_all(self) -> None:
-        """Start the file, with all there is so far."""
+        """Start the file, and write all entries so far into it."""
         if not self.spool.started:
             self.spool.start()
             for entry in self.head:
@@ -351,10 +351,10 @@ class Item(NamedTuple):
 
 
 class Queue:
-    """Entries that are complete and that a terminal has not printed yet; of too many, the oldest are cut.
+    """Complete entries that a terminal has not printed yet; if there are too many, the oldest are cut.
 
-    The tail's limits bound the entries between two takings, so that four processes at 1 MB/s leave a terminal
-    usable.
+    The tail's limits apply to the entries between two calls of `take`, so that a terminal stays usable with four
+    processes that print 1 MB/s each.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -373,7 +373,7 @@ class Queue:
             self._cut_bytes += _size(first)
 
     def add_lines(self, stream: Stream, texts: Sequence[str], time: float) -> None:
-        """Append many lines; those that would be cut at once are only counted."""
+        """Append many lines; lines that would be cut at once are only counted."""
         last = max(0, len(texts) - self._room.limits.lines)
         if last:
             self._cut_bytes += sum(_size(item.entry) for item in self._items)
@@ -385,11 +385,11 @@ class Queue:
 
     @property
     def cut(self) -> bool:
-        """Return whether something was cut since the last taking."""
+        """Return whether an entry was cut since the last call of `take`."""
         return self._cut_bytes > 0
 
     def take(self, where: str) -> list[Item]:
-        """Empty the queue. `where` says in which file the cut entries are."""
+        """Remove and return all entries. `where` says in which file the cut entries are."""
         items = list(self._items)
         if self._cut_bytes:
             self._cuts += 1

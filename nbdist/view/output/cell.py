@@ -27,7 +27,7 @@ class CellOutput:
       processes: Ids of the processes the cell runs on.
       folder: For these files, `process-2.txt` for process 2. Private, one for each cell; made (mode 0700) with the
         first file.
-      clock: Returns seconds that never go back.
+      clock: Returns monotonic seconds.
       widgets: The state of the processes' widgets; None: they are shown as text.
 
     Attributes:

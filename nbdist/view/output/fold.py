@@ -1,7 +1,7 @@
 """Folding of many processes' outputs into one sequence of blocks, from top to bottom, and its lines of text.
 
-A sequence is made anew for each look, or once for a terminal: that cannot change what it has printed, so a
-`Follower` gives each output once, in an order that never changes.
+For a notebook the sequence is made anew at each refresh. A terminal cannot change what it has printed, so a
+`Follower` returns each output once, in an order that never changes.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ _SPACE = "   "
 
 
 class LabelledLines(NamedTuple):
-    """Lines, and the processes whose label is above the last of them, if any."""
+    """Lines, and the processes named by the label above the last line, if there is one."""
 
     lines: list[str]
     label: tuple[int, ...] | None
@@ -141,11 +141,11 @@ def lay_out(
     label: tuple[int, ...] | None = None,
     name: Name = processes_text,
 ) -> LabelledLines:
-    """Return the lines of blocks, of a rich block only its label.
+    """Return the lines of blocks; of a rich block, only its label.
 
-    A single line is behind its label, several are below it; the labels of neighboring single lines are padded to
-    one width, up to 40 characters. `label` is the label above the lines before these, and is not repeated. `muted`
-    paints a label, `name` words it.
+    A single line follows its label on the same line; several lines are below theirs. Labels of neighboring single
+    lines are padded to one width, up to 40 characters. `label` is the label of the lines before these, and is not
+    repeated. `name` returns the text of a label, and `muted` colors it.
     """
     lines: list[str] = []
     for index, block in enumerate(blocks):
@@ -168,7 +168,7 @@ def lay_out(
 
 
 def _width(blocks: Sequence[Block], index: int, name: Name) -> int:
-    """Return the width of the labels of all single lines next to this one."""
+    """Return the label width shared by all single lines next to this block."""
     first = last = index
     while first > 0 and _single(blocks[first - 1]):
         first -= 1
@@ -197,7 +197,7 @@ class Group(NamedTuple):
 class ComparedEntries(NamedTuple):
     """One process's entries, the key of each, and whether more may come.
 
-    More comes after the first `settled` entries: bars that are being redrawn stay below what comes.
+    New entries come after the first `settled` ones: bars that are being redrawn stay below them.
     """
 
     process_id: int
@@ -211,7 +211,7 @@ def fold(columns: Sequence[Column], notes: Sequence[str], now: float) -> tuple[B
     """Return the output of all processes; each line and display stands once for the processes that agree on it.
 
     Lines that differ are listed by process, between those that are the same. The order of each process's entries
-    is kept; `notes` are placed where they came. The time taken is in proportion to what the columns hold.
+    is kept; `notes` are placed where they came. Takes time proportional to the size of the columns.
     """
     settled = settle_for(columns, now)
     compared = [
@@ -241,17 +241,17 @@ def fold(columns: Sequence[Column], notes: Sequence[str], now: float) -> tuple[B
 def groups(
     section: Section, compared: Sequence[ComparedEntries], now: float, held: set[int]
 ) -> list[Group]:
-    """Return the groups of a section, that of the lowest process first.
+    """Return the groups of a section; the group with the lowest process comes first.
 
-    Some processes may have entries that others may still bring, since the others' entries so far are the first of
-    these. Such entries are held back for `HOLD_S` and then shown for the processes that have them: no process is
-    said to have put out what it has not.
+    If one process's entries are a prefix of another's, the rest may still come from the first process too. That
+    rest is held back for `HOLD_S`, then shown for the processes that have it, so that no label names a process
+    that has not put out the line.
 
     Args:
       section: The place of each process's entries.
       compared: The entries.
       now: The time in seconds, by the clock of the entries.
-      held: Processes with something held back above, of which only bars are shown; more are added here.
+      held: Processes with entries held back further up, of which only bars are shown here; this call adds to it.
     """
     spans = [
         (max(start, compared[index].settled) if index in held else start, stop)
@@ -274,13 +274,13 @@ def groups(
 def _join_those_behind(
     alike: dict[tuple[Hashable, ...], list[int]], waiting: Sequence[int]
 ) -> None:
-    """Add processes that may still bring the same as others to these."""
+    """Add each process that may still produce the same entries as a group to that group."""
     owner = {index: keys for keys, members in alike.items() for index in members}
     for index in waiting:
         own = owner.get(index, ())
         longer = [keys for keys in alike if len(keys) > len(own) and keys[: len(own)] == own]
         if len(longer) != 1:
-            # If several go on differently, nobody knows which of them this process will follow.
+            # If several groups go on differently, it is not known which of them this process will follow.
             continue
         alike[longer[0]].append(index)
         if own:
@@ -296,7 +296,7 @@ def _steps(
     now: float,
     held: set[int],
 ) -> Iterator[Group]:
-    """Yield what all members have put out, then what all but the slowest have, and so on."""
+    """Yield the entries that all members have, then those that all but the slowest have, and so on."""
     begin = 0
     for end in sorted({len(parts[index]) for index in members} - {0}):
         those = sorted(
@@ -324,8 +324,8 @@ def _chosen(parts: Sequence[list[Entry]]) -> list[Entry]:
 def _cuts(columns: Sequence[Column], compared: Sequence[ComparedEntries]) -> list[list[int]]:
     """Return for each note how many entries of each process stand above it.
 
-    These are the entries that were there when the note came; of entries that several processes have in common, as
-    many as the process furthest ahead had.
+    An entry stands above the note if it was there when the note came. Entries that several processes share count
+    as soon as the process furthest ahead had them.
     """
     cuts = [list(cut) for cut in zip(*(column.marks for column in columns), strict=True)]
     if not cuts:
@@ -345,7 +345,7 @@ def _cuts(columns: Sequence[Column], compared: Sequence[ComparedEntries]) -> lis
 def _between(
     compared: Sequence[ComparedEntries], starts: Sequence[int], stops: Sequence[int]
 ) -> Iterator[Section]:
-    """Yield the sections of a part of each column."""
+    """Yield the sections of the part of each column between `starts` and `stops`."""
     parts = [one.keys[start:stop] for one, start, stop in zip(compared, starts, stops, strict=True)]
     for section in align(parts):
         spans = zip(starts, section.spans, strict=True)
@@ -361,7 +361,7 @@ class Note(NamedTuple):
 
 
 class Follower:
-    """Output for a terminal: takes complete entries from the records, and returns those that need not wait."""
+    """Output for a terminal: takes complete entries from the records, and returns those that can be printed."""
 
     def __init__(self, records: Sequence[ProcessOutput]) -> None:
         self._records = records
@@ -381,7 +381,7 @@ class Follower:
         return builder.blocks()
 
     def _give(self, builder: Builder, *, before: float, ripe: float) -> None:
-        """Give entries up to the time `before`; those that others may still bring, only up to `ripe`."""
+        """Give entries up to the time `before`; entries that others may still produce, only up to `ripe`."""
         compared = [self._compared(record, before) for record in self._records]
         given = [0] * len(compared)
         sections = align([one.keys for one in compared])
@@ -404,11 +404,11 @@ class Follower:
             for entry in entries
         ]
         keys = whole_tracebacks(entries, keys)
-        # Printed text stays: no process counts as merely behind.
+        # Printed text cannot be changed, so no process is treated as merely behind.
         return ComparedEntries(record.process_id, entries, keys, finished=True, settled=len(keys))
 
     def _complete(self, sections: Sequence[Section], compared: Sequence[ComparedEntries]) -> int:
-        """Return the number of sections to which nothing can be added: up to the last line that all have."""
+        """Return the number of sections that cannot grow: up to the last line that all processes have."""
         for number in range(len(sections), 0, -1):
             section = sections[number - 1]
             each = zip(self._records, compared, section.spans, strict=True)

@@ -1,9 +1,9 @@
 """Renderers of a cell's output, one for notebooks and one for terminals, and the choice between them.
 
-A front end that can change what it shows gets the notebook's; any other, such as Jupyter's console, the
-terminal's. A notebook has a few outputs that are changed in place, and are kept for a page that is reloaded
-meanwhile: JupyterLab takes no output of a cell that another page has started, so output after a reload would be
-lost, and so would output before it that was not saved.
+A front end that can update a display gets the notebook renderer; any other, such as Jupyter's console, gets the
+terminal renderer. The notebook renderer updates a few outputs in place. It also keeps them for a page that is
+reloaded while the cell runs: JupyterLab ignores the output of a cell that another page started, so without the
+kept copy a reload would lose all later output, and all earlier output that was not saved.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class ShownCells:
         return shown
 
     def of(self, wanted: Collection[str]) -> list[CellOutputs]:
-        """Return the outputs of the cells that run, and of the `wanted` ones."""
+        """Return the outputs of the cells that are running and of the `wanted` cells."""
         with self._lock:
             found = {cell: list(parts) for cell, parts in self._cells.items()}
         return [
@@ -139,8 +139,8 @@ class NotebookRenderer:
 
     Args:
       publish: Shows a display, or changes one, as IPython's own function.
-      clock: Returns seconds that never go back.
-      name: Words the labels of output; None: names the processes.
+      clock: Returns monotonic seconds.
+      name: Returns the label for given processes; None: the label names the processes.
       shown: Keeps the outputs for a page that is reloaded.
     """
 
@@ -173,7 +173,7 @@ class NotebookRenderer:
         self._not_before = now + max(_SHORTEST_S, sent / _CHARACTERS_PER_S)
 
     def fail(self, output: CellOutput, error: str, *, raised: bool) -> None:
-        """Show an error below the output; one that is `raised` only for a page that is reloaded later."""
+        """Show an error below the output; if it is also `raised`, only a page reloaded later shows it here."""
         self._error = [_Content(digest=error, data={"text/plain": error}, metadata={})]
         self._raised = raised
         self.refresh(output, final=True)
@@ -219,7 +219,7 @@ def _rich(block: RichBlock) -> _Content:
 def _widget(block: RichBlock) -> _Content:
     """Return a widget, which front ends draw and keep up to date; a saved notebook shows its text.
 
-    A page that is reloaded while the notebook waits for the cell can ask for no widget, and shows bars as text.
+    A page that is reloaded while the cell runs cannot ask for the widget, so it shows bars as text.
     """
     model = block.widgets[0].board.show(block.widgets)
     bar = slowest_bar(block.widgets)
@@ -249,17 +249,18 @@ _DIM = "2"
 
 
 class TerminalRenderer:
-    """Renderer of a `CellOutput` in a terminal: each output is printed once as it comes, and stays.
+    """Renderer of a `CellOutput` in a terminal: prints each output once, as it comes, and never changes it.
 
-    On a terminal the progress bars that are being redrawn are below everything, one for all processes that are at
-    the same bar, and below them how things stand (`CellOutput.standing`). Elsewhere a bar is printed when it is
-    complete.
+    On a terminal, the progress bars that are being redrawn stay below all other output, one line for all processes
+    that are at the same bar; the lines of `CellOutput.standing` are below the bars. Anywhere else, for example in
+    a file, a bar is printed once it is complete.
 
     Args:
       file: Gets the output; by default what `sys.stdout` is at the time.
-      clock: Returns seconds that never go back.
-      name: Words the labels of output; None: names the processes, and again only if others follow. A name of the
-        caller's is said each time, since other text may come between two such outputs.
+      clock: Returns monotonic seconds.
+      name: Returns the label for given processes; None: the label names the processes, and repeats the label only when the processes
+        change. A label from the caller's function is repeated each time, since other text may come between two
+        such outputs.
     """
 
     def __init__(
@@ -299,7 +300,7 @@ class TerminalRenderer:
         self._bars = bars
 
     def fail(self, output: CellOutput, error: str, *, raised: bool) -> None:
-        """Print an error that nobody raises."""
+        """Print an error, unless it is also raised."""
         self.refresh(output, final=True)
         if not raised:
             print(error, file=self._file or sys.stdout)
@@ -329,7 +330,7 @@ def _lines(block: TextBlock | RichBlock) -> tuple[str, ...]:
 
 
 def _bars(output: CellOutput, name: Name | None) -> list[str]:
-    """Return one line for each bar: of processes at the same bar, that of the slowest."""
+    """Return one line for each bar; for processes at the same bar, the slowest process's line."""
     same: dict[str, list[tuple[float, int, str]]] = {}
     for process_id, line in output.live_bars():
         kind = line.bar.skeleton if line.bar else line.text
@@ -349,22 +350,23 @@ class Renderer(Protocol):
     """A display of the output of one cell while it grows."""
 
     def refresh(self, output: CellOutput, *, final: bool = False) -> None:
-        """Show what is new; called often, even when nothing is, and with `final` once at the end."""
+        """Show new output. Called often, even if there is none, and once with `final` at the end."""
 
 
 def in_notebook(renderer: Renderer) -> bool:
-    """Return whether a renderer is that of notebooks.
+    """Return whether this is the renderer for notebooks.
 
-    It shows the widgets that processes display, and, as its outputs have places, later output above what a person
-    has typed meanwhile; others show a widget's text, and output below.
+    Only this renderer shows the widgets that processes display, and only its outputs keep their places, so later
+    output appears above what a person has typed since. Other renderers show a widget's text, and print later
+    output below.
     """
     return isinstance(renderer, NotebookRenderer)
 
 
 def show_end(renderer: Renderer, output: CellOutput, error: str, *, raised: bool) -> None:
-    """Show that a cell has ended with an error; one that is `raised` is shown by whoever catches it.
+    """Show that a cell has ended with an error; the caller shows an error that is `raised`.
 
-    A renderer that a person has written knows nothing of errors: an error that nobody raises is printed.
+    A renderer that a user has written has no `fail`: for it, an error that is not raised is printed.
     """
     if isinstance(renderer, NotebookRenderer | TerminalRenderer):
         renderer.fail(output, error, raised=raised)
@@ -373,15 +375,15 @@ def show_end(renderer: Renderer, output: CellOutput, error: str, *, raised: bool
 
 
 def renderer_elsewhere(shell: object | None) -> Renderer | None:
-    """Return a renderer that shows, whole, what another shows already; None if nothing can be shown twice."""
+    """Return a second renderer for output that another already shows; None without a Jupyter kernel."""
     return renderer_for(shell) if getattr(shell, "kernel", None) is not None else None
 
 
 def drops_later_output(shell: object | None) -> bool:
-    """Return whether what a cell of the notebook shows after its end is lost.
+    """Return whether output that a notebook cell produces after its end is lost.
 
-    nbclient, with which nbconvert and papermill run notebooks, takes only the output of the cell that runs. It is
-    known by what it says of itself in each request: that nobody can be asked for input.
+    nbclient, with which nbconvert and papermill run notebooks, takes only the output of the running cell. It is
+    recognized by its requests, each of which says `allow_stdin=False`: nobody can be asked for input.
     """
     kernel = getattr(shell, "kernel", None)
     request = kernel.get_parent("shell") or {} if kernel is not None else {}
@@ -389,11 +391,11 @@ def drops_later_output(shell: object | None) -> bool:
 
 
 def renderer_for(shell: object | None, *, name: Name | None = None) -> Renderer:
-    """Return a renderer for one cell: that of notebooks if a Jupyter front end can change what it shows.
+    """Return a renderer for one cell: `NotebookRenderer` if the front end can update a display.
 
     Args:
       shell: What `IPython.get_ipython()` returns; None in a plain script.
-      name: Words the labels of output; None: names the processes.
+      name: Returns the label for given processes; None: the label names the processes.
     """
     # Only a shell behind a kernel has one (`ipykernel.zmqshell.ZMQInteractiveShell.kernel`).
     kernel = getattr(shell, "kernel", None)
@@ -403,11 +405,11 @@ def renderer_for(shell: object | None, *, name: Name | None = None) -> Renderer:
 
 
 def _shows_each_output_once(kernel: Any) -> bool:
-    """Return whether the front end passes over `update_display_data`, so that only what is printed is seen.
+    """Return whether the front end ignores `update_display_data`, and so shows only printed output.
 
-    Jupyter's console does, and so do QtConsole and `KernelClient.execute_interactive`. They are clients made with
-    `jupyter_client`, which begins the numbers of its messages with that of its session; they ask a person for
-    input, as nbclient does not, and name no cell, as pages of notebooks do.
+    Jupyter's console, QtConsole and `KernelClient.execute_interactive` ignore it. All three are clients made with
+    `jupyter_client`, whose message ids begin with the session id. Unlike nbclient, they allow input; unlike
+    notebook pages, they send no cell id.
     """
     request = kernel.get_parent("shell") or {}
     header, content = request.get("header") or {}, request.get("content") or {}

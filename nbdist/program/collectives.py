@@ -1,4 +1,4 @@
-"""The collectives of a program: what is exchanged, along which axes, how often, for which line."""
+"""The collectives of a program: the data exchanged, the axes, how often, and the source line of each."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class _Found:
 
     @property
     def overlapped(self) -> tuple[str, ...] | None:
-        """For a collective that XLA for TPUs runs piece by piece in several fusions: the part they share."""
+        """Return what identifies a collective that XLA for TPUs spreads over several fusions; None for others."""
         attributes = self.instruction.attributes
         if _OVERLAPPED not in attributes:
             return None
@@ -71,7 +71,7 @@ class Collectives:
     Args:
       module: The program.
       runs: How often its computations run.
-      meshes: The user's meshes; the first whose axes fit names those of a collective.
+      meshes: The user's meshes; the first that fits names the axes of a collective.
     """
 
     def __init__(self, module: Module, runs: Runs, meshes: Sequence[MeshAxes]) -> None:
@@ -90,7 +90,7 @@ class Collectives:
         """Return all collectives, in the order of the text.
 
         Raises:
-          ProgramError: One is written in a form that is not known here.
+          ProgramError: A collective is written in a form that this module does not know.
         """
         found = list(self._find())
         starts = self._starts()
@@ -107,7 +107,7 @@ class Collectives:
             key = each.overlapped
             times = self._runs.times(each.computation)
             if key is not None and key in begun:
-                # All the fusions that one is spread over name it; it is begun once.
+                # Each of its fusions names the collective; count it once, where it begins.
                 if each.place not in starts:
                     continue
             elif key is not None:
@@ -120,7 +120,7 @@ class Collectives:
         return tuple(collectives)
 
     def _between_slices(self) -> Iterator[Collective]:
-        """Yield the transfers between slices: all run the same program, and send through their hosts."""
+        """Yield the transfers between slices, which all run the same program and send through their hosts."""
         module = self._module
         for computation, found in module.instructions_with(NAMED):
             if found.opcode != "send":
@@ -128,7 +128,7 @@ class Collectives:
             kind = kind_of(found.attributes, module.name)
             ids, pairs = ids_of(found.attributes, module.name), kind == "collective-permute"
             axes, devices, places = self._named_between(ids, pairs=pairs)
-            # A send gives its operand, and what it needs itself.
+            # The type of a send is a tuple: its operand, then values for its own use.
             (array, *_) = shapes_in(found.type)
             made = self._made(_Found(computation, found), kind, ids, self._runs.times(computation))
             yield replace(
@@ -146,7 +146,7 @@ class Collectives:
     def _named_between(
         self, ids: Groups, *, pairs: bool
     ) -> tuple[tuple[str, ...] | None, str, Groups | None]:
-        """Return the axes, else the devices in words; and the places in the first mesh, if it is over slices."""
+        """Return the axes, or else the devices in words; and places in the first mesh if it spans slices."""
         first, *_ = [*self._meshes, None]
         places = first.places(ids) if first is not None and first.sliced else None
         for mesh in self._meshes:
@@ -158,12 +158,12 @@ class Collectives:
 
     @property
     def mesh(self) -> MeshAxes | None:
-        """The first of the user's meshes that has the program's devices; with several slices, those of all."""
+        """Return the user's first mesh with the program's devices, or with those of all slices if several."""
         return self._meshes[0].mesh if self._meshes else None
 
     @property
     def groupings(self) -> tuple[Grouping, ...]:
-        """The groupings of the collectives that were read, each once."""
+        """Return the groupings of the collectives read so far, each once."""
         return tuple(self._groupings)
 
     def _find(self) -> Iterator[_Found]:
@@ -174,7 +174,7 @@ class Collectives:
                 self.unread.append(f"{found.opcode} ({found.name}), which names groups of devices")
 
     def _starts(self) -> set[tuple[str, str]]:
-        """Return where XLA for TPUs begins a collective that goes on in other fusions."""
+        """Return the places where XLA for TPUs begins a collective that continues in other fusions."""
         starts = self._module.instructions_with('custom_call_target="AsyncCollectiveStart"')
         return {(computation, name) for computation, start in starts for name in start.operands}
 
@@ -200,7 +200,7 @@ class Collectives:
         )
 
     def _made(self, each: _Found, kind: str, groups: Groups, times: Times) -> Collective:
-        """Return a collective of which neither devices nor arrays are known yet."""
+        """Return a collective without its devices and arrays, which the caller adds."""
         source = self._source(each)
         return Collective(
             kind=kind,
@@ -222,14 +222,14 @@ class Collectives:
         )
 
     def _grouping(self, each: _Found, groups: Groups) -> int | None:
-        """Return the number of a collective's grouping; None for replicas, whose devices have no numbers here."""
+        """Return the number of a collective's grouping; None for replicas, whose devices are not known here."""
         if self._module.replicas > 1 and not self._are_devices(each):
             return None
         in_all = self._meshes[0].in_each(groups) if self._meshes else groups
         return self._number(Grouping(groups=in_all, pairs=_PAIRS in each.instruction.attributes))
 
     def _number(self, grouping: Grouping) -> int | None:
-        """Return the place of a grouping among those of the program; None where the program has too many."""
+        """Return the index of a grouping among the program's; None if there are too many."""
         if grouping not in self._groupings:
             places = sum(map(len, grouping.groups))
             if self._places + places > MOST_PLACES:
@@ -239,7 +239,7 @@ class Collectives:
         return self._groupings[grouping]
 
     def _source(self, each: _Found) -> SourceLine:
-        """Return a collective's source line; for one without a line, as XLA adds, that of the value it moves."""
+        """Return a collective's source line; if XLA added it, the line of the value that it moves."""
         found = own = self._runs.source(each.computation, each.instruction.attributes)
         moved: Instruction | None = each.instruction
         for _ in range(_STEPS):
@@ -253,7 +253,7 @@ class Collectives:
         return replace(found, operation=own.operation or found.operation)
 
     def _is_sliced(self, each: _Found, outer: str) -> bool:
-        """Return whether an all-reduce and the slice each device keeps are one fusion, which scatters."""
+        """Return whether one fusion has an all-reduce and takes each device's slice: a reduce-scatter."""
         if not (
             each.computation.startswith("all-reduce-scatter") or "AllReduceScatterFusion" in outer
         ):
@@ -270,7 +270,7 @@ class Collectives:
             pairs_in(attributes[at:]) if pairs else groups_in(attributes[at:], self._count)
         )
         if not pairs and not self._are_devices(each):
-            # Groups of replicas, each with all its partitions.
+            # The groups list replicas; each replica stands for all its partitions.
             if self._module.replicas == 1:
                 text, groups = "all", (tuple(range(self._count)),)
             else:
@@ -305,7 +305,7 @@ class Collectives:
         found, kind = each.instruction, each.kind
         shapes = shapes_in(found.type)
         if found.opcode in ("all-gather-start", "collective-permute-start"):
-            # A start gives its operands, its results and what it needs itself.
+            # The type of a start has its operands, its results and values for its own use.
             count = len(found.operands)
             shapes = shapes[count : 2 * count]
         elif kind in ("reduce-scatter", "ragged-all-to-all"):
@@ -339,7 +339,7 @@ class Collectives:
 def direction_of(operation: str) -> Direction:
     """Return the direction from JAX's name of an operation, such as `jit(step)/transpose(jvp())/dot_general`.
 
-    An operation that XLA has made of several has all their names, `jit(step)/(a:b)`.
+    An operation that XLA has merged from several has all their names: `jit(step)/(a:b)`.
     """
     parts = operation.split(":") if "/(" in operation else [operation]
     backward = ["transpose(" in part for part in parts]

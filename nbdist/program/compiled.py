@@ -1,9 +1,8 @@
-"""Read what JAX has compiled into a `Program`, alike in a process of a session and in a rehearsal.
+"""Reading of a compiled JAX program into a `Program`, in a process of a session and in a rehearsal.
 
-A `Program` is made from the text, the memory and the costs that XLA gives of a compiled program. Two figures are
-read from the text alone: the operations of matrix products, since XLA's own count has the body of a loop once, and
-the largest values with the lines they come from. Of a program that does not fit there is only the compiler's
-message, with its figures.
+A `Program` is made from XLA's text, memory analysis and cost analysis of a compiled program. Two figures come from
+the text alone: the operations of matrix products, since XLA counts the body of a loop once, and the largest values
+with their source lines. For a program that does not fit, there is only the compiler's message with its figures.
 """
 
 from __future__ import annotations
@@ -38,12 +37,11 @@ _BATCHES = re.compile(r"\bbatch_group_count=(\d+)")
 def matmul_flops(module: Module, runs: Runs) -> int | None:
     """Return the floating point operations of all matrix products and convolutions on each device.
 
-    Each product counts as often as it runs; those in branches are left out. A multiplication and an addition count
-    as two.
+    Each product counts as often as it runs; products in branches are left out. A multiplication with its addition
+    counts as two operations.
 
     Returns:
-      None where a product lies in a loop with an unknown number of turns,
-      or is written in a form that is not known here.
+      None if a product is in a loop with an unknown number of iterations, or is written in an unknown form.
     """
     total = 0
     for computation, found in module.instructions_with(" dot(", " convolution("):
@@ -73,7 +71,7 @@ def _flops(module: Module, computation: str, found: Instruction) -> int | None:
 
 
 def _convolution(found: Instruction, left: Shape, right: Shape, result: Shape) -> int | None:
-    """Return the operations of a convolution: pairs of places that meet, as padding and dilation leave out many.
+    """Return the operations of a convolution; positions skipped by padding or dilation do not count.
 
     XLA for TPUs writes matrix products as convolutions, and those with a batch as convolutions with dilation.
     """
@@ -142,10 +140,10 @@ _NOT_NEW = (
 
 
 def largest_values(module: Module, runs: Runs) -> tuple[Buffer, ...]:
-    """Return the largest values that a program computes, with the lines they come from, each line once.
+    """Return the largest values that a program computes and their source lines, each line once.
 
-    Values in a faster memory than that of the device are left out. A value is not a buffer: XLA gives one buffer
-    to values that do not live at the same time.
+    Values in a memory that is faster than the device's main memory are left out. A value is not a buffer: XLA may
+    use one buffer for values that do not live at the same time.
     """
     sized: list[tuple[int, int]] = []
     for computation in _scheduled(module):
@@ -184,7 +182,7 @@ def _buffer(module: Module, runs: Runs, size: int, place: int) -> tuple[Buffer, 
 
 
 def _scheduled(module: Module) -> Iterator[str]:
-    """Yield computations whose instructions have buffers of their own: no fusions, no functions of reductions."""
+    """Yield computations whose instructions have their own buffers: not fusions, not a reduction's function."""
     yield module.entry
     yield from (
         name
@@ -212,11 +210,10 @@ def read_program(
       memory: The result of `compiled.memory_analysis()`, on each device.
       flops: The operations in the result of `compiled.cost_analysis()`, on each device.
       bytes_accessed: The bytes in the same result.
-      meshes: The meshes of the program's arguments and results, in whose order of devices its partitions are
-        numbered.
+      meshes: The meshes of the program's arguments and results; its partitions are numbered in their device order.
 
     Raises:
-      ProgramError: The text is not a program's, is not all of it, or has something that cannot be read.
+      ProgramError: The text is not a program, is incomplete, or has something that cannot be read.
     """
     module = Module(text)
     runs = Runs(module, FrameTables(module))
@@ -258,7 +255,7 @@ def _unread(module: Module) -> list[str]:
 
 _UNITS = {"": 1, "B": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 _SIZE = r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?"
-# Each from the words of a version: JAX 0.10 and 0.12 for TPUs that are not there; libtpu where they are; GPUs.
+# The wording of each version: JAX 0.10 and 0.12 for absent TPUs; libtpu for real TPUs; GPUs.
 _FIGURES = (
     re.compile(rf"total memory required for [^()]*\({_SIZE}\) exceeds available HBM \({_SIZE}\)"),
     re.compile(rf"Used {_SIZE} of {_SIZE} hbm"),
@@ -273,7 +270,7 @@ def refused(error: str, name: str = "") -> Program | None:
     """Return a program that does not fit, from the compiler's message and the figures in it.
 
     Returns:
-      None where the message is about something else.
+      None if the message is about something else.
     """
     if not _REFUSED.search(error):
         return None
@@ -295,19 +292,19 @@ def _bytes(number: str, unit: str) -> int:
 
 
 def compile_program(lowered: Any, *, name: str = "", limit: int | None = None) -> Program:
-    """Compile what `jax.jit(f).lower(...)` gives, and return it as a `Program`; nothing runs.
+    """Compile the result of `jax.jit(f).lower(...)` and return it as a `Program`; nothing runs.
 
     Args:
       lowered: A `jax.stages.Lowered`.
-      name: The program's name, for a program that does not fit and so has no text.
+      name: The name to use if the program does not fit and so has no text.
       limit: Bytes of memory of each device.
 
     Returns:
-      The program; where it does not fit, `fits` is False and the compiler's message is kept.
+      The program; if it does not fit, `fits` is False and it has the compiler's message.
 
     Raises:
-      ProgramError: What the compiler gives cannot be read.
-      Exception: The compiler's own error, for whatever else it does not accept.
+      ProgramError: The compiler's result cannot be read.
+      Exception: The compiler's own error, for any other program that it rejects.
     """
     try:
         compiled = lowered.compile()

@@ -1,24 +1,23 @@
-"""Pods that are not there: plans of arrays on them, programs compiled for them, and cells and scripts on them.
+"""Rehearsals for pods that do not exist here: plans of arrays, compiled programs, and runs of cells and scripts.
 
-This is the room's one door: all others import from here alone, and nothing is imported before one of these names
-is asked for:
+Other packages import from here alone; the modules behind these names are imported on first use:
 
 - `make_plan` returns an `ArrayPlan`: what each device of a pod would hold of a value, from its shapes and specs.
-  `read_where` reads the pod that it is for as a person writes it. No framework is imported, nothing compiled.
+  `read_where` parses a description of the pod. No framework is imported, nothing is compiled.
 - `pod_here` returns a `Pod`, for which this process compiles functions: `Program`s with what each device needs and
   what it sends. Nothing runs, and no device is taken.
 - `Rehearsing` runs the cells of a notebook in processes of their own, whose devices are those of a pod;
   `rehearse_script` does so with a script. With several meshes the answer is a `Comparison`.
 - `install` puts libtpu, which has the compiler, into a folder of its own. No TPU is needed.
 
-In come topologies and meshes as a person writes them (`v5e:16x16`, `data=16,model=16`), and a value with its
-specs, a function, a cell or a script. Out go plans and programs, both as plain data, text and picture. The room
-knows nothing of a session, and a session nothing of it.
+The input is a topology and a mesh as a person writes them (`v5e:16x16`, `data=16,model=16`), and a value with its
+specs, a function, a cell or a script. The output is plans and programs, each as plain data, text and picture. This
+package does not use sessions, and sessions do not use it.
 
 Read first `plan.py` for plans, `pod.py` for programs, and `runs.py` for scripts and cells (`cells.py`), which run
 in a process of their own, `rehearsal.py`. Only there, and for `pod_here`, is JAX imported:
-`rehearsal.py` puts the pod in the place of JAX's devices, `pod.py` decides what happens to each operation,
-`values.py` has the arrays that result, and `programs.py` compiles, and keeps what was compiled before.
+`rehearsal.py` replaces JAX's devices with those of the pod, `pod.py` decides what happens to each operation,
+`values.py` defines the resulting arrays, and `programs.py` compiles programs and caches them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""libtpu, which has the compiler for TPUs: where it lies, its installation, and how processes that use it end.
+"""libtpu, the library with the compiler for TPUs: its place, its installation, and how its processes end.
 
-It must be of the version that JAX was made for. Live sessions have no use for it, and JAX would look for TPUs with
-it. So it may lie in a folder of its own, which only a rehearsal's process is given; `nbdist rehearse --install`
-puts it there.
+The installed JAX needs one version of libtpu. Live sessions do not need libtpu, and if they found it, JAX would
+look for TPUs. So `nbdist rehearse --install` puts it into a folder of its own, which only the processes of
+rehearsals are told of.
 
 Imports no framework.
 """
@@ -46,7 +46,7 @@ class Libtpu:
 
 
 def wanted() -> str:
-    """Return the version that the installed JAX asks for, such as `0.0.50.*`.
+    """Return the libtpu version that the installed JAX requires, such as `0.0.50.*`.
 
     Raises:
       RehearsalError: JAX is not installed, or does not say.
@@ -65,7 +65,7 @@ def wanted() -> str:
 
 
 def user_cache() -> Path:
-    """Return the folder where nbdist keeps for a person what it can make again; it may not exist yet.
+    """Return nbdist's cache folder for this user; it may not exist yet.
 
     Source: the XDG base directory specification.
     """
@@ -82,20 +82,20 @@ def folder(version: str) -> Path:
 
 
 def in_folder(version: str) -> Libtpu | None:
-    """Return the library in its own folder; None where it is missing, or not the version that JAX was made for."""
+    """Return the library in its own folder; None if it is missing or not the version that JAX needs."""
     found = _beside(folder(version) / "libtpu" / "libtpu.so")
     return found if found is not None and _matches(found.version, version) else None
 
 
 def find() -> Libtpu:
-    """Return the library that the variable, the environment or the folder has, in this order.
+    """Return the library named by the variable, in the environment, or in the folder; in this order.
 
     Raises:
-      RehearsalError: There is none, or not the version that JAX was made for; says what to type.
+      RehearsalError: No library, or not the version that JAX needs; the message says what to type.
     """
     version = wanted()
     named = _named()
-    # A wrong one that is installed must not hide the one that `--install` has put into its folder.
+    # A wrong version in the environment must not hide the one that `--install` put into its folder.
     others = [] if named else [_installed(), _beside(folder(version) / "libtpu" / "libtpu.so")]
     there: list[Libtpu] = [one for one in (named, *others) if one is not None]
     for one in there:
@@ -119,9 +119,9 @@ def variables(found: Libtpu) -> dict[str, str]:
     """Return the variables with which JAX loads the library without looking at the TPUs of this machine."""
     return {
         VARIABLE: str(found.path),
-        # Else it locks them, if there are any, against other processes, such as those of a session.
+        # Otherwise libtpu locks the TPUs, if there are any, against other processes, such as a session's.
         "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
-        # Else it asks a metadata server which pod this machine is part of, for minutes, or logs that it cannot.
+        # Otherwise libtpu spends minutes asking a metadata server for this machine's pod, or logs that it cannot.
         "TPU_SKIP_MDS_QUERY": "1",
         "TPU_WORKER_HOSTNAMES": "localhost",
         "TPU_ACCELERATOR_TYPE": "v5litepod-1",
@@ -167,13 +167,13 @@ def _matches(version: str | None, asked: str) -> bool:
 
 
 def install(say: Callable[[str], None] = print) -> int:
-    """Put the compiler that the installed JAX needs into its folder with pip, whole or not at all.
+    """Install the compiler that the installed JAX needs into its folder with pip, completely or not at all.
 
     Args:
       say: Called with a sentence about what was done.
 
     Returns:
-      0, or the exit code of pip, which has then said why; nothing is left of what pip began.
+      0, or the exit code of pip, which has then printed why and has left no files.
 
     Raises:
       RehearsalError: pip is not there, or the folder cannot be made.
@@ -202,7 +202,7 @@ def install(say: Callable[[str], None] = print) -> int:
         # Without pip's option for the user's packages, which pip refuses beside `--target`.
         code = subprocess.call([*pip, f"libtpu=={version}"], env={**os.environ, "PIP_USER": "0"})
         if code == 0:
-            # Anything there is no library, else it would have been found.
+            # Anything at `target` is not the library: a library would have been found.
             shutil.rmtree(target, ignore_errors=True)
             partial.rename(target)
     finally:
@@ -239,7 +239,7 @@ def process_variables() -> dict[str, str]:
     return {
         **os.environ,
         **variables(find()),
-        # The pod is JAX's TPU there; values that are computed while a program is traced are computed on the CPU.
+        # The pod takes the place of JAX's TPU; values needed while a program is traced are computed on the CPU.
         "JAX_PLATFORMS": "tpu,cpu",
         # JAX cannot load what its own cache keeps for devices that are not there, and would warn each time.
         "JAX_ENABLE_COMPILATION_CACHE": "false",
@@ -247,11 +247,11 @@ def process_variables() -> dict[str, str]:
 
 
 def how_it_ended(code: int | None, said: str | None = None) -> str:
-    """Return a sentence or two about how a process ended.
+    """Return one or two sentences that say how a process ended.
 
     Args:
       code: Its exit code; negative for a signal, None where it is not known.
-      said: Its last output; None where that went elsewhere.
+      said: Its last output; None if that went elsewhere.
     """
     if code == -signal.SIGKILL:
         return (

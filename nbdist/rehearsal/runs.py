@@ -1,7 +1,8 @@
-"""Rehearsals in processes of their own, side by side: how far each is, what its process reports, and how it ends.
+"""Rehearsals in separate processes, side by side: the progress of each, its process's report, and its end.
 
-A `Run` is a cell (`cells.py`) or a script on one mesh. `side_by_side` advances several, or one alone, until all
-have ended, as many at once as this machine has processors; `rehearse_script` is the command `nbdist rehearse`.
+A `Run` is a cell (`cells.py`) or a script on one mesh. `side_by_side` advances one or more runs until all have
+ended, with at most as many at once as this machine has processors. `nbdist rehearse`
+calls `rehearse_script`.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ Phase = Literal["waiting", "starting", "running", "compiling", "ended", "failed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """How far one rehearsal is.
+    """Progress of one rehearsal.
 
     Attributes:
       mesh: Its mesh, as a person types it.
-      phase: `running` is the code itself, between two compilations.
+      phase: `running` means that the code itself runs, between two compilations.
       compiling: The function that is being compiled.
       programs: The number of compiled programs.
-      seconds: Since it began, up to its end.
+      seconds: Seconds since its start; after its end, how long it took.
     """
 
     mesh: str
@@ -67,7 +68,7 @@ class RunState:
 
 
 class Run(ABC):
-    """One rehearsal, a cell or a script on one mesh, in a process of its own.
+    """One rehearsal, a cell or a script on one mesh, in a separate process.
 
     Args:
       pod: The pod, with its mesh.
@@ -90,28 +91,28 @@ class Run(ABC):
 
     @property
     def waits(self) -> bool:
-        """Return whether it has not begun."""
+        """Return whether the run has not begun."""
         return self._began is None
 
     @property
     def active(self) -> bool:
-        """Return whether it has begun and not ended."""
+        """Return whether the run has begun and not ended."""
         return self._began is not None and self._took is None
 
     @property
     def ended(self) -> bool:
-        """Return whether it has ended, well or not."""
+        """Return whether the run has ended, with or without a failure."""
         return self._took is not None
 
     @property
     def seconds(self) -> float:
-        """Seconds since it began, up to its end."""
+        """Return the seconds since the run began; after its end, how long it took."""
         if self._took is not None or self._began is None:
             return self._took or 0.0
         return time.monotonic() - self._began
 
     def state(self) -> RunState:
-        """Return how far it is."""
+        """Return the progress of the run."""
         phase: Phase = "compiling" if self._compiling else "running"
         if self._began is None:
             phase = "waiting"
@@ -128,7 +129,7 @@ class Run(ABC):
         )
 
     def begin(self) -> None:
-        """Begin it."""
+        """Begin the run; a failure to start becomes its `failure`."""
         self._began = time.monotonic()
         try:
             self._start()
@@ -136,7 +137,7 @@ class Run(ABC):
             self._failed(error)
 
     def advance(self, wait_s: float, timeout_s: float | None) -> None:
-        """Advance it for up to `wait_s`, and give it up after `timeout_s`."""
+        """Advance the run for up to `wait_s` seconds, and give it up `timeout_s` seconds after its start."""
         try:
             ended = self._step(wait_s)
         except NbdistError as error:
@@ -150,7 +151,7 @@ class Run(ABC):
             self._failed(self._give_up(timeout_s))
 
     def rehearsed(self) -> Rehearsed:
-        """Return its result."""
+        """Return the result of the run."""
         failure = "" if self.failure is None else str(self.failure)
         return Rehearsed(
             pod=self.pod,
@@ -161,11 +162,11 @@ class Run(ABC):
 
     @abstractmethod
     def _start(self) -> None:
-        """Begin its process."""
+        """Start the process of the run."""
 
     @abstractmethod
     def _step(self, wait_s: float) -> bool:
-        """Advance for up to `wait_s`; return whether it has ended.
+        """Advance for up to `wait_s` seconds; return whether the run has ended.
 
         Raises:
           NbdistError: It could not be started, or its process ended.
@@ -173,38 +174,38 @@ class Run(ABC):
 
     @abstractmethod
     def _runs(self) -> bool:
-        """Return whether the code itself runs, or has run, so that its time counts."""
+        """Return whether the code has begun to run: from then on the time limit applies."""
 
     @abstractmethod
     def _outcome(self) -> NbdistError | None:
-        """Return why it did not come to its end, now that it has ended; None where it did."""
+        """Return why a run that has ended did not complete; None if it did."""
 
     @abstractmethod
     def _give_up(self, timeout_s: float) -> NbdistError:
-        """End it after the time that it was given; return what is to be said."""
+        """End a run whose time is over; return the error to report."""
 
     @abstractmethod
     def _printed(self) -> str:
-        """Return the text that it has printed, unless this was shown as it came."""
+        """Return the text that the code printed; empty if it was shown as it came."""
 
     @abstractmethod
     def interrupt(self) -> None:
-        """Interrupt it, and end its process where that does nothing within `GRACE_S`."""
+        """Interrupt the run; if it is still running after `GRACE_S` seconds, end its process."""
 
     @abstractmethod
     def end(self) -> None:
-        """End its process at once, if there is one."""
+        """End the run's process at once, if there is one."""
 
     def _failed(self, why: NbdistError) -> None:
         self._took, self.failure = self.seconds, why
 
     def _remove_report(self) -> None:
-        """Read what is left of the report, and remove it."""
+        """Read the rest of the report, and remove the file."""
         self._read_report()
         self._folder.cleanup()
 
     def _read_report(self) -> None:
-        """Read what has come since; a line that is not complete waits."""
+        """Read the new complete lines of the report; an incomplete line is left for the next call."""
         if not self.report.exists():
             return
         with self.report.open("rb") as file:
@@ -232,12 +233,12 @@ def side_by_side(
     Args:
       runs: The runs.
       timeout_s: The time each may take from its start; None for no limit.
-      progress: Called again and again with the state of each, where there are several.
-      most: How many run at once; default: as many as this process may use processors.
+      progress: Called repeatedly with the state of each run, if there are several.
+      most: The most runs at once; default: the number of processors this process may use.
 
     Raises:
-      KeyboardInterrupt: It was interrupted. Of several, all processes have ended, and the text says where each
-        stood.
+      KeyboardInterrupt: The wait was interrupted. If there are several runs, all their processes have ended, and
+        the message says how far each was.
     """
     most = most or _processors()
     try:
@@ -292,7 +293,7 @@ class SideBySideDisplay:
         self._last: dict[str, tuple[Phase, str]] = {}
 
     def __call__(self, states: Sequence[RunState]) -> None:
-        """Show the states, if one has changed or the times are old."""
+        """Show the states if one has changed, or if the displayed times are out of date."""
         looks = {each.mesh: (each.phase, each.compiling) for each in states}
         changed = [each for each in states if self._last.get(each.mesh) != looks[each.mesh]]
         self._last = looks
@@ -309,15 +310,15 @@ SAID_ITSELF = 2
 
 
 class ScriptRun(Run):
-    """A script in a process whose devices are those of a pod that is not there.
+    """A script in a process whose devices are those of the rehearsed pod.
 
     Args:
       script: A Python file; it finds the mesh under the name `mesh`.
       arguments: The script's arguments.
       pod: The rehearsal's pod.
       value: The number that stands in for values; None for none.
-      alone: Whether its output and its programs are shown as they come; else the output is kept.
-      output: The file descriptor for the standard output of one that is alone; None for that of this process.
+      alone: Whether it is the only run: its output and programs are then shown as they come, else kept.
+      output: The file descriptor for the script's standard output if `alone`; None: this process's.
     """
 
     def __init__(
@@ -388,7 +389,7 @@ class ScriptRun(Run):
         return self._kept[0].read().decode(errors="replace")
 
     def interrupt(self) -> None:
-        """Interrupt the script, and kill it where it has not ended after `GRACE_S`."""
+        """Interrupt the script; kill it if it has not ended after `GRACE_S` seconds."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             self._step(GRACE_S)
@@ -396,7 +397,7 @@ class ScriptRun(Run):
             self._process.wait()
 
     def end(self) -> None:
-        """End the script at once, and remove what it was given."""
+        """End the script at once, and remove its files."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -416,7 +417,7 @@ def rehearse_script(
     timeout_s: float | None = None,
     output: int | None = None,
 ) -> Comparison:
-    """Run a script on each of several meshes, side by side; on one, what it prints is shown as it comes.
+    """Run a script on each mesh, side by side; with one mesh, its output is shown as it comes.
 
     Args:
       script: A Python file; it finds the mesh under the name `mesh`.

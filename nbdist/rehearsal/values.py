@@ -1,6 +1,6 @@
-"""Arrays of a rehearsal: a shape, a type and a sharding, and a value only where the program itself says it.
+"""Arrays of a rehearsal: a shape, a type and a sharding, and a value only if the program itself defines it.
 
-An error names the user's line that runs (`user_line`), such as the one that needs a value where there is none.
+An error names the user's line that was running (`user_line`), for example a line that needs a missing value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_DEEP = 200
 
 
 class Origin(NamedTuple):
-    """How a value can be computed: by an operation of JAX's arrays, of other values or `DescribedArray`s."""
+    """How a value can be computed: an operation on JAX arrays, and its operands, values or `DescribedArray`s."""
 
     compute: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
@@ -35,12 +35,12 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The part of an array on one device, as `jax.Shard` names it.
+    """The part of an array on one device, with the attributes of `jax.Shard`.
 
     Attributes:
       device: That device.
       index: Which part of the array.
-      replica_id: How many devices before it have the same part.
+      replica_id: The number of earlier devices with the same part.
       data: The part.
     """
 
@@ -51,15 +51,15 @@ class Shard:
 
 
 class DescribedArray(jax.core.Tracer):
-    """An array of a rehearsal. To JAX it is a tracer, as inside `jax.jit`, that knows how it is laid out.
+    """An array of a rehearsal: for JAX a tracer, as inside `jax.jit`, but with a sharding.
 
     Args:
       trace: The rehearsal's.
       aval: Its shape and type, as `jax.typeof` gives them.
-      sharding: None where it is not known, as of the results of a program that does not fit.
-      committed: Whether its devices were chosen; else JAX moves it where it is needed.
-      origin: How it can be computed; None for what a program gives.
-      source: What it comes from, in words.
+      sharding: None if not known, for example for the results of a program that does not fit.
+      committed: Whether its devices were chosen; if not, JAX moves it to where it is needed.
+      origin: How its value can be computed; None for the result of a program.
+      source: A text that names what made it.
     """
 
     __slots__ = ("_committed", "_deleted", "_depth", "_given", "_sharding", "_source", "origin")
@@ -85,14 +85,14 @@ class DescribedArray(jax.core.Tracer):
         known = origin is not None and depth <= MOST_DEEP and small
         self.origin = origin if known else None
         self._depth: int = depth if known else 0
-        # The program that gives the value, or one of those that it comes of.
+        # The program that returns the value, or one of the programs that it was computed from.
         self._given: str = source or next((one._given for one in of if known and one._given), "")
 
     # -- what is known of an array -----------------------------------------------------------------
 
     @property
     def sharding(self) -> Sharding:
-        """Return how it lies; raise RehearsalError where that is not known."""
+        """Return the sharding; raise RehearsalError if it is not known."""
         if self._sharding is None:
             raise RehearsalError(
                 f"How {self} lies on the devices is not known: it is a result of {self._source}, which does not "
@@ -107,7 +107,7 @@ class DescribedArray(jax.core.Tracer):
 
     @property
     def device(self) -> Any:
-        """Return its device, or its sharding where it has several."""
+        """Return its device, or its sharding if it is on several."""
         devices = self.sharding.device_set
         return next(iter(devices)) if len(devices) == 1 else self.sharding
 
@@ -164,7 +164,7 @@ class DescribedArray(jax.core.Tracer):
         self._deleted = f"it was deleted in {user_line()}"
 
     def donated_to(self, program: str) -> None:
-        """Make it unusable, as an array that was donated is."""
+        """Make it unusable, as an array that was donated to `program`."""
         self._deleted = f"it was donated to {program} in {user_line()}"
 
     def check_alive(self) -> None:
@@ -187,13 +187,13 @@ class DescribedArray(jax.core.Tracer):
     # -- what needs a value ------------------------------------------------------------------------
 
     def value(self, use: str) -> np.ndarray[Any, Any]:
-        """Return its value, where the program's own values say it or the user gave a stand-in.
+        """Return its value, if it follows from the program's own values or the user gave a stand-in.
 
         Args:
-          use: What it is needed for, such as `float()`.
+          use: What the value is needed for, such as `float()`.
 
         Raises:
-          ValueNeeded: Nothing says it.
+          ValueNeeded: The value is not known.
         """
         self.check_alive()
         value = _computed(self)
@@ -278,7 +278,7 @@ def _computed(described: DescribedArray) -> np.ndarray[Any, Any] | None:
 
 
 def _evaluated(value: Any, found: dict[int, Any]) -> Any:
-    """Return an array of JAX on the CPU, or of NumPy; None where something in it has no value."""
+    """Return a JAX array on the CPU, or a NumPy array; None if something it depends on has no value."""
     if not isinstance(value, DescribedArray):
         return value
     if id(value) not in found:
@@ -294,15 +294,15 @@ def _evaluated(value: Any, found: dict[int, Any]) -> Any:
 
 
 def _is_plain(value: DescribedArray) -> bool:
-    """Return whether an array is small, and of numbers."""
+    """Return whether an array is small and numeric."""
     extended = jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended)
     return value.size <= MOST_COMPUTED and not extended
 
 
 def user_line() -> str:
-    """Return the innermost line that runs and for which `is_users` holds, as `line 3 of the cell: float(loss)`.
+    """Return the innermost running line of the user (`is_users`), such as `line 3 of the cell: float(loss)`.
 
-    Without its text where that cannot be read; `the program` where no line is the user's.
+    The text of the line is left out if it cannot be read; if no line is the user's, returns `the program`.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not is_users(frame.f_code.co_filename):
@@ -316,7 +316,7 @@ def user_line() -> str:
 
 
 def cut_to_users(trace: TracebackType | None) -> None:
-    """Remove from a traceback what lies below the innermost of the user's lines."""
+    """Remove all frames below the user's innermost line from a traceback."""
     last = None
     while trace is not None:
         if is_users(trace.tb_frame.f_code.co_filename):

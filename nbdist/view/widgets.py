@@ -1,4 +1,4 @@
-"""Widgets that processes have made and displayed, as widgets of the notebook: equal ones once."""
+"""Widgets that processes have displayed, shown in the notebook; equal widgets are shown once."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ class LiveWidget:
 
     @property
     def bar(self) -> WidgetBar | None:
-        """The progress bar that it is; None for any other widget."""
+        """The widget as a progress bar; None for any other widget."""
         with self.board.lock:
             return bar_of(self._models, self.root)
 
     def agrees(self, other: LiveWidget, now: float, fresh_s: float) -> bool:
-        """Return whether both are equal now, or one has just been what the other is."""
+        """Return whether both are equal now, or one was equal to the other's present state a moment ago."""
         if self.digest == other.digest:
             return True
         if now - max(self.changed_at, other.changed_at) >= fresh_s:
@@ -95,7 +95,7 @@ class LiveWidget:
         self.changed_at = self.board.clock()
 
     def parts(self) -> dict[tuple[str | int, ...], tuple[str, dict[str, Any]]]:
-        """Return id and state of each of its models, parts before the models that hold them."""
+        """Return id and state of each of its models; a model comes after the models that it holds."""
         with self.board.lock:
             found = self._models.parts(self.root)
             return {path: (model, dict(self._models[model].state)) for path, model in found.items()}
@@ -127,13 +127,13 @@ class Widgets:
         return self._models.setdefault(process_id, WidgetModels())
 
     def take(self, process_id: int, message: Mapping[str, Any]) -> bool:
-        """Take a message of a process that is about widgets, or output that one of them captures.
+        """Take a process's message if it is about widgets, or is output that a widget captures.
 
         Returns:
-          Whether it was such a message; any other is to be shown.
+          Whether it was such a message; the caller shows any other message.
 
         Raises:
-          KeyError: It lacks something.
+          KeyError: The message lacks a field.
         """
         kind = message["msg_type"]
         if kind not in MESSAGES and kind not in captured_messages:
@@ -154,13 +154,13 @@ class Widgets:
                 before = one.models
                 one.note()
                 self._watch(one, one.models - before)
-        # Without the lock: what is called has locks of its own.
+        # Without the lock: the functions called here take locks of their own.
         for one in concerned:
             one.changed()
         return True
 
     def live(self, process_id: int, root: object, changed: Callable[[], None]) -> LiveWidget | None:
-        """Return a widget that a process displays; None where it is not known what it is like.
+        """Return a widget that a process displays; None if its state is not known.
 
         Args:
           process_id: The process.
@@ -180,7 +180,7 @@ class Widgets:
             self._concerned.setdefault(key, WeakSet()).add(widget)
 
     def show(self, widgets: Sequence[LiveWidget]) -> str:
-        """Have front ends show widgets that are alike as one; return the id of its model there."""
+        """Show equal widgets as one in the front ends; return the id of its model there."""
         return self._mirrors.show(widgets)
 
     def _event(self, event: Event) -> None:
@@ -207,10 +207,10 @@ class Mirrors:
         self._shown: dict[str, tuple[str, int]] = {}
 
     def show(self, widgets: Sequence[LiveWidget]) -> str:
-        """Bring the models of widgets that are alike up to the one that is furthest behind.
+        """Update the models that stand for equal widgets to the widget that is furthest behind.
 
         Returns:
-          The id of the model to be displayed. It is the same as long as the lowest process is.
+          The id of the model to display. It stays the same as long as the lowest process does.
         """
         first = min(widgets, key=lambda one: one.process_id)
         root = _name(first, ())
@@ -240,7 +240,7 @@ class Mirrors:
                 there[name] = Mirror(name, mirrored, self._acting(root, path))
 
     def _close_those_taken_away(self) -> None:
-        """Close models whose processes have none any more: a loop may make thousands of bars, one by one."""
+        """Close models whose widgets all processes have closed: a loop may make thousands of bars in turn."""
         gone = [root for root, members in self._members.items() if all(m.closed for m in members)]
         for root in gone:
             for model in self._models.pop(root, {}).values():
@@ -258,7 +258,7 @@ class Mirrors:
 
 
 def furthest_behind(widgets: Sequence[LiveWidget]) -> LiveWidget:
-    """Return the bar that has done least, or other widget that has changed least; else the lowest process's."""
+    """Return the bar with the least progress, else the widget with the fewest changes; ties: lowest process."""
 
     def done(one: LiveWidget) -> tuple[float, int, int]:
         bar = one.bar

@@ -1,6 +1,6 @@
-"""This machine as a worker of a TPU pod, and that pod: as the metadata server or the container's variables say.
+"""This machine as a worker of a TPU pod, as the metadata server or the container's variables describe it.
 
-A worker knows its own slice only. The metadata server answers on Compute Engine; Kubernetes (GKE) sets variables.
+On Compute Engine the metadata server answers; Kubernetes (GKE) sets variables. A worker knows only its own slice.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from nbdist.spelling import Placeholder, option
 class Worker:
     """This machine as a worker: facts about its own slice, and how many slices there are, as JAX reads them.
 
-    `form` is JAX's name for the source. `addresses` and `hosts` are those of the workers of its slice, in their
-    order; a worker does not know those of other slices. `variables` are those of its environment that libtpu reads
-    and that all workers of the slice share.
+    `form` is JAX's name for the source of these facts. `addresses` and `hosts` list the workers of its slice, in
+    the slice's order; a worker does not know the workers of other slices. `variables` are the environment
+    variables that libtpu reads and that all workers of the slice share.
     """
 
     form: Literal["gcetpu", "gketpu"]
@@ -48,7 +48,7 @@ def slices(given: Mapping[str, str]) -> tuple[int, int]:
     """Return the number of slices and the index of this one, from `MEGASCALE_*`; one slice if they are not set.
 
     Raises:
-      LaunchError: One of them is no number, or the index is none of the slices.
+      LaunchError: A variable is not a number, or the index is not that of a slice.
     """
     count = _number(given, "MEGASCALE_NUM_SLICES", 1)
     index = _number(given, "MEGASCALE_SLICE_ID", 0)
@@ -65,10 +65,10 @@ def _number(given: Mapping[str, str], name: str, default: int) -> int:
 
 
 def whole_number(text: str, name: str) -> int:
-    """Return the number that `name` holds.
+    """Return `text` as a whole number; `name` is for the error message.
 
     Raises:
-      LaunchError: It holds none.
+      LaunchError: The text is not a whole number.
     """
     try:
         return int(text)
@@ -79,10 +79,10 @@ def whole_number(text: str, name: str) -> int:
 
 
 def check_index(index: int, addresses: Sequence[str], *, index_name: str, list_name: str) -> None:
-    """Refuse a worker's number that its slice does not have, and a list that names one machine twice.
+    """Check that the slice has a worker with this index, and that the list names no machine twice.
 
     Raises:
-      LaunchError: The number or the list is refused.
+      LaunchError: The index is out of range, or the list names a machine twice.
     """
     if not 0 <= index < len(addresses):
         raise LaunchError(
@@ -111,20 +111,20 @@ MEGASCALE = (
 
 
 class Silent(Exception):
-    """No metadata server of Google answers; the text says what was seen."""
+    """No metadata server of Google answered; the message says what did happen."""
 
 
 def attribute(name: str, environment: Mapping[str, str]) -> str | None:
-    """Return one attribute of this machine, asked for without a proxy; None if there is none of that name.
+    """Return one attribute of this machine, requested without a proxy; None if it is not set.
 
     Source: https://cloud.google.com/compute/docs/metadata/querying-metadata.
 
     Args:
       name: The attribute.
-      environment: `GCE_METADATA_IP` names another server, as it does for JAX.
+      environment: Variables; `GCE_METADATA_IP` names another server, as it does for JAX.
 
     Raises:
-      Silent: Nobody answers within 2 s, or another server than Google's.
+      Silent: No server answers within 2 s, or the one that answers is not Google's.
     """
     server = environment.get("GCE_METADATA_IP", HOST)
     request = urllib.request.Request(f"http://{server}{_ATTRIBUTES}{name}", headers=_FLAVOR)
@@ -157,7 +157,7 @@ def tpu_environment(text: str) -> dict[str, str]:
 
 
 def megascale(environment: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of several slices: the environment's if set, else those of `tpu-env`, as JAX does."""
+    """Return the `MEGASCALE_*` variables: from the environment if set, else from `tpu-env`, as JAX does."""
     both = {**given, **environment}
     return {name: both[name] for name in MEGASCALE if name in both}
 
@@ -169,7 +169,7 @@ def endpoints(text: str) -> tuple[tuple[str, str], ...]:
       text: The attribute `worker-network-endpoints`: `NAME:ID:IP,…` or `ADDRESS,…`.
 
     Raises:
-      LaunchError: It has neither form.
+      LaunchError: The text has neither form.
     """
     found = []
     for entry in text.strip().split(","):

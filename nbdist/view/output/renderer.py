@@ -258,9 +258,8 @@ class TerminalRenderer:
     Args:
       file: Gets the output; by default what `sys.stdout` is at the time.
       clock: Returns monotonic seconds.
-      name: Returns the label for given processes; None: the label names the processes, and repeats the label only when the processes
-        change. A label from the caller's function is repeated each time, since other text may come between two
-        such outputs.
+      name: Returns the label for given processes; None: the label names the processes, and is repeated only when
+        they change. A label from `name` is repeated each time, since other text may come between two such outputs.
     """
 
     def __init__(

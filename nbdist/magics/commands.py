@@ -1,4 +1,4 @@
-"""The magics: read a line, call one method of `Session`, display what it gives back."""
+"""The magics: each reads its line, calls one method of `Session` and displays the result."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ E = TypeVar("E", NbdistError, KeyboardInterrupt)
 
 
 def teaching(method: F) -> F:
-    """Show nbdist's errors and interrupts without the frames of nbdist, and make `--help` end quietly.
+    """Show nbdist's errors and interrupts without nbdist's stack frames; let `--help` return quietly.
 
-    What `--help` prints is part of the docstring, which IPython shows for `%dist_pull?`.
+    The text of `--help` is added to the docstring, which IPython shows for, say, `%dist_pull?`.
     """
 
     @functools.wraps(method)
@@ -60,7 +60,7 @@ def teaching(method: F) -> F:
 
 
 def reads_options(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a magic of a method that takes what the magic's parser has read of the line, in place of the line."""
+    """Make a method a magic: it gets the options that the magic's parser read from the line, not the line."""
 
     @functools.wraps(method)
     def read(magics: DistMagics, line: str, *cell: str) -> Any:
@@ -70,7 +70,7 @@ def reads_options(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def reads_expression(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a magic of a method that takes the options at the front of the line, and the expression behind them."""
+    """Make a method a magic: it gets the options at the front of the line and the expression after them."""
 
     @functools.wraps(method)
     def read(magics: DistMagics, line: str) -> Any:
@@ -89,7 +89,7 @@ def _shown_alone(error: E, said: str) -> E:
 
 @contextlib.contextmanager
 def _undone_by_interrupt(undo: Callable[[], None]) -> Iterator[None]:
-    """Undo a start that is interrupted: a session that stayed would refuse the next start."""
+    """Undo a start that is interrupted: a session left behind would make the next start fail."""
     try:
         yield
     except KeyboardInterrupt:
@@ -275,7 +275,7 @@ class DistMagics(Magics):
     def _cell_number(self) -> int:
         """The number of the cell that runs, as the notebook shows it.
 
-        IPython counts up after a cell (8) or before (9); its history has one entry a cell in both.
+        IPython 8 counts up after a cell, IPython 9 before it; in both, the history has one entry for each cell.
         """
         return max(1, len(self.shell.history_manager.input_hist_raw) - 1)
 
@@ -342,7 +342,7 @@ class DistMagics(Magics):
     @reads_options
     def local(self, asked: Namespace, cell: str) -> None:
         """Run this cell in the notebook while `%dist_mode` is on."""
-        # Without options the line is taken away before magics are looked for; see `Mode`.
+        # Without options, `Mode` removes this line before IPython looks for magics.
 
     @cell_magic(CELL_MAGIC)
     @teaching
@@ -422,11 +422,11 @@ class DistMagics(Magics):
             picture.show(in_notebook=True)
 
     def _plan(self, asked: Namespace, expression: str) -> ArrayPlan:
-        """Return the plan of an expression of the notebook; if that lacks one of its names, of the processes."""
+        """Return the plan of an expression, evaluated here or, if a name is missing here, on the processes."""
         from nbdist.rehearsal import make_plan, read_where
 
         names, session = self.shell.user_ns, self._living
-        # Before the expression is evaluated, which may take long.
+        # Checked before the expression is evaluated, since that may take long.
         where = read_where(asked.topology, slices=asked.slices, devices=asked.devices)
         specs = None if asked.specs is None else evaluated(asked.specs, names, option="--specs ")
         if session is not None and missing_name(expression, names) is not None:
@@ -449,7 +449,7 @@ class DistMagics(Magics):
     @teaching
     def dist_rehearse(self, line: str, cell: str) -> Comparison | None:
         """Run this cell on a pod that is not there: what it compiles, whether that fits, what it sends."""
-        # Most notebooks rehearse nothing: what that needs is imported by those that do.
+        # Imported here, since most notebooks rehearse nothing.
         from nbdist.rehearsal import Rehearsing
 
         asked = options.parser("dist_rehearse").parse(line)
@@ -510,9 +510,9 @@ class DistMagics(Magics):
         print(self._active().restore(asked.path, asked.names, **options.timeout(asked)))
 
     def _debugger(self, force: bool = False) -> None:
-        """Open a post-mortem for `%debug` and `%pdb on`, which call this public method of the shell.
+        """Open a post-mortem; `%debug` and `%pdb on` call this in place of the shell's public method.
 
-        The error of a cell on processes is looked at where it was raised: here it has frames of nbdist alone.
+        An error from a process is debugged on that process: in the notebook it has only nbdist's frames.
         """
         error = getattr(sys, "last_value", None)
         first = next(iter(error.failures), None) if isinstance(error, ProcessError) else None
@@ -523,7 +523,8 @@ class DistMagics(Magics):
         try:
             self.dist_debug(str(first.process_id))
         except NbdistError as refused:
-            # IPython shows nothing more where this comes from `%pdb on`, in the middle of showing an error.
+            # Printed, not raised: after `%pdb on` IPython is in the middle of showing an error, and shows no
+            # other.
             print("\n".join(refused._render_traceback_()))  # type: ignore[attr-defined]
 
     @contextlib.contextmanager
@@ -533,7 +534,7 @@ class DistMagics(Magics):
         progress.close()
 
     def _ask_person(self, question: str) -> bool:
-        """Ask where somebody can answer; no answer is a no."""
+        """Ask a yes-or-no question; if nobody can answer, the answer is no."""
         try:
             return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
         except (EOFError, NotImplementedError, RuntimeError):
@@ -547,7 +548,7 @@ class DistMagics(Magics):
         return self.mode.transform in self.shell.input_transformers_cleanup
 
     def install(self) -> None:
-        """Register the magics, and what belongs to them."""
+        """Register the magics, completion, cell mode, debugger and channel."""
         self.shell.register_magics(self)
         self.shell.input_transformers_cleanup.insert(0, self.mode.transform)
         self.shell.debugger = self._debugger
@@ -555,11 +556,11 @@ class DistMagics(Magics):
         self.channel.open()
 
     def remove(self) -> None:
-        """Take back what `install` has registered; a session that runs goes on."""
+        """Remove what `install` registered; a running session goes on."""
         self.channel.close()
         self.completion.remove()
         self.shell.input_transformers_cleanup.remove(self.mode.transform)
-        del self.shell.debugger  # the method of its class is there again
+        del self.shell.debugger  # uncovers the method of the class
         for kind, names in self.magics.items():
             for name in names:
                 self.shell.magics_manager.magics[kind].pop(name, None)
@@ -583,7 +584,7 @@ def _found(shell: Any) -> DistMagics | None:
 
 
 def load(shell: Any) -> DistMagics:
-    """Register the magics in a shell, with the session that they had before; a second call changes nothing."""
+    """Register the magics in a shell, with their earlier session if any; a second call changes nothing."""
     magics = _found(shell) or DistMagics(shell)
     if not magics.installed:
         magics.install()
@@ -591,17 +592,17 @@ def load(shell: Any) -> DistMagics:
 
 
 def unload(shell: Any) -> None:
-    """Take back what `load` has registered. A session that runs goes on, and `load` has it again."""
+    """Remove what `load` registered. A running session goes on; the next `load` finds it again."""
     magics = _found(shell)
     if magics is None or not magics.installed:
         return
-    magics.remove()  # the registry keeps it: nobody has asked that its session ends
+    magics.remove()  # stays in the registry: nobody asked to end the session
     goes_on = magics.session is not None and magics.session.alive
     print(f"nbdist unloaded{'; the session goes on, and %load_ext nbdist has it again' * goes_on}")
 
 
 def end(shell: Any) -> None:
-    """Take all back, and end the session as the end of the kernel does."""
+    """Unload the magics, and end the session as at the end of the kernel."""
     magics = _found(shell)
     if magics is not None:
         unload(shell)

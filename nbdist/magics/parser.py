@@ -1,6 +1,6 @@
-"""Parser of a line of options: argparse that raises, says which option is near, and leaves Python as it is.
+"""Parser of a magic's line: argparse that raises, suggests near options, and leaves Python code unchanged.
 
-Expressions that stand on a line are taken apart here as well, and those about values of the notebook evaluated.
+It also splits the expressions on a line, and evaluates those about values of the notebook.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nbdist.errors import ArrayError, OptionError
 
 
 class HelpShown(Exception):
-    """`--help` was asked for and printed; nothing else is to be done."""
+    """`--help` was given and its text printed; the magic does nothing else."""
 
 
 MOST_LISTED = 12
@@ -40,7 +40,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--help", "-h", action="store_true", help="show this and do nothing")
 
     def error(self, message: str) -> NoReturn:
-        """Raise what argparse cannot read, for argparse."""
+        """Raise argparse's message as an OptionError."""
         raise OptionError(f"{self.prog}: {message}. See {self.prog} --help.")
 
     def parse(self, line: str) -> argparse.Namespace:
@@ -54,7 +54,7 @@ class Parser(argparse.ArgumentParser):
             words = shlex.split(line)
         except ValueError as error:
             raise OptionError(f"{self.prog}: cannot read {line!r}: {error}.") from error
-        if "#" in words:  # a comment, as people write it behind a line of Python
+        if "#" in words:  # a comment, as people write after a line of Python
             words = words[: words.index("#")]
         words = _joined(words)
         if {"--help", "-h"}.intersection(words):
@@ -66,7 +66,7 @@ class Parser(argparse.ArgumentParser):
         return options
 
     def parse_among_code(self, line: str) -> argparse.Namespace:
-        """Do as `parse`, for a line whose words may be Python: quotes and brackets hold a word together, and stay.
+        """Parse a line whose words may be Python: quotes and brackets keep a word together, and are kept.
 
         Raises:
           OptionError: Something unknown or unreadable, with the nearest known option.
@@ -75,7 +75,7 @@ class Parser(argparse.ArgumentParser):
         return self.parse(shlex.join(_words_of_code(line)))
 
     def parse_before_code(self, line: str) -> tuple[argparse.Namespace, str]:
-        """Take the options off the front of a line; the rest is Python, which no shell's rules take apart.
+        """Split a line into the options at its front and Python code, which is not split by a shell's rules.
 
         Args:
           line: Such as `--on 0 w['a b'].shape`.
@@ -93,10 +93,10 @@ class Parser(argparse.ArgumentParser):
         return self.parse(shlex.join([*words, *code])), rest
 
     def parse_before_expression(self, line: str) -> tuple[argparse.Namespace, str]:
-        """Do as `parse_before_code`, for a line that needs an expression and has no option behind it.
+        """Do as `parse_before_code`, for a line that must have an expression, with no option after it.
 
         Raises:
-          OptionError: An option is unknown, cannot be read, or stands behind the expression.
+          OptionError: An option is unknown, cannot be read, or comes after the expression.
           HelpShown: The line is empty, or asks for help.
         """
         if line.split()[-1:] in ([], ["--help"], ["-h"]):
@@ -111,7 +111,7 @@ class Parser(argparse.ArgumentParser):
         return asked, expression
 
     def split_options(self, line: str) -> tuple[list[str], str]:
-        """Return the options at the front of a line and their values, unread, and what stands behind them."""
+        """Return the options at the front of a line with their values, unparsed, and the rest of the line."""
         words, rest = [], line.strip()
         while rest.startswith("--") or rest == "-h":
             word, _, rest = rest.partition(" ")
@@ -128,7 +128,7 @@ class Parser(argparse.ArgumentParser):
         return [flag for action in self._actions for flag in action.option_strings]
 
     def choices(self, flag: str) -> list[str]:
-        """Return the values that an option may have, where they are few; none for others."""
+        """Return the choices of an option; empty if it has no fixed choices."""
         actions = [action for action in self._actions if flag in action.option_strings]
         return [str(choice) for action in actions for choice in action.choices or ()]
 
@@ -185,10 +185,10 @@ def evaluated(expression: str, namespace: Mapping[str, Any], *, option: str = ""
     Args:
       expression: The expression as it was typed.
       namespace: The names of the notebook.
-      option: The option that has it, with a blank behind it; empty for the magic's own expression.
+      option: The option with this value, followed by a space; empty for the magic's own expression.
 
     Raises:
-      ArrayError: It is no expression, or the notebook lacks one of its names.
+      ArrayError: The text is no expression, or the notebook lacks one of its names.
     """
     missing = missing_name(expression, namespace)
     if missing is not None:
@@ -203,7 +203,7 @@ def missing_name(expression: str, namespace: Mapping[str, Any]) -> str | None:
     """Return the first name of an expression that the notebook does not have; None if it has all.
 
     Raises:
-      ArrayError: It is no expression.
+      ArrayError: The text is no expression.
     """
     try:
         tree = ast.parse(expression.strip(), mode="eval")
@@ -217,9 +217,9 @@ def missing_name(expression: str, namespace: Mapping[str, Any]) -> str | None:
 
 
 def _first_word(line: str) -> tuple[str, str]:
-    """Return the first word, which quotes and brackets keep together, and what follows it.
+    """Return the first word, kept together by quotes and brackets, and the rest of the line.
 
-    A word that is nothing but a quotation is an option's value, and comes without its quotes.
+    A word that is one quoted string is an option's value, and is returned without its quotes.
     """
     end, quote, depth = len(line), "", 0
     for place, sign in enumerate(line):
@@ -241,7 +241,7 @@ OPTIONS_OF_OTHERS = ("--slurm-option", "--mpi-option")
 
 
 def _joined(words: Sequence[str]) -> list[str]:
-    """Make `--slurm-option --gres=gpu:4` one word: argparse would take the second for an option of ours."""
+    """Make `--slurm-option --gres=gpu:4` one word: argparse would take the second word for an option of nbdist."""
     joined: list[str] = []
     for word in words:
         if joined and joined[-1] in OPTIONS_OF_OTHERS:

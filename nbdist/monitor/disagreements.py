@@ -1,8 +1,8 @@
-"""Differences between processes in what should be the same: meshes in context, arrays, distributions, models.
+"""Differences between processes that should be equal in meshes in context, arrays, distributions and models.
 
-Processes report at different moments and run ahead of each other. So only processes at the same place are compared
-(`moments`): idle ones, or those in the same line of the same cell. Of names there are short texts after each cell
-(`Samples`), by which also an ended process is `compared` with a living one.
+Processes report at different moments and run ahead of each other. So `moments` selects processes at the same
+place: idle, or in the same line of the same cell; only these are compared. After each cell a process reports short
+texts of its names (`Samples`); with these, `compared` compares even an ended process with a living one.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ def moments(
     *,
     content: bool,
 ) -> dict[int, Hashable]:
-    """Return the place that each process has reported, by process id; processes at equal places may be compared.
+    """Return the place that each process reported, by process id; processes at equal places are comparable.
 
-    Reports of a host that was cut off come late, one by one, and a reply to a cell may be here before them: what
-    an old report says must not be compared with what a new one does. So a process is left out while its host does
-    not answer, its newest report is old or from before the newest cell that was sent to it, or the state that it
-    has reported is not the one that it is known to be in since.
+    Reports of a host that was cut off come late, one by one, and a reply to a cell may arrive before them. An old
+    report must not be compared with a new one. So a process is left out while its host does not answer, while its
+    newest report is old or from before the newest cell sent to it, or while its reported state is not its known
+    present state.
 
     Args:
       processes: As the session knows them now.
-      latest: What each has reported last.
-      sent: The number of the newest cell that was sent to each process; none where this kernel has sent none.
+      latest: The last report of each.
+      sent: The number of the newest cell sent to each process; no entry if this kernel has sent it no cell.
       known: The kernel's own facts.
-      content: Whether arrays, models and the like are to be compared, which processes look at less often than at
-        where they stand: idle ones that have not done so since their last cell are left out.
+      content: Whether arrays, models and the like are to be compared. Processes examine these less often than
+        their place, so idle processes that have not examined them since their last cell are left out.
     """
     found: dict[int, Hashable] = {}
     for process in processes:
@@ -87,7 +87,7 @@ def moments(
 
 
 def _place(activity: Activity) -> Hashable:
-    """Return `IDLE`, or the cell and its line."""
+    """Return `IDLE`, or the cell and the line in it."""
     return IDLE if activity.state == "idle" else (activity.cell, activity.line)
 
 
@@ -106,7 +106,7 @@ class Settling:
         self._since: dict[str, float] = {}
 
     def settled(self, found: Iterable[Disagreement], *, time_s: float) -> tuple[Disagreement, ...]:
-        """Return the differences of this moment that have lasted; the others start their wait."""
+        """Return those of the differences found now that have lasted; the wait of new ones starts."""
         now = tuple(found)
         self._since = {one.about: self._since.get(one.about, time_s) for one in now}
         return tuple(one for one in now if time_s - self._since[one.about] >= self._settle_seconds)
@@ -115,7 +115,7 @@ class Settling:
 def comparable(
     processes: Iterable[Process], at: Mapping[int, Hashable]
 ) -> tuple[frozenset[int], ...]:
-    """Return groups of two or more workers that stand at the same place `at`, the largest first."""
+    """Return groups of two or more workers at the same place (`at`), the largest first."""
     places: dict[Hashable, set[int]] = {}
     for process in processes:
         if process.role in STEPPING and process.process_id in at:
@@ -145,8 +145,8 @@ def suspects(
 ) -> tuple[str, ...]:
     """Return the paths of arrays that may differ between processes.
 
-    These are paths with several versions, and those of arrays on several processes that not all of the
-    `reporting` processes have.
+    A path may differ if it has several versions, or if its array spans several processes and some of the
+    `reporting` processes do not have it.
     """
     return tuple(
         path
@@ -172,7 +172,7 @@ def array_difference(
         if any(spans_processes(array, meshes) for array, _ in held):
             versions = version_texts(held, meshes) + [(missing, MISSING)] * bool(missing)
         else:
-            # Arrays that lie within each process need not be laid out alike, nor exist on every process.
+            # Arrays within one process may be laid out differently, or be missing, on other processes.
             versions = _by_type(held)
         if len(versions) > 1:
             return disagreement(f"array {known[0].array.path}", versions)
@@ -208,14 +208,14 @@ def _place_text(array: Array, meshes: Mapping[str, Mesh]) -> str:
 
 
 def mesh_text(mesh: str | None, meshes: Mapping[str, Mesh]) -> str:
-    """Return a mesh as `data=4 × model=2`; its id while it is not known yet; `none` where there is none."""
+    """Return a mesh as `data=4 × model=2`; its id while only that is known; `none` if there is no mesh."""
     if mesh is None:
         return "none"
     return mesh_axes_text(meshes[mesh]) if mesh in meshes else f"mesh {mesh}"
 
 
 def distinct_texts(texts: list[str]) -> list[str]:
-    """Return the texts, with a mark where two read alike although the things they describe differ."""
+    """Return the texts; a mark tells apart equal texts of things that differ."""
     seen: Counter[str] = Counter()
     apart = []
     for text in texts:
@@ -239,7 +239,7 @@ def distribution_differences(
 ) -> tuple[Disagreement, ...]:
     """Compare the distributions set on processes at the same place; return at most one entry.
 
-    Leaves out what each replica gets of a batch: it follows from the batch, which is compared.
+    Leaves out each replica's share of a batch, since it follows from the batch, which is compared.
     """
     of = merged.distribution_of
     for group in groups:
@@ -273,7 +273,7 @@ def model_differences(merged: Merged, groups: Iterable[frozenset[int]]) -> tuple
 
 
 def _distribution_texts(held: list[Distribution | None], meshes: Mapping[str, Mesh]) -> list[str]:
-    """Return `DataParallel on mesh batch=4`, with as much more as tells the texts apart."""
+    """Return texts such as `DataParallel on mesh batch=4`, with details as needed to tell them apart."""
     details: tuple[Callable[[Distribution], str], ...] = (
         lambda one: f"{one.kind} on mesh {mesh_text(one.mesh, meshes)}" if one.mesh else one.kind,
         lambda one: f"batches split over {one.batch_axis}" if one.batch_axis else "",
@@ -302,7 +302,7 @@ def _distribution_texts(held: list[Distribution | None], meshes: Mapping[str, Me
 
 
 def _compared(model: Model) -> tuple[object, ...]:
-    """Return what must be equal on all processes; the rule that gave a layout may differ."""
+    """Return the part of a model that must be equal on all processes; the rule behind a layout may differ."""
     return tuple(map(_laid_out, model.variables))
 
 
@@ -311,7 +311,7 @@ def _laid_out(one: Variable) -> tuple[object, ...]:
 
 
 def _model_texts(models: list[Model]) -> list[str]:
-    """Return the number of variables where it differs, else the first variable that differs."""
+    """Return the numbers of variables if these differ, else the first variable that differs."""
     counts = [count_text(len(model.variables), "variable") for model in models]
     if len(set(counts)) == len(counts):
         return counts
@@ -336,7 +336,7 @@ After = Mapping[int, Mapping[str, str]]
 
 
 class Samples:
-    """The texts of what one process's names held; see `nbdist.engine.probe.samples`.
+    """Texts of the values of one process's names; see `nbdist.engine.probe.samples`.
 
     Attributes:
       after: The texts after each of the last cells.
@@ -347,7 +347,7 @@ class Samples:
         self._pid: int | None = None
 
     def take(self, report: Report) -> None:
-        """Take in a report; a new process has none of the samples of the one before it."""
+        """Take in a report; if it is from a new process, drop the samples of its predecessor."""
         if report.pid != self._pid:
             self._pid, self.after = report.pid, {}
         if report.samples is not None:
@@ -358,10 +358,10 @@ class Samples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedNames:
-    """Names of a process that has ended, compared with those of another: as both were, and as the other's are now.
+    """Names of an ended process compared with another's: as both were, and as the other's are now.
 
     Attributes:
-      had: The ended process's texts of names that neither has changed since both were seen.
+      had: The ended process's texts of the names that neither process has changed since both were seen.
       same: Names of `had` for which the other has the same text.
       other: Names whose values differed.
       changed: Names whose values were equal before one of the two changed them.
@@ -374,7 +374,7 @@ class ComparedNames:
 
 
 def compared(ended: After, alive: After) -> ComparedNames:
-    """Compare what both had after the last cell after which both were seen.
+    """Compare the names of both after the last cell for which both reported.
 
     Args:
       ended: The samples of the process that has ended.
@@ -397,9 +397,9 @@ def compared(ended: After, alive: After) -> ComparedNames:
 
 
 def apart(reported: Mapping[int, After], run: int) -> tuple[str, ...]:
-    """Return the names that differ between processes after a cell, and were equal or unset on all before it.
+    """Return the names that differ between processes after a cell, but were equal or unset everywhere before it.
 
-    Leaves out a name whose value is the number of its process.
+    Leaves out a name that holds the process id on each process.
     """
     now = {p: after[run] for p, after in reported.items() if run in after}
     if len(now) < len(reported):

@@ -1,7 +1,7 @@
-"""Merging of all processes' arrays, distributions and models: an entry for each version, with who has it.
+"""Merging of all processes' arrays, distributions and models: one entry a version, with its processes.
 
-All is merged again only after a process has reported a change. A repeated section costs one comparison, and leaves
-the same object as the result.
+A new merge happens only after a process has reported a change. A repeated section costs one comparison, and the
+result stays the same object.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ArrayVersion:
     processes: tuple[int, ...]
 
     def as_array(self, reporting: int) -> Array:
-        """Return the array as a snapshot names it, where the arrays of `reporting` processes are known."""
+        """Return the array for a snapshot; `reporting` is the number of processes whose arrays are known."""
         if len(self.processes) == reporting:
             return self.array
         return replace(self.array, processes=self.processes)
@@ -98,7 +98,7 @@ class ArrayIndex:
         self._versions = None
 
     def versions(self) -> Mapping[str, tuple[ArrayVersion, ...]]:
-        """Return all versions of the array under each path, that of the lowest process first.
+        """Return all versions of the array under each path; the lowest process's version comes first.
 
         Paths are in the order in which the lowest process reports them. The mapping is the same
         object until something changes.
@@ -124,7 +124,7 @@ class ArrayIndex:
 
 
 class _Owners:
-    """Turns groups into lists of processes and devices; makes each list once.
+    """Lists of the processes and devices of groups; each list is made only once.
 
     In a large session thousands of arrays are held by the same thousands of processes.
     """
@@ -165,7 +165,7 @@ class _Owners:
         return self._devices[key]
 
     def _is_uniform(self, group: EqualArrays) -> bool:
-        """Return whether each process has all arrays of its own on one device, as is usual."""
+        """Return whether each process keeps all its own arrays on one device, as is usual."""
         if id(group) not in self._uniform:
             self._uniform[id(group)] = all(
                 len(set(devices)) == 1 for devices in group.own_devices.values()
@@ -185,7 +185,7 @@ def spans_processes(array: Array, meshes: Mapping[str, Mesh]) -> bool:
 
 
 def is_placed(array: Array, meshes: Mapping[str, Mesh]) -> bool:
-    """Return whether all that is needed to say where the array lies is known."""
+    """Return whether enough is known to say on which devices the array is."""
     return array.sharding.kind != "named" or array.sharding.mesh in meshes
 
 
@@ -219,7 +219,7 @@ By = tuple[tuple[T, tuple[int, ...]], ...]
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Everything computed from the distributions and models alone; the same object until something changes."""
+    """All results that depend only on distributions and models; the same object until one of these changes."""
 
     distributions: tuple[Distribution, ...]
     models: tuple[Model, ...]
@@ -237,11 +237,11 @@ class _Reported:
 
 
 class FrameworkIndex:
-    """Keeps track of which processes have which distribution set, and which models, and how variables lie."""
+    """Index of the distributions, models and variable layouts, with the processes that have each."""
 
     def __init__(self) -> None:
         self._reported: dict[int, _Reported] = {}
-        # A model of thousands of variables is hashed once for each report, and then known by identity.
+        # A model of thousands of variables is hashed once for each report; later it is found by identity.
         self._known: dict[Model, Model] = {}
         self._merged: Merged | None = None
 
@@ -318,7 +318,7 @@ class FrameworkIndex:
         return {path: tuple(versions) for path, versions in found.items()}
 
     def _totals(self, path: str, process_ids: tuple[int, ...]) -> tuple[DeviceBytes, ...]:
-        """Return the totals of a model: each process sees its own devices, and all together see all."""
+        """Return a model's totals over all devices; each process reports only those of its own devices."""
         nbytes: dict[DeviceKey, int] = {}
         for process_id in process_ids:
             for model in self._reported[process_id].models or ():

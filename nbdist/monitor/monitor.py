@@ -1,8 +1,8 @@
 """Monitor that hears the processes' reports on a thread and a socket of its own, and keeps one snapshot.
 
-Reports pass neither through an engine's main thread nor through the client's request socket, so they
-arrive while cells run, and every attached kernel receives the same. `Holdings` keeps the memory and the arrays of
-each process as it last reported them, for the message about its end.
+Reports do not use an engine's main thread or the client's request socket, so they arrive while cells run, and
+every attached kernel receives the same reports. `Holdings` keeps each process's last reported memory and arrays,
+for the message about its end.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Holdings:
 def largest(
     arrays: Sequence[Array], meshes: Mapping[str, Mesh], *, process_id: int
 ) -> tuple[HeldArray, ...]:
-    """Return the arrays of which a process holds most; leaves out those whose mesh is not known.
+    """Return the arrays of which a process holds the most bytes; arrays on unknown meshes are left out.
 
     Args:
       arrays: As the process has reported them.
@@ -117,7 +117,7 @@ def largest(
     )
     found: list[HeldArray] = []
     for bound, array in at_most:
-        # Pieces are listed for few arrays only: one array may have thousands.
+        # List the pieces of few arrays only: one array may have thousands.
         if len(found) == LARGEST and found[-1].nbytes >= bound:
             break
         nbytes = sum(
@@ -224,13 +224,13 @@ class Monitor:
             self._publish(self.snapshot())
 
     def know(self, known: Known) -> None:
-        """Replace what the kernel knows of the processes beside their reports."""
+        """Replace the kernel's own facts about the processes."""
         with self._lock:
             self._known = known
             self._dirty = True
 
     def fault(self, text: str) -> None:
-        """Show a fault of nbdist's own threads, once, in all later snapshots."""
+        """Show a fault of one of nbdist's own threads in all later snapshots; a repeated fault is shown once."""
         notice = Notice(level="warn", title="nbdist could not handle something.", text=text)
         with self._lock:
             if notice not in self._faults and len(self._faults) < MOST_FAULTS:
@@ -264,13 +264,13 @@ class Monitor:
         return aged(latest.activity, time.monotonic() - latest.at)
 
     def samples(self, process_id: int) -> After:
-        """Return the texts of its names that a process has reported after its last cells."""
+        """Return the texts of names that a process has reported after its last cells."""
         with self._lock:
             found = self._samples.get(process_id)
             return {} if found is None else dict(found.after)
 
     def held(self, process_id: int) -> Held | None:
-        """Return what a process last reported to hold, also once it has ended; None before its first report."""
+        """Return what a process held at its last report, even if it has ended; None before a report."""
         return self._holdings.held(process_id)
 
     def silence(self, process_id: int) -> float:
@@ -325,7 +325,7 @@ class Monitor:
     def _read(self, socket: zmq.Socket[bytes]) -> bool:
         """Take the messages that have come, waiting a moment for the first; return whether any was a report.
 
-        Where messages come as fast as they are taken, snapshots go out in between.
+        Snapshots go out in between even if messages come as fast as they are taken.
         """
         reported = False
         try:
@@ -382,7 +382,7 @@ def _sender(topics: Sequence[bytes]) -> str:
 
 
 def aged(activity: Activity, seconds: float) -> Activity:
-    """Return the same activity `seconds` later, if nothing has changed since."""
+    """Return the activity as it is `seconds` later, if nothing else has changed."""
     if activity.state == "idle":
         return activity
     return replace(

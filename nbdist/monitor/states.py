@@ -1,8 +1,8 @@
-"""States of the processes and of the session, and the notices that a person should read now.
+"""States of the processes and of the session, and the notices to show to the user.
 
-`Known` holds the kernel's own facts, `Latest` what a process has said; `process_now` joins both. Notices say which
-processes and hosts are in trouble and how the session goes on (`trouble`), which large array is not divided, and
-which distributions and models do not do what they seem to do (`layout_notices`).
+`Known` holds the kernel's own facts, `Latest` what a process has reported; `process_now` joins both. Notices name
+the processes and hosts in trouble and what happens next (`trouble`), a large array that is not divided
+(`whole_array`), and distributions and models that do not do what they seem to do (`layout_notices`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ExpectedProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """The error that a process raised in the running cell, and where in the cell."""
+    """The error that a process raised in the running cell, and the line where it was raised."""
 
     error: str
     cell: int | None = None
@@ -56,17 +56,17 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """Facts about the processes that the kernel knows at this moment, beside their reports.
+    """The kernel's present facts about the processes, in addition to their reports.
 
     Attributes:
-      failed: The processes whose part of the running cell has raised while others are still in it.
-      stuck: The processes that were interrupted and are not back, until they report that they have left the cell
-        whose `run` is in `stuck_in`.
-      lost: How each process that is gone ended (`"ended by signal 9 (SIGKILL)"`).
+      failed: The processes that have raised in the running cell while others are still in it.
+      stuck: The processes that were interrupted but have not returned, until they report that they have left the
+        cell whose `run` is in `stuck_in`.
+      lost: How each lost process ended (`"ended by signal 9 (SIGKILL)"`).
       silent: The hosts that do not answer, each with the Unix time since when.
-      why: How it is known that the processes are out of step; `advice` says how to go on then.
-      repairing: Whether they are being brought in step.
-      resizing: What is started in their place, such as `3 processes in place of 4`.
+      why: The evidence that the processes are out of step; `advice` says how to go on.
+      repairing: Whether the processes are being brought in step.
+      resizing: The change of size in progress, such as `3 processes in place of 4`.
       repaired: What the last repair did, until another cell has ended.
       notices: Any other notices, shown first; the merger itself writes those about the facts above.
     """
@@ -88,10 +88,10 @@ class Known:
 
 @dataclass(slots=True)
 class Latest:
-    """The newest of everything one process has said.
+    """The newest data of each kind that one process has reported.
 
     Its arrays are in the `ArrayIndex`, its distribution and models in the `FrameworkIndex`. `activity` may be
-    newer than `reported`, where a reply to a cell has said more than the process's own reports.
+    newer than `reported`: a reply to a cell may come before the process's own report.
     """
 
     host: str
@@ -114,7 +114,7 @@ def process_now(
     activity = latest.activity if latest else None
     state = _state(planned.process_id, activity, known)
     failure = known.failed.get(planned.process_id) if state == "failed" else None
-    # One that has raised stands where it did.
+    # A process that has raised is shown at the line where it raised.
     place = failure or activity
     error = known.lost.get(planned.process_id) if failure is None else failure.error
     return Process(
@@ -139,7 +139,7 @@ def process_now(
 
 
 def session_state(processes: tuple[Process, ...], known: Known) -> SessionState:
-    """Return the state of the whole session in a word; what stops the work comes first."""
+    """Return the state of the whole session in one word; a state that stops the work takes precedence."""
     states = {process.state for process in processes}
     if known.stopped:
         return "stopped"
@@ -169,9 +169,9 @@ def _state(process_id: int, activity: Activity | None, known: Known) -> ProcessS
 
 
 def has_left(activity: Activity, run: int) -> bool:
-    """Return whether a process has reported after the cell with this `run` that it is in none.
+    """Return whether a process has reported, after the cell with this `run`, that it is in no cell.
 
-    A report from before that cell says nothing: a process that was stopped at the beginning of the cell has never
+    A report from before that cell proves nothing: a process that was stopped at the start of the cell never
     reported that it was in it.
     """
     return activity.state == "idle" and activity.run is not None and activity.run >= run
@@ -206,9 +206,9 @@ SHOWN = 3
 
 
 def trouble(processes: Iterable[Process], known: Known, *, time_s: float) -> tuple[Notice, ...]:
-    """Return one notice for what has raised, for what is lost, for what is stuck, and for each silent host.
+    """Return one notice each for failed, lost and stuck processes, and one for each silent host.
 
-    Then comes one about the session as a whole: what is being done, how to go on, or what was repaired.
+    Then follows one about the whole session: what is being done, how to go on, or what was repaired.
     """
     everyone = tuple(processes)
     of_state = {
@@ -240,7 +240,7 @@ def trouble(processes: Iterable[Process], known: Known, *, time_s: float) -> tup
         )
     elif known.repaired is not None:
         title, _, text = known.repaired.partition("; ")
-        # Lines may begin with names of the user's, which stay as they are written.
+        # A line may begin with a name from the user's code: keep its case.
         said = "; ".join(line.strip() for line in text.splitlines())
         title = f"{title[:1].upper()}{title[1:]}{':' if said else '.'}"
         notices.append(_warn(title=title, text=f"{said}." if said else ""))
@@ -259,7 +259,7 @@ def _repairing(lost: Sequence[int]) -> Notice:
 
 
 def whole_array(arrays: Iterable[Array], meshes: Mapping[str, Mesh]) -> tuple[Notice, ...]:
-    """Return a notice of the largest array, from `LARGE_BYTES` on, that every device of its mesh holds whole."""
+    """Return a notice of the largest array of at least `LARGE_BYTES` that every device of its mesh holds whole."""
     largest = max(
         (array for array in arrays if array.nbytes >= LARGE_BYTES and _is_whole(array, meshes)),
         key=lambda array: array.nbytes,
@@ -273,7 +273,7 @@ def whole_array(arrays: Iterable[Array], meshes: Mapping[str, Mesh]) -> tuple[No
 
 
 def more_disagreements(count: int) -> tuple[Notice, ...]:
-    """Return a notice that `count` more things differ than are listed; none for 0."""
+    """Return a notice that `count` further differences are not listed; none for 0."""
     if count <= 0:
         return ()
     text = "only the first are listed; often one process has missed a whole cell"
@@ -327,12 +327,12 @@ def _stuck(stuck: list[Process], everyone: tuple[Process, ...]) -> Notice:
 
 
 def _on_host(process: Process, everyone: tuple[Process, ...], form: str = " on {}") -> str:
-    """Return which host a process is on; empty where the session has one host only."""
+    """Return the process's host, worded with `form`; empty if the session has only one host."""
     return form.format(process.host) if len({one.host for one in everyone}) > 1 else ""
 
 
 def _lines(inside: list[Process]) -> list[str]:
-    """Return sentences that say where the processes are that have not raised, the largest group first."""
+    """Return where the processes that have not raised are: one sentence a group, the largest first."""
     places: dict[tuple[int | None, str | None], list[Process]] = {}
     for process in inside:
         places.setdefault((process.line, process.source), []).append(process)
@@ -376,7 +376,7 @@ SHOWN_RULES = 3
 
 
 def layout_notices(merged: Merged) -> tuple[Notice, ...]:
-    """Return all notices about the distributions set and the models there are, each once."""
+    """Return all notices about the distributions and models of the session, each once."""
     found = (
         *(_problem(one) for one in merged.distributions if one.problem),
         *(_uneven(one) for one in merged.distributions if len(set(one.replica_batches)) > 1),
@@ -404,7 +404,7 @@ def _problem(one: Distribution) -> Notice:
 def _uneven(one: Distribution) -> Notice:
     """Return a notice of replicas that get fewer examples.
 
-    They wait for the others, and plain means weigh their examples more.
+    Those replicas wait for the others, and a plain mean gives their examples more weight.
     """
     effect = "the means of all replicas count the same, so examples in smaller parts weigh more"
     each = ", ".join(map(str, one.replica_batches))
@@ -415,7 +415,7 @@ def _uneven(one: Distribution) -> Notice:
 
 
 def _unmatched(one: Distribution, models: tuple[Model, ...]) -> Iterator[Notice]:
-    """Yield a notice of rules that match no variable of any model; a rule may be meant for any of the models."""
+    """Yield a notice of rules that match no variable of any model; a rule may be meant for any model."""
     theirs = [model for model in models if _share(one, model)]
     rules = [rule.pattern for rule in one.rules]
     patterns = [rule for rule in rules if all(rule in model.unmatched for model in theirs)]
@@ -433,14 +433,14 @@ def _unmatched(one: Distribution, models: tuple[Model, ...]) -> Iterator[Notice]
 
 
 def _share(one: Distribution, model: Model) -> bool:
-    """Return whether some process has both; an empty list of processes means all."""
+    """Return whether some process has the distribution and the model; an empty list means all processes."""
     if not one.processes or not model.processes:
         return True
     return not set(one.processes).isdisjoint(model.processes)
 
 
 def _missed(model: Model) -> Notice:
-    """Return a notice of the largest of the large variables that no rule matched."""
+    """Return a notice of the largest variable that no rule matched, among the large ones."""
     missed = [one for one in model.variables if one.missed]
     largest = max(missed, key=lambda one: one.nbytes)
     devices = sum(len(total.devices) for total in model.totals)

@@ -1,8 +1,7 @@
 """Rehearsals in separate processes, side by side: the progress of each, its process's report, and its end.
 
 A `Run` is a cell (`cells.py`) or a script on one mesh. `side_by_side` advances one or more runs until all have
-ended, with at most as many at once as this machine has processors. `nbdist rehearse`
-calls `rehearse_script`.
+ended, with at most as many at once as this machine has processors. `nbdist rehearse` calls `rehearse_script`.
 """
 
 from __future__ import annotations

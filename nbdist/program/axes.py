@@ -1,10 +1,9 @@
-"""Axes of the user's mesh along which devices exchange data, whatever names XLA gives the groups of devices.
+"""Axes of the user's mesh along which devices exchange data, found from XLA's groups of devices.
 
-A program's text says in several notations which devices take part in a collective together, by the numbers of
-their partitions. XLA for TPUs compiles one program for one slice, and each slice runs it: the groups of its
-collectives count only the devices of one slice. A transfer to other slices is a `send` with attributes for the
-runtime (`_xla_megascale_…`): which devices of which slices, by their ids, and which collective the transfer stands
-for.
+A program's text names the devices that take part in a collective together by their partition numbers, in several
+notations. XLA for TPUs compiles one program for one slice, and each slice runs it: the groups of its collectives
+count only the devices of one slice. A transfer to other slices is a `send` with attributes for the runtime
+(`_xla_megascale_…`): the ids of the devices of the slices, and the collective that the transfer is part of.
 
 Source for transfers between slices: read in the output of libtpu 0.0.50.1; `tests/rehearsal/test_slices.py`
 compiles for it.
@@ -40,17 +39,17 @@ def groups_in(attributes: str, count: int) -> tuple[str, Groups]:
     """Return the groups of a collective.
 
     Three notations are read: `{{0,4},{1,5}}`; `[2,4]<=[4,2]T(1,0)`; and `mesh['data'=2,'model'=4] {'model'}`,
-    which may have an order of its devices and parts of axes.
+    which may also have a device order and parts of axes.
 
     Args:
       attributes: The attributes of the instruction, from `replica_groups=` on.
-      count: The number of the program's devices: all are one group where the text lists none.
+      count: The number of the program's devices, which form one group if the text lists no groups.
 
     Returns:
       The notation, and the groups.
 
     Raises:
-      ProgramError: The notation is none of those that are known.
+      ProgramError: The notation is unknown.
     """
     for pattern, read in ((_LISTS, _listed), (_IOTA, _iota), (_MESH, _in_mesh)):
         match = pattern.match(attributes)
@@ -99,7 +98,7 @@ def _in_mesh(match: re.Match[str]) -> Groups:
         order = _transposed(shape, _numbers(iota[2]) if iota[2] else range(len(shape)))
     else:
         order = _numbers(match[2])
-    # Parts of axes become axes of their own: (before, part, after).
+    # A part of an axis splits it into three axes: (before, part, after).
     split: list[int] = []
     taken: list[int] = []
     wanted: dict[str, list[tuple[int, int]]] = {}
@@ -128,7 +127,7 @@ def _in_mesh(match: re.Match[str]) -> Groups:
 
 
 def _transposed(shape: Sequence[int], axes: Iterable[int]) -> list[int]:
-    """Return the numbers 0, 1, … of an array of a shape, read with the axes in another order, the last fastest."""
+    """Return the elements 0, 1, … of an array of this shape, read with its axes in another order."""
     strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
     ordered = list(axes)
     if sorted(ordered) != list(range(len(shape))):
@@ -153,7 +152,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def mesh_axes(mesh: Any) -> MeshAxes:
     """Return the axes of a `jax.sharding.Mesh`."""
-    # Only devices of TPUs have this.
+    # Only TPU devices have this attribute.
     slices = tuple(getattr(device, "slice_index", 0) for device in mesh.devices.flat)
     return MeshAxes(
         names=tuple(map(str, mesh.axis_names)),
@@ -168,14 +167,14 @@ SHOWN = 4
 
 
 def axes_of(groups: Groups, mesh: MeshAxes) -> tuple[str, ...] | None:
-    """Return the axes along which devices of a group differ, all others being equal.
+    """Return the axes along which the devices of each group differ, if groups are along axes.
 
     Args:
       groups: Numbers of partitions. A program's partitions are numbered in the order of its mesh's devices.
       mesh: The user's mesh; axes of size 1 are never among the result.
 
     Returns:
-      Names in the mesh's order; empty where each device is alone. None where the groups are no axes of the mesh.
+      Names in the mesh's order; empty if each device is alone. None if the groups are not along axes of the mesh.
     """
     count = len(mesh.devices)
     wanted = {frozenset(group) for group in groups}
@@ -198,7 +197,7 @@ def axes_of(groups: Groups, mesh: MeshAxes) -> tuple[str, ...] | None:
 
 
 def axes_of_pairs(pairs: Groups, mesh: MeshAxes) -> tuple[str, ...] | None:
-    """Return the axes in which a source and its target differ; None where the mesh lacks a place of theirs."""
+    """Return the axes in which a source and its target differ; None if the mesh lacks one of their places."""
     if any(not 0 <= place < len(mesh.devices) for pair in pairs for place in pair):
         return None
     moved = set()
@@ -209,7 +208,7 @@ def axes_of_pairs(pairs: Groups, mesh: MeshAxes) -> tuple[str, ...] | None:
 
 
 def devices_text(groups: Groups, mesh: MeshAxes | None, *, pairs: bool = False) -> str:
-    """Return `{0–2, 5}, {3, 4, 6, 7}`, by the ids of the mesh's devices where it has them; `{0→1}` for pairs."""
+    """Return `{0–2, 5}, {3, 4, 6, 7}`, by the ids of the mesh's devices if it has them; `{0→1}` for pairs."""
     ids = mesh.devices if mesh is not None else ()
 
     def named(places: Iterable[int]) -> list[int]:
@@ -269,7 +268,7 @@ def kind_of(attributes: str, program: str) -> str:
     """Return the XLA collective that a transfer stands for.
 
     Raises:
-      ProgramError: The collective is not known here.
+      ProgramError: The collective is unknown.
     """
     found = _TRANSFER.search(attributes)
     if found is None or found[1] not in KINDS:
@@ -281,10 +280,10 @@ def kind_of(attributes: str, program: str) -> str:
 
 
 def ids_of(attributes: str, program: str) -> Groups:
-    """Return the ids of the devices that take part together; for a permutation source and target.
+    """Return the ids of the devices that take part together; for a permutation, pairs of source and target.
 
     Raises:
-      ProgramError: The ids are written in a form that is not known here.
+      ProgramError: The ids are written in an unknown form.
     """
     found = _TARGET.search(attributes)
     text = found[1].strip('"') if found else ""
@@ -305,7 +304,7 @@ class ProgramMesh:
     """One of the user's meshes, over the devices of a program, or over several slices that each run it.
 
     Args:
-      mesh: The mesh; its slices count only where it has more devices than the program.
+      mesh: The mesh; its slices matter only if it has more devices than the program.
       count: The number of the program's devices.
     """
 
@@ -333,7 +332,7 @@ class ProgramMesh:
         )
 
     def axes_of(self, groups: Groups, *, pairs: bool) -> tuple[str, ...] | None:
-        """Return axes as `axes_of` and `axes_of_pairs` do, also for part of an axis: within or over slices.
+        """Return axes as `axes_of` and `axes_of_pairs` do, also for a part of an axis, within or across slices.
 
         Args:
           groups: Groups of places in the mesh.
@@ -343,7 +342,7 @@ class ProgramMesh:
         return None if found is None else tuple(dict.fromkeys(found))
 
     def places(self, ids: Groups) -> Groups | None:
-        """Return groups of ids as places in a mesh over slices; None where it does not have all of them."""
+        """Return groups of ids as places in a mesh across slices; None if the mesh lacks one of them."""
         try:
             return tuple(tuple(self._places[number] for number in group) for group in ids)
         except KeyError:
@@ -351,7 +350,7 @@ class ProgramMesh:
 
 
 def _cut_at_slices(mesh: MeshAxes) -> MeshAxes:
-    """Return the mesh with each axis over slices as two axes of its name: over slices, and within one."""
+    """Return the mesh with each axis across slices as two axes of the same name: across and within slices."""
     names: list[str] = []
     shape: list[int] = []
     for number, (name, size) in enumerate(zip(mesh.names, mesh.shape, strict=True)):

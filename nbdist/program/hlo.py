@@ -1,6 +1,7 @@
 """Text of a compiled program: its computations and their calls, its instructions, types and lines of source.
 
-`compiled.as_text()` may have 50 MB. It is searched for a few words, and only the lines that have one are read.
+`compiled.as_text()` may have 50 MB. So it is searched for a few words, and only the lines with one of them are
+parsed.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """A call: the computation and the place in the text where an instruction runs another computation, and how."""
+    """A call: the computation and the place in the text of an instruction that runs another one, and its role."""
 
     caller: str
     start: int
@@ -73,7 +74,7 @@ class Module:
       text: The result of `compiled.as_text()`.
 
     Raises:
-      ProgramError: The text is not a program's, or not all of it.
+      ProgramError: The text is not a program, or is incomplete.
     """
 
     def __init__(self, text: str) -> None:
@@ -85,7 +86,7 @@ class Module:
             )
         self.text = text
         self.name = head[1]
-        # The counts may stand anywhere in the first line, after types of any length.
+        # The counts may be anywhere in the first line, after types of any length.
         counts = dict(_COUNT.findall(text[: text.find("\n")]))
         self.replicas = int(counts.get("replica_count", 1))
         self.partitions = int(counts.get("num_partitions", 1))
@@ -97,7 +98,7 @@ class Module:
         self._definitions: dict[str, dict[str, int]] = {}
 
     def _find_computations(self) -> None:
-        """Find the computations, which begin in the first column and end with a brace there."""
+        """Find the computations: each begins in the first column and ends with a brace in the first column."""
         text = self.text
         found = sorted([*occurrences(text, "\n%"), *occurrences(text, "\nENTRY ")])
         for start, following in pairwise([*found, len(text)]):
@@ -124,7 +125,7 @@ class Module:
             )
 
     def computation_at(self, position: int) -> str | None:
-        """Return the computation whose text has this position; None outside of all."""
+        """Return the computation that contains this position; None outside all computations."""
         index = bisect_right(self._starts, position) - 1
         if index < 0 or position > self.spans[self._names[index]][1]:
             return None
@@ -137,11 +138,11 @@ class Module:
         return start, self.text[start : end if end >= 0 else None]
 
     def instruction_at(self, position: int) -> Instruction | None:
-        """Return the instruction whose line has this position; None where the line has none."""
+        """Return the instruction in the line at this position; None if the line has none."""
         return instruction(self.line_at(position)[1])
 
     def instructions_with(self, *words: str) -> Iterator[tuple[str, Instruction]]:
-        """Yield once each instruction whose line has one of the words, after the name of its computation."""
+        """Yield (computation name, instruction) once for each instruction whose line has one of the words."""
         last = -1
         for place in sorted(chain.from_iterable(occurrences(self.text, word) for word in words)):
             start, line = self.line_at(place)
@@ -172,12 +173,12 @@ class Module:
         return found
 
     def defined(self, computation: str, name: str) -> Instruction | None:
-        """Return an instruction of a computation by its name; None where there is none of that name."""
+        """Return an instruction of a computation by its name; None if there is none."""
         position = self.definitions(computation).get(name)
         return None if position is None else self.instruction_at(position)
 
     def array_type(self, computation: str, name: str) -> str:
-        """Return the type of an instruction; empty where it gives a tuple, or there is none of that name."""
+        """Return the type of an instruction; empty if it returns a tuple or does not exist."""
         position = self.definitions(computation).get(name)
         found = None if position is None else _ARRAY.match(self.text, position)
         return "" if found is None else found[1]
@@ -209,7 +210,7 @@ class Module:
 
 
 def occurrences(text: str, word: str) -> Iterator[int]:
-    """Yield the places where a text has a word, found by `str.find`, which reads some GB a second."""
+    """Yield the positions of a word in a text, with `str.find`, which reads some GB a second."""
     position = text.find(word)
     while position >= 0:
         yield position
@@ -240,7 +241,7 @@ def instruction(line: str) -> Instruction | None:
 
 
 def _closing(line: str, begin: int) -> int:
-    """Return the place behind the parenthesis that closes the one at `begin`; -1 where none does."""
+    """Return the position after the parenthesis that closes the one at `begin`; -1 if none does."""
     depth = 0
     for match in _PAREN.finditer(line, begin):
         depth += 1 if match[0] == "(" else -1
@@ -260,7 +261,7 @@ class Shape:
 
     Attributes:
       dtype: The type as XLA writes it: `f32`, `bf16`, `pred`, `f8e4m3fn`.
-      dims: The size of each axis; the largest size of an axis that may be smaller.
+      dims: The size of each axis; for an axis of dynamic size, the largest size.
     """
 
     dtype: str
@@ -268,7 +269,7 @@ class Shape:
 
     @property
     def bytes(self) -> int:
-        """Bytes without the padding of a layout; numbers of less than a byte lie densely."""
+        """Bytes without a layout's padding; numbers smaller than a byte are packed densely."""
         return (prod(self.dims) * _bits(self.dtype) + 7) // 8
 
     def __str__(self) -> str:
@@ -280,7 +281,7 @@ class Shape:
 def shapes_in(text: str) -> tuple[Shape, ...]:
     """Return all arrays of a type in the text; tokens are left out.
 
-    A type is that of one array, `f32[8,256]{1,0:T(8,128)}`, or a tuple of such.
+    A type is one array's, `f32[8,256]{1,0:T(8,128)}`, or a tuple of such types.
 
     Raises:
       ProgramError: The numbers of an array are of an unknown type, or its shape cannot be read.
@@ -326,7 +327,7 @@ _PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """The user's line that an instruction comes from; empty, with `line` 0, where the text does not say so."""
+    """The user's line that an instruction comes from; empty, with `line` 0, if the text does not name it."""
 
     operation: str = ""
     file: str = ""
@@ -338,7 +339,7 @@ class FrameTables:
     """The tables at the head of a program's text, from which the line of an instruction is read.
 
     Args:
-      module: The program; one without tables has no lines.
+      module: The program; without tables no lines are known.
     """
 
     def __init__(self, module: Module) -> None:
@@ -351,7 +352,7 @@ class FrameTables:
         self._parents: dict[int, int] = {}
         self._places: dict[int, tuple[str, int, str]] = {}
         frames = dict(map(_fields, tables.get("StackFrames", ())))
-        # JAX 0.10 to 0.12 print the number of a parent with 1 added; the first frame has none, which is then 1.
+        # JAX 0.10 to 0.12 print a parent's number plus 1; the first frame has no parent, printed as 1.
         shift = 1 if frames.get(1, {}).get("parent_frame_id") == 1 else 0
         for number, fields in frames.items():
             place = places.get(fields.get("file_location_id", 0), {})
@@ -363,10 +364,10 @@ class FrameTables:
             self._parents[number] = fields.get("parent_frame_id", 0) - shift
 
     def source(self, attributes: str) -> SourceLine:
-        """Return the source of an instruction: its innermost frame that lies in no library.
+        """Return the source of an instruction: its innermost frame outside libraries.
 
         Args:
-          attributes: The text behind its operands.
+          attributes: The text after the instruction's operands.
         """
         name = _OP_NAME.search(attributes)
         operation = name[1] if name else ""
@@ -377,7 +378,7 @@ class FrameTables:
         return SourceLine(operation)
 
     def _users(self, frame: int) -> tuple[str, int, str]:
-        """Return the innermost frame in no library; where all lie in libraries, the innermost frame."""
+        """Return the innermost frame outside libraries; if there is none, the innermost frame."""
         innermost = self._places.get(frame, ("", 0, ""))
         seen: set[int] = set()
         while frame in self._places and frame not in seen:

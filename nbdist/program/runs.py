@@ -1,8 +1,8 @@
-"""Counts of how often each computation of a program runs: turns of loops multiplied, branches marked.
+"""Counts of how often each computation of a program runs: loop iterations multiplied, branches marked.
 
-XLA for CPUs and GPUs writes the number of turns beside a loop (`known_trip_count`). XLA for TPUs does not. There
-it follows from a counter that begins at a constant, grows by a constant in every turn, and is compared with a
-constant.
+XLA for CPUs and GPUs writes the number of iterations beside a loop (`known_trip_count`); XLA for TPUs does not.
+For TPUs it is computed from a counter that starts at a constant, grows by a constant in each iteration, and is
+compared with a constant.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DEPTH = 200
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A constant; with `element`, that element of a loop's state plus the constant."""
+    """A constant; with `element`, the sum of that element of a loop's state and the constant."""
 
     value: int
     element: int | None = None
@@ -55,14 +55,14 @@ _Value = _Number | _State | _Tuple | _Compared | None
 
 
 class Loops:
-    """The loops of a program, and how many turns each makes."""
+    """The loops of a program, and the number of iterations of each."""
 
     def __init__(self, module: Module) -> None:
         self._module = module
         self._values: dict[tuple[str, str], _Value] = {}
 
     def turns(self, caller: str, loop: Instruction) -> int | None:
-        """Return how often the body of a loop runs each time the loop is begun; None where this is not known.
+        """Return how often the body of a loop runs each time the loop is started; None if not known.
 
         Args:
           caller: The computation that has the loop.
@@ -106,11 +106,11 @@ class Loops:
         return _turns(first + counter.value, last, after.value, direction)
 
     def _after(self, body: str, element: int) -> _Value:
-        """Return an element of the state at the end of a turn, in terms of those at its beginning."""
+        """Return an element of the state at the end of an iteration, in terms of the state at its start."""
         return _element(self._value(body, "ROOT"), element)
 
     def _number(self, computation: str, value: _Value, depth: int = 0) -> int | None:
-        """Return a constant, also one that an outer loop carries along unchanged."""
+        """Return the value of a constant, or of a constant that an outer loop passes along unchanged."""
         if not isinstance(value, _Number) or value.element is None:
             return value.value if isinstance(value, _Number) else None
         calls = self._module.calls.get(computation, [])
@@ -139,7 +139,7 @@ class Loops:
         Args:
           computation: The computation that has it.
           name: The instruction's name.
-          given: Returns the parameters of the computation by their numbers; None where a loop's state is given.
+          given: Returns the computation's parameters by number; None if its parameter is a loop's state.
           depth: Depth of the recursion.
         """
         found = self._module.defined(computation, name)
@@ -254,7 +254,7 @@ class Runs:
                     f"computation {computation!r}, so that it is not known how often it runs. "
                     "Give all of what compiled.as_text() returns."
                 )
-            # A computation that called itself would find this.
+            # Found in place of endless recursion if a computation calls itself.
             self._times[computation] = Times(None)
             found = [self._called(call) for call in calls]
             counts = [each.count for each in found]
@@ -282,11 +282,12 @@ class Runs:
             return outer
         if found.opcode in ("async-update", "async-done"):
             return Times(0)
-        # A reduction runs its function as often as it has numbers; what a custom call does with one is not known.
+        # A reduction runs its function once for each number; how often a custom call runs its function is not
+        # known.
         return Times(None, outer.branch)
 
     def source(self, computation: str, attributes: str) -> SourceLine:
-        """Return where an instruction comes from; where it does not say so, where its fusion comes from."""
+        """Return the source line of an instruction, or if it names none, of its fusion."""
         found = self._frames.source(attributes)
         while not found.operation and not found.file:
             calls = self._module.calls.get(computation, [])
@@ -298,7 +299,7 @@ class Runs:
         return found
 
     def caller_attributes(self, computation: str) -> str:
-        """Return the text behind the operands of a computation's only caller; empty without such a caller."""
+        """Return the text after the operands of a computation's only caller; empty if there is not just one."""
         calls = self._module.calls.get(computation, [])
         outer = self._module.instruction_at(calls[0].start) if len(calls) == 1 else None
         return outer.attributes if outer is not None else ""

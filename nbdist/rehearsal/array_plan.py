@@ -1,4 +1,4 @@
-"""Plan of arrays on a pod that is not there, as data, text, HTML and picture.
+"""Plan of arrays on a pod, as data, text, HTML and picture.
 
 The text has the pod and the mesh, a verdict, a row for each array, and notes. Similar arrays, such as those of the
 layers of a model, differ only in numbers in their paths and share a row. The picture is made from a snapshot, so
@@ -50,16 +50,16 @@ class ArrayPlan:
 
     Attributes:
       name: The name of the planned value.
-      source: Where its name was found, such as `this notebook`; empty where the value itself was given.
-      topology: The pod; None where only a number of devices was given.
+      source: Where its name was found, such as `this notebook`; empty if the value itself was given.
+      topology: The pod; None if only a number of devices was given.
       devices: Number of devices.
       axes: The size of each axis of the mesh, in order.
       place: Where the mesh lies on the pod; None where that is not known.
       memory_bytes: Memory of one device; None where it is not known.
       arrays: The arrays, in the order of the planned value.
-      unmatched: Rules, or specs, that match none of the arrays.
+      unmatched: Rules or specs that match no array.
       noun: A word for these rules or specs.
-      made_for: The axes of the mesh that the specs were made for, where it is another one; else None.
+      made_for: The axes of the mesh that the specs were made for, if that is another mesh; else None.
     """
 
     name: str
@@ -86,12 +86,12 @@ class ArrayPlan:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes that all devices would hold together, with the padding of uneven pieces."""
+        """Bytes that all devices would hold together, including the padding of uneven pieces."""
         return self.device_bytes * self.devices
 
     @property
     def fits(self) -> bool | None:
-        """Return whether a device has room for what it would hold; None where that is not known."""
+        """Return whether the arrays fit into a device's memory; None if not known."""
         if self.memory_bytes is None:
             return None
         if self.device_bytes > self.memory_bytes:
@@ -100,7 +100,7 @@ class ArrayPlan:
 
     @property
     def impossible(self) -> tuple[PlannedArray, ...]:
-        """Arrays that cannot have the spec that was asked for; no bytes are counted for them."""
+        """Arrays that cannot have the given spec; their bytes are not counted."""
         return tuple(array for array in self.arrays if array.state == "impossible")
 
     @property
@@ -110,13 +110,13 @@ class ArrayPlan:
 
     @property
     def whole(self) -> tuple[PlannedArray, ...]:
-        """Arrays that each device would hold as a whole, the largest first."""
+        """Arrays of which each device would hold a whole copy, the largest first."""
         found = (array for array in self.arrays if array.whole)
         return tuple(sorted(found, key=lambda array: array.nbytes, reverse=True))
 
     @property
     def copies_bytes(self) -> int:
-        """Bytes that copies cost on all devices together, beyond the first of each piece."""
+        """Bytes of all copies on all devices together, beyond the first copy of each piece."""
         return sum(
             array.device_bytes * self.devices * (array.copies - 1) // array.copies
             for array in self.arrays
@@ -131,7 +131,7 @@ class ArrayPlan:
         """Return a picture of the pod, its mesh and the arrays on it, as `%dist_mesh` shows those of a session.
 
         Returns:
-          None where it is not known how the mesh lies on the pod: no chip is named, or JAX is not imported.
+          None if the mesh's place on the pod is not known: no chip is named, or JAX is not imported.
         """
         found = snapshot_of(self)
         if found is None:
@@ -160,7 +160,7 @@ class Row:
 
     @property
     def device_bytes(self) -> int:
-        """The bytes that a device would hold of all of them."""
+        """The bytes that a device would hold of all arrays of the row."""
         return sum(array.device_bytes or 0 for array in self.arrays)
 
 
@@ -228,7 +228,7 @@ def plan_html(plan: ArrayPlan) -> str:
 
 
 def _more(rest: Sequence[Row]) -> list[str]:
-    """Return a line about the rows that are not shown; none where all are."""
+    """Return a line about the rows that are not shown; no line if all are shown."""
     if not rest:
         return []
     more = count_text(sum(len(row.arrays) for row in rest), "more array")
@@ -236,7 +236,7 @@ def _more(rest: Sequence[Row]) -> list[str]:
 
 
 def _bar(plan: ArrayPlan) -> str:
-    """Return a bar for the memory of a device and how much of it would be used; empty where that is not known."""
+    """Return a bar of a device's memory and its used part; empty if the memory is not known."""
     if plan.memory_bytes is None:
         return ""
     share = min(plan.device_bytes / plan.memory_bytes, 1)
@@ -261,10 +261,10 @@ def _html_lines(lines: Sequence[str]) -> str:
 
 
 def snapshot_of(plan: ArrayPlan) -> Snapshot | None:
-    """Return the pod with what each device would hold; None where it is not known how the mesh lies on the pod.
+    """Return the pod with the arrays on its devices; None if the mesh's place on the pod is not known.
 
-    Devices have the ids and the processes that JAX would give them; of several slices each counts on from the one
-    before. Arrays whose spec is impossible are left out, and a notice says so.
+    Devices have the ids and the processes that JAX would give them; with several slices, ids continue from one
+    slice to the next. Arrays whose spec is impossible are left out, and a notice says so.
     """
     if plan.topology is None or plan.place is None:
         return None
@@ -387,7 +387,7 @@ def notes(plan: ArrayPlan) -> list[str]:
 
 
 def row_cells(row: Row) -> list[str]:
-    """Return a row: sign, path, type, spec, bytes of one on a device, copies; number alike, and their bytes."""
+    """Return a row: sign, path, type, spec, bytes of one array on a device, copies, count, bytes of all."""
     array = row.first
     return [
         SIGNS[array.state] or ("·" if array.could else ""),

@@ -1,7 +1,7 @@
 """Comparison of rehearsals of the same code on several meshes: the result of each, as plain data and as one table.
 
 The table has a block for each program and a column for each mesh, so that the same figure stands side by side. One
-figure is the shortest time that a run of a program can take, from the speeds of a device: a bound, no forecast.
+figure is the shortest time that a run can take at a device's peak speeds: a bound, not a forecast.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class SentBytes:
     """The bytes that a device must send along some axes in one run.
 
     Attributes:
-      axes: The axes; None for devices that are no axes of the mesh.
-      between_slices: Whether they go through the network between slices, not over the links of one.
-      bytes: A lower limit for their number, whichever algorithm is used.
+      axes: The axes; None for groups of devices that are not along axes of the mesh.
+      between_slices: Whether the bytes go through the network between slices, not over a slice's own links.
+      bytes: A lower limit for the number of bytes with any algorithm.
       certain: False where a collective lies in a branch, or in a loop with an unknown number of turns; `bytes`
         leaves it out.
     """
@@ -70,7 +70,7 @@ class Figures:
       sent: Bytes that a device must send, by axes.
       bound_s: A lower limit for the seconds of a run.
       bound_left_out: The parts of a run that this limit does not count, in words.
-      best: The figures in which no other mesh is better, and one is worse: `total`, `bound_s`, `sent`, ….
+      best: The figures in which no other mesh is better and at least one is worse: `total`, `bound_s`, `sent`, ….
     """
 
     program: str
@@ -88,7 +88,7 @@ class Figures:
 
     @property
     def sent_bytes(self) -> int | None:
-        """Bytes sent along all axes; None where they are not certain."""
+        """Bytes sent along all axes; None if they are not certain."""
         certain = self.total is not None and all(each.certain for each in self.sent)
         return sum(each.bytes for each in self.sent) if certain else None
 
@@ -106,11 +106,11 @@ def figures(rehearsed: Sequence[tuple[AskedPod, Sequence[Program]]]) -> tuple[Fi
 
 
 def bound_of(program: Program, memory: ProgramMemory, chip: Chip) -> tuple[float, tuple[str, ...]]:
-    """Return how many seconds one run takes at least, and what that leaves out, in words.
+    """Return the fewest seconds that one run can take, and the parts that this leaves out, in words.
 
     No run is faster than the longest of these, as all may happen at the same time: the matrix products at peak
     speed, arguments and results moved once through the memory, and what the collectives must send over all links
-    at once. A run is slower where these wait for each other. A program that reads only parts of its arguments may
+    at once. A run is slower if these wait for each other. A program that reads only parts of its arguments may
     take less time for memory.
 
     Args:
@@ -194,7 +194,7 @@ def table(rows: Sequence[Figures], *, width: int = WIDTH) -> str:
 
     Args:
       rows: The rows, as `figures` gives them.
-      width: Characters of a line; meshes for which a line has no room follow below.
+      width: Characters of a line; meshes that do not fit into a line follow below.
     """
     blocks = [
         _block(list(group), width)
@@ -209,7 +209,7 @@ def table(rows: Sequence[Figures], *, width: int = WIDTH) -> str:
 
 
 def seconds_figure(seconds: float) -> str:
-    """Return `12.3 ms`: three figures, from nanoseconds up."""
+    """Return `12.3 ms`: three significant digits, from nanoseconds up."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= size * 0.9995:
             return f"{seconds / size:.3g} {unit}"
@@ -219,7 +219,7 @@ def seconds_figure(seconds: float) -> str:
 def _block(rows: Sequence[Figures], width: int) -> str:
     """Return the lines of one program, with the meshes side by side as far as a line has room."""
     name = rows[0].program + (f" (its program {rows[0].number})" if rows[0].number > 1 else "")
-    # The same axes stand in another order in another mesh.
+    # Another mesh may have the same axes in another order.
     along = list({_along_of(each): each for row in rows for each in row.sent}.values())
     figures = ["fits", *MEMORY, *(_words(each) for each in along), "sent in all", "bound"]
     cells = [
@@ -291,8 +291,8 @@ class Rehearsed:
     Attributes:
       pod: The pod, with its mesh.
       programs: Programs in the order in which they were compiled; also of a failed rehearsal, up to its failure.
-      failure: Why the rehearsal did not come to its end; empty where it did.
-      output: The text that it printed.
+      failure: Why the rehearsal did not complete; empty if it did.
+      output: The text that the rehearsal printed.
     """
 
     pod: AskedPod
@@ -391,5 +391,5 @@ class Comparison:
 
 
 def _refused(label: str, program: Program) -> str:
-    """Return the first line of the refusal's own text, which ends where the compiler's words begin."""
+    """Return the first line of nbdist's text about the refusal, which comes before the compiler's message."""
     return f"{label}: {program_text(program).splitlines()[0].removesuffix(' The compiler:')}"

@@ -1,8 +1,8 @@
-"""Devices of a pod that is not there, how JAX is made to take them, and the private parts of JAX for that.
+"""Devices of a pod that does not exist here, and the private parts of JAX by which JAX accepts them.
 
-The devices are those that libtpu's compiler describes, and JAX lays meshes over them; `Laid` says as plain data
-how an array lies on them. `DescribedBackend` answers for them in the place of JAX's own. Every private part of JAX
-that a rehearsal needs has one function here.
+libtpu's compiler describes the devices, and JAX lays meshes over them; `Laid` is the sharding of an array over
+them as plain data. `DescribedBackend` replaces JAX's own backend. Every private part of JAX that a rehearsal needs
+has one function here.
 
 Source of the private parts: read in JAX 0.10.2 and 0.12.0.1; `check_jax` refuses versions in which one is missing.
 """
@@ -112,7 +112,7 @@ _FIRST = 1000
 class DescribedBackend:
     """Backend that answers JAX's questions for a pod, and passes all others on to the compiler's own client.
 
-    That client has devices and no local ones, where a script asks for those of its host.
+    That client has devices but no local devices, which a script may ask for.
     """
 
     def __init__(self, devices: Devices) -> None:
@@ -136,7 +136,7 @@ class DescribedBackend:
         return len(self.local_devices())
 
     def __getattribute__(self, name: str) -> Any:
-        """Hide the class: JAX asks with `isinstance` whether a backend runs programs; this one does not."""
+        """Hide the class: JAX uses `isinstance` to ask whether a backend runs programs, and this one does not."""
         if name == "__class__":
             return type(object.__getattribute__(self, "_client"))
         return object.__getattribute__(self, name)
@@ -149,8 +149,7 @@ class DescribedBackend:
 def make_default(devices: Devices) -> None:
     """Make `jax.devices()` return the devices of the pod.
 
-    Values that JAX computes while it traces, such as those of `jax.ensure_compile_time_eval`, are computed on the
-    CPU.
+    Values needed while JAX traces, such as in `jax.ensure_compile_time_eval`, are computed on the CPU.
     """
     register_backend_factory(
         "tpu", lambda: DescribedBackend(devices), priority=_FIRST, fail_quietly=False
@@ -178,7 +177,7 @@ class JitCall:
       out_shardings: One for each result; likewise.
       donated: One for each argument.
       compiler_options: Options that the function was given.
-      of_jax: Whether JAX itself has made the function, as most of `jax.numpy` and `jax.random`.
+      of_jax: Whether the function is JAX's own, like most of `jax.numpy` and `jax.random`.
     """
 
     name: str
@@ -230,7 +229,7 @@ def check_jax() -> None:
 
 @contextlib.contextmanager
 def made_current(trace: Any) -> Iterator[None]:
-    """Give a trace every operation of this thread that no other trace has first, while the block runs.
+    """Make a trace the current one while the block runs: it gets each operation that no other trace takes first.
 
     `jax.core.Trace` is public; making one the current trace is not.
     """
@@ -251,7 +250,7 @@ def is_current(trace: Any) -> bool:
 
 
 def jit_call(primitive: Any, params: Mapping[str, Any]) -> JitCall | None:
-    """Return the contents of a call of a jitted function; None for any other operation.
+    """Return the call of a jitted function as a `JitCall`; None for any other operation.
 
     The primitive of `jax.jit` and the names of its parameters are private.
     """
@@ -288,7 +287,7 @@ def has_chosen_devices() -> bool:
 
 
 def _named(shardings: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the shardings, with None in place of the private object that stands for an unnamed one."""
+    """Return the shardings, with None in place of the private object for an unspecified one."""
     return tuple(one if isinstance(one, jax.sharding.Sharding) else None for one in shardings)
 
 
@@ -313,7 +312,7 @@ class Laid:
 
 
 def laid(sharding: Any) -> Laid | None:
-    """Return a sharding as plain data; None where it is missing, or neither over a mesh nor on one device."""
+    """Return a sharding as plain data; None if it is missing, or neither over a mesh nor on one device."""
     if isinstance(sharding, NamedSharding):
         mesh = sharding.mesh
         if not isinstance(mesh, Mesh):
@@ -337,10 +336,10 @@ def laid(sharding: Any) -> Laid | None:
 
 
 def sharding_of(plain: Laid, devices: Devices) -> Any:
-    """Return the sharding that plain data describes, which has no entry that leaves a dimension to the compiler.
+    """Return the sharding that plain data describes; no entry leaves a dimension to the compiler.
 
     Raises:
-      KeyError: A device is none of the pod's.
+      KeyError: A device is not in the pod.
     """
     if plain.mesh is None or not isinstance(plain.sharding, snapshot.NamedSharding):
         assert isinstance(plain.sharding, snapshot.SingleDevice)

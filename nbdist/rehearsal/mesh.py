@@ -1,6 +1,6 @@
 """Meshes as people write them, `data=16,model=16`, and pods with a mesh over them.
 
-The axes of a mesh go over all devices of a topology. An error names the meshes that a number of devices allows.
+A mesh must use all devices of a topology. Errors name the meshes that the number of devices allows.
 
 Source: imports nothing outside the standard library.
 """
@@ -48,7 +48,7 @@ class AskedPod:
 
     @property
     def label(self) -> str:
-        """The mesh as `data=16,model=16`, which tells several meshes on one pod apart."""
+        """The mesh as `data=16,model=16`, the label that tells meshes on one pod apart."""
         return self.mesh if self.mesh is not None else "no mesh"
 
     def __str__(self) -> str:
@@ -59,11 +59,11 @@ class AskedPod:
 
 
 def read_each(topology: str, meshes: Sequence[str], *, slices: int = 1) -> tuple[AskedPod, ...]:
-    """Return the pod that a person typed with each of several meshes; without meshes, the pod alone.
+    """Return the pod with each of the given meshes; without meshes, the pod alone.
 
     Raises:
-      OptionError: There is no such topology, it names no chip, a mesh does not take all its devices, or two meshes
-        are the same.
+      OptionError: There is no such topology, it names no chip, a mesh does not use all its devices, or two meshes
+        are equal.
     """
     read = read_topology(topology, slices=slices)
     if read.chip is None:
@@ -98,7 +98,7 @@ def typed_text(axes: Axes) -> str:
 
 
 def axes_over(topology: Topology, mesh: Any) -> dict[str, int]:
-    """Return the axes of a mesh that takes all devices of a topology.
+    """Return the axes of a mesh that uses all devices of a topology.
 
     Args:
       topology: The topology.
@@ -137,10 +137,10 @@ def read_axes(mesh: Any) -> dict[str, int]:
 
 
 def with_rest(axes: Axes, devices: int | None) -> dict[str, int]:
-    """Return the axes; the one of size -1 gets what the others leave.
+    """Return the axes; an axis of size -1 gets the devices that the others leave.
 
     Raises:
-      OptionError: More than one is to take the rest, or the others do not divide the devices.
+      OptionError: More than one axis has size -1, or the others do not divide the devices.
     """
     open_axes = [name for name, size in axes.items() if size == REST]
     if not open_axes:
@@ -156,7 +156,7 @@ def with_rest(axes: Axes, devices: int | None) -> dict[str, int]:
 
 
 def check_devices(axes: Axes, devices: int, where: str, hint: str = "") -> None:
-    """Refuse a mesh that does not take all devices.
+    """Refuse a mesh that does not use all devices.
 
     Args:
       axes: The axes of the mesh.
@@ -178,7 +178,7 @@ def check_devices(axes: Axes, devices: int, where: str, hint: str = "") -> None:
 
 
 def slices_of(axes: Axes, slices: int) -> dict[str, int] | None:
-    """Return over how many slices each axis goes: the first axis that can goes over all; None where none can."""
+    """Return how many slices each axis spans: the first axis that can spans all; None if none can."""
     found = dict.fromkeys(axes, 1)
     if slices > 1:
         first = next((name for name, size in axes.items() if size % slices == 0), None)
@@ -192,7 +192,7 @@ def check_slices(axes: Axes, slices: int) -> dict[str, int]:
     """Return over how many slices each axis goes.
 
     Raises:
-      OptionError: No axis can go over all slices.
+      OptionError: No axis can span all slices.
     """
     found = slices_of(axes, slices)
     if found is None:
@@ -204,7 +204,7 @@ def check_slices(axes: Axes, slices: int) -> dict[str, int]:
 
 
 def fitting(axes: Axes, devices: int) -> Iterator[dict[str, int]]:
-    """Yield meshes of the same axes that take all devices; first those with the fewest and least changes."""
+    """Yield meshes of the same axes that use all devices; those with the fewest and smallest changes first."""
     names, sizes = list(axes), list(axes.values())
     if not names or len(names) > MOST_AXES:
         return
@@ -218,7 +218,7 @@ def fitting(axes: Axes, devices: int) -> Iterator[dict[str, int]]:
 
 
 def _products(number: int, factors: int) -> list[tuple[int, ...]]:
-    """Return all ways to write a number as a product of so many factors."""
+    """Return all ways to write a number as a product of `factors` factors."""
     if factors == 1:
         return [(number,)]
     divisors = [n for n in range(1, number + 1) if number % n == 0]

@@ -2,7 +2,7 @@
 
 `make_plan` takes a value, specs, a topology and a mesh, and returns an `ArrayPlan`, the result of `nbdist.plan`.
 Specs are a tree of specs, rules, a function of the path, or a map of layouts; `layout_of` finds one for each
-array. The value may be of any framework, or of none: each one that has been imported is asked, and nothing is
+array. The value may be of any framework, or of none: each imported framework is asked about it. Nothing is
 computed.
 """
 
@@ -48,10 +48,10 @@ _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 def read_where(
     topology: str | Topology | None, *, slices: int = 1, devices: int | None = None
 ) -> Topology | int | None:
-    """Return the topology, or the number of devices, that a plan is for; None where its mesh alone says how many.
+    """Return the topology, or the number of devices, of a plan; None if only its mesh says how many.
 
     Args:
-      topology: As for `nbdist.plan`, like all.
+      topology: As for `nbdist.plan`, as are all arguments.
       slices: The same.
       devices: The same.
 
@@ -86,7 +86,7 @@ def make_plan(
     source: str = "",
     shards: tuple[Sequence[Array], Mapping[str, Mesh]] | None = None,
 ) -> ArrayPlan:
-    """Return a plan; see `nbdist.plan` for the arguments that it has, too.
+    """Return a plan. For the arguments that `nbdist.plan` also has, see there.
 
     Args:
       value: The value; None for one on the processes of a session.
@@ -130,7 +130,7 @@ def make_plan(
 
 
 def _axes_of(asked: Any, devices: int | None) -> dict[str, int]:
-    """Return the axes of a mesh over so many devices; over as many as it has where that is not said."""
+    """Return the axes of a mesh over this number of devices; None: over as many as the mesh has."""
     axes = with_rest(read_axes(asked), devices)
     if devices is not None:
         check_devices(axes, devices, "the plan")
@@ -157,7 +157,7 @@ def layout_of(specs: Any, arrays: Sequence[ArrayShape], value: Any = None) -> As
     Args:
       specs: See `nbdist.plan`.
       arrays: The arrays of the value.
-      value: The value; None where it is in another process.
+      value: The value; None if it is in another process.
 
     Raises:
       OptionError: nbdist does not know specs of this form.
@@ -179,7 +179,7 @@ def layout_of(specs: Any, arrays: Sequence[ArrayShape], value: Any = None) -> As
 
 
 def _called(function: Callable[..., Any], arrays: Sequence[ArrayShape]) -> list[Any]:
-    """Return the results of a function of the path, or of the path and the shape where it takes two arguments."""
+    """Return the results of a function of the path or, if it takes two arguments, of path and shape."""
     if _takes_shape(function):
         return [function(array.name, array.shape) for array in arrays]
     return [function(array.name) for array in arrays]
@@ -199,7 +199,7 @@ def _rules(specs: Any) -> list[tuple[re.Pattern[str], Any]] | None:
     """Return rules from a list of pairs; None for anything else.
 
     Raises:
-      OptionError: A pattern that is no regular expression.
+      OptionError: A pattern is no regular expression.
     """
     if not isinstance(specs, list | tuple):
         return None
@@ -222,7 +222,7 @@ def _rules(specs: Any) -> list[tuple[re.Pattern[str], Any]] | None:
 def _ruled(
     rules: Sequence[tuple[re.Pattern[str], Any]], arrays: Sequence[ArrayShape]
 ) -> AskedLayout:
-    """Return for each array the spec of the first rule whose pattern is found in its path."""
+    """Return, for each array, the spec of the first rule whose pattern is found in its path."""
     asked = [_asked(spec, pattern.pattern) for pattern, spec in rules]
     used = [
         next((n for n, (pattern, _) in enumerate(rules) if pattern.search(array.name)), None)
@@ -304,7 +304,7 @@ def _step_name(step: str) -> str:
 
 
 def _plain(value: Any, path: str, names: tuple[str, ...]) -> Iterator[ArrayShape]:
-    """Yield the arrays in dicts, lists and tuples, where no framework has been imported."""
+    """Yield the arrays in dicts, lists and tuples; used if no framework has been imported."""
     shape = getattr(value, "shape", None)
     dtype: Any = getattr(value, "dtype", None)
     if isinstance(shape, tuple) and hasattr(dtype, "itemsize"):

@@ -1,6 +1,6 @@
-"""Arrays on a mesh that is not there: what each device would hold of each, computed from shapes and specs.
+"""Arrays planned for a mesh: what each device would hold of each, computed from shapes and specs.
 
-Of a spec that cannot split an array on the mesh, or not evenly, a sentence says why, and what would.
+If a spec cannot split an array on the mesh, or not evenly, a sentence says why, and what would work.
 
 Source: imports nothing outside the standard library.
 """
@@ -32,8 +32,8 @@ class PlannedArray:
       shape: The shape of the whole array.
       dtype: The name of its type.
       nbytes: Bytes of one whole copy.
-      spec: The mesh axes that split each dimension; as it was asked for where that is impossible.
-      rule: The pattern that gave the spec; None where none did.
+      spec: The mesh axes that split each dimension; an impossible spec is kept as it was given.
+      rule: The pattern that gave the spec; None if no rule did.
       asked: Whether a spec was asked for; without one the array is whole on each device.
       state: `even`; `uneven` where a dimension is not divided evenly, which JAX takes within `jit` alone, and then
         pads; `impossible` where no array can have this spec.
@@ -61,7 +61,7 @@ class PlannedArray:
 
     @property
     def whole(self) -> bool:
-        """Return whether each device would hold all of it."""
+        """Return whether each device would hold the whole array."""
         return self.state != "impossible" and not any(self.spec)
 
 
@@ -77,10 +77,10 @@ def planned_arrays(
 
     Args:
       shapes: The arrays.
-      specs: The spec asked for each; None where there is none, so that the array is whole on each device.
+      specs: The spec given for each array; None: the array is whole on each device.
       axes: The mesh's axes.
       root: The expression with which the paths begin.
-      devices: The number of devices of the mesh, those of one process that is not there.
+      devices: The number of devices of the mesh; all count as those of one imagined process.
     """
     mesh = planned_mesh(axes, [f"0:{number}" for number in range(devices)])
     known: dict[tuple[object, ...], PlannedArray] = {}
@@ -138,13 +138,13 @@ def _planned(shape: ArrayShape, asked: AskedSpec | None, axes: Axes, mesh: Mesh)
 
 
 def planned_mesh(axes: Axes, devices: Sequence[str]) -> Mesh:
-    """Return the mesh of a plan over these devices, as a snapshot has it."""
+    """Return the mesh of a plan over these devices, in a snapshot's form."""
     named = tuple(Axis(name=name, size=size, type="auto") for name, size in axes.items())
     return Mesh(id="planned", axes=named, devices=tuple(devices))
 
 
 def impossible(entries: Entries, shape: Sequence[int], axes: Axes) -> str | None:
-    """Return why no array of this shape can have this spec on the mesh; None where one can, evenly or not."""
+    """Return why no array of this shape can have this spec on the mesh; None if one can, evenly or not."""
     used = [axis for entry in entries for axis in entry]
     for axis in used:
         if axis not in axes:
@@ -168,12 +168,12 @@ def padded(entries: Entries, shape: Sequence[int]) -> Entries:
 
 
 def parts(entry: Sequence[str], axes: Axes) -> int:
-    """Return into how many parts an entry cuts its dimension."""
+    """Return the number of parts into which an entry cuts its dimension."""
     return math.prod(axes[axis] for axis in entry)
 
 
 def uneven(entries: Entries, shape: Sequence[int], axes: Axes) -> str | None:
-    """Return which dimension is not divided evenly, and what would be; None where all are.
+    """Return a sentence: which dimension is not divided evenly, and what would fit; None if all are even.
 
     Args:
       entries: One for each dimension.
@@ -216,7 +216,7 @@ def _remedies(entries: Entries, shape: Sequence[int], axes: Axes, dimension: int
 
 
 def could_split(entries: Entries, shape: Sequence[int], axes: Axes) -> str | None:
-    """Return an axis of the mesh that an array does not use and that divides a dimension of it; None for none.
+    """Return a mesh axis that the array does not use and that divides one of its dimensions; None if none does.
 
     Args:
       entries: One for each dimension.

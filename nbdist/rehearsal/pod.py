@@ -1,7 +1,8 @@
-"""Pod that is not there, and the two ways to its compiler: `Pod.compile`, and the trace of a rehearsal.
+"""A pod that does not exist here, and two ways to its compiler: `Pod.compile`, and the trace of a rehearsal.
 
-`Pod` is what `nbdist.rehearse` gives: a function is compiled for its devices, and not run. In the process of a
-rehearsal `RehearsalTrace` receives each operation: a jitted function is compiled, and any other gives a shape.
+`nbdist.rehearse` returns a `Pod`, which compiles functions for its devices and runs none. In the process of a
+rehearsal, `RehearsalTrace` receives each operation: a jitted function is compiled; of any other operation only the
+shape of the result is computed.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from nbdist.spelling import command
 
 
 class Pod:
-    """A pod that is not there. Programs are compiled for it; none is run.
+    """A pod that does not exist here. Programs are compiled for it; none is run.
 
     Args:
       devices: The pod's devices.
@@ -84,8 +85,7 @@ class Pod:
           A `Program`: memory, collectives, and whether it fits. A notebook shows it on the pod.
 
         Raises:
-          RehearsalError: The compiler does not take the function, or a sharding has devices that are none of the
-            pod's.
+          RehearsalError: The compiler rejects the function, or a sharding has devices outside the pod.
         """
         jitted = function if hasattr(function, "lower") else jax.jit(function)
         args, kwargs = jax.tree.map(self._abstract, (args, kwargs))
@@ -96,7 +96,7 @@ class Pod:
             return self._programs.compiled(lowered, name, given).program
 
     def _abstract(self, leaf: Any) -> Any:
-        """Return the shape of an argument; anything that is no array is returned as it is."""
+        """Return the shape of an argument; anything but an array is returned unchanged."""
         if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
             return leaf
         sharding = getattr(leaf, "sharding", None)
@@ -124,7 +124,7 @@ def pod_here(topology: str, *, slices: int = 1) -> Pod:
 
     Raises:
       OptionError: There is no such topology.
-      RehearsalError: libtpu is not there, or this process may have devices that it would take.
+      RehearsalError: libtpu is missing, or compiling could take devices for this process.
     """
     read = read_topology(topology, slices=slices)
     found = libtpu.find()
@@ -144,9 +144,9 @@ def pod_here(topology: str, *, slices: int = 1) -> Pod:
 
 
 def _check_harmless() -> None:
-    """Raise RehearsalError where compiling here could take devices, or change those that the process has.
+    """Raise RehearsalError if compiling here could take devices, or change this process's devices.
 
-    libtpu starts no TPU, but the first compilation has JAX start its backends, and so take a GPU's memory.
+    libtpu starts no TPU, but the first compilation makes JAX start its backends, which takes a GPU's memory.
     """
     platforms = jax.config.jax_platforms
     if platforms != "cpu" and not has_chosen_devices():
@@ -173,7 +173,7 @@ class RehearsalTrace(jax.core.Trace):
     Args:
       devices: The pod's devices.
       programs: Compiles for the pod.
-      stand_in: The value that stands for values that nothing computes; None for none.
+      stand_in: The number used for values that are not computed; None: none is used.
     """
 
     __slots__ = ("_devices", "_programs", "_shardings", "_single", "stand_in")
@@ -212,7 +212,7 @@ class RehearsalTrace(jax.core.Trace):
     def process_custom_jvp_call(
         self, primitive: Any, fun: Any, jvp: Any, tracers: Sequence[Any], /, **_: Any
     ) -> Any:
-        """Call the function itself: code that asks for a derivative has a trace of its own."""
+        """Call the function without its derivative: code that asks for a derivative uses another trace."""
         return fun.call_wrapped(*tracers)
 
     def process_custom_vjp_call(
@@ -222,7 +222,7 @@ class RehearsalTrace(jax.core.Trace):
         return fun.call_wrapped(*tracers)
 
     def stage_value(self, val: Any) -> DescribedArray:
-        """Return a number, a NumPy array or an array that JAX has computed as an array of the rehearsal."""
+        """Return an array of the rehearsal for a number, a NumPy array or an array that JAX has computed."""
         if isinstance(val, DescribedArray):
             return val
         aval = jax.typeof(val)
@@ -241,7 +241,7 @@ class RehearsalTrace(jax.core.Trace):
         origin: Origin | None = None,
         source: str = "",
     ) -> DescribedArray:
-        """Return an array, on the first device where no sharding is given."""
+        """Return an array; without a sharding it is on the first device."""
         return DescribedArray(
             self,
             aval,
@@ -327,7 +327,7 @@ class RehearsalTrace(jax.core.Trace):
     def _operation(
         self, primitive: Any, values: Sequence[DescribedArray], params: Any, call: JitCall | None
     ) -> Any:
-        """Handle one of JAX's own operations: JAX says which shape results, and the compiler how it lies."""
+        """Handle one of JAX's own operations: JAX gives the result's shape, the compiler its sharding."""
         several = primitive.multiple_results
         avals = _shapes(primitive, values, params)
         named = call.out_shardings if call is not None else (None,) * len(avals)
@@ -367,7 +367,7 @@ class RehearsalTrace(jax.core.Trace):
             if key in self._shardings:
                 return self._shardings[key]
         except TypeError:
-            # A parameter that cannot be compared: compiled each time.
+            # A parameter that cannot be compared: compile each time.
             key = None
         with jax.default_device(self._devices.all[0]):
             lowered = jax.jit(functools.partial(_bound, primitive, params)).lower(*structs)
@@ -382,7 +382,7 @@ def _bound(primitive: Any, params: Any, *args: Any) -> Any:
 
 
 def _on_the_cpu(primitive: Any, params: Any, call: JitCall | None) -> Callable[..., Any] | None:
-    """Return a function that computes an operation's value; None where it names devices, which are not there."""
+    """Return a function that computes an operation's value; None if it names the pod's devices."""
     if primitive.name == "sharding_constraint":
         return lambda value: value
     if call is not None and (any(call.in_shardings) or any(call.out_shardings)):
@@ -391,7 +391,7 @@ def _on_the_cpu(primitive: Any, params: Any, call: JitCall | None) -> Callable[.
 
 
 def _names_a_mesh(aval: Any) -> bool:
-    """Return whether a type says how an array lies, as with axes of type Explicit."""
+    """Return whether a type includes a sharding, as with axes of type Explicit."""
     sharding = getattr(aval, "sharding", None)
     return sharding is not None and not sharding.mesh.empty and not sharding.mesh.are_all_axes_auto
 
@@ -403,7 +403,7 @@ def _nth(run: Callable[..., Any], place: int | None) -> Callable[..., Any]:
 
 
 def _called(call: JitCall) -> Callable[..., Any]:
-    """Return a function of the same name that does the same."""
+    """Return a function with the same name and the same behavior."""
     run = jaxpr_as_fun(call.jaxpr)
 
     def called(*args: Any) -> Any:
@@ -414,7 +414,7 @@ def _called(call: JitCall) -> Callable[..., Any]:
 
 
 def _struct(value: DescribedArray) -> Any:
-    """Return the shape of an argument, with its sharding if somebody chose it."""
+    """Return the shape of an argument, with its sharding if that was chosen explicitly."""
     return jax.ShapeDtypeStruct(
         value.shape,
         value.dtype,
@@ -424,7 +424,7 @@ def _struct(value: DescribedArray) -> Any:
 
 
 def _call_key(call: JitCall, values: Sequence[DescribedArray]) -> Any:
-    """Return a key, equal for equal calls of one function on any line: JAX traces it once for them."""
+    """Return a key that is equal for equal calls of one function, on any line: JAX traces such calls once."""
     named = (call.in_shardings, call.out_shardings, call.donated)
     options = tuple(sorted(call.compiler_options.items()))
     return call.jaxpr, call.name, named, options, tuple(_key(_struct(one)) for one in values)
@@ -453,7 +453,7 @@ def _check_donated_once(call: JitCall, values: Sequence[DescribedArray]) -> None
 
 
 def _chosen(call: JitCall, values: Sequence[DescribedArray]) -> bool:
-    """Return whether somebody chose a program's devices; if not, its results are moved where they are needed."""
+    """Return whether a program's devices were chosen; if not, JAX moves its results where they are needed."""
     return any(one.committed for one in values) or any(call.in_shardings) or any(call.out_shardings)
 
 

@@ -1,13 +1,12 @@
-"""Programs compiled for the devices of a pod that is not there, each once, also over processes.
+"""Programs compiled for the devices of a pod, each only once, across processes as well.
 
-`Programs` lowers and compiles, and runs nothing. A notebook shows a program on the pod, with how its arguments lie
-(`PodProgram`). `ProgramCache` keeps what was read from the programs of this user's processes, by content, in a
-private folder.
+`Programs` lowers and compiles, and runs nothing. A notebook shows a program on the pod, with its arguments'
+layouts (`PodProgram`). `ProgramCache` keeps the facts read from the programs of all the user's processes, keyed by
+content, in a private folder.
 
-JAX's own cache does not serve: it keeps executables, which nothing can load for devices that are not there
-(`PjRtCompiler must be constructed with a Client to call DeserializeLoadedExecutable`). This cache keeps the facts
-that were read from them, and how arrays lie on the pod, as plain data that another process with the same pod can
-read.
+JAX's own cache cannot be used: it keeps executables, which cannot be loaded without the devices (`PjRtCompiler
+must be constructed with a Client to call DeserializeLoadedExecutable`). This cache keeps facts and the layouts of
+arrays on the pod as plain data, which another process with the same pod can read.
 """
 
 from __future__ import annotations
@@ -74,10 +73,10 @@ class CachedProgram:
     """An entry of the cache: the facts of one compiled program.
 
     Attributes:
-      program: None for a single operation, which is not a program of the user's.
+      program: None for a single operation, which is not one of the user's programs.
       out_shardings: One for each result; None where the program does not fit.
-      arguments: How each argument lies; None for one that the program does not use or that has another layout.
-        Empty where JAX says too little.
+      arguments: The layout of each argument; None for an unused one or one with another kind of layout. Empty if
+        JAX does not give enough information.
     """
 
     program: Program | None
@@ -105,7 +104,7 @@ class ProgramCache:
         self.folder = folder if folder is not None else user_cache() / "programs"
 
     def key(self, lowered: Any) -> str:
-        """Return a key: equal where the compiler would do the same and the program would name the same lines.
+        """Return a key, equal if the compiler would do the same and the program would name the same lines.
 
         Args:
           lowered: A `jax.stages.Lowered`.
@@ -121,7 +120,7 @@ class ProgramCache:
             _settings(),
             compiled_for(lowered),
         )
-        # With the files and lines, which a program names.
+        # Includes files and lines, since a program names them.
         text = _CELL.sub("ipykernel_0/0.py", lowered.as_text(debug_info=True))
         return hashlib.sha256(f"{parts!r}\n{text}".encode()).hexdigest()
 
@@ -195,7 +194,7 @@ def _reader() -> str:
 
 
 def _settings() -> list[tuple[str, str]]:
-    """Return JAX's own settings, some of which change what is compiled; leaves out those without a text."""
+    """Return JAX's settings, some of which change compilation; settings without a text form are left out."""
     texts = [(name, repr(value)) for name, value in sorted(jax.config.values.items())]
     return [(name, text) for name, text in texts if " at 0x" not in text]
 
@@ -244,12 +243,12 @@ class PodProgram(Program):
 def snapshot_maker(
     devices: Devices, lowered: Any, given: Sequence[Laid | None]
 ) -> Callable[[Program], Snapshot]:
-    """Return a function that makes the snapshot of a program; reads everything it needs from `lowered` now.
+    """Return a function that makes a program's snapshot; everything needed is read from `lowered` now.
 
     Args:
       devices: The pod's devices.
       lowered: A `jax.stages.Lowered`.
-      given: How its arguments lie, as `CachedProgram.arguments`.
+      given: The layouts of its arguments, as `CachedProgram.arguments`.
     """
     arguments = _arguments(lowered, given)
     count = len(jax.tree.leaves(lowered.args_info))
@@ -270,7 +269,7 @@ def snapshot_maker(
 
 
 def _not_compiled(shown: int, count: int) -> Notice:
-    """Return a notice that there is no program behind a picture, and where its arguments come from.
+    """Return a notice that the picture has no compiled program, and where its arguments come from.
 
     Args:
       shown: The number of arguments in the picture.
@@ -288,7 +287,7 @@ def _not_compiled(shown: int, count: int) -> Notice:
 
 
 def _arguments(lowered: Any, given: Sequence[Laid | None]) -> list[tuple[Array, MeshAxes | None]]:
-    """Return the arguments with a known layout, each with its mesh, or None where it lies on one device."""
+    """Return the arguments with a known layout, each with its mesh (None if it is on one device)."""
     found = []
     infos = jax.tree_util.tree_leaves_with_path(lowered.args_info)
     for (path, info), one in zip(infos, given, strict=bool(given)):
@@ -331,7 +330,7 @@ def _device(device: Any) -> Device:
 
 @dataclass(frozen=True, slots=True)
 class CompiledProgram:
-    """A compiled program, and how its results lie.
+    """A compiled program, and the shardings of its results.
 
     Attributes:
       program: The program as plain data.
@@ -343,7 +342,7 @@ class CompiledProgram:
 
 
 class Programs:
-    """Compiler for the devices of a pod: compiles each program once, and none that another process has compiled.
+    """Compiler for a pod's devices; compiles a program only if no process of this user has compiled it.
 
     Args:
       devices: The pod's devices.
@@ -392,7 +391,7 @@ class Programs:
           call: Equal for calls that need not be lowered again; None: do not remember the call.
 
         Raises:
-          RehearsalError: The compiler does not take the function, for another reason than its size.
+          RehearsalError: The compiler rejects the function, for a reason other than its size.
         """
         key = self._cache.key(lowered)
         if key not in self._known:
@@ -412,7 +411,7 @@ class Programs:
         return found
 
     def out_shardings(self, lowered: Any) -> tuple[Any, ...]:
-        """Return how the results of a lowered operation lie; the operation is not one of the programs.
+        """Return the shardings of a lowered operation's results; the operation does not count as a program.
 
         Args:
           lowered: As for `compiled`.
@@ -448,7 +447,7 @@ class Programs:
 
 
 def _laid(lowered: Any, shardings: Sequence[Any]) -> tuple[Laid | None, ...]:
-    """Return how each argument lies; empty where there is another number of shardings than of arguments."""
+    """Return each argument's layout; empty if the numbers of shardings and arguments differ."""
     if len(jax.tree.leaves(lowered.args_info)) != len(shardings):
         return ()
     return tuple(map(laid, shardings))

@@ -37,7 +37,7 @@ from nbdist.view.program import program_text
 
 
 class Replaced:
-    """Public functions of JAX that put values on devices past any trace, given anew for one rehearsal's arrays.
+    """Replacements for public JAX functions that bypass the trace when they put values on devices.
 
     Args:
       trace: The rehearsal's trace.
@@ -47,7 +47,7 @@ class Replaced:
         self._trace = trace
 
     def install(self) -> None:
-        """Put them in the place of JAX's own; `jax.distributed.initialize` connects nothing."""
+        """Replace JAX's own functions; `jax.distributed.initialize` then connects nothing."""
         jax.make_array_from_callback = self.make_array_from_callback
         jax.make_array_from_process_local_data = self.make_array_from_process_local_data
         jax.make_array_from_single_device_arrays = self.make_array_from_single_device_arrays
@@ -67,7 +67,7 @@ class Replaced:
         data_callback: Callable[[Any], Any],
         dtype: Any = None,
     ) -> DescribedArray:
-        """Make an array as JAX does; call the function for one part, and only where the type is not given."""
+        """Make an array as JAX does; call the function only if the type is not given, and for one part only."""
         sharding = getattr(sharding, "sharding", sharding)
         if dtype is None:
             index = next(iter(sharding.addressable_devices_indices_map(tuple(shape)).values()))
@@ -77,7 +77,7 @@ class Replaced:
     def make_array_from_process_local_data(
         self, sharding: Any, local_data: Any, global_shape: Sequence[int] | None = None
     ) -> Any:
-        """Make arrays as JAX does, from what the first host has."""
+        """Make arrays as JAX does, from the first host's data."""
         sharding = getattr(sharding, "sharding", sharding)
         if isinstance(local_data, np.ndarray | jax.Array):
             shape = (
@@ -101,7 +101,7 @@ class Replaced:
         """Connect nothing: one process rehearses for all."""
 
     def _outside(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that works in a rehearsal, of one that JAX allows only where nothing is traced."""
+        """Return a version of `function` for use in a rehearsal: JAX refuses the original inside a trace."""
 
         @functools.wraps(function, updated=())
         def called(*args: Any, **kwargs: Any) -> Any:
@@ -122,14 +122,14 @@ class Replaced:
 
 
 def global_shape_of(sharding: Any, local: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape of an array of which the first host has a part.
+    """Return the global shape of an array from the first host's part.
 
     Args:
       sharding: The sharding of the array; a `NamedSharding`.
       local: The shape of the part.
 
     Raises:
-      RehearsalError: The shape does not follow from the sharding.
+      RehearsalError: The sharding does not determine the global shape.
     """
     if not isinstance(sharding, NamedSharding):
         raise RehearsalError(
@@ -147,7 +147,7 @@ def global_shape_of(sharding: Any, local: Sequence[int]) -> tuple[int, ...]:
 
 
 class ProgramReport:
-    """The report of one cell, or of a script; has each program once.
+    """Report of one cell or script; it has each program once.
 
     Args:
       path: An existing file for the report; None for none.
@@ -162,11 +162,11 @@ class ProgramReport:
         self._seen: set[int] = set()
 
     def begins(self, name: str) -> None:
-        """Report that a function is compiled next."""
+        """Report that the compilation of a function begins."""
         self._write(Compiling(name=name))
 
     def compiled(self, program: PodProgram) -> None:
-        """Report the program that a function needs, now that it is compiled."""
+        """Report a program that has been compiled."""
         if not self.first(program):
             return
         self._write(Compiled(program=program))
@@ -187,7 +187,7 @@ class ProgramReport:
 
 
 class Rehearsal:
-    """A process whose devices are those of a pod: the pod, a mesh over it, and what happens to each operation.
+    """The rehearsal of this process: the pod, a mesh over it, and the trace that receives each operation.
 
     Args:
       topology: The topology, as `nbdist.rehearsal.topology.read_topology` reads it.
@@ -212,10 +212,10 @@ class Rehearsal:
             self.names["mesh"] = self._devices.mesh(mesh)
 
     def begin(self) -> None:
-        """Make the pod the devices of this process; from here on every operation of this thread is rehearsed.
+        """Give this process the pod's devices; from now on every operation of this thread is rehearsed.
 
         Raises:
-          RehearsalError: JAX is of a version with which this is impossible.
+          RehearsalError: The installed version of JAX does not allow this.
         """
         make_default(self._devices)
         check_jax()
@@ -223,7 +223,7 @@ class Rehearsal:
         self._never_left.enter_context(made_current(self.trace))
 
     def show(self, program: PodProgram) -> None:
-        """Show a program that a cell ends with, unless the cell has reported it."""
+        """Show a program that is the value of a cell, unless the cell has reported it."""
         if self.report.first(program):
             _show(program)
 
@@ -243,11 +243,11 @@ def begin(topology: str, mesh: str | None, *, slices: int) -> None:
 
 
 def cell_begins(*, value: float | None, report: str | None) -> None:
-    """Begin a cell; each program is shown or reported again, once in this cell.
+    """Begin a cell, in which each program is again shown or reported once.
 
     Args:
-      value: Stands in for values in the cell.
-      report: The file that gets its programs, which are then not shown; None to show them.
+      value: The number that stands in for unknown values in the cell.
+      report: The file to write its programs to, in place of showing them; None to show them.
     """
     rehearsal = _shell().nbdist_rehearsal
     rehearsal.report = ProgramReport(show=_show) if report is None else ProgramReport(Path(report))
@@ -262,14 +262,14 @@ def _shell() -> Any:
 
 
 def _show(program: PodProgram) -> None:
-    """Show a program in the notebook: as a picture where it exchanges data, or does not fit."""
+    """Show a program in the notebook; as a picture if it exchanges data or does not fit."""
     from IPython.display import display
 
     text = program_text(program)
     if program.fits and not program.collectives:
         print(text, end="\n\n")
         return
-    # A snapshot, of which the notebook makes a picture.
+    # The notebook makes the picture from this snapshot.
     data = {"text/plain": text, PROGRAM_MIME_TYPE: encode(program.snapshot())}
     display(data, raw=True)
 
@@ -292,7 +292,7 @@ def main() -> int:
     """Run a script.
 
     Returns:
-      0, or 2 where it did not come to its end.
+      0, or 2 if it did not run to its end.
     """
     parser = argparse.ArgumentParser()
     parser.add_argument("--topology", required=True)
@@ -305,7 +305,7 @@ def main() -> int:
     parser.add_argument("script", type=Path)
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     options = parser.parse_args()
-    # A command that is killed ends nothing by itself.
+    # If the command is killed, it cannot end this process.
     die_with(options.parent)
     try:
         rehearsal = Rehearsal(options.topology, slices=options.slices, mesh=options.mesh)

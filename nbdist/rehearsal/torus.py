@@ -1,7 +1,7 @@
-"""Places on the network of a pod: how a mesh lies there, how devices are connected, as picture and text.
+"""Places on a pod's network: the layout of a mesh and the links of devices, as picture and text.
 
-A mesh lies as the framework itself would lay it. The framework is asked with stand-ins for the devices; none is
-imported for this.
+A mesh is laid out as the framework itself would do it: the framework is asked with stand-ins for the devices. No
+framework is imported for this.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class AxisPlace:
     Attributes:
       name: The axis's name.
       size: Its size, in all slices.
-      slices: How many slices it spans; 1 where it stays within each.
-      lengths: By dimension, `x` and so on, or `core` for the cores of a chip: how many places the axis goes along.
-      rings: The dimensions of `lengths` that have links from the last chip to the first and that the axis covers
-        wholly; None where it is not known which have such links.
+      slices: The number of slices it spans; 1 if it stays within each slice.
+      lengths: For each dimension (`x` and so on; `core` for the cores of a chip), how many places the axis spans.
+      rings: The dimensions of `lengths` that the axis covers completely and that have a link from the last chip to
+        the first; None if it is not known which have such a link.
     """
 
     name: str
@@ -52,7 +52,7 @@ class MeshPlace:
     Attributes:
       axes: One entry for each axis.
       order: The devices row-major, each as the number of its slice and its place in `stand_ins`.
-      split: Whether an axis takes a part of a dimension, which JAX does only when asked to.
+      split: Whether an axis uses only a part of a dimension, which JAX does only on request.
     """
 
     axes: tuple[AxisPlace, ...]
@@ -79,10 +79,10 @@ class StandIn:
 
 
 def place_mesh(topology: Topology, axes: Axes) -> MeshPlace | None:
-    """Return where each axis of a mesh lies; None where JAX is not imported, or the chip is not known.
+    """Return the place of each axis of a mesh; None if JAX is not imported or the chip is not known.
 
     Args:
-      topology: It has as many devices as the mesh.
+      topology: The pod; it must have as many devices as the mesh.
       axes: The mesh's axes.
     """
     if topology.chip is None:
@@ -130,7 +130,7 @@ def _order(
 
 
 def stand_ins(topology: Topology) -> list[StandIn]:
-    """Return the devices of one slice in JAX's order: host by host; x changes fastest, of hosts and within one.
+    """Return the devices of one slice in JAX's order: by host; x changes fastest, among hosts and within each.
 
     Their ids and process indices are those of libtpu: ids count all chips, x fastest, and each host has a process.
     """
@@ -168,7 +168,7 @@ def _lengths(grid: Any, axis: int) -> dict[str, int]:
     }
     found["core"] = len({device.core_on_chip for device in line})
     lengths = {name: count for name, count in found.items() if count > 1}
-    # JAX lays small meshes along a ring through the chips: no dimension is gone along by itself.
+    # JAX lays small meshes along a ring through the chips, which follows no single dimension.
     return lengths if math.prod(lengths.values()) == len(line) else {}
 
 
@@ -187,7 +187,7 @@ def devices_of(topology: Topology, memory: Memory | None = None) -> list[Device]
     """Return the devices of all slices, with the ids and the processes that JAX would give them.
 
     Args:
-      topology: The pod, with its chip. Of several slices each counts on from the one before.
+      topology: The pod, with its chip. With several slices, ids continue from one slice to the next.
       memory: The memory of each device.
     """
     one = stand_ins(topology)
@@ -216,7 +216,7 @@ def torus_of(topology: Topology, devices: Sequence[Device]) -> Torus | None:
       devices: All its devices, slice by slice, with their coordinates; in each place as many as a chip has.
 
     Returns:
-      None where a device has no coordinates, or these are not those of the topology.
+      None if a device has no coordinates, or the coordinates do not fit the topology.
     """
     sizes = {
         "slice": topology.slices,
@@ -247,7 +247,7 @@ def torus_of(topology: Topology, devices: Sequence[Device]) -> Torus | None:
 
 
 def place_lines(place: MeshPlace) -> list[str]:
-    """Return a line for each axis, and a remark where JAX has to be allowed to lay the mesh this way."""
+    """Return a line for each axis, and a remark if JAX needs an option to lay out the mesh this way."""
     table = columns([[f"  {axis.name}={axis.size}", _place_text(axis)] for axis in place.axes])
     if place.split:
         table.append(

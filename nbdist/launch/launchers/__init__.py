@@ -1,12 +1,12 @@
-"""Launchers: a module each for the ways in which agents come to their hosts.
+"""Launchers: one module for each way to start agents on hosts.
 
 On this machine the kernel starts its agent itself. `ssh` reaches hosts that have a name, and the workers that
-`tpu` finds. `slurm` and `mpi` ask for a job, each of whose tasks is an agent; `job_guard` runs that job's command.
+`tpu` finds. `slurm` and `mpi` request a job, in which each task is an agent; `job_guard` runs the job's command.
 
-A launcher chooses a `Placement` by the options of a start, and makes an `AgentSpec`, the way to an agent. One that
-an option chooses is found by its name (`launcher`): its module has it as `LAUNCHER`. Here is also what several of
-them need: the words that start an agent, the variables that agents get from this kernel, the agents of a job, the
-further options of `srun` and `mpirun`, and what their last words mean.
+A launcher chooses a `Placement` from the options of a start, and makes an `AgentSpec`, the way to an agent. A
+launcher that an option selects is found by name (`launcher`): its module defines it as `LAUNCHER`. This module
+also has what several launchers share: the command that starts an agent, the variables that agents get from this
+kernel, the agents of a job, further options of `srun` and `mpirun`, and the meaning of their last messages.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ JOBS: tuple[Launcher, ...] = ("slurm", "mpi")
 
 @dataclass(frozen=True, slots=True)
 class ChosenLauncher:
-    """A launcher that an option of its name chooses.
+    """A launcher that the option of the same name selects.
 
     Attributes:
       options: The heading of its options in `StartOptions`.
-      placement: Called with the options of a start, the hosts that they name, and how these are reached.
-      watch: Returns the watch on a job; None for a launcher that asks for none.
+      placement: Called with the options of a start, the hosts they name, and the options of ssh.
+      watch: Returns the watch on a job; None for a launcher without jobs.
     """
 
     options: str
@@ -48,7 +48,7 @@ class ChosenLauncher:
 
 
 def launcher(name: Launcher) -> ChosenLauncher:
-    """Return the launcher that an option chooses; its module is imported where it is asked for."""
+    """Return the launcher that an option selects; its module is imported here, on demand."""
     found: ChosenLauncher = importlib.import_module(f"{__name__}.{name}").LAUNCHER
     return found
 
@@ -63,7 +63,7 @@ NOT_FORWARDED = (
     "TF_CONFIG",
     "TPU_WORKER",
     "TPU_PROCESS",
-    # JAX sets it on a machine without chips; on one with them it would hide the pod.
+    # JAX sets it on a machine without chips; on a machine with chips it would hide the pod.
     "TPU_SKIP_MDS_QUERY",
     "KERAS_DISTRIBUTION_",
     "OMPI_",
@@ -104,17 +104,17 @@ HOLD = (sys.executable, "-m", "nbdist.launch.launchers.job_guard")
 
 
 def watch_on(name: Launcher, job: Job) -> Watch:
-    """Return the watch on a job, by the name of the launcher that asks for it."""
+    """Return the watch on a job of the launcher with this name."""
     watch = launcher(name).watch
     assert watch is not None
     return watch(job)
 
 
 def job_agents(job: Job, watch: Watch, *, tasks: int, environment: Mapping[str, str]) -> AgentSpec:
-    """Return the way to as many agents as the job has tasks, through one stream.
+    """Return the way to the agents of a job, one for each task, through one stream.
 
     Args:
-      job: The job that is asked for.
+      job: The requested job.
       watch: Reads what its scheduler says about it.
       tasks: How many tasks it has.
       environment: The environment of the command, from which the tasks inherit.
@@ -130,10 +130,10 @@ def job_agents(job: Job, watch: Watch, *, tasks: int, environment: Mapping[str, 
 
 
 def job_environment(environment: Mapping[str, str], folder: str | None = None) -> dict[str, str]:
-    """Return the variables of a job's command, and so of its tasks, without those that would mislead them.
+    """Return the environment of a job's command and its tasks, without variables that would mislead them.
 
-    This kernel may be a task itself, and `srun` would take the kernel's own settings for those of the new job.
-    `folder` is where mpirun keeps its own files, which it leaves behind when it is interrupted twice.
+    This kernel may itself be a task, and `srun` would apply the kernel's settings to the new job. `folder` is
+    where mpirun keeps its own files, which it leaves behind when it is interrupted twice.
     """
     own = {} if folder is None else {"OMPI_MCA_orte_local_tmpdir_base": folder}
     return own | {
@@ -145,7 +145,7 @@ def job_environment(environment: Mapping[str, str], folder: str | None = None) -
 
 
 def forwarded(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of this kernel that its processes on other machines get without being asked for."""
+    """Return the variables of this kernel that processes on other machines get by default."""
     return {
         name: value
         for name, value in environment.items()
@@ -169,11 +169,11 @@ def further_options(
       lines: The options as they were given.
       parameter: The parameter of nbdist that takes them.
       example: The expected form, such as `an option of srun, such as --gres=gpu:4`.
-      ours: The options that nbdist sets itself, each with nbdist's option to use instead, or why there is none.
+      ours: The options that nbdist sets itself, each with the nbdist option to use, or the reason there is none.
       is_one: Called with a word and the names of an option; tells whether the word is that option.
 
     Raises:
-      OptionError: The text is no option, or one that nbdist sets itself.
+      OptionError: A text is not an option, or is an option that nbdist sets itself.
     """
     words: list[str] = []
     for line in lines:

@@ -1,6 +1,6 @@
 """MPI: one `mpirun` of Open MPI starts an agent for one process in each of its ranks.
 
-MPI only starts them; the processes compute through their frameworks. Run with Open MPI 4.1.
+MPI is used only to start processes; they communicate through their frameworks. Run with Open MPI 4.1.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def mpi_job(
     mpirun: str | None = None,
     extra: Sequence[str] = (),
 ) -> Job:
-    """Return the job that `mpirun` is asked for.
+    """Return the job that `mpirun` runs.
 
     Args:
       hosts: The named hosts, each with its number of processes.
@@ -92,7 +92,7 @@ def mpi_job(
     words += ["--bind-to", "none", "--map-by", "slot"]
     # If one rank ends, the others must keep their variables.
     words += ["--mca", "orte_abort_on_non_zero_status", "0"]
-    # From here to every host: the hosts may not reach each other with ssh.
+    # Connect from here to every host: the hosts may not reach each other with ssh.
     agent = _agent(ssh)
     words += ["--mca", "plm_rsh_agent", agent, "--mca", "plm_rsh_no_tree_spawn", "1"]
     words += ["--host", ",".join(f"{name}:{count}" for name, count in hosts)]
@@ -114,7 +114,7 @@ def _agent(ssh: SshOptions) -> str:
 
 
 def check_hosts(hosts: Sequence[AskedHost]) -> None:
-    """Refuse hosts to which mpirun brings no orders, and settings of a host that cannot be passed to mpirun.
+    """Refuse hosts to which mpirun passes no input, and settings of a host that mpirun cannot take.
 
     Open MPI 4.1 passes its input on to ranks on other hosts only (`--stdin all`); ranks beside mpirun itself meet
     the end of input at once.
@@ -156,9 +156,9 @@ NOTICE_LINES = 8
 
 
 class MpiWatch(Watch):
-    """Watch of a job of mpirun, which has no queue, and reports neither the cause of its end nor that of a task.
+    """Watch on an mpirun job: it has no queue, and mpirun reports no cause of the end of a job or task.
 
-    The processes on other hosts end with the connection, so that nothing need be cancelled.
+    Processes on other hosts end with the connection, so there is nothing to cancel.
     """
 
     def __init__(self, job: Job) -> None:
@@ -166,7 +166,7 @@ class MpiWatch(Watch):
         super().__init__(name, name, python=job.python)
 
     def reasons(self, lines: Sequence[str]) -> tuple[str, ...]:
-        """Return the lines outside of mpirun's framed notices, such as ssh's, and the first of those notices."""
+        """Return the lines outside mpirun's framed notices, such as ssh's messages, and the first notice."""
         inside, notices, outside, first = False, 0, [], []
         for line in lines:
             if _FRAME.match(line):

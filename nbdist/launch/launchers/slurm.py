@@ -1,8 +1,8 @@
 """Slurm: one `srun` starts an agent for one process in each task.
 
-The options of `--slurm` become the command line of `srun`: for a job of its own, or for a step of the allocation
-in which this kernel runs. While the job waits, and when it ends, `SlurmWatch` says how it is. Slurm is asked
-through its commands, each of them run once.
+The options of `--slurm` become the command line of `srun`, for a new job, or for a step of the allocation in which
+this kernel runs. `SlurmWatch` reports the job's state while it waits and when it ends. Slurm is queried with its
+commands, each run only once for a query.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from nbdist.spelling import option
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """The allocation in which this kernel runs: its size, as `salloc` or `sbatch` was asked for it.
+    """The allocation in which this kernel runs, with the size requested from `salloc` or `sbatch`.
 
-    `tasks` and `tasks_per_node` are None if nobody asked for a number; `gpus` says that it has GPUs.
+    `tasks` and `tasks_per_node` are None if no number was requested; `gpus` says whether it has GPUs.
     """
 
     job: str
@@ -75,7 +75,7 @@ def have_commands() -> None:
     """Check that Slurm's commands are on the PATH.
 
     Raises:
-      OptionError: They are not.
+      OptionError: A command is missing.
     """
     missing = [
         name for name in ("srun", "squeue", "sinfo", "scancel") if shutil.which(name) is None
@@ -95,7 +95,7 @@ def ask(*command: str, timeout_s: float = ANSWER_SECONDS) -> str:
     """Run a command of Slurm once, and return its output.
 
     Raises:
-      LaunchError: The command failed, with its own words, or does not answer.
+      LaunchError: The command failed (the message quotes its output), or does not answer in time.
     """
     try:
         done = subprocess.run(
@@ -119,10 +119,10 @@ def ask(*command: str, timeout_s: float = ANSWER_SECONDS) -> str:
 
 
 def node_addresses(*, nodes: str | None, partition: str | None) -> tuple[str, ...]:
-    """Return where Slurm itself reaches the nodes of an allocation, of a partition, or all of them; each once.
+    """Return Slurm's own addresses of the nodes of an allocation, of a partition, or of all nodes; each once.
 
     Raises:
-      LaunchError: Slurm cannot be asked.
+      LaunchError: Slurm cannot be queried.
     """
     chosen = (f"--nodes={nodes}",) if nodes else (f"--partition={partition}",) if partition else ()
     return tuple(
@@ -153,12 +153,12 @@ OURS = {
 
 
 def placement(asked: StartOptions, hosts: Sequence[AskedHost], ssh: SshOptions) -> Placement:
-    """Return the placement of processes that Slurm starts on nodes of its own choice.
+    """Return the placement of processes on nodes that Slurm chooses.
 
     Args:
       asked: The options.
-      hosts: The hosts that a person has named, which Slurm does not take.
-      ssh: The interpreter on the nodes; nothing else of it is used.
+      hosts: The hosts that the user named, which Slurm does not accept.
+      ssh: Only its interpreter, to be used on the nodes, is read.
 
     Raises:
       OptionError: Options that do not go together, or more nodes than there are.
@@ -178,7 +178,7 @@ def placement(asked: StartOptions, hosts: Sequence[AskedHost], ssh: SshOptions) 
     have_commands()
     inside = allocation(os.environ)
     job = slurm_job(asked, python=ssh.python, inside=inside)
-    # This also shows, before anything is started, whether Slurm answers at all.
+    # This also checks, before anything is started, that Slurm answers.
     near = node_addresses(
         nodes=inside.node_list if inside is not None else None, partition=asked.partition
     )
@@ -196,7 +196,7 @@ NEAR = 8
 
 
 def slurm_job(asked: StartOptions, *, python: str, inside: Allocation | None) -> Job:
-    """Return the job, or the step of an existing allocation.
+    """Return the new job, or the step of an existing allocation.
 
     Args:
       asked: The options.
@@ -221,7 +221,7 @@ def slurm_job(asked: StartOptions, *, python: str, inside: Allocation | None) ->
     command += ["--kill-on-bad-exit=0", "--wait=0", "--no-kill"]
     if inside is not None:
         _refuse_inside(asked, inside)
-        # This kernel may run in a step itself, which then holds the processors of its node.
+        # This kernel may itself run in a step, which then holds the processors of its node.
         command += [f"--jobid={inside.job}", "--overlap"]
     for option_name in ("nodes", "ntasks_per_node", "partition", "account", "time"):
         value = getattr(asked, option_name)
@@ -244,10 +244,10 @@ _GPUS_OF_TASK = re.compile(r"--gpus-per-task|--gpu-bind|--tres-per-task")
 
 
 def agree(asked: StartOptions, inside: Allocation | None) -> int:
-    """Return the number of processes, which must be known before they start.
+    """Return the number of processes, which must be known before the start.
 
     Raises:
-      OptionError: The numbers do not agree, or are more than the allocation has.
+      OptionError: The numbers do not agree, or exceed the allocation.
     """
     nodes, each, processes = asked.nodes, asked.ntasks_per_node, asked.processes
     for name, number in (("nodes", nodes), ("ntasks_per_node", each), ("processes", processes)):
@@ -296,7 +296,7 @@ def _refuse_inside(asked: StartOptions, inside: Allocation) -> None:
 
 
 def _is(word: str, names: Sequence[str]) -> bool:
-    """Return whether a word is one of these options, with its value or without."""
+    """Return whether a word is one of these options, with or without a value."""
     if word.startswith("--"):
         return word.partition("=")[0] in names
     return word.startswith("-") and word[:2] in names
@@ -331,11 +331,11 @@ class JobState:
 
 
 class SlurmWatch(Watch):
-    """Watch of a job of Slurm: its state, from the words of `srun` and from the queue.
+    """Watch on a Slurm job: its state, from the output of `srun` and from the queue.
 
     Args:
-      job: The job, whose name no other has.
-      asks: The function that asks Slurm; tests give another.
+      job: The job; its name is unique.
+      asks: The function that queries Slurm; tests pass another.
     """
 
     def __init__(self, job: Job, *, asks: Callable[..., str] = ask) -> None:
@@ -349,7 +349,7 @@ class SlurmWatch(Watch):
         self._ending: str | None = None
 
     def waiting(self, lines: Sequence[str]) -> str | None:
-        """Return the job's state in the queue, which is asked once a second."""
+        """Return the job's state in the queue, which is queried at most once a second."""
         text = "\n".join(lines)
         step = list(STEP_WAITS.finditer(text))
         if step and not STEP_CREATED.search(text):
@@ -364,12 +364,12 @@ class SlurmWatch(Watch):
         return str(self._state or JobState(queued[1], "PENDING", ""))
 
     def look(self) -> JobState | None:
-        """Return the job's present state in the queue, also shortly after its end; None if the queue has none."""
+        """Return the job's present state in the queue, even shortly after its end; None if the queue lacks it."""
         which = f"--jobs={self._allocation}" if self._allocation else f"--name={self._name}"
         with contextlib.suppress(LaunchError):
             found = self._ask("squeue", "--noheader", "--states=all", which, "--format=%i|%T|%r")
             rows = [line.strip().split("|", 2) for line in found.splitlines()]
-            # A session that was started afresh had another job of this name before.
+            # After a restart, an earlier job of the session may have the same name.
             job, state, reason = max(rows, key=lambda row: _order(row[0]), default=("", "", ""))
             return JobState(job, state, "" if reason == "None" else reason) if job else None
         return None
@@ -393,7 +393,7 @@ class SlurmWatch(Watch):
         return f"Slurm's job {found.job} ({state})"
 
     def ended_tasks(self, lines: Sequence[str]) -> dict[int, str]:
-        """Return the tasks whose end srun has reported."""
+        """Return the tasks that have ended according to srun."""
         text = "\n".join(lines)
         if CANCELLED.search(text):
             return {}  # all tasks have ended, and `ending` says why
@@ -410,7 +410,7 @@ class SlurmWatch(Watch):
 
 
 def _cancelled(lines: Sequence[str]) -> str | None:
-    """Return the end of the job as the nodes report it, which they do before the queue knows."""
+    """Return how the job ended as reported by the nodes, which know it before the queue does."""
     said = CANCELLED.search("\n".join(lines))
     if said is None:
         return None

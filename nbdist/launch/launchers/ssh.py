@@ -1,4 +1,4 @@
-"""ssh: the way to hosts that have a name, as the person has configured it, and what is missing on them."""
+"""ssh: connections to named hosts, as the user has configured ssh."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ssh_command(host: AskedHost, options: SshOptions, remote: Sequence[str]) -> 
     Args:
       host: The host.
       options: How it is reached.
-      remote: The command's words; they are quoted here for the host's shell.
+      remote: The words of the command; this function quotes them for the host's shell.
     """
     command = ["ssh", *_forwardings(options.forwarded), *ssh_options(options)]
     command += [*options.extra, *host.ssh]
@@ -45,25 +45,26 @@ def ssh_command(host: AskedHost, options: SshOptions, remote: Sequence[str]) -> 
 def _forwardings(ports: Sequence[int]) -> list[str]:
     if not ports:
         return ["-oClearAllForwardings=yes"]
-    # A shared connection would go on forwarding when this session has ended.
+    # A shared connection would keep forwarding after the end of this session.
     return ["-oControlPath=none", *(f"-R{LOOPBACK}:{port}:{LOOPBACK}:{port}" for port in ports)]
 
 
 def ssh_options(options: SshOptions) -> list[str]:
-    """Return options of ssh for any host: ssh asks nothing, and lends nothing of this machine to the host.
+    """Return options of ssh for any host: no prompts, and no access from the host to this machine.
 
-    An open connection that the person shares (`ControlPath`) is used, since nobody is there to log in with a
-    second factor. It is never opened or closed here (`ControlMaster=no`); if it is gone, ssh connects without it.
+    An open connection that the user shares (`ControlPath`) is used, since nobody is present to log in with a
+    second factor. nbdist never opens or closes such a connection (`ControlMaster=no`); if it is gone, ssh connects
+    without it.
     """
     config = ["-F", options.config] if options.config is not None else []
     own = ["-oControlMaster=no", "-oForwardAgent=no", "-oForwardX11=no"]
-    # ssh refuses some settings for logging in by hand together with a command (ssh_config(5), OpenSSH 7.6).
+    # Some settings for interactive logins make ssh refuse a command (ssh_config(5), OpenSSH 7.6).
     own += ["-oRemoteCommand=none", "-oRequestTTY=no"]
     return ["-oBatchMode=yes", *config, *own]
 
 
 def ssh_target(host: AskedHost, options: SshOptions) -> tuple[str, int]:
-    """Return where ssh would connect to: the host's name or address in the person's configuration, and the port.
+    """Return the name or address, and the port, to which ssh would connect by the user's configuration.
 
     Raises:
       OSError: There is no ssh on this machine.
@@ -97,13 +98,13 @@ def _own_address(host: AskedHost, placement: Placement) -> str | None:
 
 
 def controller_address(placement: Placement) -> str:
-    """Return the address of this machine at which the hosts are to find the controller.
+    """Return the address of this machine under which hosts reach the controller.
 
-    It is the address from which this machine reaches the first host that can be resolved; a host that is reached
-    only through others (`ProxyJump`) has no influence.
+    It is the address from which this machine reaches the first host whose name resolves; a host that is reached
+    only through others (`ProxyJump`) does not count.
 
     Raises:
-      LaunchError: No address is found, or hosts are reached from different ones.
+      LaunchError: No address is found, or hosts are reached from different addresses.
     """
     if placement.controller_address is not None:
         return placement.controller_address
@@ -130,7 +131,7 @@ def controller_address(placement: Placement) -> str:
         return next(iter(found))
     address = own_address(socket.gethostname())
     if address is None or address.startswith("127."):
-        # No packet is sent; any address outside shows the way out of this machine.
+        # Sends no packet; any outside address shows which of this machine's addresses is used.
         address = own_address("192.0.2.1")
     if address is None or address.startswith("127."):
         raise LaunchError(

@@ -1,7 +1,7 @@
-"""TPU pods: the pod that `--tpu` means, whose workers ssh reaches, in the order of JAX's process ids.
+"""TPU pods: the pod that `--tpu` selects, and its workers, reached with ssh, in the order of JAX's process ids.
 
-A TPU that is named is looked up with `gcloud`, from any machine that has it and reaches the workers with ssh.
-Without a name, the pod is the one that this machine is a worker of (`nbdist.launch.launchers.tpu_worker`).
+A named TPU is looked up with `gcloud`; this works from any machine that has `gcloud` and reaches the workers with
+ssh. Without a name, the pod is the one that has this machine as a worker (`nbdist.launch.launchers.tpu_worker`).
 
 Sources: the resource `Node` of https://cloud.google.com/tpu/docs/reference/rest/v2/projects.locations.nodes, and
 `gcloud compute tpus tpu-vm ssh --dry-run` for the addresses and keys with which its workers are reached.
@@ -36,7 +36,7 @@ HERE = "here"
 
 
 def placement(asked: StartOptions, hosts: Sequence[AskedHost], ssh: SshOptions) -> Placement:
-    """Return the placement on the workers of the pod that is asked for, which has its own `hosts`.
+    """Return the placement on the workers of the selected pod; a pod defines its `hosts` itself.
 
     Raises:
       OptionError: As `find_pod` does, or hosts are named.
@@ -62,7 +62,7 @@ def pod_hosts(pod: TpuPod) -> tuple[AskedHost, ...]:
     """Return one host with one process for each worker, in the order of process ids.
 
     libtpu gives all chips of a machine to one process, and numbers the processes as the pod numbers its
-    workers, so neither the count nor the order is free.
+    workers, so neither the number nor the order of processes can be chosen.
     """
     return tuple(
         AskedHost(name="localhost", processes=1) if worker.local else _asked(worker)
@@ -100,7 +100,7 @@ def find_pod(
         its workers.
       zone: The zone of the name.
       project: The project of the name, None for the one `gcloud` is set to.
-      environment: The kernel's, where a worker's variables and `gcloud` are looked for.
+      environment: The kernel's environment, which is searched for a worker's variables and `gcloud`.
 
     Raises:
       OptionError: The options do not go together, or this machine is no worker and no name is given.
@@ -138,14 +138,14 @@ PROBE_SECONDS = 2.0
 def reached(
     workers: tuple[PodWorker, ...], outside: Sequence[str]
 ) -> tuple[tuple[PodWorker, ...], tuple[str, ...]]:
-    """Return the workers with the addresses ssh is to use, and a note about them.
+    """Return the workers with the addresses for ssh, and a note about the addresses.
 
-    The addresses inside the pod's network are used if ssh answers there, or if this machine is one of the workers;
-    else those outside, if all workers have one.
+    Internal addresses, in the pod's network, are used if ssh answers there or if this machine is a worker; else
+    the external addresses, if all workers have one.
 
     Args:
-      workers: All workers, with their addresses inside.
-      outside: The address outside of each, empty if it has none.
+      workers: All workers, with their internal addresses.
+      outside: The external address of each; empty if it has none.
     """
     others = [worker for worker in workers if not worker.local]
     if len(others) < len(workers) or not all(outside) or _answers(others[0].address):
@@ -188,7 +188,7 @@ def ssh_options(node_id: str, index: int, home: Path) -> tuple[str, ...]:
         return tuple(found)
     aliases = [each for name in names for each in name.split(",") if wanted.fullmatch(each)]
     if aliases:
-        # A worker that was made anew has a new line, below the old one.
+        # A worker that was created again has a new line, below the old one.
         alias = [f"-oHostKeyAlias={aliases[-1]}", f'-oUserKnownHostsFile="{known}"']
         found += [*alias, "-oCheckHostIP=no"]
     return tuple(found)
@@ -219,7 +219,7 @@ class TpuName:
         ]
 
     def command(self, verb: str, *more: str) -> str:
-        """Return a command a person can type."""
+        """Return a `gcloud` command that the user can type."""
         return " ".join(["gcloud compute tpus tpu-vm", verb, *self.flags, *more])
 
 
@@ -296,11 +296,11 @@ def _describe(
 def _gcloud(
     program: str, place: TpuName, environment: Mapping[str, str]
 ) -> Iterator[subprocess.Popen[str]]:
-    """Run one `gcloud`, which has ended when the block ends, also after an interrupt."""
+    """Run `gcloud` during the block; it has ended when the block ends, even after an interrupt."""
     command = [program, "compute", "tpus", "tpu-vm", "describe", *place.flags]
     try:
         process = subprocess.Popen(
-            # Without --quiet it may wait for an answer nobody can give.
+            # Without --quiet it may wait for an answer that nobody can give.
             [*command, "--format", "json", "--quiet"],
             env=dict(environment),
             stdin=subprocess.DEVNULL,

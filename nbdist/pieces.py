@@ -84,7 +84,7 @@ def boxes(bounds: Bounds, itemsize: int, most_bytes: int) -> Iterator[Bounds]:
 
 
 def intersection(one: Bounds, other: Sequence[Sequence[int]]) -> Bounds:
-    """Return the part that lies in both; its dimensions are empty where the two do not overlap."""
+    """Return the part that lies in both; its dimensions are empty if the two do not overlap."""
     return [
         [max(a, c), max(min(b, d), max(a, c))] for (a, b), (c, d) in zip(one, other, strict=True)
     ]

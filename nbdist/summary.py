@@ -34,7 +34,7 @@ Grid = Sequence[Sequence[int]]
 
 
 def corners(shape: Sequence[int]) -> Grid | None:
-    """Return the grid that NumPy shows of an array of this shape; None where it has too many axes."""
+    """Return the grid that NumPy shows of an array of this shape; None if it has too many axes."""
     if prod(shape) <= WHOLE:
         return [list(range(size)) for size in shape]
     grid = [
@@ -68,7 +68,7 @@ def picture(parts: Sequence[ArraySummary]) -> dict[str, Any] | None:
 
     Returns:
       `rows`, `columns`, `low` and `high` (of the values that are numbers), and `values`, row by row: from 0
-      (`low`) to 1 (`high`), `"nan"` where it is no finite number, None where it is missing. None where there is
+      (`low`) to 1 (`high`), `"nan"` where it is no finite number, None if it is missing. None if there is
       nothing to draw.
     """
     import numpy as np

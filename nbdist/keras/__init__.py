@@ -125,10 +125,10 @@ def tf_config_role(text: str | None) -> str | None:
     there is none.
 
     Args:
-      text: The variable's value, JSON; None where it is not set.
+      text: The variable's value, JSON; None if it is not set.
 
     Returns:
-      `"writes"`, `"elsewhere"` or `"reads"`; None where there is no cluster in it.
+      `"writes"`, `"elsewhere"` or `"reads"`; None if there is no cluster in it.
     """
     config = json.loads(text) if text else {}
     cluster, task = config.get("cluster") or {}, config.get("task") or {}

@@ -212,7 +212,7 @@ def latest(folder: str | os.PathLike[str]) -> str | None:
       folder: That of `Checkpoint`'s path.
 
     Returns:
-      Its path; None where there is none.
+      Its path; None if there is none.
     """
     found = [path for path in Path(folder).glob(f"*{SUFFIX}") if not path.name.startswith(".")]
     return str(max(found, key=_age)) if found else None

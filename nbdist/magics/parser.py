@@ -81,7 +81,7 @@ class Parser(argparse.ArgumentParser):
           line: Such as `--on 0 w['a b'].shape`.
 
         Returns:
-          The options, and the code; empty where there is none.
+          The options, and the code; empty if there is none.
 
         Raises:
           OptionError: Something unknown or unreadable, with the nearest known option.

@@ -321,7 +321,7 @@ def program_of(compiled: Any, *, limit: int | None = None) -> Program:
 
     Args:
       compiled: A `jax.stages.Compiled`.
-      limit: Bytes of memory of each device, for all of the program; None where it is not known.
+      limit: Bytes of memory of each device, for all of the program; None if it is not known.
 
     Raises:
       ProgramError: The program has no text, or one that cannot be read.

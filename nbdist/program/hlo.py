@@ -218,7 +218,7 @@ def occurrences(text: str, word: str) -> Iterator[int]:
 
 
 def instruction(line: str) -> Instruction | None:
-    """Return the instruction in a line of a computation; None where there is none."""
+    """Return the instruction in a line of a computation; None if there is none."""
     head = _HEAD.match(line)
     if head is None:
         return None

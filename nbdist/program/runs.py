@@ -51,7 +51,7 @@ class _Compared:
 
 
 _Value = _Number | _State | _Tuple | _Compared | None
-"""The value of an instruction; None where it does not follow from constants and the state."""
+"""The value of an instruction; None if it does not follow from constants and the state."""
 
 
 class Loops:
@@ -224,7 +224,7 @@ class Times:
     """Number of times that a computation runs in one run of the program.
 
     Attributes:
-      count: The number; None where the computation is in a loop with an unknown number of turns.
+      count: The number; None if the computation is in a loop with an unknown number of turns.
       branch: Whether `count` is an upper limit, since the computation is in a branch of a conditional.
     """
 

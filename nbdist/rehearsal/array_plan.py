@@ -54,8 +54,8 @@ class ArrayPlan:
       topology: The pod; None if only a number of devices was given.
       devices: Number of devices.
       axes: The size of each axis of the mesh, in order.
-      place: Where the mesh lies on the pod; None where that is not known.
-      memory_bytes: Memory of one device; None where it is not known.
+      place: Where the mesh lies on the pod; None if that is not known.
+      memory_bytes: Memory of one device; None if it is not known.
       arrays: The arrays, in the order of the planned value.
       unmatched: Rules or specs that match no array.
       noun: A word for these rules or specs.

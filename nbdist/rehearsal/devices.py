@@ -173,7 +173,7 @@ class JitCall:
     Attributes:
       name: The function's name.
       jaxpr: Its operations, closed over its constants.
-      in_shardings: One for each argument; None where the function names none.
+      in_shardings: One for each argument; None if the function names none.
       out_shardings: One for each result; likewise.
       donated: One for each argument.
       compiler_options: Options that the function was given.

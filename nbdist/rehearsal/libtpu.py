@@ -38,7 +38,7 @@ class Libtpu:
 
     Attributes:
       path: The path of `libtpu.so`.
-      version: The version of its package; None where no package lies beside it.
+      version: The version of its package; None if no package lies beside it.
     """
 
     path: Path
@@ -250,7 +250,7 @@ def how_it_ended(code: int | None, said: str | None = None) -> str:
     """Return one or two sentences that say how a process ended.
 
     Args:
-      code: Its exit code; negative for a signal, None where it is not known.
+      code: Its exit code; negative for a signal, None if it is not known.
       said: Its last output; None if that went elsewhere.
     """
     if code == -signal.SIGKILL:

@@ -37,10 +37,10 @@ class PlannedArray:
       asked: Whether a spec was asked for; without one the array is whole on each device.
       state: `even`; `uneven` where a dimension is not divided evenly, which JAX takes within `jit` alone, and then
         pads; `impossible` where no array can have this spec.
-      piece_shape: Shape of the largest piece of a device; None where the spec is impossible.
-      device_bytes: Bytes of the largest piece of a device; None where the spec is impossible.
-      copies: Devices that would hold the very same piece; None where that differs, or the spec is impossible.
-      why: What is wrong, and what would fit; None where nothing is wrong.
+      piece_shape: Shape of the largest piece of a device; None if the spec is impossible.
+      device_bytes: Bytes of the largest piece of a device; None if the spec is impossible.
+      copies: Devices that would hold the very same piece; None if that differs, or the spec is impossible.
+      why: What is wrong, and what would fit; None if nothing is wrong.
       could: An axis of the mesh that would split it, where it is large and whole on each device; else None.
     """
 

@@ -74,7 +74,7 @@ class CachedProgram:
 
     Attributes:
       program: None for a single operation, which is not one of the user's programs.
-      out_shardings: One for each result; None where the program does not fit.
+      out_shardings: One for each result; None if the program does not fit.
       arguments: The layout of each argument; None for an unused one or one with another kind of layout. Empty if
         JAX does not give enough information.
     """
@@ -334,7 +334,7 @@ class CompiledProgram:
 
     Attributes:
       program: The program as plain data.
-      out_shardings: One for each result, in order; None where the program does not fit.
+      out_shardings: One for each result, in order; None if the program does not fit.
     """
 
     program: PodProgram

@@ -53,9 +53,9 @@ class Chip:
       memory_bytes: HBM of one chip.
       bf16_flops: Peak of one chip, in operations a second.
       hbm_bytes_per_s: Bandwidth of its memory.
-      ici_bytes_per_s: Bandwidth of all links of a chip together, both directions; None where no page says.
+      ici_bytes_per_s: Bandwidth of all links of a chip together, both directions; None if no page says.
       wraps: Which dimensions have links from the last chip to the first: those as long as the pod's (`full`), all
-        of a slice of whole cubes (`cubes`); None where no page says.
+        of a slice of whole cubes (`cubes`); None if no page says.
       listed: All slices, where they are few; else a number, the chips of the largest slice: slices are made of
         cubes, beside `SMALL_3D`.
       source: The page with the figures.
@@ -140,7 +140,7 @@ class Topology:
     """Slices of one pod, or of several.
 
     Attributes:
-      chip: The generation of their chips; None where only the shape was given.
+      chip: The generation of their chips; None if only the shape was given.
       shape: The shape of one slice, in chips.
       slices: The number of slices; they reach each other through the network of the data center.
     """
@@ -157,7 +157,7 @@ class Topology:
 
     @property
     def counted_name(self) -> str:
-        """Name of one slice as Google's accelerator types have it, `v5p-8`; empty where the chip is not known."""
+        """Name of one slice as Google's accelerator types have it, `v5p-8`; empty if the chip is not known."""
         if self.chip is None:
             return ""
         name = "v5litepod" if self.chip.name == "v5e" else self.chip.name
@@ -180,7 +180,7 @@ class Topology:
 
     @property
     def device_memory_bytes(self) -> int | None:
-        """Memory of one device; None where the chip is not known."""
+        """Memory of one device; None if the chip is not known."""
         return self.chip.device_memory_bytes if self.chip else None
 
     @property

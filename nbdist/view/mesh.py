@@ -31,7 +31,7 @@ from nbdist.view.tree import within
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridCell:
-    """One device. `part` counts the array's parts from 0; None where the device holds none of it."""
+    """One device. `part` counts the array's parts from 0; None if the device holds none of it."""
 
     key: DeviceKey
     device: str
@@ -61,8 +61,8 @@ class Block:
 class Grid:
     """The content of one picture: a mesh, and on it an array or the devices' memory.
 
-    `mesh` is None where an array's devices lie on no known mesh; they are then rows of one block.
-    `columns` labels the cells of each row; empty where a row has one cell.
+    `mesh` is None if an array's devices lie on no known mesh; they are then rows of one block.
+    `columns` labels the cells of each row; empty if a row has one cell.
     """
 
     mesh: Mesh | None
@@ -245,7 +245,7 @@ def _memory_text(device: Device | None) -> str:
 
 
 def bytes_note(grid: Grid) -> str | None:
-    """Return a note on the bytes that a picture shows on its devices; None where it shows none."""
+    """Return a note on the bytes that a picture shows on its devices; None if it shows none."""
     texts = {cell.text for block in grid.blocks for row in block.rows for cell in row.cells} - {""}
     if grid.array is not None or not texts:
         return None

@@ -150,7 +150,7 @@ def times_text(collective: Collective) -> str:
 
 
 def line_text(file: str, line: int) -> str:
-    """Return `train.py:12`; for a cell `cell, line 12`; empty where the line is not known."""
+    """Return `train.py:12`; for a cell `cell, line 12`; empty if the line is not known."""
     if not file:
         return ""
     if _CELL.search(file):

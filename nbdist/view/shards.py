@@ -310,7 +310,7 @@ def layout_text(
 
 
 def flag(variable: Variable) -> str | None:
-    """Return the problem of a variable; None where there is none."""
+    """Return the problem of a variable; None if there is none."""
     if variable.missed:
         return MISSED
     if variable.axes is None:

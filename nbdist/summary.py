@@ -17,7 +17,7 @@ from nbdist.notation import dtype_named
 
 
 def facts(part: ArraySummary) -> ArraySummary:
-    """Return the fields that are equal in the parts of all processes: all but the pieces."""
+    """Return the fields that must be equal in all processes' parts: all except the pieces."""
     return replace(part, pieces=())
 
 
@@ -68,8 +68,8 @@ def picture(parts: Sequence[ArraySummary]) -> dict[str, Any] | None:
 
     Returns:
       `rows`, `columns`, `low` and `high` (of the values that are numbers), and `values`, row by row: from 0
-      (`low`) to 1 (`high`), `"nan"` where it is no finite number, None if it is missing. None if there is
-      nothing to draw.
+      (`low`) to 1 (`high`), `"nan"` for a number that is not finite, None for a missing one. The result is None if
+      there is nothing to draw.
     """
     import numpy as np
 
@@ -109,7 +109,7 @@ def text(parts: Sequence[ArraySummary]) -> str:
 
 
 def _numbers(facts: ArraySummary, pieces: Sequence[PieceSummary]) -> str:
-    """Return `min 0  mean 0.5  max 1  NaN 0`, and of how many values where some are missing."""
+    """Return `min 0  mean 0.5  max 1  NaN 0`; if values are missing, also how many these figures cover."""
     total = prod(facts.shape)
     known = [piece.numbers for piece in pieces if piece.numbers is not None]
     size = sum(piece.size for piece in pieces if piece.numbers is not None)
@@ -145,7 +145,7 @@ def _shown(facts: ArraySummary, pieces: Sequence[PieceSummary]) -> str:
     whole = prod(shape) <= WHOLE
     for axis, size in enumerate(shape):
         if not whole and size > 2 * EDGE:
-            # One more in the middle of an axis stands for all that is left out: NumPy prints dots there.
+            # One more place in the middle of an axis stands for everything left out: NumPy prints dots there.
             places = [*range(EDGE), EDGE, *range(EDGE, 2 * EDGE)]
             values, missing = values.take(places, axis), missing.take(places, axis)
     shown = np.ma.array(values, mask=missing) if missing.any() else values

@@ -1,9 +1,9 @@
 """Checkpoints, saving and complete predictions for Keras on several processes, which Keras leaves to its users.
 
 All of it works in one process as well, and in processes that nbdist did not start. Every process calls the
-same function with the same arguments; these functions decide what each process does. Nothing imports Keras
-before it is needed: here are the roles of processes with shared files (who writes, who writes elsewhere, and who
-reads), which need no framework.
+same function with the same arguments; these functions decide what each process does. Keras is imported only when
+it is needed. This module itself has the roles of processes for shared files (`writes`, `elsewhere`, `reads`),
+which need no framework.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ def __dir__() -> list[str]:
 
 
 def _leave_out_tensorflow() -> None:
-    """Make Keras take JAX where nothing was chosen and TensorFlow, its default, is not installed.
+    """Make Keras use JAX if no back end was chosen and TensorFlow, its default, is not installed.
 
-    Importing Keras would fail. The choice is in `KERAS_BACKEND` or in Keras' settings, which may be the default.
+    Otherwise importing Keras fails. A back end is chosen in `KERAS_BACKEND` or in Keras' settings; a setting of
+    `tensorflow` counts as no choice, since it may be the default.
     """
     if "keras" in sys.modules or "KERAS_BACKEND" in os.environ:
         return
@@ -69,7 +70,7 @@ WRITES, ELSEWHERE, READS = "writes", "elsewhere", "reads"
 
 
 class _Temporary:
-    """Directories of this process that are removed when it ends, in a session at the latest when that ends."""
+    """Directories of this process, removed when it ends; in a session, at the latest when the session ends."""
 
     def __init__(self) -> None:
         self._made: dict[str, str] = {}
@@ -77,7 +78,7 @@ class _Temporary:
 
     def standing_for(self, base: str) -> str:
         if base not in self._made:
-            # A killed process removes nothing, but the session's folder is removed with all it holds.
+            # A killed process removes nothing, but the session's folder is removed with everything in it.
             self._made[base] = tempfile.mkdtemp(prefix="nbdist-keras-", dir=of_this_process())
         return self._made[base]
 
@@ -91,24 +92,23 @@ _temporary = _Temporary()
 
 
 def checkpoint_dir(base: str | os.PathLike[str]) -> str:
-    """Return where this process may write checkpoints and logs that are kept under `base`.
+    """Return the folder where this process may write checkpoints and logs meant for `base`.
 
-    Roles come from `TF_CONFIG` where it is set, else from JAX. `base` is not created.
+    Roles come from `TF_CONFIG` if it is set, else from JAX. `base` is not created.
 
     Args:
-      base: The folder that all processes name.
+      base: The folder, the same on all processes.
 
     Returns:
-      `base` itself on the chief (process 0, or the only one), and on an evaluator, which reads there. A
-      directory of its own on every other process, always the same for the same `base`, deleted when the process
-      ends.
+      `base` itself on the chief (process 0, or the only one) and on an evaluator, which reads there. On every
+      other process a private directory, always the same for the same `base`, deleted when the process ends.
     """
     wanted = os.fspath(base)
     return _temporary.standing_for(wanted) if role() == ELSEWHERE else wanted
 
 
 def role() -> str:
-    """Return what this process does with shared files: `"writes"`, writes `"elsewhere"`, or `"reads"`."""
+    """Return this process's role for shared files: `"writes"`, `"elsewhere"` (writes there), or `"reads"`."""
     from_tensorflow = tf_config_role(os.environ.get("TF_CONFIG"))
     if from_tensorflow is not None:
         return from_tensorflow
@@ -121,8 +121,8 @@ def role() -> str:
 def tf_config_role(text: str | None) -> str | None:
     """Return the role that `TF_CONFIG` gives this process.
 
-    Source: TensorFlow's guide to multi-worker training: the chief is the task `chief`, or worker 0 where
-    there is none.
+    Source: TensorFlow's guide to multi-worker training: the chief is the task `chief`, or worker 0 if there is no
+    such task.
 
     Args:
       text: The variable's value, JSON; None if it is not set.

@@ -1,4 +1,4 @@
-"""Models on disk: a model written once and whole, and checkpoints that any number of processes write and read."""
+"""Models on disk: saving a whole model once, and checkpoints for any number of processes."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ Write = Callable[[str], None]
 def save(model: Any, path: str | os.PathLike[str]) -> None:
     """Save a model to one path that all processes name, as `model.save` does in a single process.
 
-    Variables in pieces on several processes are gathered; one process writes, to a name beside the path that
-    then takes its place, so that a failed write leaves what was there. All return when it is there.
+    Variables in pieces on several processes are gathered; one process writes a file with another name beside the
+    path, then renames it, so that a failed write leaves the earlier file. All processes return once the file is in
+    place.
 
     Args:
       model: A `keras.Model`.
       path: Ends in `.keras`, or in `.weights.h5` for the weights alone.
 
     Raises:
-      InputError: Another kind of path.
-      AgreementError: Another process does not call this, or could not write.
+      InputError: The path has another ending.
+      AgreementError: Another process does not call this function, or could not write.
     """
     target = Path(path)
     if not target.name.endswith((".keras", ".weights.h5")):
@@ -49,12 +50,12 @@ def write_once(model: Any, target: Path, write: Write) -> bool:
     """Have one process write; every process must call this.
 
     Args:
-      model: Whose variables are written.
-      target: Where to; its folder is made.
-      write: Writes to the path it is given.
+      model: The model whose variables are written.
+      target: The path to write; its folder is made.
+      write: Called with a path; writes the file there.
 
     Returns:
-      Whether this process is the one that wrote.
+      Whether this process wrote the file.
     """
     found = group()
     if found is not None:
@@ -64,7 +65,7 @@ def write_once(model: Any, target: Path, write: Write) -> bool:
         _replace(target, write)
         return True
     if keras.config.backend() == "tensorflow":
-        # Reading a variable that is kept on several workers takes all of them.
+        # All workers must take part in reading a variable that is kept on several of them.
         with tempfile.TemporaryDirectory(prefix="nbdist-keras-") as folder:
             write(str(Path(folder) / target.name))
     return False
@@ -100,7 +101,7 @@ def variables_of(model: Any) -> list[Any]:
 
 @contextlib.contextmanager
 def without_distribution() -> Iterator[None]:
-    """Set no distribution: Keras makes variables while it writes, which would wait for all processes."""
+    """Unset the distribution: otherwise variables that Keras makes while it writes wait for all processes."""
     before = keras.distribution.distribution()
     keras.distribution.set_distribution(None)
     try:
@@ -111,15 +112,15 @@ def without_distribution() -> Iterator[None]:
 
 @contextlib.contextmanager
 def holding(variables: list[Any], values: dict[int, np.ndarray[Any, Any]]) -> Iterator[None]:
-    """Have variables hold other values for a while, on this process alone.
+    """Give variables other values during the block, on this process only.
 
     Private API: `KerasVariable._value` (keras 3.15.1), which Keras' own JAX trainer sets to None and back.
-    `assign` would bring the value to all devices again. Without it Keras' writer meets the variable as
-    it is, and raises JAX's own error; nothing is written.
+    `assign` would distribute the value over all devices again. If the attribute is missing, Keras' writer sees the
+    original variable and raises JAX's own error; nothing is written.
 
     Args:
-      variables: Of a model.
-      values: By `id` of the variable; others stay.
+      variables: Variables of a model.
+      values: New values, by `id` of the variable; other variables stay as they are.
     """
     changed = [v for v in variables if id(v) in values and hasattr(v, "_value")]
     before = [variable._value for variable in changed]
@@ -134,7 +135,7 @@ def holding(variables: list[Any], values: dict[int, np.ndarray[Any, Any]]) -> It
 
 SUFFIX = ".weights.h5"
 ATTRIBUTE = "nbdist"
-"""Of the file, beside what Keras keeps in it: where training stood, as JSON."""
+"""The attribute that nbdist adds to Keras' file: the point that training had reached, as JSON."""
 
 
 class Checkpoint(keras.callbacks.Callback):
@@ -147,7 +148,7 @@ class Checkpoint(keras.callbacks.Callback):
       path: Ends in `.weights.h5`; `{epoch}`, `{batch}` (both from 1) and names of the logs are filled in, as
         in `keras.callbacks.ModelCheckpoint`.
       save_freq: `"epoch"`, or a number of batches.
-      keep: How many files that fit the template stay, the newest; None: all.
+      keep: How many of the newest files that fit the template are kept; None: all.
     """
 
     def __init__(
@@ -192,7 +193,7 @@ class Checkpoint(keras.callbacks.Callback):
     def _save(self, epoch: int, batch: int, logs: Any, *, go_on_from: int) -> None:
         names = {**(logs or {}), "epoch": epoch + 1, "batch": batch}
         target = Path(self.path.format(**names))
-        # This reads training's newest state into the model's variables.
+        # This copies the newest state of training into the model's variables.
         model = self.model
         reached = {"epoch": go_on_from, "batch": batch}
 
@@ -209,7 +210,7 @@ def latest(folder: str | os.PathLike[str]) -> str | None:
     """Return the newest checkpoint in a folder.
 
     Args:
-      folder: That of `Checkpoint`'s path.
+      folder: The folder of `Checkpoint`'s path.
 
     Returns:
       Its path; None if there is none.
@@ -219,22 +220,22 @@ def latest(folder: str | os.PathLike[str]) -> str | None:
 
 
 def restore(model: Any, path: str | os.PathLike[str]) -> int:
-    """Read a checkpoint into a model, whichever distribution either has; every process must call this.
+    """Read a checkpoint into a model under any distribution; every process must call this.
 
-    The optimizer's state comes with it where the model is compiled. Nothing need fit but the model: mesh,
-    kind of distribution and number of processes may be others than when it was written.
+    If the model is compiled, the optimizer's state is read too. Only the model must be the same as when the
+    checkpoint was written: mesh, kind of distribution and number of processes may differ.
 
     Args:
-      model: A built `keras.Model`; under the distribution it shall train with.
+      model: A built `keras.Model`, made under the distribution that it will train with.
       path: What `Checkpoint` wrote, readable on every process.
 
     Returns:
-      The epoch to go on from, for `initial_epoch` of `fit`; that of a checkpoint from amid an epoch is
-      repeated. 0 where the file does not say.
+      The epoch to go on from, for `initial_epoch` of `fit`. If the checkpoint is from the middle of an epoch, that
+      epoch is repeated. 0 if the file does not say.
 
     Raises:
-      InputError: The model is not built, or there is no such file here.
-      AgreementError: Another process does not call this, or cannot read it.
+      InputError: The model is not built, or this process finds no such file.
+      AgreementError: Another process does not call this function, or cannot read the file.
     """
     file = Path(path)
     if not model.built:

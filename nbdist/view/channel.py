@@ -1,7 +1,7 @@
 """Channel from this Jupyter kernel to its front ends: frames of the view, answers to it, outputs of cells.
 
-Messages go to front ends, and come from them, even while a cell runs. Only a request that needs the processes
-waits until the cell has ended.
+Messages pass in both directions even while a cell runs. Only a request that needs the processes waits until the
+cell has ended.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ def answer_values(
 ) -> None:
     """Answer a request for a summary of the array under a path.
 
-    The request comes on a thread of its own (a subshell), but a session is used on the thread that runs cells.
-    There the processes are asked, and so after the running cell.
+    The request arrives on a separate thread (a subshell), but a session may be used only on the thread that runs
+    cells. So the processes are asked on that thread, after the running cell.
 
     Args:
       feed: The session's feed.
       kernel: The Jupyter kernel.
       path: The array's path.
-      send: Sends a message to the view that has asked.
+      send: Sends a message to the view that asked.
     """
     kernel.io_loop.add_callback(lambda: send(plain(_values(feed, path))))
 
@@ -101,10 +101,10 @@ UNCHANGED_SECONDS = 10.0
 
 
 class RepeatedOutputs:
-    """The outputs of cells that run, repeated for a page that was reloaded in the middle of one.
+    """Outputs of running cells, sent repeatedly for a page that is reloaded while a cell runs.
 
-    A page that was just reloaded cannot ask for them: a comm that it opens reaches this kernel only when the cell
-    has ended. Used on one thread.
+    A reloaded page cannot ask for the outputs: a comm that it opens reaches this kernel only when the cell has
+    ended. Used on one thread.
     """
 
     def __init__(self) -> None:
@@ -114,9 +114,9 @@ class RepeatedOutputs:
         self._not_before = float("-inf")
 
     def due(self, outputs: OutputsOf, now: float) -> dict[str, Any] | None:
-        """Return the message to be sent now; None if nothing runs, or too little time has passed.
+        """Return the message to send now; None if no cell runs, or if the last message is too recent.
 
-        The end of a cell is sent as well, once.
+        The end of a cell is also sent, once.
 
         Args:
           outputs: Returns what cells have shown.
@@ -144,7 +144,7 @@ REPEAT_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Broadcast:
-    """The frames of a feed for every front end of this kernel, whether it has asked or not, as for the side panel.
+    """Sink that sends a feed's frames to every front end, unasked: the side panel needs them.
 
     Broadcasts of one feed are equal, so opening a second one changes nothing.
     """
@@ -154,7 +154,7 @@ class Broadcast:
     _outputs: RepeatedOutputs = field(default_factory=RepeatedOutputs, init=False, compare=False)
 
     def open(self) -> None:
-        """Start to broadcast and to answer; only the broadcast that was opened last answers.
+        """Start to broadcast and to answer requests; only the broadcast opened last answers.
 
         Without a Jupyter kernel nothing happens.
         """
@@ -168,7 +168,7 @@ class Broadcast:
         self.feed.detach(self)
 
     def take(self, frame: Plain) -> None:
-        """Send one frame, and after a full one what running cells have shown; called by the feed."""
+        """Send one frame, and after a full frame the outputs of running cells; called by the feed."""
         broadcast(self.kernel, COMM_ID, frame)
         if frame["base"] is None and self.feed.outputs is not None:
             outputs = self._outputs.due(self.feed.outputs, time.monotonic())

@@ -49,7 +49,7 @@ _PASSING = frozenset({"time", "sequence"})
 
 
 class Sink(Protocol):
-    """A receiver of frames, called on the feed's thread, one frame at a time; must be hashable."""
+    """A receiver of frames; must be hashable. Called on the feed's thread, one frame at a time."""
 
     def take(self, frame: Plain) -> None:
         """Send one frame."""
@@ -57,7 +57,7 @@ class Sink(Protocol):
 
 @dataclass(slots=True)
 class _Reader:
-    """The state of one sink: when it got frames, and what it needs next."""
+    """The state of one sink: when it last got a full frame, and what it needs next."""
 
     repeat_seconds: float | None
     full_due: bool = True
@@ -80,7 +80,7 @@ class _Reader:
 
 
 class Feed:
-    """The newest snapshot of a session, whose changes are sent to sinks on a thread of its own.
+    """The newest snapshot of a session; a separate thread sends its changes to sinks.
 
     The thread starts with the first sink and ends with `close`. Without a sink nothing is encoded. A snapshot that
     cannot be encoded is left out; a sink that fails gets every section with its next frame. `on_fault` is called
@@ -109,16 +109,16 @@ class Feed:
 
     @property
     def session(self) -> str | None:
-        """The session of the newest snapshot, which is shown; None before the first."""
+        """The session id of the newest snapshot; None before the first."""
         return None if self._pushed is None else self._pushed.session
 
     @property
     def whole(self) -> None:
-        """None: a session changes, and no notebook keeps its data."""
+        """None: a session changes, so its data are not stored in the notebook."""
         return None
 
     def push(self, snapshot: Snapshot) -> None:
-        """Take a new snapshot in place of one that is not sent yet; return at once."""
+        """Take a new snapshot, replacing one that was not sent yet; return at once."""
         with put_off(), self._changed:
             self._pushed = snapshot
             self._pushed_at = time.monotonic()
@@ -127,8 +127,8 @@ class Feed:
     def attach(self, sink: Sink, *, repeat_seconds: float | None = None) -> None:
         """Send frames to `sink` from now on, a full one first.
 
-        With `repeat_seconds` the full state is repeated that often, for views that join unannounced, and more
-        rarely if it is large. A sink that is attached already stays as it is.
+        With `repeat_seconds` the full state is repeated at that interval, for views that join unannounced; less
+        often if it is large. A sink that is already attached stays as it is.
         """
         with put_off(), self._changed:
             if self._closed or sink in self._readers:
@@ -183,7 +183,7 @@ class Feed:
                 return
 
     def _wait(self, next_at: float) -> None:
-        """Wait for something to do, but not beyond the next repetition or beat."""
+        """Wait for something to do, at most until the next repetition or beat."""
         while not self._closed:
             now = time.monotonic()
             if now >= next_at and self._has_work(now):
@@ -206,7 +206,7 @@ class Feed:
             value = getattr(snapshot, field.name)
             if sent is None or value != getattr(sent, field.name):
                 changed[field.name] = encode(value)
-        # Only now, so that no part of a snapshot that cannot be encoded counts as sent.
+        # Stored only now: a snapshot that cannot be encoded must not count as partly sent.
         self._sent = snapshot
         self._sections |= changed
         if changed.keys() <= _PASSING:
@@ -233,7 +233,7 @@ class Feed:
                     sink.take(self._frame(None, dict(self._sections), age))
                     reader.full_at = time.monotonic()
                     reader.full_cost = reader.full_at - now
-                # One that has missed a frame is left alone for a moment.
+                # A sink that has missed a frame is not tried again for a moment.
                 elif changed and not reader.full_due:
                     sink.take(self._frame(self._number - 1, changed, age))
                 elif beat and not reader.full_due:
@@ -255,7 +255,7 @@ class Feed:
 
 
 class OneFrame:
-    """A snapshot that never changes, sent to each view that asks; has no thread, and no side panel follows it."""
+    """A snapshot that never changes, sent to each view that asks. It has no thread, and no side panel shows it."""
 
     values = None
     """None: there is no process that could be asked for values."""
@@ -276,7 +276,7 @@ class OneFrame:
         return Frame(stream=self._stream, sequence=1, base=None, age=0.0, snapshot=sections)
 
     def attach(self, sink: Sink) -> None:
-        """Do nothing: a view that shows itself asks with `refresh`."""
+        """Do nothing: a view asks with `refresh` when it is shown."""
 
     def detach(self, sink: Sink) -> None:
         """Do nothing: nothing more is sent."""

@@ -44,9 +44,9 @@ SCRIPT = Path(__file__).parents[1] / "static" / "widget.js"
 class View(anywidget.AnyWidget):
     """A view of the session of `feed`, or of its one snapshot.
 
-    Frames of a session go out as custom messages and not as a trait, so that they do not end up in the saved
-    notebook; they begin when a browser says that it shows the widget. What never changes is in the output as well,
-    for pages with nbdist's extension, and so in the notebook.
+    Frames of a session are sent as custom messages, not as a trait, so that they are not saved in the notebook;
+    they begin when a browser reports that it shows the widget. A snapshot that never changes is also in the
+    output, and so in the notebook, for pages with nbdist's extension.
 
     Args:
       feed: The source of the frames.
@@ -109,7 +109,7 @@ class View(anywidget.AnyWidget):
             packed=None if whole is None else packed(whole),
         )
         payload = {"model_id": self.model_id, **plain(traits)}
-        # What knows neither the MIME type nor widgets shows nothing here, and then the picture that follows.
+        # A front end that knows neither the MIME type nor widgets shows nothing here, only the picture after it.
         return {**data, "text/plain": "", MIME_TYPE: payload}, metadata
 
 
@@ -118,9 +118,9 @@ KIND = ("_model_name", "_model_module", "_model_module_version")
 
 
 class Mirror(Widget):
-    """A model that stands for one of a process, and looks like it in every front end.
+    """A model in this kernel that mirrors a process's model in every front end.
 
-    Its state is a plain dict; what the front end sends goes to `act`.
+    Its state is a plain dict; messages from the front end go to `act`.
     """
 
     def __init__(self, model_id: str, state: dict[str, Any], act: Callable[..., None]) -> None:
@@ -143,7 +143,7 @@ class Mirror(Widget):
         return {one: self._mirrored[one] for one in keys if one in self._mirrored}
 
     def set_state(self, sync_data: Mapping[str, Any]) -> None:
-        """Take what a person has changed in a front end: pass it to the processes, or put it back."""
+        """Handle a user's change in a front end: pass it to the processes, or undo it."""
         before = {key: self._mirrored.get(key) for key in sync_data}
         self._mirrored.update(sync_data)
         try:
@@ -156,7 +156,7 @@ class Mirror(Widget):
         self._act({"method": "custom", "content": content}, tuple(map(bytes, buffers or ())))
 
     def follow(self, state: Mapping[str, Any]) -> None:
-        """Take the state of the model it stands for, and send what is new."""
+        """Take the state of the mirrored model, and send the changes."""
         new = [key for key, value in state.items() if self._mirrored.get(key) != value]
         self._mirrored.update(state)
         if new:

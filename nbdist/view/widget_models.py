@@ -26,7 +26,7 @@ Outputs = tuple[Mapping[str, Any], ...]
 
 
 class Captured:
-    """The outputs that one `ipywidgets.Output` captures on a process, as for `interact`, to show them itself.
+    """The outputs that one `ipywidgets.Output` on a process captures and shows itself, as for `interact`.
 
     Source: `ipywidgets.widgets.widget_output.Output` (ipywidgets 8), which captures as long as its `msg_id` is
     set. In a notebook the front end does the capturing, but the output of processes does not come from its kernel.
@@ -36,7 +36,7 @@ class Captured:
         self._clear_next = False
 
     def add(self, outputs: Sequence[Mapping[str, Any]], message: Mapping[str, Any]) -> Outputs:
-        """Return the outputs after one more message, in the form that notebooks have.
+        """Return the outputs after one more message, in the notebook format.
 
         Raises:
           KeyError: The message lacks a field.
@@ -56,7 +56,7 @@ def _output(kind: str, content: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "error":
         names = ("ename", "evalue", "traceback")
         return {"output_type": "error", **{name: content[name] for name in names}}
-    # A widget among the data is a model of the process, which no front end knows.
+    # A widget in the data refers to a model on the process, which front ends do not know.
     data = {mime: value for mime, value in content["data"].items() if mime != WIDGET_MIME}
     return {"output_type": "display_data", "data": data, "metadata": content.get("metadata") or {}}
 
@@ -93,7 +93,7 @@ Path = tuple[str | int, ...]
 
 
 class WidgetModel:
-    """The state of one widget; `content` is equal for equal states, whatever ids they refer to by `refers`."""
+    """The state of one widget; `content` is equal for equal states, apart from the model ids in `refers`."""
 
     __slots__ = ("content", "refers", "state")
 
@@ -170,7 +170,7 @@ class WidgetModels:
         return str(model)
 
     def capture(self, message: Mapping[str, Any]) -> str | None:
-        """Take what the process shows, if one of its widgets captures that.
+        """Take an output of the process, if one of its widgets captures it.
 
         Returns:
           The id of that widget's model; None if no widget captures.
@@ -187,7 +187,7 @@ class WidgetModels:
         return model
 
     def _note_capture(self, model: str) -> None:
-        """Note whether a widget captures; widgets capture as they are entered, one within the other."""
+        """Note whether a widget captures; capturing widgets are nested in the order in which they began."""
         captures = self._models[model].kind == KIND and bool(
             self._models[model].state.get("msg_id")
         )
@@ -197,7 +197,7 @@ class WidgetModels:
             self._capturing.remove(model)
 
     def parts(self, root: str) -> dict[Path, str]:
-        """Return the models of a displayed widget by the first path to each; parts come before what holds them."""
+        """Return the models of a displayed widget by the first path to each; parts precede their holders."""
         found: dict[Path, str] = {}
         seen: set[str] = set()
 
@@ -213,7 +213,7 @@ class WidgetModels:
         return found
 
     def digest(self, root: str) -> bytes:
-        """Return a digest that is equal for widgets that look, and are put together, alike."""
+        """Return a digest that is equal for widgets with the same look and structure."""
         numbers: dict[str, int] = {}
         digest = hashlib.blake2b(digest_size=16)
         for path, model in self.parts(root).items():
@@ -225,7 +225,7 @@ class WidgetModels:
 
 
 def references(state: Any, path: Path = ()) -> list[tuple[Path, str]]:
-    """Return the models that a state refers to, each after its path; keys are in the order of the alphabet."""
+    """Return the models that a state refers to, each with its path; keys are in alphabetical order."""
     if isinstance(state, str):
         return [(path, state.removeprefix(REFERENCE))] if state.startswith(REFERENCE) else []
     if isinstance(state, Mapping):
@@ -238,7 +238,7 @@ def references(state: Any, path: Path = ()) -> list[tuple[Path, str]]:
 
 
 def referring(state: Any, names: Mapping[str, str]) -> Any:
-    """Return a state with other ids for the models that it refers to; `names` has them by the present ids."""
+    """Return a state with the ids of the models it refers to replaced; `names` maps present ids to new ones."""
     if isinstance(state, str) and state.startswith(REFERENCE):
         inner = state.removeprefix(REFERENCE)
         return REFERENCE + names.get(inner, inner)
@@ -283,7 +283,7 @@ _WIDTH = 20
 
 
 class WidgetBar(NamedTuple):
-    """A bar: how far it is (`value` of `most`), whether it still goes on, and its line of text."""
+    """A bar: its progress (`value` of `most`), whether it is still running, and its line of text."""
 
     value: float
     most: float
@@ -292,7 +292,7 @@ class WidgetBar(NamedTuple):
 
 
 def bar_of(models: WidgetModels, root: str) -> WidgetBar | None:
-    """Return the progress bar of `tqdm.notebook` that a widget is; None for any other widget.
+    """Return a widget as a `tqdm.notebook` progress bar; None if it is any other widget.
 
     Source: `tqdm.notebook.tqdm_notebook.status_printer` and `display` (tqdm 4.67).
     """

@@ -20,13 +20,13 @@ _NOTES = 200
 class CellOutput:
     """Takes the outputs of many processes and returns them folded.
 
-    Fed from one thread and read from another. Memory is bounded, whatever comes: of each process the first and the
-    last outputs are kept, and all of its text is in a file once there is more.
+    Fed from one thread and read from another. Memory is bounded: of each process the first and the last outputs
+    are kept; if there is more, all its text is in a file.
 
     Args:
       processes: Ids of the processes the cell runs on.
-      folder: For these files, `process-2.txt` for process 2. Private, one for each cell; made (mode 0700) with the
-        first file.
+      folder: The folder of these files, such as `process-2.txt` for process 2. One private folder a cell, made
+        (mode 0700) with the first file.
       clock: Returns monotonic seconds.
       widgets: The state of the processes' widgets; None: they are shown as text.
 
@@ -63,7 +63,7 @@ class CellOutput:
         self._folded: tuple[float, tuple[Block, ...]] | None = None
 
     def stream(self, process_id: int, name: Literal["stdout", "stderr"], text: str) -> bool:
-        """Take text that a process wrote to a stream; return whether it was taken: after `close` none is."""
+        """Take text that a process wrote to a stream; return whether it was taken: after `close` no text is."""
         with self._lock:
             if not self._closed:
                 self._records[process_id].stream(name, _encodable(text), self._now())
@@ -81,8 +81,7 @@ class CellOutput:
         """Take a `display_data` or `execute_result`, with `update` an `update_display_data`.
 
         Returns:
-          False for an update of a display that is not here: it belongs to an earlier cell, or was cut from a
-            flood.
+          False for an update of an unknown display, which belongs to an earlier cell or was cut from a flood.
           After `close` false for everything but updates.
         """
         with self._lock:
@@ -120,14 +119,14 @@ class CellOutput:
             return not self._closed
 
     def compare_strictly(self) -> None:
-        """Stop counting a process as merely behind: from now on output of one process alone is its own."""
+        """Stop treating any process as merely behind: output of one process alone is then shown as its own."""
         with self._lock:
             if not self._strict:
                 self._strict = True
                 self._now()
 
     def finish(self, process_id: int) -> None:
-        """Note that a process is done with the cell; its output is compared strictly from now on."""
+        """Note that a process has finished the cell; its output is compared strictly from now on."""
         with self._lock:
             self._records[process_id].finish(self._now())
 
@@ -157,7 +156,7 @@ class CellOutput:
         return self._standing
 
     def blocks(self) -> tuple[Block, ...]:
-        """Return the folded output now. Takes time in proportion to what is shown, not to what came."""
+        """Return the folded output now. Takes time proportional to what is shown, not to what was received."""
         with self._lock:
             now = self._clock()
             if self._folded is None or self._changed + FRESH_S > self._folded[0]:
@@ -192,7 +191,7 @@ class CellOutput:
 
     @property
     def changeable(self) -> bool:
-        """Return whether it has widgets, or displays that an `update_display_data` may change."""
+        """Return whether there are widgets, or displays that an `update_display_data` may change."""
         with self._lock:
             return self._has_widgets or any(r.changeable for r in self._records.values())
 
@@ -217,7 +216,7 @@ class CellOutput:
 
 
 def _encodable(text: str) -> str:
-    """Remove lone surrogates, which no message and no notebook can hold."""
+    """Remove lone surrogates, which cannot be encoded in a message or a notebook."""
     if text.isascii():
         return text
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,7 +1,7 @@
 """Cursor of a terminal: carriage returns, backspaces, escape sequences and styles, applied to one stream's text.
 
-The behavior is that of a terminal as far as JupyterLab's text outputs follow it: the cursor moves over lines
-already written, and new text replaces the old. Each line keeps the styles that it needs to stand alone.
+It behaves like a terminal, as far as JupyterLab's text outputs do: the cursor moves over lines already written,
+and new text replaces old text. Each line has all the styles that it needs when shown alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _OFF = {
 
 @lru_cache(maxsize=256)
 def after(style: Style, parameters: str) -> Style:
-    """Return the style that holds after `ESC [ parameters m`; unknown codes are dropped."""
+    """Return the style in effect after `ESC [ parameters m`; unknown codes are dropped."""
     state: dict[str, str] = {}
     parts = [*(style.split(";") if style else ()), *parameters.split(";")]
     codes = [int(part) if part.isdigit() else 0 for part in parts]
@@ -59,7 +59,7 @@ def after(style: Style, parameters: str) -> Style:
 
 
 def paint(text: str, style: Style) -> str:
-    """Return the text in a style, closed again."""
+    """Return the text in a style that is closed at its end."""
     return f"\x1b[{style}m{text}{RESET}" if style and text else text
 
 
@@ -80,17 +80,17 @@ def _extended(codes: list[int]) -> str | None:
 
 
 class ScreenRow:
-    """One line of a terminal, which can be written over: its characters, each with its style.
+    """One line of a terminal, which can be overwritten: its characters, each with its style.
 
-    A row that the cursor has left is kept as text alone, and unfolds again when it is written to.
+    A row that the cursor has left is kept only as text, and split into characters again when written to.
 
     Attributes:
-      redrawn: Whether the cursor has gone back in it, as for progress bars; blanks at its end are then the traces
-        of a longer text and are not shown.
-      revisited: Whether the cursor has come back to it from a line below.
+      redrawn: Whether the cursor has moved back in the row, as for progress bars; blanks at the row's end are then
+        left over from a longer text and are not shown.
+      revisited: Whether the cursor has come back to the row from a line below.
       wrapped: Whether the next row continues it.
       handed: Whether a queue has it.
-      whole: The digest of the result of several lines to which it belongs, else empty.
+      whole: The digest of the several-line result that the row is part of; empty if it is part of none.
     """
 
     __slots__ = (
@@ -123,7 +123,7 @@ class ScreenRow:
         return len(self._unfolded()[0])
 
     def write(self, column: int, text: str, style: Style) -> None:
-        """Put text, free of control characters, over what is at `column` and after."""
+        """Overwrite the row from `column` on with text that has no control characters."""
         chars, styles = self._unfolded()
         missing = column - len(chars)
         if missing > 0:
@@ -146,7 +146,7 @@ class ScreenRow:
         self._line = None
 
     def fold(self) -> None:
-        """Give up the memory of the single characters."""
+        """Keep the row as text only, to free the memory of its single characters."""
         self._text = self.text
         self._cells = None
 
@@ -171,7 +171,7 @@ class ScreenRow:
 
     @property
     def blank(self) -> bool:
-        """Return whether a bar was here and has wiped itself out."""
+        """Return whether the row held a bar that has erased itself."""
         return self.redrawn and not self.text
 
     def line(self, *, open: bool) -> Line:
@@ -223,7 +223,7 @@ class Pen:
 
     `window` holds the newest outputs of the process in their order, with the same rows; `rows` are those of this
     stream that the cursor can still reach. The row of the cursor and those after it are *live*. `whole` is a
-    digest that makes new rows of one result compare as one.
+    digest that makes the new rows of one result compare equal only as a whole.
     """
 
     def __init__(self, stream: Stream, window: list[ScreenRow | Display]) -> None:
@@ -244,7 +244,7 @@ class Pen:
         return self.rows[self._row :]
 
     def plain(self, text: str) -> bool:
-        """Return whether the text would only append: nothing in it or before it moves the cursor or colors."""
+        """Return whether the text only appends: nothing in it or before it moves the cursor or sets colors."""
         return not self._held and not self._style and _PLAIN.match(text) is not None
 
     def feed(self, text: str, time: float) -> None:
@@ -266,10 +266,10 @@ class Pen:
                 self._control(token[0], time)
 
     def leave(self) -> None:
-        """Turn to another stream or a display.
+        """End the present line, since another stream or a display follows.
 
-        An unfinished line is ended, so that the order is kept. A bar stays open, since it would be redrawn below
-        what comes.
+        Ending an unfinished line keeps the order of outputs. A bar stays open: it will be redrawn below the next
+        output.
         """
         if not any(row.redrawn for row in self.live):
             self.end()
@@ -278,7 +278,7 @@ class Pen:
         self._parked = bool(self.rows)
 
     def end(self) -> None:
-        """Settle everything, so that nothing changes any more; a bar that was wiped out leaves no empty line."""
+        """Settle all rows, so that nothing changes any more; an erased bar leaves no empty line."""
         for row in self.rows:
             row.fold()
         for row in self.live:
@@ -343,7 +343,7 @@ class Pen:
         elif token[0] == "\b":
             self._column = max(0, self._column - len(token))
         elif token[0] != "\x1b" and token not in _SILENT:
-            # Binary bytes show as the control pictures of Unicode, which every front end can draw.
+            # Binary bytes are shown as Unicode's control pictures, which every front end can draw.
             self._write("\u2421" if token == "\x7f" else chr(0x2400 + ord(token)), time)
 
     def _command(self, command: str, parameters: str) -> None:

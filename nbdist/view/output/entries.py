@@ -1,7 +1,7 @@
 """Entries of one process's output (line, display, or gap where a flood was cut), with keys for their comparison.
 
-The keys leave out what never agrees between processes: the timings of progress bars, memory addresses, and ids
-that each process invents.
+The keys leave out everything that always differs between processes: timings of progress bars, memory addresses,
+and ids that each process makes up.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ _SCALE = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18, "Z": 1e
 
 
 class TextBar(NamedTuple):
-    """A line that is a progress bar: which one, how far it is, and what of it is only timing.
+    """A line that is a progress bar: its identity, its progress, and its text without timings.
 
-    Bars with the same `key` differ in their timings at most. Bars with the same `skeleton` are the same bar,
-    however far each is. `progress` is the count done.
+    Bars with the same `key` differ at most in their timings. Bars with the same `skeleton` are the same bar,
+    perhaps at different progress. `progress` is the count done.
     """
 
     key: str
@@ -71,7 +71,7 @@ class TextBar(NamedTuple):
 
 
 def parse_bar(text: str) -> TextBar | None:
-    """Return the bar that a line is, or None for any other line, whatever numbers it holds.
+    """Return a line as a progress bar; None for any other line, even one with numbers like a bar's.
 
     Source of the forms: `keras.utils.Progbar.update` (Keras 3.15), `tqdm.std.tqdm.format_meter` (tqdm 4.67),
     `rich.progress` (default columns), the legacy Keras 2 bar.
@@ -106,7 +106,7 @@ def _count(text: str) -> float:
     try:
         return float(text.rstrip("kMGTPEZ")) * scale
     except ValueError:
-        # `1.2.3` of `1.2.3/4` has the form of a number, but is none.
+        # `1.2.3` in `1.2.3/4` matches the pattern of a number, but is not one.
         return 0.0
 
 
@@ -130,10 +130,10 @@ _WORD = re.compile(r"[\w-]+")
 
 
 def comparable(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a MIME bundle for comparison only: invented ids become numbers, and a drawing has no date.
+    """Return a MIME bundle for comparison only: made-up ids become numbers, and a drawing's date is dropped.
 
-    pandas' Styler, Matplotlib, Bokeh and treescope invent new ids for HTML, SVG and scripts each time, which
-    nobody reads.
+    pandas' Styler, Matplotlib, Bokeh and treescope make up new ids for HTML, SVG and scripts each time; readers
+    never see them.
     """
     return {
         mime: _without_ids(value, script=mime.startswith("application/"))
@@ -171,17 +171,17 @@ _UNSHOWN = "at 0x…"
 
 
 def view_of(model: str) -> dict[str, object]:
-    """Return the view data by which a front end finds a widget's model."""
+    """Return the view data with which a front end finds a widget's model."""
     return {"version_major": 2, "version_minor": 0, "model_id": model}
 
 
 class Line(NamedTuple):
-    """One line of text; a tuple and no dataclass, since a flood makes 100,000 a second of them.
+    """One line of text; a tuple, not a dataclass, since a flood makes 100,000 lines a second.
 
     `text` opens and closes its own ANSI colors. Lines with the same `key` are the same line. `open` is true while
-    the process's cursor is still on the line, so that it may grow or be redrawn. A `wrapped` line goes on in the
-    next one: it was cut only for its length. `time` is when its first character came, `last` when it was last
-    written to, in seconds of `time.monotonic`.
+    the process's cursor is still on the line, so that it may grow or be redrawn. A `wrapped` line continues in the
+    next one: it was cut only because of its length. `time` is when its first character came, `last` when it was
+    last written to, in seconds of `time.monotonic`.
     """
 
     stream: Stream
@@ -199,7 +199,7 @@ class Display:
 
     `digest` is equal for equal MIME bundles, and for the `part`s that processes have of one array; `updates`
     counts its changes; `size` is the bundle's length in characters as JSON; `handed` says that a queue has it.
-    `widgets` are the widgets of the processes that it shows, by which it is then compared.
+    `widgets` are the processes' widgets that it shows; if there are any, displays are compared by them.
     """
 
     __slots__ = (
@@ -250,7 +250,7 @@ class Display:
 
     @property
     def text(self) -> str:
-        """Return the text form, as in the file that holds all output."""
+        """Return the text form, as in the file with all output."""
         plain = self.data.get("text/plain")
         return plain if isinstance(plain, str) else f"[{', '.join(self.data)}]"
 

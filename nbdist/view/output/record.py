@@ -1,4 +1,4 @@
-"""Everything one process has put out in a cell, in its order, in bounded memory."""
+"""All output of one process in a cell, in order, in bounded memory."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Column:
 
     `marks` holds for each note how many entries were there before it. `count`, `digest` and `checkpoints` describe
     all settled entries after the head, also those that are cut. The last `floating` entries are bars that are
-    being redrawn. `clears` are the times the output was cleared, `generation` how often, `past` the contents
-    cleared last.
+    being redrawn. `clears` are the times at which the output was cleared, `generation` is their number, `past` the
+    contents cleared last.
     """
 
     process_id: int
@@ -59,8 +59,8 @@ class Column:
 class ProcessOutput:
     """The output of one process. Not thread-safe.
 
-    The newest outputs are in a window, where the cursor may still change them; an output that leaves it is settled
-    and goes to `KeptEntries`.
+    The newest outputs are in a window, where the cursor may still change them. An output that leaves the window is
+    settled and goes to `KeptEntries`.
     """
 
     def __init__(self, process_id: int, *, limits: Limits, path: Path) -> None:
@@ -89,7 +89,7 @@ class ProcessOutput:
     def result(self, text: str, time: float) -> None:
         """Take the text of a displayed value. A text of several lines counts as equal only as a whole."""
         self._clear_if_due(time)
-        # A flood is settled line by line, since that is faster.
+        # A flood is settled line by line, which is faster.
         pen = self._pens["result"]
         pen.whole = digest_of_lines(text) if text.count("\n") <= _BULK else ""
         self.stream("result", f"{text}\n", time)
@@ -123,7 +123,7 @@ class ProcessOutput:
         return True
 
     def clear(self, time: float, *, wait: bool) -> None:
-        """Drop everything, with `wait` not before the next output."""
+        """Drop all output; with `wait`, only when the next output comes."""
         self._clear_next = True
         if not wait:
             self._clear_if_due(time)
@@ -134,7 +134,7 @@ class ProcessOutput:
         self._marks.append(self._kept.total + len(self._window) - floating)
 
     def finish(self, time: float) -> None:
-        """Note that the process is done with the cell: nothing changes from now on."""
+        """Note that the process has finished the cell: nothing changes from now on."""
         self.finished = True
         self._turn_to(None)
         for pen in self._pens.values():
@@ -151,7 +151,7 @@ class ProcessOutput:
         self._spool.close()
 
     def follow(self, queue: Queue) -> None:
-        """Put complete entries into a queue from now on, first those still in memory."""
+        """Put complete entries into a queue from now on, beginning with those in memory."""
         for entry in (*self._kept.head, *self._kept.tail):
             queue.add(entry, entry.time)
         self.queue = queue
@@ -168,7 +168,7 @@ class ProcessOutput:
     def column(self) -> Column:
         """Return the present state."""
         window = [one for one in self._window if not self._is_wiped(one)]
-        # Where a bar stands between the lines of another stream is chance.
+        # The place of a bar among another stream's lines is accidental.
         bars = [one for one in window if isinstance(one, ScreenRow) and self._floats(one)]
         window = [*(one for one in window if one not in bars), *bars]
         kept = self._kept
@@ -202,7 +202,7 @@ class ProcessOutput:
     def _begin(self) -> None:
         self._kept = KeptEntries(self._limits, self._spool)
         self._window: list[ScreenRow | Display] = []
-        # Displays that were cut from the middle are not kept alive by their ids.
+        # Displays that were cut out must not be kept alive by their ids.
         self._displays: WeakValueDictionary[str, Display] = WeakValueDictionary()
         streams: tuple[Stream, ...] = ("stdout", "stderr", "result")
         self._pens: dict[Stream, Pen] = {name: Pen(name, self._window) for name in streams}
@@ -226,7 +226,7 @@ class ProcessOutput:
         self._writing = pen
 
     def _bulk(self, pen: Pen, text: str, time: float) -> str:
-        """Settle most of many plain lines at once; return the rest, which begins a line."""
+        """Settle most lines of a long plain text at once; return the rest, which begins a new line."""
         first, *lines = text.split("\n")
         if any(len(line) > WIDTH for line in lines):
             return text
@@ -259,7 +259,7 @@ class ProcessOutput:
         self._window[:] = stay
 
     def _hand_over(self, time: float | None) -> None:
-        """Give the queue, if there is one, the complete entries; without a time, at the time each began."""
+        """Give complete entries to the queue, if there is one; without a time, at the time each began."""
         if self.queue is None:
             return
         for one in self._window:

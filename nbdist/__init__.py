@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nbdist.session.session import Session
 
 
-# Libraries leave it to the user's program where log lines go; by default nothing is shown.
+# The user's program decides where a library's log lines go; by default nothing is shown.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __all__ = [
@@ -88,24 +88,24 @@ def start(
     tunnel: bool = False,
     progress: StartProgress | None = None,
 ) -> Session:
-    """Start processes on this machine, or where the options say, and join them to one cluster.
+    """Start processes, on this machine or on the hosts that the options name, and join them to one cluster.
 
     `%dist_init` has the same options.
 
     Args:
-      processes: How many; by default 2 on CPU, one a GPU, one a host.
+      processes: The number of processes; default: 2 on CPU, one for each GPU, one for each host.
       devices_per_process: CPU or GPU devices of each process.
       platform: `"cpu"`, `"gpu"` or `"tpu"`; default: what is found.
       framework: What the processes compute with: `"jax"`, `"keras"` or `"tensorflow"`.
       environment: Variables that are in place before the framework is imported.
-      grace_s: Seconds others may stay in a cell in which one process has failed.
-      give_up_s: Seconds after its interrupt at which a process that no interrupt reaches is given up.
-      recover: Repair processes that are not in step at once; else they wait for `Session.recover`.
-      copies_s: After a cell, and at least so many seconds after the last time, parts of arrays that one process
-        alone has are copied to the memory of another, so that they outlive it; None: never.
+      grace_s: Seconds for which other processes may stay in a cell after one process has failed in it.
+      give_up_s: Seconds after an interrupt at which a process that does not react to it is given up.
+      recover: Repair processes that are out of step at once; else they wait for `Session.recover`.
+      copies_s: The fewest seconds between two copyings. After a cell, parts of arrays that only one process has
+        are copied to the memory of another, so that they outlive the process; None: never.
       initialize: Join the processes to one cluster; else the environment is set, and your cells do it.
-      check: Compare before each cell what must be equal on all processes, see `Session.run`.
-      keep: Let the processes outlive this kernel; `nbdist.attach` goes back to them.
+      check: Before each cell, compare what must be equal on all processes; see `Session.run`.
+      keep: Let the processes outlive this kernel; `nbdist.attach` connects to them again.
       start_timeout_s: Seconds until all processes must be connected.
       start_method: `"fork"` or `"spawn"`; default: fork where the system allows it.
       backend: Of Keras: `"jax"`, `"tensorflow"` or `"torch"`; default: JAX.
@@ -113,7 +113,7 @@ def start(
       evaluators: Of TensorFlow: processes beside the workers.
       coordinator: `HOST[:PORT]` at which the processes find each other; default: the first host.
       coordinator_bind_address: Where the coordinator listens; default: the address itself.
-      local_device_ids: Ids of the devices that are for each process, one list a process.
+      local_device_ids: Ids of the devices of each process, one list for each process.
       cluster_detection_method: As `jax.distributed.initialize` has it; default: `"deactivate"`.
       initialization_timeout_s: As `jax.distributed.initialize` has it.
       heartbeat_timeout_s: The same.
@@ -121,34 +121,34 @@ def start(
       partition_index: One number for each process.
       hosts: Hosts reached with ssh, such as `"h1:2,user@node[01-64]:2"`, `["h1", "h2"]` or `{"h1": 2}`.
       hosts_file: A file with one host a line.
-      ssh_config: In place of `~/.ssh/config`.
-      remote_python: The hosts' Python; default: the path of this one.
-      tpu: The name of a TPU pod; `"here"`: the one this machine is in.
-      zone: Of the pod.
-      project: Of the pod; default: the one gcloud is set to.
-      slurm: `srun` starts the processes, a task each.
+      ssh_config: A file to use in place of `~/.ssh/config`.
+      remote_python: The path of Python on the hosts; default: the path of this Python.
+      tpu: The name of a TPU pod; `"here"`: the pod of this machine.
+      zone: The zone of the pod.
+      project: The project of the pod; default: the one gcloud is set to.
+      slurm: Start the processes with `srun`, one task for each.
       nodes: Of Slurm: the number of hosts.
       ntasks_per_node: Of Slurm: processes of each host.
       partition: Of Slurm; default: its own.
-      account: Of Slurm: who is charged.
-      time: Of Slurm: a limit such as `"1:30:00"`.
-      slurm_options: Any others of `srun`, such as `"--gres=gpu:4"`.
-      mpi: `mpirun` starts the processes, a rank each.
-      mpirun: Its path; default: that on the kernel's `PATH`.
-      mpi_options: Any others of `mpirun`, such as `"--oversubscribe"`.
-      min_hosts: Go on when so many hosts come up; default: all must.
-      sync: Folders, packages or Python files of yours that all hosts are to have, see `Session.sync_files`.
+      account: Of Slurm: the account to charge.
+      time: Of Slurm: a time limit such as `"1:30:00"`.
+      slurm_options: Any other options of `srun`, such as `"--gres=gpu:4"`.
+      mpi: Start the processes with `mpirun`, one rank for each.
+      mpirun: The path of `mpirun`; default: the one on the kernel's `PATH`.
+      mpi_options: Any other options of `mpirun`, such as `"--oversubscribe"`.
+      min_hosts: The fewest hosts with which the start goes on; default: all hosts.
+      sync: Your folders, packages or Python files to copy to all hosts; see `Session.sync_files`.
       cwd: The working folder on the hosts; default: the kernel's.
       controller_address: The address of this machine, as the hosts reach it.
-      tunnel: Hosts reach this machine through the ssh connections to them, where they cannot connect to it.
-      progress: Called with a stage's words, how many processes (or hosts) have reached it, and how many there are.
+      tunnel: Let hosts that cannot connect to this machine reach it through the ssh connections to them.
+      progress: Called with a stage's text, how many processes (or hosts) have reached it, and how many there are.
 
     Returns:
       A `Session`, also a context manager that stops what it started.
 
     Raises:
-      OptionError: Something that cannot be; nothing was started.
-      LaunchError: It could not be started; nothing is left.
+      OptionError: An option is impossible; nothing was started.
+      LaunchError: The start failed; no process is left running.
     """
     options = dict(locals())
     from nbdist.launch.model.start_options import StartOptions
@@ -179,16 +179,16 @@ def attach(
     shutdown_timeout_s: int | None = None,
     progress: StartProgress | None = None,
 ) -> Session:
-    """Take part in a session that runs, or make one of engines that somebody else has started.
+    """Attach to a running session, or make a session of engines that somebody else has started.
 
     Args:
       word: The id of a session, `last` (the last that was kept), a file, or a profile of ipyparallel's.
-      grace_s: As for `start`, as all that follow; default: as the session has it.
+      grace_s: As for `start`, like the next four; default: the session's own value.
       give_up_s: The same.
       check: The same.
       recover: The same.
       copies_s: The same.
-      framework: For engines that somebody else has started, as all that follow.
+      framework: Only for engines that somebody else has started, like all arguments up to `progress`.
       backend: Of Keras: `"jax"`, `"tensorflow"` or `"torch"`; default: JAX.
       platform: `"cpu"`, `"gpu"` or `"tpu"`; default: what is found.
       environment: Variables that are in place before the framework is imported.
@@ -200,12 +200,12 @@ def attach(
       progress: As for `start`.
 
     Returns:
-      A `Session`. As a context manager it stops what nbdist has kept, and leaves what somebody else has started.
+      A `Session`. As a context manager it stops processes that nbdist kept, and leaves others running.
 
     Raises:
-      SessionError: There is no such session or cluster, or its processes are gone; the text says what there is.
-      OptionError: An option that a session which runs cannot take.
-      LaunchError: Engines cannot be made a session of.
+      SessionError: No such session or cluster, or its processes are gone; the message lists the existing ones.
+      OptionError: An option cannot be changed in a running session.
+      LaunchError: No session can be made of the engines.
     """
     options = {name: value for name, value in locals().items() if value is not None}
     from nbdist.spelling import Door, through
@@ -225,8 +225,8 @@ def checkpoint() -> None:
     """Let all processes leave a loop together, before the same step. Call it once a step, on all processes.
 
     An interrupt, and `%dist_interrupt --stop-at-step`, are raised here as `KeyboardInterrupt`, before the same
-    step on all processes, so that they are in step afterwards and nothing of a step is lost. An interrupt waits
-    for the next call a second at most. Keras' `fit`, `evaluate` and `predict` do this by themselves before each
+    step on all processes, so that they are in step afterwards and nothing of a step is lost. An interrupt waits at
+    most one second for the next call. Keras' `fit`, `evaluate` and `predict` do this by themselves before each
     batch. In a process that is not one of a session this does nothing.
 
     Raises:
@@ -239,11 +239,11 @@ def checkpoint() -> None:
 def on_recover(hook: Callable[[], object]) -> Callable[[], object]:
     """Register a function that runs on each process that replaces an ended one; a decorator in a cell.
 
-    Such a process gets the names of a process that is still alive. What a process holds for itself, such as open
-    files, locks and connections, does not come along: this function makes it again. The function takes no
-    arguments and runs on the new process alone, before any other cell, so it must not compute with other
-    processes. The report of the repair includes what the function raises. A function of the same name replaces
-    the earlier one. In a process that is not part of a session this does nothing.
+    Such a process gets the names of a process that is still alive. Open files, locks, connections and the like
+    cannot be transferred: this function makes them again. The function takes no arguments and runs on the new
+    process alone, before any other cell, so it must not compute with other processes. The report of the repair
+    includes what the function raises. A function of the same name replaces the earlier one. In a process that is
+    not part of a session this does nothing.
 
     Args:
       hook: The function.
@@ -269,27 +269,30 @@ def plan(
 ) -> ArrayPlan:
     """Return what each device of a pod would hold of an array, a tree or a model.
 
-    Only shapes are looked at: neither a session nor a device is needed. `%dist_plan` has the same options.
+    Only shapes are used: neither a session nor a device is needed. `%dist_plan` has the same options.
 
     Args:
-      value: An array, a pytree, what `jax.eval_shape` gives, a model of Flax NNX, a model or optimizer of Keras.
-      specs: A tree of `PartitionSpec` or `NamedSharding` in which each stands for all below its place; a list of
-        (regular expression, spec) of which the first counts that is found in the path, such as `"mlp/kernel"`; a
-        function of the path, or of the path and the shape; a `LayoutMap` or distribution of Keras. Default: those
-        that the arrays carry.
-      topology: Of the pod, such as `"v5e-256"`, `"v5litepod-256"`, `"v5e:16x16"`, `"v5p:4x4x8"` or `"4x4x4"`.
+      value: An array, a pytree, a result of `jax.eval_shape`, a Flax NNX model, a Keras model or optimizer.
+      specs: A tree of `PartitionSpec` or `NamedSharding`, each of which applies to all arrays below its place; a
+        list of (regular expression, spec), of which the first whose expression is found in the path, such as
+        `"mlp/kernel"`, applies; a function of the path, or of the path and the shape; a Keras `LayoutMap` or
+        distribution. Default: the arrays' own.
+      topology: The pod's topology, such as `"v5e-256"`, `"v5litepod-256"`, `"v5e:16x16"`, `"v5p:4x4x8"` or
+        `"4x4x4"`.
       slices: So many slices of that topology.
-      devices: So many CPU or GPU devices, in place of a topology.
-      mesh: The size of each axis, such as `"data=16,model=16"` or `{"data": 16, "model": -1}`, of which -1 takes
-        what the others leave; or a mesh of JAX or Keras. Default: that of the specs, else of the arrays.
-      memory: Of one device, in bytes or such as `"80GB"`, in powers of 1024; default: that of the chip.
-      name: What the value is called.
+      devices: The number of CPU or GPU devices, in place of a topology.
+      mesh: The size of each axis, such as `"data=16,model=16"` or `{"data": 16, "model": -1}`, where -1 takes the
+        devices that the others leave; or a mesh of JAX or Keras. Default: the mesh of the specs, else of the
+        arrays.
+      memory: Memory of one device, in bytes or as `"80GB"` (powers of 1024); default: the chip's.
+      name: The name to show for the value.
 
     Returns:
       An `ArrayPlan`: plain data, `text()`, and a table in a notebook.
 
     Raises:
-      OptionError: An unknown topology, a mesh that does not fit, or specs that are none; says what would do.
+      OptionError: The topology is unknown, the mesh does not fit, or the specs are not specs; says what would
+        work.
       ArrayError: The value has no arrays.
     """
     from nbdist.rehearsal import make_plan, read_where
@@ -301,22 +304,22 @@ def plan(
 
 
 def rehearse(topology: str, *, slices: int = 1) -> Pod:
-    """Return a description of a pod to compile programs for: whether they fit, and what they send.
+    """Return a pod for which programs can be compiled, to see whether they fit and what they send.
 
-    Compiles in this process and takes no device: in `%%dist_rehearse`, in a script of `nbdist rehearse`, and
-    where JAX has chosen devices other than TPUs, which stay as they are.
+    Compiles in this process and takes no device. It can be used in `%%dist_rehearse`, in a script of `nbdist
+    rehearse`, and in a process in which JAX has chosen devices other than TPUs; these stay as they are.
 
     Args:
-      topology: Such as `"v5e:4x4"` or `"v5e-256"`.
+      topology: The pod's topology, such as `"v5e:4x4"` or `"v5e-256"`.
       slices: So many slices of that topology.
 
     Returns:
       A `Pod` with `mesh(data=4, model=4)` and `compile(function, *abstract_arguments)`.
 
     Raises:
-      OptionError: There is no such topology; says which are near.
-      RehearsalError: libtpu is not installed or not the one of this JAX, or this process must not load it; says
-        what to type.
+      OptionError: There is no such topology; the message names near ones.
+      RehearsalError: libtpu is not installed or is not the version for this JAX, or this process must not load it;
+        the message says what to type.
     """
     from nbdist.spelling import Door, through
 

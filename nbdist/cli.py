@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="nbdist", description=__doc__)
     add_commands(parser.add_subparsers(dest="command", required=True))
     words = list(sys.argv[1:] if arguments is None else arguments)
-    # What follows `--` is for a script, also where it looks like an option.
+    # Words after `--` are for the script, even if they look like options.
     end = words.index("--") if "--" in words else len(words)
     options = parser.parse_args(words[:end])
     if end < len(words) and options.command != "rehearse":
@@ -188,8 +188,8 @@ def rehearse(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     """Run `nbdist rehearse`: a script on a pod that is not there.
 
     Returns:
-      0 when all its programs fit, 1 when one does not, 2 when it could not be run to its end; with several meshes
-      the highest of these; 130 when interrupted.
+      0 if all programs fit, 1 if one does not, 2 if the script could not be run to its end; with several meshes
+      the highest of these; 130 if interrupted.
     """
     try:
         if options.install:
@@ -206,7 +206,7 @@ def rehearse(options: argparse.Namespace, arguments: Sequence[str]) -> int:
             slices=options.slices,
             value=options.value,
             timeout_s=options.timeout,
-            # What the script prints is not part of the JSON.
+            # The script's output must not become part of the JSON.
             output=sys.stderr.fileno() if options.json else None,
         )
     except NbdistError as error:
@@ -244,7 +244,7 @@ def find_tour() -> Path:
 
 
 def can_show(environment: Mapping[str, str], *, terminal: bool) -> bool:
-    """Return whether a browser can be opened for somebody: a terminal, and a display."""
+    """Return whether a browser can be opened: there must be a terminal and a display."""
     if sys.platform in ("darwin", "win32"):
         return terminal
     return terminal and any(environment.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
@@ -254,7 +254,7 @@ def in_lab(notebook: Path) -> int:
     """Open JupyterLab on a copy of the notebook, so that the original stays as it is.
 
     Returns:
-      JupyterLab's exit code; 1 where it is not installed.
+      JupyterLab's exit code; 1 if JupyterLab is not installed.
     """
     if importlib.util.find_spec("jupyterlab") is None:
         print(
@@ -268,7 +268,7 @@ def in_lab(notebook: Path) -> int:
         print("This is a copy of the tour; changes are gone when JupyterLab ends.", flush=True)
         options = ["--ServerApp.ip=127.0.0.1"]
         if sys.platform != "win32" and os.geteuid() == 0:
-            # JupyterLab refuses to start for root, who has asked for just that.
+            # JupyterLab refuses to start for root unless told to; here root has asked for it.
             options.append("--ServerApp.allow_root=True")
         command = [sys.executable, "-m", "jupyterlab", *options, str(copy)]
         server = subprocess.Popen(command, cwd=folder)
@@ -276,7 +276,7 @@ def in_lab(notebook: Path) -> int:
             try:
                 return server.wait()
             except KeyboardInterrupt:
-                # JupyterLab has got the signal, too, and asks whether to end.
+                # JupyterLab has received the signal too, and asks whether to stop.
                 continue
 
 
@@ -284,7 +284,7 @@ def in_terminal(notebook: Path) -> int:
     """Run the notebook's cells in this terminal, with everything shown as text.
 
     Returns:
-      0 when every cell did what it should, 1 at the first that did not.
+      0 if every cell did what it should, 1 at the first that did not.
     """
     from IPython.terminal.interactiveshell import TerminalInteractiveShell
     from traitlets.config import Config
@@ -312,7 +312,7 @@ def in_terminal(notebook: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class NotebookCell:
-    """One cell of a notebook: text, or code, and whether that is meant to fail."""
+    """One cell of a notebook: text or code, and whether the code is meant to fail."""
 
     source: str
     code: bool

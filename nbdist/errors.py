@@ -1,4 +1,4 @@
-"""The exception tree: every error a person can meet, each a subclass of `NbdistError`; any error as text.
+"""The exception tree: every error of nbdist, each a subclass of `NbdistError`; and any error as text.
 
 Texts say what happened with the value, what was allowed, where (process and host), and what to do.
 """
@@ -47,7 +47,7 @@ class TurnError(SessionError):
 
 
 class StaleError(SessionError):
-    """A value on its way is no longer held: the processes were repaired, or another kernel moved one."""
+    """A value being moved is no longer held: the processes were repaired, or another kernel moved a value."""
 
 
 class LaunchError(NbdistError, RuntimeError):
@@ -71,7 +71,7 @@ class SyncError(NbdistError, RuntimeError):
 
 
 class VersionError(LaunchError):
-    """An engine's nbdist is not the kernel's; `host` is its host's name, where that could be left out."""
+    """An engine's nbdist version is not the kernel's; `host` is its host, if the start can do without it."""
 
     def __init__(self, message: str, *, host: str | None = None) -> None:
         super().__init__(message)
@@ -102,7 +102,7 @@ class ProcessError(NbdistError, RuntimeError):
 
 
 class CollectiveError(ProcessError):
-    """Processes have waited for others that take no part in their common computation."""
+    """Processes have waited for others that did not take part in a common computation."""
 
 
 class NotebookError(NbdistError, RuntimeError):

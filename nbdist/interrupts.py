@@ -1,10 +1,10 @@
-"""Interrupts of this kernel (SIGINT), put off while they would leave something half done.
+"""Interrupts of this kernel (SIGINT), delayed while they would leave something half done.
 
 Python raises `KeyboardInterrupt` in the main thread between any two instructions. In the middle of
-`threading.Condition.__enter__`, of which futures, events and queues are made, the interrupt leaves a lock taken
-for ever. The thread on which ipyparallel reads the engines' answers then waits for that lock: no process answers
-any more, and closing the client does not end. So the main thread uses futures, events and ipyparallel only within
-`put_off`, and an interrupt is raised where nothing is lost.
+`threading.Condition.__enter__`, which futures, events and queues use, an interrupt leaves a lock taken for ever.
+The thread on which ipyparallel reads the engines' answers then waits for that lock: no more answers arrive, and
+closing the client never returns. So the main thread uses futures, events and ipyparallel only within `put_off`,
+and an interrupt is raised where nothing is lost.
 
 Only the main thread is ever interrupted: on other threads the context managers and `raise_put_off` do nothing.
 """
@@ -34,7 +34,7 @@ class _MainThread:
     Attributes:
       depth: How many `put_off`s the main thread is in.
       came: Whether an interrupt has come and is put off.
-      before: The handler that is otherwise in place; callable while `depth` is not 0.
+      before: The usual handler, replaced for the time; callable while `depth` is not 0.
     """
 
     def __init__(self) -> None:
@@ -62,9 +62,9 @@ def _is_main_thread() -> bool:
 
 @contextlib.contextmanager
 def put_off() -> Iterator[None]:
-    """Put interrupts off while the block runs: one that comes meanwhile is raised after it.
+    """Delay interrupts while the block runs: one that comes meanwhile is raised after the block.
 
-    Nested blocks are part of the outermost one. Where interrupts are ignored, or end the process, that stays so.
+    Nested blocks are part of the outermost one. If interrupts are ignored, or end the process, that stays so.
 
     Raises:
       KeyboardInterrupt: At the end of the outermost block, if an interrupt has come.
@@ -89,7 +89,7 @@ def put_off() -> Iterator[None]:
         _main.depth = 1
         yield
     except KeyboardInterrupt:
-        _main.came = False  # the exception on its way answers a second press as well
+        _main.came = False  # the exception in progress serves for a second interrupt too
         raise
     finally:
         _main.depth = 0
@@ -98,7 +98,7 @@ def put_off() -> Iterator[None]:
 
 
 def raise_put_off() -> None:
-    """Raise an interrupt that is put off, at a place where nothing is half done.
+    """Raise a delayed interrupt; to be called where nothing is half done.
 
     Raises:
       KeyboardInterrupt: An interrupt has come.
@@ -109,7 +109,7 @@ def raise_put_off() -> None:
 
 @contextlib.contextmanager
 def let_through() -> Iterator[None]:
-    """Let interrupts through at once while the block waits for a person, even within `put_off`.
+    """Let interrupts through at once while the block waits for the user, even within `put_off`.
 
     Raises:
       KeyboardInterrupt: An interrupt was put off.
@@ -133,7 +133,7 @@ def kernel_ends(*, within_s: float) -> bool:
     A restart begins with the same interrupt as the stop button; the request to end follows at once, on a thread of
     its own.
 
-    Where ipykernel does not say that it has taken the request, the answer is no.
+    If ipykernel does not tell whether it has taken such a request, the result is False.
     """
     kernel = getattr(get_ipython(), "kernel", None)
     until = time.monotonic() + within_s
@@ -148,7 +148,7 @@ def kernel_ends(*, within_s: float) -> bool:
 
 @contextlib.contextmanager
 def taken_by(action: Callable[[], object]) -> Iterator[None]:
-    """Make interrupts call `action`, and do no more, while the block runs."""
+    """Make interrupts only call `action` while the block runs."""
     if not _is_main_thread():
         yield
         return

@@ -1,7 +1,7 @@
-"""Private API of IPython and ipykernel that nbdist uses: each name once, why it is used, what happens without it.
+"""Private API of IPython and ipykernel that nbdist uses: for each name, the reason and what happens without it.
 
-For a new release of either this is the file to look at. It lies below all rooms, since processes, kernels and
-rehearsals use it, and imports neither library.
+Check this file against each new release of either. Processes, kernels and rehearsals all use it, so it is below
+all other packages, and it imports neither library.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ def allow_await(kernel: Any) -> bool:
 
     ipykernel 7 asks `kernel.shell_channel_thread.parent_thread` before it awaits a cell; an engine has no such
     thread, and the cell would end without a reply (ipykernel 7.4, `IPythonKernel.do_execute`). A stand-in answers
-    that question. By the same attribute ipykernel decides whether there are subshells
-    (`_supports_kernel_subshells`), so the kernel's class says no to that by itself.
+    that question. ipykernel uses the same attribute to decide whether there are subshells
+    (`_supports_kernel_subshells`), so the kernel's class is made to say no.
 
     Returns:
       True if anything had to be done.
@@ -32,7 +32,7 @@ def allow_await(kernel: Any) -> bool:
 
 
 class _NoShellThread:
-    """A stand-in for the missing thread: false, as None was, and able to say on which thread cells run."""
+    """A stand-in for the missing thread: false, as None is, and with the thread on which cells run."""
 
     parent_thread = threading.main_thread()
 
@@ -47,10 +47,10 @@ TAKE_ERRORS = ("_showtraceback", "_format_exception_for_storage")
 def show_any_error(
     shell: Any, showable: Callable[[BaseException], BaseException]
 ) -> tuple[str, ...]:
-    """Make a shell publish errors whose text raises under their own name, with their own traceback.
+    """Make a shell publish an error whose text raises with the error's own name and traceback.
 
-    The methods call `str` on the error unguarded; an error that `str` raises would then stand for the original. A
-    method that the shell lacks is left out.
+    The shell's methods call `str` on the error unguarded, and would show the error that `str` raises in its place.
+    A method that the shell lacks is left out.
 
     Args:
       shell: IPython's shell.
@@ -82,7 +82,7 @@ def publish_error(shell: Any, kind: type, error: BaseException, lines: Sequence[
 
 
 def has_failed_to_show(shell: Any) -> bool:
-    """Return whether the value of the last cell has raised when it was shown.
+    """Return whether showing the value of the last cell raised an error.
 
     ipykernel then replies with a failure, but the result has no error. Without the name, such a cell counts as
     computed here and as failed in the kernel.
@@ -91,7 +91,7 @@ def has_failed_to_show(shell: Any) -> bool:
 
 
 def autoreloader(magics: Mapping[str, Any]) -> Any | None:
-    """Return what `%autoreload` keeps: its mode, and the times of the files that were read.
+    """Return the state of `%autoreload`: its mode, and the modification times of the files read.
 
     From IPython 9.1 on, their text is in `deduper_reloader.source_by_modname`. None where `%autoreload` is not
     loaded; without the name it is not sent to a new process.

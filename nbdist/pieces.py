@@ -1,8 +1,8 @@
 """Pieces of an array: which device holds which part, computed from the array's mesh, spec and shape.
 
-A snapshot names no array's pieces. The view and its texts compute them here for the one array that is looked at;
-`Split` gives their numbers without listing a single device. A part of an array is given by its bounds in the whole
-array (`Bounds`), which are divided and intersected here, and made into an index of NumPy.
+A snapshot does not list the pieces of arrays: the view and its texts compute them here, for the array that is
+shown. `Split` counts pieces without listing any device. A part of an array is described by its bounds in the whole
+array (`Bounds`), which this module divides, intersects, and converts to NumPy indices.
 
 Source: imports nothing outside the standard library.
 """
@@ -84,7 +84,7 @@ def boxes(bounds: Bounds, itemsize: int, most_bytes: int) -> Iterator[Bounds]:
 
 
 def intersection(one: Bounds, other: Sequence[Sequence[int]]) -> Bounds:
-    """Return the part that lies in both; its dimensions are empty if the two do not overlap."""
+    """Return the part that is in both; its dimensions are empty if the two do not overlap."""
     return [
         [max(a, c), max(min(b, d), max(a, c))] for (a, b), (c, d) in zip(one, other, strict=True)
     ]
@@ -96,7 +96,7 @@ def contains(outer: Bounds, inner: Bounds) -> bool:
 
 
 def slices(bounds: Bounds, origin: Bounds | None = None) -> tuple[Any, ...]:
-    """Return the bounds as an index of NumPy; with `origin`, as an index into an array that begins there."""
+    """Return the bounds as a NumPy index; with `origin`, as an index into an array that begins there."""
     starts = [0] * len(bounds) if origin is None else [start for start, _ in origin]
     found = [
         slice(start - first, stop - first)
@@ -219,7 +219,7 @@ def piece_bytes(array: Array, slices: Slices) -> int:
 
 
 def fullest_bytes(array: Array, meshes: Mapping[str, Mesh]) -> int:
-    """Return the bytes that the fullest of an array's devices holds; all of them while its mesh is not known.
+    """Return the bytes of an array on its fullest device; the array's bytes if its mesh is not known.
 
     Args:
       array: The description of the array in a report.
@@ -232,7 +232,7 @@ def fullest_bytes(array: Array, meshes: Mapping[str, Mesh]) -> int:
 
 
 def holders(array: Array, meshes: Mapping[str, Mesh]) -> tuple[DeviceKey, ...]:
-    """Return the keys of the devices that hold some of an array; no key if the devices are not known."""
+    """Return the keys of the devices that hold a part of an array; empty if the devices are not known."""
     sharding = array.sharding
     if isinstance(sharding, SingleDevice):
         return (sharding.device,)
@@ -254,7 +254,7 @@ def is_whole_everywhere(array: Array, meshes: Mapping[str, Mesh]) -> bool:
 
 def totals(arrays: Iterable[Array], meshes: Mapping[str, Mesh]) -> tuple[DeviceBytes, ...]:
     """Return how many bytes of these arrays each device holds, the fullest first."""
-    # Summed by set of devices rather than device by device: a mesh may have thousands.
+    # Summed by set of devices, not device by device: a mesh may have thousands of devices.
     by_place: dict[tuple[DeviceKey, ...], int] = {}
     for array in arrays:
         place = holders(array, meshes)
@@ -273,7 +273,7 @@ def totals(arrays: Iterable[Array], meshes: Mapping[str, Mesh]) -> tuple[DeviceB
 
 
 def sentence(array: Array, meshes: Mapping[str, Mesh]) -> str:
-    """Return how the array lies, such as `8 pieces of 128 × 128, 64 KB each, one copy`.
+    """Return the layout of an array in words, such as `8 pieces of 128 × 128, 64 KB each, one copy`.
 
     Raises:
       SpecError: As `pieces`.

@@ -1,9 +1,9 @@
 """Options and commands as the reader of a text types them: in Python, or in a magic or shell.
 
-A person who calls `nbdist.start` or a method of `Session` reads `start_timeout_s=60` and `session.recover()`; one
-who types a magic or a shell command reads `--start-timeout 60` and `%dist_recover`. A call counts as Python unless
-a magic or a command says otherwise while it runs. Threads that finish its work take its context along, and
-requests to the processes take its door.
+Texts for a person who calls `nbdist.start` or a method of `Session` say `start_timeout_s=60` and
+`session.recover()`; texts for a person who types a magic or a shell command say `--start-timeout 60` and
+`%dist_recover`. A call counts as Python unless a magic or a command sets another `Door` while it runs. Threads
+that finish a call's work inherit its context, and requests to the processes carry its door.
 
 Source: imports nothing outside the standard library.
 """
@@ -75,7 +75,7 @@ _door: ContextVar[Door] = ContextVar("nbdist_door", default=Door.PYTHON)
 
 
 class Placeholder(str):
-    """Stands for a value that a person is to choose, such as `FILE`."""
+    """A value that the reader must choose, such as `FILE`."""
 
     def __repr__(self) -> str:
         return str(self)
@@ -95,7 +95,7 @@ def through(door: Door) -> Iterator[None]:
 
 
 def enter(door: Door) -> None:
-    """Do as `through`, until another door is entered in the same context; for the begin of a cell on a process."""
+    """Do as `through`, until another door is entered in the same context; for the start of a cell on a process."""
     _door.set(door)
 
 
@@ -152,12 +152,12 @@ def command(name: str, *values: Any) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return a text with its commands, in braces as in `{recover} tries again.`, filled in for the reader."""
+    """Return a text with its commands, written in braces (`{recover} tries again.`), filled in for the reader."""
     return text.format_map({name: COMMANDS[name][_door.get() is Door.PYTHON] for name in COMMANDS})
 
 
 def do_instead(what: str) -> str:
-    """Return a parameter's name as what to use instead; any other text as it is."""
+    """Return the option to use instead, given a parameter's name; any other text unchanged."""
     return f"use {option(what)}" if what.isidentifier() else what
 
 

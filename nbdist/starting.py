@@ -1,4 +1,4 @@
-"""Start of a session, or attachment to one, from what a person asked for."""
+"""Start of a session, or attachment to one, from a person's options."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ RULES = tuple(field.name for field in fields(Rules))
 def start_session(
     options: StartOptions, *, progress: StartProgress | None = None, feed: Feed | None = None
 ) -> Session:
-    """Start processes, on this machine or where `hosts` says, and join them to one cluster.
+    """Start processes, on this machine or on `hosts`, and join them to one cluster.
 
     Args:
-      options: What was asked for.
+      options: The options of the start.
       progress: Called with (stage, done, total) while it starts.
       feed: Gets the snapshots; default: one of the session's own.
 
     Raises:
-      OptionError: Something that cannot be; nothing was started.
-      LaunchError: It could not be started; nothing is left.
+      OptionError: An option is impossible; nothing was started.
+      LaunchError: The start failed; no process is left running.
     """
     rules = Rules(**options.chosen(RULES))
     _refuse_copies(options)
@@ -60,10 +60,10 @@ def start_session(
 
 
 def _refuse_copies(options: StartOptions) -> None:
-    """Refuse to promise copies that no process would make.
+    """Refuse `copies_s` if no process would make copies.
 
     Raises:
-      OptionError: The processes compute with something that cannot be repaired in place.
+      OptionError: The processes use a framework that cannot be repaired in place.
     """
     framework = framework_named(options.framework)
     named = framework.title if options.backend in (None, "jax") else options.backend
@@ -79,7 +79,7 @@ def _refuse_copies(options: StartOptions) -> None:
 def attach_session(
     word: str, *, progress: StartProgress | None = None, feed: Feed | None = None, **options: Any
 ) -> Session:
-    """Take part in a session that runs, or make one of engines that somebody else has started.
+    """Attach to a running session, or make a session of engines that somebody else has started.
 
     Args:
       word: As for `nbdist.launch.sessions.foreign.resolve`: an id, `last`, a file, a profile of ipyparallel's.
@@ -89,9 +89,9 @@ def attach_session(
         those of `StartOptions` as well.
 
     Raises:
-      SessionError: There is no such session or cluster, or its processes are gone; the text says what there is.
-      OptionError: An option that a session which runs cannot take.
-      LaunchError: Engines cannot be made a session of.
+      SessionError: No such session or cluster, or its processes are gone; the message lists the existing ones.
+      OptionError: An option cannot be changed in a running session.
+      LaunchError: No session can be made of the engines.
     """
     from nbdist.launch.sessions.foreign import ForeignCluster, resolve, take_part
     from nbdist.launch.sessions.recorded import regain
@@ -127,7 +127,7 @@ def kept_here(besides: str | None = None) -> list[str]:
 
 
 def no_session() -> str:
-    """Return the text of a kernel without a session: how to come back to one that is kept, or to start one."""
+    """Return the message for a kernel without a session: how to attach to a kept one, or start one."""
     try:
         kept = [one for one in registry.sessions() if one.kept and one.here]
     except (OSError, SessionError):
@@ -168,10 +168,10 @@ def _start(
 
 
 def _without(plan: Plan, error: HostError | VersionError) -> Plan:
-    """Return the plan without a host that did not come up, where enough others are left.
+    """Return the plan without a host that did not come up, if enough others are left.
 
     Raises:
-      HostError: That same error: all were wanted, or too few are left.
+      HostError: The given error, if all hosts are required or too few are left.
     """
     least = plan.placement.min_hosts
     names = {process.host for process in plan.processes}

@@ -1,4 +1,4 @@
-"""Cells of rehearsals: the process that runs them, kept from one cell to the next, and how its outputs are shown.
+"""Cells of rehearsals: the process that runs them, kept between cells, and the display of its outputs.
 
 `Rehearsing` keeps a process for each mesh. With one mesh, outputs and programs are shown as they come; with
 several, the cell runs side by side, and the results are compared at the end.
@@ -40,7 +40,7 @@ Shown = Callable[[str, Mapping[str, Any]], None]
 
 
 class CellProcess(Run):
-    """The process of a rehearsal, an IPython kernel of the same Python with libtpu, and the cell it runs.
+    """The process of a rehearsal (an IPython kernel of this Python, with libtpu), and the cell it runs.
 
     `take` gives it a cell, which `begin` and `advance` then run; the first cell starts the process.
 
@@ -122,7 +122,7 @@ class CellProcess(Run):
         return _COLOR.sub("", "".join([*self._texts, shown]))
 
     def interrupt(self) -> None:
-        """Interrupt the cell; where the process has to be ended, say so among its outputs."""
+        """Interrupt the cell; if the process must be ended, say so in the cell's outputs."""
         if not self._submitted or not self.alive:
             self.end()
         elif (said := self._stop()) and self._shown is not None:
@@ -163,7 +163,7 @@ class CellProcess(Run):
         self._began = time.monotonic()
 
     def _ask(self, call: str) -> None:
-        """Have a function of `nbdist.rehearsal.rehearsal` called, without a name left behind."""
+        """Call a function of `nbdist.rehearsal.rehearsal` in the process; leaves no name in its namespace."""
         name = call.partition("(")[0]
         source = f"from nbdist.rehearsal.rehearsal import {name} as _nbdist_{name}"
         self._asked = self._execute(f"{source}\n_nbdist_{call}\ndel _nbdist_{name}")
@@ -211,7 +211,7 @@ class CellProcess(Run):
                 raise RehearsalError(
                     f"The rehearsal's process was not there after {START_S} s.{said}"
                 )
-            # It answers on the channel of outputs as well, once that is connected.
+            # The process also answers on the output channel once that is connected.
             self._client.kernel_info()
 
 
@@ -220,7 +220,7 @@ def _said(log: str) -> str:
 
 
 class Rehearsing:
-    """The rehearsals of a notebook: a process for each mesh that was asked for last, kept between cells.
+    """The rehearsals of a notebook: one process for each mesh of the last request, kept between cells.
 
     Args:
       in_notebook: Whether programs are shown as pictures; else as text.
@@ -242,13 +242,13 @@ class Rehearsing:
         timeout_s: float | None = None,
         restart: bool = False,
     ) -> Comparison | None:
-        """Run a cell in the rehearsal of a pod, which is begun where there is none or another was asked for.
+        """Run a cell in the rehearsal of a pod; start one if there is none, or if the pod changes.
 
         Args:
           code: The cell's code.
-          topology: The topology of the pod; None for the pod of the cell before.
-          meshes: The axes of each mesh; none for those of the cell before, or for no mesh. With two or more the
-            cell runs with each, side by side.
+          topology: The topology of the pod; None for the pod of the previous cell.
+          meshes: The axes of each mesh; empty for the previous cell's, or for no mesh. With two or more the cell
+            runs with each, side by side.
           slices: The number of slices of this topology.
           value: The number that stands in for values; None for none.
           timeout_s: The most seconds that the cell may take, with several meshes on each; None for no limit.

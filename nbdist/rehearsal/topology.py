@@ -1,7 +1,7 @@
 """Topologies of pods as people write them, `v5e-256`, `v5p:4x4x8`, `4x4x4`, and the chips that they are made of.
 
-An unknown topology is answered with those that are near. Each row of `CHIPS` names the page with its figures; a
-figure that no page gives is None, and is not shown.
+An error about an unknown topology names near ones. Each row of `CHIPS` names the page with its figures; a figure
+that no page gives is None, and is not shown.
 
 Source: imports nothing outside the standard library.
 """
@@ -48,7 +48,7 @@ class Chip:
     Attributes:
       name: libtpu's name, such as `v5e`.
       kind: JAX's name for a device of it.
-      devices: JAX's devices of one chip: 2 where each TensorCore is one.
+      devices: JAX's devices of one chip: 2 if each TensorCore is a device.
       cores: TensorCores of one chip, which the number in a name such as `v5p-8` counts.
       memory_bytes: HBM of one chip.
       bf16_flops: Peak of one chip, in operations a second.
@@ -56,8 +56,8 @@ class Chip:
       ici_bytes_per_s: Bandwidth of all links of a chip together, both directions; None if no page says.
       wraps: Which dimensions have links from the last chip to the first: those as long as the pod's (`full`), all
         of a slice of whole cubes (`cubes`); None if no page says.
-      listed: All slices, where they are few; else a number, the chips of the largest slice: slices are made of
-        cubes, beside `SMALL_3D`.
+      listed: All slices, if they are few; else the number of chips of the largest slice: slices are then
+        `SMALL_3D` or made of cubes.
       source: The page with the figures.
       aliases: Other names in use.
     """
@@ -82,7 +82,7 @@ class Chip:
 
     @property
     def made_of_cubes(self) -> bool:
-        """Whether its network has three dimensions, and its larger slices are made of cubes."""
+        """Return whether its network has three dimensions, with larger slices made of cubes."""
         return isinstance(self.listed, int)
 
     @property
@@ -200,7 +200,7 @@ class Topology:
 
 
 def read_topology(text: str, *, slices: int = 1) -> Topology:
-    """Return a topology from what a person calls it.
+    """Return the topology that a text names.
 
     Args:
       text: `v5e-256` or `v5litepod-256` (of v2, v3, v4, v5p and tpu7x the number counts TensorCores, two a chip,
@@ -208,7 +208,7 @@ def read_topology(text: str, *, slices: int = 1) -> Topology:
       slices: The number of such slices.
 
     Raises:
-      OptionError: There is no such topology; the error says which are near, or what is known.
+      OptionError: There is no such topology; the error names near ones, or the known ones.
     """
     if slices < 1:
         raise OptionError(f"{slices} slices: allowed are 1 or more.")
@@ -227,7 +227,7 @@ def read_topology(text: str, *, slices: int = 1) -> Topology:
 
 
 def topology_text(topology: Topology) -> str:
-    """Return `v5e:16x16, 256 chips`; with the slices, and with the devices where a chip has several."""
+    """Return `v5e:16x16, 256 chips`, with the slices, and the devices if a chip has several."""
     parts = [str(topology), count_text(topology.chips, "chip")]
     if topology.devices != topology.chips:
         parts.append(count_text(topology.devices, "device"))
@@ -247,7 +247,7 @@ def _chip(name: str, text: str) -> Chip:
 
 
 def _known_shape(chip: Chip | None, shape: tuple[int, ...], text: str) -> tuple[int, ...]:
-    """Return the shape as it is listed, smaller sizes first: the same slice turned round has the same name."""
+    """Return the shape as listed, smaller sizes first: a rotated slice has the same name."""
     if 0 in shape:
         raise OptionError(f"{text!r} has no chips: each dimension is 1 or more.")
     if chip is None:

@@ -43,7 +43,7 @@ class GridCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridRow:
-    """The devices along the last axis; `label` is the place on the axis before it."""
+    """The devices along the last axis; `label` is the place on the axis before the last."""
 
     label: str
     cells: tuple[GridCell, ...]
@@ -80,8 +80,8 @@ def grids(snapshot: Snapshot, *, path: str | None = None) -> list[Grid]:
       path: The path of an array or a branch, see `find_arrays`; each version has a grid of its own.
 
     Returns:
-      Each array on its own mesh, if it has one, else on the usual one; nothing where neither an array is asked for
-      nor any mesh is known.
+      A grid for each array on its own mesh, if it has one, else on the usual mesh; no grid if no path is given and
+      no mesh is known.
 
     Raises:
       ArrayError: No process has an array under this path.
@@ -99,11 +99,11 @@ def grids(snapshot: Snapshot, *, path: str | None = None) -> list[Grid]:
 def find_arrays(snapshot: Snapshot, path: str) -> tuple[Array, ...]:
     """Return all versions of the array under a path.
 
-    For a branch, such as `model`, return the largest array below that is cut into pieces, or the largest of all
-    where none is: the live view picks the same one.
+    For a branch, such as `model`, return the largest array below it that is cut into pieces, or if none is cut,
+    the largest of all; the live view picks the same array.
 
     Raises:
-      ArrayError: There is none; the text offers paths that look alike.
+      ArrayError: There is no such array; the message offers similar paths.
       SpecError: The sharding of an array of the branch does not fit its mesh.
     """
     below = tuple(array for array in snapshot.arrays if within(array.path, path))
@@ -128,7 +128,7 @@ def _is_cut(array: Array, meshes: Mapping[str, Mesh]) -> bool:
 
 
 def usual_mesh(snapshot: Snapshot) -> Mesh | None:
-    """Return the mesh in context on most processes, else the distribution's, else that of most arrays."""
+    """Return the mesh in context on most processes, else the distribution's, else the most used by arrays."""
     meshes = meshes_of(snapshot)
     in_context = Counter(process.context_mesh for process in snapshot.processes)
     is_set = Counter(one.mesh for one in snapshot.distributions)
@@ -149,14 +149,14 @@ def device_text(key: DeviceKey, devices: Mapping[DeviceKey, Device]) -> str:
 
 
 def array_texts(array: Array, *, on: Mesh | None = None) -> list[str]:
-    """Return path, type, spec and its mesh if that is to be named, and the processes if these are not all."""
+    """Return path, type, spec, the mesh if it must be named, and the processes if not all have the array."""
     spec = spec_text(array) + (f" on mesh {mesh_axes_text(on)}" if on is not None else "")
     by = [f"({processes_text(array.processes)})"] if array.processes else []
     return [array.path, array_type_text(array.dtype, array.shape), spec, *by]
 
 
 def part_text(part: Part, *, own: bool) -> str:
-    """Return the slices; for partial sums which one it is, for a process's own array that it is so."""
+    """Return the slices; for a partial sum also its number, for a process's own array a remark."""
     text = slices_text(part.slices)
     if own:
         return f"own {text}"
@@ -191,7 +191,7 @@ def _grid(snapshot: Snapshot, mesh: Mesh | None, array: Array | None) -> Grid:
 
 
 def _blocks(mesh: Mesh, cells: Sequence[GridCell]) -> tuple[Block, ...]:
-    """Cut the row-major cells into planes and rows; a mesh of one axis has a cell a row."""
+    """Cut the row-major cells into planes and rows; with one axis, each row has one cell."""
     leading = [_places(mesh, axis) for axis in range(max(len(mesh.axes) - 2, 0))]
     down = _places(mesh, max(len(mesh.axes) - 2, 0))
     across = mesh.axes[-1].size if len(mesh.axes) > 1 else 1
@@ -265,8 +265,8 @@ def mesh_text(snapshot: Snapshot, *, path: str | None = None, width: int = WIDTH
     Args:
       snapshot: The session.
       path: The path of an array, as in `Array.path`.
-      width: Characters a line. Meshes that do not fit are listed one device a line; of more than
-        40 lines the rest is counted.
+      width: Characters of a line. A mesh that does not fit is listed with one device a line; after 40 lines the
+        rest is only counted.
 
     Raises:
       ArrayError: No process has an array under this path.
@@ -282,7 +282,7 @@ def mesh_text(snapshot: Snapshot, *, path: str | None = None, width: int = WIDTH
 
 
 def _devices_by_process(snapshot: Snapshot, width: int) -> list[str]:
-    """Return a row of devices for each process, for the time before any mesh."""
+    """Return a row of devices for each process; used before any mesh exists."""
     if not snapshot.devices:
         return ["no devices known yet"]
     rows: dict[int, list[str]] = {}

@@ -1,7 +1,7 @@
-"""Picture of a session in a notebook or a terminal: a live widget, and the still picture that stays when it goes.
+"""Picture of a session in a notebook or a terminal: a live widget, and a still picture for when it is gone.
 
-They are two outputs. The widget alone would leave "model not found" in a saved notebook; the still picture is
-updated in place by its display id, and hidden by the browser while the widget beside it lives.
+The widget and the still picture are two outputs. The widget alone would leave "model not found" in a saved
+notebook. The still picture is updated in place by its display id; the browser hides it while the widget is alive.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def translucent_fills() -> tuple[str, ...]:
 
 
 def _between(light: str, dark: str) -> tuple[int, ...]:
-    """Return red, green and blue that miss both fills, each over its page, equally if 0 to 255 allow that."""
+    """Return red, green and blue equally far from both fills, each over its page, if 0 to 255 allow it."""
     page = (1 - OPACITY) * sum(PAGES.values())
     wanted = (
         (one + other - page) / (2 * OPACITY)
@@ -78,7 +78,7 @@ _TABLE = "border-collapse: separate; border-spacing: 4px; margin: 6px 0px"
 # JupyterLab paints code on a ground of its own, which would cover the piece's colour.
 _CODE = "background-color: transparent; padding: 0px"
 _TEXT = f"{_CODE}; margin: 6px 0px"
-# With more pieces than fills they repeat, and the slices in the cell tell pieces apart.
+# If there are more pieces than fills, fills repeat; the slices in the cells tell the pieces apart.
 _FILLS = translucent_fills()
 _LOST = "1px dashed rgba(128, 128, 128, 0.9)"
 
@@ -154,7 +154,7 @@ def _picture(snapshot: Snapshot, grid: Grid) -> list[str]:
         html.append(_paragraph(escape(note)))
     left = CELLS
     for block in grid.blocks:
-        # Whole rows, at least one: half a row would say that the axis is shorter.
+        # Whole rows, at least one: half a row would look like a shorter axis.
         across = max(len(block.rows[0].cells), 1) if block.rows else 1
         rows = block.rows[: max(left // across, 1 if left == CELLS else 0)]
         left -= across * len(rows)
@@ -211,7 +211,7 @@ def _paragraph(*parts: str) -> str:
 
 
 class Picture:
-    """One view of a session, and with a path, of where that array lies.
+    """One view of a session and, with a path, of that array's placement.
 
     Args:
       feed: The source of the widget's frames.
@@ -233,7 +233,7 @@ class Picture:
         """Display the picture.
 
         Raises:
-          ArrayError: No array is known under the path; the nearest names are in the text.
+          ArrayError: No array is known under the path; the message has the nearest names.
         """
         text = self.text()
         if not in_notebook:
@@ -251,7 +251,7 @@ class Picture:
     def follow(self, snapshot: Snapshot) -> None:
         """Update the still picture when its content has changed and no cell runs.
 
-        Every update makes the notebook unsaved, so seconds and bytes that merely change do not count.
+        Every update marks the notebook as unsaved, so changes of seconds and bytes alone do not count.
         """
         content = _content(snapshot)
         if self._still is None or snapshot.state == "running" or content == self._shown:

@@ -1,4 +1,4 @@
-"""Compiled programs: as text, as the view shows them on devices, and as users get them (`Explained`)."""
+"""Compiled programs: as text, on devices in the view, and as the result for users (`Explained`)."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _CELL = re.compile(r"[/\\]ipykernel_\d+[/\\]")
 
 
 def program_text(program: Program, *, width: int = WIDTH) -> str:
-    """Return the memory, the collectives, and what goes along each axis, as text.
+    """Return the memory, the collectives, and the bytes sent along each axis, as text.
 
     Args:
-      program: Compiled, or refused by the compiler.
+      program: A compiled program, or one that the compiler refused.
       width: Characters a line.
     """
     if program.refusal is not None:
@@ -135,7 +135,7 @@ def _collective_lines(collectives: tuple[Collective, ...]) -> list[str]:
 
 
 def axes_words(collective: Collective) -> str:
-    """Return `data, model`; or the devices themselves, where these are no axes of the mesh."""
+    """Return `data, model`; or the devices themselves, if they are not along axes of the mesh."""
     between = BETWEEN if collective.between_slices else ""
     if collective.axes is None:
         return f"devices {collective.devices}{between}"
@@ -143,7 +143,7 @@ def axes_words(collective: Collective) -> str:
 
 
 def times_text(collective: Collective) -> str:
-    """Return `6`, `≤ 6` in a branch, `?` in a loop whose turns are not known."""
+    """Return `6`, `≤ 6` in a branch, `?` in a loop with an unknown number of iterations."""
     if collective.times is None:
         return "?"
     return f"{'≤ ' if collective.in_branch else ''}{collective.times}"
@@ -217,12 +217,12 @@ def compiled_snapshot(
 
     Args:
       program: The program.
-      devices: All devices; what they say of their memory is replaced by what the program needs.
+      devices: All devices; their memory figures are replaced by what the program needs.
       arrays: The arrays to show beside the program, such as its arguments.
       arrays_omitted: How many more arrays there are.
       meshes: The meshes of these arrays.
       torus: How the devices are connected.
-      notices: What must be known of the picture.
+      notices: Notices about the picture.
     """
     needed, limit = _needed(program)
     memory = Memory(bytes_in_use=needed, peak_bytes_in_use=None, bytes_limit=limit)
@@ -273,7 +273,7 @@ def shown_program(program: Program, *, mesh: str | None) -> ShownProgram:
 
 
 def _needed(program: Program) -> tuple[int | None, int | None]:
-    """Return the bytes that the program needs on each device, and those that there are; None if not known."""
+    """Return the bytes that the program needs on each device, and the bytes available; None if not known."""
     if program.refusal is not None:
         return program.refusal.required, program.refusal.available
     memory = program.memory
@@ -306,7 +306,7 @@ def _collective(each: Collective) -> ShownCollective:
 
 
 def _mesh(program: Program, keys: dict[int, DeviceKey], meshes: Sequence[Mesh]) -> Mesh | None:
-    """Return a program's mesh, or the known one that equals it; None if it has none, or devices are not there."""
+    """Return a program's mesh, or an equal known one; None if it has none or its devices are missing."""
     mesh = program.mesh
     if mesh is None or not all(device in keys for device in mesh.devices):
         return None

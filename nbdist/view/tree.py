@@ -1,4 +1,4 @@
-"""Arrays as the tree that their paths make, each branch with its bytes, and the tree as text.
+"""Arrays as a tree built from their paths, with the bytes of each branch, and the tree as text.
 
 A tree is a model, an optimizer's state or a dict.
 """
@@ -33,12 +33,12 @@ class Branch:
     """A part of the tree.
 
     Attributes:
-      name: The text behind the path of the branch above.
+      name: The part of the path after the parent branch's path.
       path: The whole expression.
       arrays: The arrays under exactly this path: one, or one for each version that processes have.
-      same: The path of an earlier array that is this very one, which is counted there.
+      same: The path of an earlier entry that is the same array, and is counted there.
       branches: The branches below.
-      alike: How many there are like this one, itself included; the others are left out.
+      alike: The number of similar branches, including this one; the others are left out.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Branch:
 
     @cached_property
     def look(self) -> tuple[object, ...]:
-        """Equal for branches of which one can stand for the other."""
+        """Value that is equal for branches of which one can represent the other."""
         arrays = ((a.shape, a.dtype, a.nbytes, a.sharding, a.processes) for a in self.arrays)
         return (
             self.same,
@@ -91,8 +91,8 @@ def grow(
 ) -> Branch:
     """Return the tree of arrays whose paths begin with `root`.
 
-    A branch with only one branch below is merged with it. Of neighbours in a list that are alike, such as the
-    layers of a transformer, only the first is shown.
+    A branch with only one branch below is merged with it. Of similar neighbours in a list, such as the layers of a
+    transformer, only the first is shown.
     """
     top = Branch(root, root, meshes)
     known: dict[str, Branch] = {root: top}
@@ -185,9 +185,9 @@ def tree_text(
       expression: The expression of the tree, with which the paths of the arrays begin.
       arrays: The leaves of the tree.
       meshes: Meshes by id, among them those of the arrays.
-      same: By path, the path of an earlier array that is this very object, which is counted once.
+      same: For the path of an array listed twice, the path of the earlier entry; the array is counted once.
       left_out: How many more arrays there are, and how many containers were not looked into.
-      by_bytes: Whether to list the arrays alone, those first of which a device needs the most bytes.
+      by_bytes: Whether to list only the arrays, sorted by the bytes that a device needs, largest first.
 
     Raises:
       SpecError: A sharding does not fit its mesh.
@@ -216,9 +216,9 @@ def tree_text(
 
 
 def array_row(array: Array, meshes: Mapping[str, Mesh]) -> list[str]:
-    """Return type, spec, bytes that a device needs, copies, and the array's processes if these are not all."""
+    """Return type, spec, bytes that a device needs, copies, and the processes if not all have the array."""
     cut = split(array, meshes)
-    # Partial sums are no copies, and neither is what each process has for itself.
+    # Partial sums are not copies, and neither are arrays that each process has for itself.
     copies = "own" if cut.own else f"×{cut.copies}" if cut.copies != 1 else "1"
     if cut.addends > 1:
         copies = f"{cut.addends} addends" + (f" {copies}" if cut.copies != 1 else "")

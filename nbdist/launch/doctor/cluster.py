@@ -1,7 +1,7 @@
 """Checks of hosts as one cluster: names, connections, clocks, and the environment variables that describe one.
 
-They find what keeps the hosts from each other, and variables that describe a cluster, perhaps another one than
-this, or that make processes compile different programs.
+They find obstacles between the hosts, variables that describe a cluster (perhaps a different one), and variables
+that make processes compile different programs.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ CLOCK_SECONDS = 1.0
 
 
 def names(case: Case) -> Iterator[Finding]:
-    """Check that a host's own name leads to an address of that host at which others reach it.
+    """Check that a host's own name resolves to an address at which the other hosts reach it.
 
-    nbdist gives the address to gloo, which carries the collectives of CPUs; plain JAX listens where the host's own
-    name leads.
+    nbdist gives the right address to gloo, which carries the collectives of CPUs; plain JAX listens at the address
+    to which the host's own name resolves.
     """
     if not case.spread:
         return
@@ -75,7 +75,7 @@ def _client(case: Case) -> str | None:
 
 def _replace(old: str, address: str, host: str) -> str:
     if old == "127.0.1.1":
-        # Debian's installer gives the name this line of its own.
+        # Debian's installer writes a separate line for the name.
         return f"sudo sed -i.bak 's/^127.0.1.1/{address}/' /etc/hosts"
     return f"sudo sed -i.bak '/^127/s/ {host}//; 1i {address} {host}' /etc/hosts"
 
@@ -130,7 +130,7 @@ def _silent(case: Case, answer: Connection) -> Finding:
 
 
 def _tunnel(case: Case) -> str:
-    """Return advice to use ssh past a blocked connection, if ssh leads to all hosts and no process runs here."""
+    """Return advice to use ssh past a blocked connection, if ssh reaches all hosts and no process runs here."""
     if case.needs.launcher not in ("ssh", "tpu") or any(one.local for one in case.everyone):
         return ""
     return f"; or go through ssh: {start_with('tunnel', True)}, and the same hosts"
@@ -198,12 +198,12 @@ OWN = ("JAX_PLATFORMS", "JAX_ENABLE_RECOVERABILITY", "JAX_COORDINATOR", TAKEN_UN
 
 
 def scheduler(case: Case) -> Iterator[Finding]:
-    """Find variables that JAX's detection would take for another cluster than the one asked for."""
+    """Find variables from which JAX would detect a cluster other than the requested one."""
     on_tpu = case.facts.accelerators.tpus > 0
     for launcher, meaning in dict.fromkeys(SCHEDULERS.values()):
         if launcher == case.needs.launcher or (launcher == "tpu" and on_tpu):
             continue
-        # Slurm sets the variables of a PMI for its tasks, and mpirun starts its ranks within an allocation.
+        # Slurm sets PMI variables for its tasks, and mpirun may start its ranks within an allocation.
         if {launcher, case.needs.launcher} == {"slurm", "mpi"}:
             continue
         prefixes = tuple(p for p, entry in SCHEDULERS.items() if entry == (launcher, meaning))
@@ -229,10 +229,10 @@ def scheduler(case: Case) -> Iterator[Finding]:
 
 
 def tf_config(case: Case) -> Iterator[Finding]:
-    """Find a `TF_CONFIG`, which makes a process a member of another cluster, with another role."""
+    """Find a `TF_CONFIG` that would make a process a member of another cluster, with another role."""
     value = case.facts.variables.get("TF_CONFIG")
     framework = framework_named(case.needs.framework)
-    # On the kernel's own machine the variable is the user's word, which the plan follows or refuses.
+    # On the kernel's own machine the user set the variable: the plan follows or refuses it.
     if value is None or (case.examined.local and framework.each_serves):
         return
     progress = case.error if framework.reads_tf_config else case.warning
@@ -247,7 +247,7 @@ def tf_config(case: Case) -> Iterator[Finding]:
 
 
 def differing(case: Case) -> Iterator[Finding]:
-    """Find options of the compiler that differ between hosts; the kernel's own go to all of them."""
+    """Find compiler options that differ between hosts; the kernel's own options are sent to all of them."""
     kernel = _options(case.kernel.variables)
     sets = [{**_options(facts.variables), **kernel} for facts in case.all_facts]
     own = {**_options(case.facts.variables), **kernel}
@@ -273,7 +273,7 @@ def _options(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def proxies(case: Case) -> Iterator[Finding]:
-    """Find proxies, through which JAX's and TensorFlow's connections may be led."""
+    """Find proxies through which connections of JAX and TensorFlow may be routed."""
     found = [name for name in case.facts.variables if name.lower() in PROXIES]
     if not found or not case.spread:
         return

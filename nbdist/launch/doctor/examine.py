@@ -37,7 +37,7 @@ T = TypeVar("T")
 ANSWER_SECONDS = 15.0
 """Seconds a host may take to report its facts after it has connected."""
 
-# One line, since a new line ends a quotation in some shells; and Python 2 must be able to read it.
+# One line, since some shells end a quotation at a new line. Python 2 must be able to parse it.
 BOOT = (
     "import sys,json;"
     "v=sys.version_info;"
@@ -51,7 +51,8 @@ BOOT = (
 class Visit:
     """One connection to one host, for the time of its examination.
 
-    A Python there runs the examiner, whose source it reads from its input. Methods may be called from any thread.
+    A Python on the host runs the examiner, whose source it reads from its input. Methods may be called from any
+    thread.
     """
 
     def __init__(self, host: AskedHost, options: SshOptions, asked: Mapping[str, Any]) -> None:
@@ -84,7 +85,7 @@ class Visit:
                     self.trouble = self._unreadable(error)
                     return
             if self.facts is None:
-                # A host that has closed its end may take a moment to say why.
+                # After a host has closed its end, its reason may arrive a moment later.
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(1)
                 words.seek(0)
@@ -96,7 +97,7 @@ class Visit:
         """Let the host connect to `[address, port]` pairs, and compare its clock; return empty if it is gone.
 
         Raises:
-          WireError: The host answers something else.
+          WireError: The host's answer has another form.
         """
         if not isinstance(self.facts, Checkup):
             return ()
@@ -198,9 +199,9 @@ def clock(reading: float, sent: float, received: float) -> Clock:
     """Return how far a host's clock is ahead of this machine's.
 
     Args:
-      reading: What the host's clock showed, in seconds.
-      sent: What this machine's clock showed before that.
-      received: What it showed afterwards.
+      reading: Time of the host's clock, in seconds.
+      sent: Time of this machine's clock before the reading.
+      received: Time of this machine's clock after the reading.
     """
     return Clock(ahead_s=reading - (sent + received) / 2, within_s=(received - sent) / 2)
 
@@ -218,7 +219,7 @@ class Reachability:
 
 
 def try_connections(pool: Executor, visits: Sequence[Visit]) -> Reachability:
-    """Let all hosts connect to all, at once.
+    """Let all hosts try to connect to each other, all at once.
 
     Takes some milliseconds; `checkup.CONNECT_SECONDS` if a connection is blocked.
     """
@@ -264,7 +265,7 @@ def _listening(visits: Sequence[Visit], stack: contextlib.ExitStack) -> dict[str
 
 
 def _address_for(visit: Visit) -> str | None:
-    """Return this machine's address as a host sees it; the address of the way out if another machine's is seen.
+    """Return this machine's address as a host sees it; if that is another machine's, the outgoing address.
 
     ssh may go through another host, or a device on the way may change addresses.
     """
@@ -295,7 +296,7 @@ def examine_all(
         # An interrupt may come during the wait; the visits are then killed, so that the pool ends at once.
         try:
             here = pool.submit(kernel_facts, asked)
-            # With a copy of the context, since error texts use the syntax of the person's interface.
+            # With a copy of the context, which says whether error texts use the syntax of Python or of magics.
             looks = [pool.submit(copy_context().run, visit.look) for visit in visits.values()]
             for look in looks:
                 look.result()

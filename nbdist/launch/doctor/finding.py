@@ -1,7 +1,7 @@
 """Findings of the doctor: the facts that a check judges by, the problems that it finds, and the report of them.
 
 A check gets a `Case` and yields `Finding`s. An `Examination` shows them, as text for a person and as JSON for a
-script. `refused` is the finding about a host that could not be examined, by ssh's own words.
+script. `refused` makes the finding about a host that could not be examined, from ssh's messages.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """How far a host's clock is ahead of this machine's, and how exactly that is known; in seconds."""
+    """How far a host's clock is ahead of this machine's, and the accuracy of that; in seconds."""
 
     ahead_s: float
     within_s: float
@@ -53,7 +53,7 @@ class Examined:
     """One host after the examination.
 
     Attributes:
-      host: Its name, as it was asked for.
+      host: Its name, as the user gave it.
       shell: The text to type before a command that is to run there, such as `"ssh h1 "`; empty for this machine.
       facts: The facts it has reported; None if `trouble` says why there are none.
       clock: None if the clock was not compared.
@@ -81,9 +81,9 @@ class Examined:
 class Needs:
     """The processes to be started.
 
-    `platform` is what the processes compute on, None if that is not known. `launcher` is who starts them:
-    variables of `slurm`, `mpi` or `tpu` are then expected there. `starting` is False if the processes already run,
-    so that they are not taken for leftovers.
+    `platform` is what the processes compute on, None if that is not known. `launcher` starts them: with `slurm`,
+    `mpi` or `tpu`, the launcher's variables are expected on the hosts. `starting` is False if the processes
+    already run, so that they are not taken for leftovers.
     """
 
     framework: str = "jax"
@@ -95,7 +95,7 @@ class Needs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """Everything by which a check judges one host. `reported` are its facts, complete or not."""
+    """All data from which a check judges one host. `reported` are its facts, complete or not."""
 
     examined: Examined
     reported: Checkup | OldPython
@@ -116,7 +116,7 @@ class Case:
 
     @property
     def spread(self) -> bool:
-        """Whether any other machine than the kernel's takes part."""
+        """Whether a machine other than the kernel's takes part."""
         return any(not one.local for one in self.everyone)
 
     def error(self, what: str, *, where: str, do: str) -> Finding:
@@ -191,7 +191,7 @@ class Examination:
 
 
 def findings_text(findings: Sequence[Finding]) -> str:
-    """Return three lines per finding: what, where, what to type; text that is no command has a line of its own."""
+    """Return three lines per finding: what, where, what to type; advice that is no command has its own line."""
     blocks = [
         f"\n{finding.severity}: {finding.host}: {finding.what}\n"
         f"  where: {finding.where}\n"
@@ -276,7 +276,7 @@ def refused(host: AskedHost, options: SshOptions, status: int | None, words: str
     Args:
       host: The host.
       options: How it was reached.
-      status: The exit status of ssh; None if it still waited when time was up.
+      status: The exit status of ssh; None if it had not ended when time was up.
       words: The standard error of ssh, or of the command there.
     """
     said = [line.strip() for line in words.splitlines() if not _NOISE.search(line)]

@@ -1,8 +1,8 @@
-"""Judgement of facts: the list of checks, and their findings. Nothing is asked here, and nothing is started.
+"""Judgement of collected facts: the list of checks, and their findings. It queries and starts nothing.
 
-Checks of one host by itself are here: other holders of its devices, room for processes, Python and packages.
-Checks of hosts as one cluster are in `cluster`. If Python and packages are not the same everywhere, processes fail
-in ways that name neither.
+This module has the checks of single hosts: other holders of the devices, room for processes, Python and packages.
+Checks of hosts as one cluster are in `cluster`. Python and packages are checked because, if they differ, processes
+fail with errors that mention neither.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from nbdist.spelling import Placeholder, command, option, start_with
 
 
 def back_ends(case: Case) -> Iterator[Finding]:
-    """Find back ends in this kernel that hold devices the processes need."""
+    """Find back ends in this kernel that hold devices which the processes need."""
     if not case.examined.local or not case.needs.starting or case.needs.platform == "cpu":
         return
     devices = case.facts.accelerators
@@ -72,12 +72,12 @@ def tpu(case: Case) -> Iterator[Finding]:
 
 
 def _holding(facts: Checkup) -> tuple[FoundProcess, ...]:
-    """Return the processes that hold chips: virtual machines without a TPU have devices of the same names."""
+    """Return the processes that hold chips; virtual machines without a TPU have device files of the same names."""
     return facts.holders if facts.accelerators.tpus else ()
 
 
 def leftovers(case: Case) -> Iterator[Finding]:
-    """Find processes of an earlier session that nothing ends any more."""
+    """Find processes of an earlier session that nothing will end."""
     for process in case.facts.leftovers:
         yield case.warning(
             f"process {process.pid} ({process.command}) is left over from an earlier session",
@@ -97,7 +97,7 @@ TEMPORARY_BYTES = 100 * MIB
 
 
 def memory(case: Case) -> Iterator[Finding]:
-    """Check that memory suffices for the processes that are asked for, before they hold any data."""
+    """Check that memory suffices for the requested processes without any data."""
     available = case.facts.memory.available
     parent, each = framework_named(case.needs.framework).memory_bytes
     count = case.examined.processes
@@ -106,7 +106,7 @@ def memory(case: Case) -> Iterator[Finding]:
     needed = parents * parent + count * each
     if not case.needs.starting or available is None or available >= needed:
         return
-    # The figures are rounded up, and memory may come free.
+    # The figures are rounded up, and memory may become free.
     progress = case.warning if available > needed * 2 / 3 else case.error
     noun = f"{count_text(count, 'process')} with {case.needs.framework}"
     yield progress(
@@ -119,7 +119,7 @@ def memory(case: Case) -> Iterator[Finding]:
 
 
 def temporary(case: Case) -> Iterator[Finding]:
-    """Check that there is room for files of the processes."""
+    """Check that there is room for the processes' files."""
     found = case.facts.temporary
     look = case.there(f"du -xh --max-depth=1 {shlex.quote(found.path)}")
     if found.error:
@@ -154,7 +154,7 @@ SAME_AS_KERNEL = ("nbdist", "ipyparallel")
 
 
 def python(case: Case) -> Iterator[Finding]:
-    """Check that Python's minor version is the same: data pickled here are unpickled there."""
+    """Check that Python's minor version is the same, since data pickled here are unpickled there."""
     here, there = case.kernel.python, case.reported.python
     if here[:2] != there[:2]:
         wanted = ".".join(map(str, here[:2]))
@@ -173,7 +173,7 @@ def packages(case: Case) -> Iterator[Finding]:
     wrong, install = [], []
     for name in (*SAME_AS_KERNEL, *_of_framework(case)):
         found, wanted = case.facts.packages.get(name), _wanted(case, name)
-        # A version that cannot be known is not called wrong; the processes compare what they have imported.
+        # An unknown version is not reported as wrong; the processes compare what they have imported.
         if found is not None and (not found or wanted is None or _fits(name, found, wanted)):
             continue
         agreed = f"{name} {wanted}" if wanted else name
@@ -188,7 +188,7 @@ def packages(case: Case) -> Iterator[Finding]:
 
 def _fits(name: str, found: str, wanted: str) -> bool:
     if name == "ipyparallel":
-        # Messages between controller and engines keep their format in a series such as 9.2.
+        # The messages between controller and engines have the same format within a series such as 9.2.
         return found.split(".")[:2] == wanted.split(".")[:2]
     return found == wanted
 
@@ -196,8 +196,8 @@ def _fits(name: str, found: str, wanted: str) -> bool:
 def _requirement(case: Case, name: str, wanted: str | None) -> str:
     """Return the requirement that pip gets there.
 
-    The module comes from the distribution that the host has it from (a second one would overwrite its files),
-    else from the one that others have it from.
+    It names the distribution from which the host has the module (a second one would overwrite its files), else the
+    distribution from which other hosts have it.
     """
     source = case.facts if case.facts.packages.get(name) else None
     if source is None and wanted:
@@ -212,12 +212,12 @@ def _of_framework(case: Case) -> tuple[str, ...]:
 
 
 def _wanted(case: Case, name: str) -> str | None:
-    """Return the version all should have: the kernel's if it must agree, else the one most hosts agree on."""
+    """Return the version for all hosts: the kernel's if the kernel must agree, else the most common one."""
     here = case.kernel.packages.get(name) or None
     if name in SAME_AS_KERNEL:
         return here
     versions = Counter(version for facts in case.all_facts if (version := facts.packages.get(name)))
-    # The kernel computes nothing, so it may have another version than the hosts agree on.
+    # The kernel computes nothing, so its version may differ from the one that the hosts agree on.
     if here is None or (len(versions) == 1 and here not in versions):
         return versions.most_common(1)[0][0] if versions else None
     return here
@@ -262,7 +262,7 @@ def judge(everyone: Sequence[Examined], *, kernel: Checkup, needs: Needs) -> lis
     for one in everyone:
         if one.trouble is not None:
             found.append(one.trouble)
-        # An agent that was asked for no facts has reported none.
+        # An agent that was not asked for facts has reported none.
         if one.facts is not None:
             case = Case(
                 examined=one, reported=one.facts, kernel=kernel, everyone=everyone, needs=needs

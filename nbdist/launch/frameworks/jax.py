@@ -47,11 +47,11 @@ class JaxLaunch(FrameworkLaunch):
         return platform_of(environment)
 
     def choose(self, asked: Asked) -> Chosen:
-        """Return the platform variable, also if the kernel's environment names another platform."""
+        """Return the platform variable, even if the kernel's environment names another platform."""
         return Chosen(environment=platform_variable(asked))
 
     def preload(self, plan: Plan) -> list[str]:
-        """Return JAX itself, and modules that each process would import by itself while all wait for it."""
+        """Return JAX and modules that otherwise each process would import separately while all others wait."""
         return ["jax", *(f"nbdist.engine.frameworks.jax.{name}" for name in NEEDED)]
 
     def stages(self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> Sequence[Any]:
@@ -67,7 +67,7 @@ class JaxLaunch(FrameworkLaunch):
         return arguments(plan, process, rendezvous)
 
     def check(self, plan: Plan, answers: Answers) -> None:
-        """Refuse processes that libtpu has numbered otherwise; everything else JAX has compared itself.
+        """Refuse processes whose numbers from libtpu differ from the plan's; JAX has compared everything else.
 
         Raises:
           LaunchError: The numbers are not those of the plan.
@@ -148,7 +148,7 @@ def arguments(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> di
         found["partition_index"] = process.partition_index
     found |= plan.jax
     if rendezvous.served:
-        # JAX makes process 0 start a service in any case; nobody connects to it at this address.
+        # JAX always makes process 0 start a service; no process connects to it at this address.
         found["coordinator_bind_address"] = UNUSED
     return found
 

@@ -73,7 +73,7 @@ class KerasLaunch(jax.JaxLaunch):
     ) -> dict[str, str]:
         """Return the variables that `keras.distribution.initialize()` reads when it is called without arguments.
 
-        The address that JAX's coordinator binds is no argument of Keras; JAX takes it from a variable.
+        The bind address of JAX's coordinator is not an argument of Keras; JAX reads it from a variable.
         """
         return {
             ADDRESSES: addresses(plan, rendezvous),
@@ -98,7 +98,7 @@ class KerasLaunch(jax.JaxLaunch):
                 backend=plan.backend,
                 devices=through_jax.devices,
                 arguments=joined if plan.initialize else None,
-                # Keras has no place for these; they are added where it calls JAX.
+                # Keras has no arguments for these; they are added when it calls JAX.
                 jax={
                     name: value
                     for name, value in (through_jax.arguments or {}).items()
@@ -109,12 +109,12 @@ class KerasLaunch(jax.JaxLaunch):
         ]
 
     def late(self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> Any:
-        """Return the stage without what Keras makes all processes compute together, such as a seed."""
+        """Return the stage without computations that all processes must do together, such as a seed."""
         (stage,) = self.stages(plan, process, rendezvous)
         return replace(stage, late=True)
 
     def check(self, plan: Plan, answers: Answers) -> None:
-        """Do nothing: the back end has compared the processes itself."""
+        """Do nothing: the back end has compared the processes already."""
 
     def remarks(self, plan: Plan, answers: Answers) -> list[str]:
         """Return sentences about cases where the back end does not do what `keras.distribution` promises."""
@@ -130,7 +130,7 @@ def chosen_backend(asked: str | None, given: Mapping[str, str]) -> str:
     """Return the back end: the one asked for, else KERAS_BACKEND, else JAX.
 
     Raises:
-      OptionError: It is unknown, or one is asked for and another one set.
+      OptionError: The back end is unknown, or the requested one differs from KERAS_BACKEND.
     """
     if asked is not None and asked not in BACKENDS:
         raise OptionError(f"{option('backend', asked)}: known are {', '.join(BACKENDS)}.")
@@ -158,7 +158,8 @@ def chosen_addresses(
       here: Whether process 0 is on this machine.
 
     Raises:
-      OptionError: Neither one nor one for each process, a port in use, or a variable that disagrees.
+      OptionError: There is neither one address nor one for each process, a port is in use, or a variable
+        disagrees.
     """
     _refuse_other_numbers(given, processes)
     existing = given.get(ADDRESSES)

@@ -1,10 +1,10 @@
-"""Runs a command for as long as the kernel lives: `python -m nbdist.launch.launchers.job_guard srun …`.
+"""Guard that runs a command for as long as the kernel lives: `python -m nbdist.launch.launchers.job_guard srun …`.
 
-The command's input comes from the kernel, and the end of that input reaches the tasks, which then end by
-themselves. But `srun` does not read while its job waits, nor `mpirun` while it connects: they would wait on for a
-kernel that is gone. So this process watches for the end of the input, and ends a command that outlives it; the
-operating system does so when this process is killed. The input of a kept command never ends: there this process
-watches the kernel itself, until others can find the session.
+The command's input comes from the kernel. Its end reaches the tasks, which then end by themselves. But `srun` does
+not read its input while its job waits, nor does `mpirun` while it connects: they would keep waiting after the
+kernel is gone. So this process watches for the end of the input, and ends a command that outlives it; if this
+process is killed, the operating system ends the command. The input of a kept command never ends; for such a
+command, this process watches the kernel itself until others can find the session.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TERMINATE_SECONDS = 5.0
 
 
 def hold(command: list[str], orders: int = 0) -> int:
-    """Run the command until it ends, or until nobody can write to `orders` any more.
+    """Run the command until it ends, or until no process can write to `orders` any more.
 
     Returns:
       The command's exit status; 128 plus the signal's number if a signal ended it, as in a shell.
@@ -47,7 +47,7 @@ def hold(command: list[str], orders: int = 0) -> int:
     child = subprocess.Popen(
         command,
         stdin=orders,
-        # This process has one thread, so the signal comes with its end and not before.
+        # The signal comes when the parent thread ends; this process has one thread, so not before its own end.
         preexec_fn=lambda: die_with(me, signal.SIGTERM),
     )
     signal.signal(signal.SIGTERM, lambda number, frame: child.terminate())
@@ -64,7 +64,7 @@ def hold(command: list[str], orders: int = 0) -> int:
 
 
 def _is_deserted(kernel: str | None, marker: str) -> bool:
-    """Return whether the kernel of a command that is to be kept ended before others could find the command."""
+    """Return whether the kernel of a kept command ended before others could find the command."""
     return kernel is not None and os.getppid() != int(kernel) and not os.path.exists(marker)  # noqa: PTH110
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 MOST_KINDS = 20
-"""Of so many kinds of failures the first is reported; more are only logged."""
+"""The number of kinds of failure of which the first is reported; further kinds are only logged."""
 
 SHOWN_CHARACTERS = 200
 """Of the text of a failure."""

@@ -155,7 +155,7 @@ def hosts_text(hosts: Iterable[str]) -> str:
 
 
 MOST_HOSTS = 4
-"""The most hosts that are named behind processes; of more, only the number is given."""
+"""The most hosts that are named after processes; of more hosts only the number is given."""
 
 
 def where_text(process_ids: Iterable[int], hosts: Mapping[int, str]) -> str:
@@ -174,7 +174,7 @@ def where_text(process_ids: Iterable[int], hosts: Mapping[int, str]) -> str:
 
 
 ONE_HOST = "NBDIST_ONE_HOST"
-"""The environment variable that is set where all processes of the session are on one host: texts name no host."""
+"""Environment variable, set if all processes of the session are on one host: texts then name no host."""
 
 
 def on_host_text(process_ids: Iterable[int], host: str) -> str:

@@ -22,7 +22,8 @@ class HelpShown(Exception):
 
 
 MOST_LISTED = 12
-"""The most options that are listed where one is unknown; of more, the nearest is named, and where all are."""
+"""The most options listed in the error about an unknown one; if there are more, it names the nearest and says
+where all are."""
 
 
 class Parser(argparse.ArgumentParser):

@@ -1,4 +1,4 @@
-"""Cells as they are typed in a notebook: where each runs, and what Tab and Shift-Tab say of the processes' names.
+"""Cells typed in a notebook: where each runs, and completion (Tab) and help (Shift-Tab) on the processes' names.
 
 `Mode` rewrites the first line of a cell before IPython reads it, so that the cell runs here, on the processes, or
 on both (`%%dist --here`). In cells that run on the processes, and after magics, an idle process answers
@@ -47,7 +47,7 @@ class Mode:
         self.enabled = False
 
     def transform(self, lines: list[str]) -> list[str]:
-        """Return the lines of a cell, ends included, as IPython is to read them."""
+        """Return the lines of a cell, with line ends, in the form that IPython then reads."""
         first = next((i for i, line in enumerate(lines) if line.strip()), None)
         if first is None:
             return lines
@@ -56,7 +56,7 @@ class Mode:
             # IPython refuses a cell magic without a body.
             return [*lines, "\n"]
         if lines[first].split()[0] == LOCAL:
-            # A comment takes its place, so that line numbers stay.
+            # A comment replaces it, so that line numbers stay the same.
             return [*lines[:first], f"# {lines[first]}", *lines[first + 1 :]]
         joined = _JOINED.match(lines[first])
         if joined:
@@ -76,7 +76,7 @@ class Mode:
 
     @staticmethod
     def _stays(lines: list[str]) -> bool:
-        """Return whether a cell stays as it is: it has a cell magic, or nothing but line magics that run here."""
+        """Return whether a cell stays unchanged: it has a cell magic, or only line magics that run here."""
         written = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
         return not written or written[0].startswith("%%") or all(map(_OWN.match, written))
 
@@ -121,7 +121,7 @@ def run_here(shell: Any, code: str, *, processes: Callable[[], object]) -> None:
         print(f"{LABEL}   not run, since the cell has failed on the processes")
         raise
     print(LABEL, flush=True)
-    # A line in place of the magic's keeps the line numbers, and makes the cell run here whatever the mode is.
+    # Replacing the magic's line keeps the line numbers, and makes the cell run here in any mode.
     with through(Door.PYTHON):
         result = shell.run_cell(f"{LOCAL}\n{code}", store_history=False)
     error = result.error_in_exec if result.error_before_exec is None else result.error_before_exec
@@ -165,7 +165,7 @@ def wanted(before: str) -> CompletionText | None:
     if choices := parser.choices(words[-1]):
         return CompletionText(fragment=word, matches=_beginning(choices, word))
     whole = parser.split_options(rest)[1] if magic.asks_processes and name != "dist_pull" else ""
-    # Behind code, a `-` is a minus.
+    # After code, a `-` is a minus.
     if word.startswith("-") and (not whole or whole.startswith("-")):
         return CompletionText(fragment=word, matches=_beginning(parser.flags, word))
     if sign == "%" and magic.asks_processes and not parser.takes_value(words[-1]):
@@ -191,7 +191,7 @@ def _asked(session: Session, code: str, cursor: int) -> SimpleMatcherResult | No
     answer = session.ask_idle(Complete(code=code, cursor=cursor), timeout_s=ANSWER_SECONDS)
     if answer is not None:
         return _found(answer.matches, answer.text)
-    # All processes are in a cell: the last reports of their arrays are still known.
+    # All processes are in a cell: use the last reports of their arrays.
     written = _PATH.search(code[:cursor])
     text = written.group() if written else ""
     matches = reported((array.path for array in session.snapshot().arrays), text)
@@ -199,7 +199,7 @@ def _asked(session: Session, code: str, cursor: int) -> SimpleMatcherResult | No
 
 
 def reported(paths: Iterable[str], text: str) -> list[str]:
-    """Return how a path that begins with `text` can go on, one step further, in the order of the paths."""
+    """Return the paths that begin with `text`, each cut after one more step, in their order."""
     known: dict[str, None] = {}
     for path in paths:
         if not path.startswith(text) or path == text:
@@ -262,7 +262,7 @@ class Completion:
             kernel.do_inspect = self.inspect
 
     def remove(self) -> None:
-        """Remove all of that."""
+        """Undo `install`."""
         self._shell.events.unregister("post_run_cell", self.look)
         if self._matcher in self._shell.Completer.custom_matchers:
             self._shell.Completer.custom_matchers.remove(self._matcher)
@@ -285,7 +285,7 @@ class Completion:
         return _asked(session, context.full_text[start:], cursor - start) or nothing
 
     def _argument(self, asked: CompletionText, session: Session | None) -> SimpleMatcherResult:
-        """Complete after a magic of nbdist; IPython completes what neither the magic nor a process knows."""
+        """Complete after a magic of nbdist; IPython completes anything that neither magic nor process knows."""
         if session is not None and asked.code is not None:
             return _asked(session, asked.code, len(asked.code)) or {"completions": []}
         return _found(asked.matches, asked.fragment) if asked.matches else {"completions": []}
@@ -293,7 +293,7 @@ class Completion:
     def inspect(
         self, code: str, cursor_pos: int, detail_level: int = 0, omit_sections: Any = ()
     ) -> Any:
-        """Answer as the kernel's `do_inspect`, but ask a process about cells that run there."""
+        """Answer like the kernel's `do_inspect`; for cells that run on the processes, ask a process."""
         session = self._session()
         start = body(code, mode=self._mode())
         if session is not None and start is not None and cursor_pos >= start:
@@ -307,7 +307,7 @@ class Completion:
         return self._inspect(code, cursor_pos, detail_level, omit_sections)
 
     def look(self, result: Any) -> None:
-        """Look at a cell that has ended, for IPython; ask a process only if a name was missing."""
+        """Examine a cell that has ended, as IPython's hook; ask a process only if a name was missing."""
         error = result.error_in_exec
         session = self._session()
         if session is None or not isinstance(error, NameError) or not error.name:
@@ -334,7 +334,7 @@ _UNKNOWN = re.compile(r"^NameError: name '(\w+)' is not defined")
 
 
 def say_here(error: ProcessError, namespace: Mapping[str, Any]) -> None:
-    """Add what to type to the error of a cell that has used a name of the notebook.
+    """Add advice to the error of a cell on the processes that used a name of the notebook.
 
     Args:
       error: The error of a cell on the processes.

@@ -25,8 +25,8 @@ Section = tuple[Array, ...]
 """The arrays of one process as it reports them."""
 
 OWN_DEVICE = "own"
-"""The stand-in for the device of an array that lies on one device of the process that reports it: so what is each
-process's own is described alike on all."""
+"""Stand-in for the device of an array on one device of the reporting process: with it, arrays that each process
+has for itself have equal descriptions."""
 
 
 @dataclass(slots=True)
@@ -214,7 +214,7 @@ def _describe(process_id: int, section: Section) -> tuple[Section, tuple[DeviceK
 
 T = TypeVar("T", Distribution, Model)
 By = tuple[tuple[T, tuple[int, ...]], ...]
-"""Each version with the processes that have exactly it, that of the lowest process first."""
+"""Each version with the processes that have exactly this version; the lowest process's comes first."""
 
 
 @dataclass(frozen=True, slots=True)

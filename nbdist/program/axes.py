@@ -163,7 +163,7 @@ def mesh_axes(mesh: Any) -> MeshAxes:
 
 
 SHOWN = 4
-"""Largest number of groups that are written out where they are no axes of the mesh."""
+"""Largest number of groups that are written out if they are not along axes of the mesh."""
 
 
 def axes_of(groups: Groups, mesh: MeshAxes) -> tuple[str, ...] | None:

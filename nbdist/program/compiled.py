@@ -123,7 +123,7 @@ MOST = 8
 """Number of the largest values that are kept."""
 
 SMALL = 100
-"""Factor: a value so many times smaller than the largest one is not among them."""
+"""Factor: values smaller than the largest by more than this factor are left out."""
 
 _VALUE = re.compile(r"\n\s+(?:ROOT )?%?[\w.\-]+ = ([a-z]\w*\[[\d,]*\])(\S*) ([a-z][\w\-]*)\(")
 _ELSEWHERE = re.compile(r"S\([1-9]")

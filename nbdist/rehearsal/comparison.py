@@ -22,7 +22,7 @@ from nbdist.rehearsal.topology import Chip, read_topology
 from nbdist.view.program import BETWEEN, program_text
 
 BEST = "*"
-"""Mark behind the best of the meshes on which the program fits."""
+"""Mark after the figure that is best among the meshes on which the program fits."""
 
 _COUNT = re.compile(r"^\d+ collectives?")
 

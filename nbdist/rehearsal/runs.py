@@ -339,7 +339,7 @@ class ScriptRun(Run):
         self._script = script
         self._arguments = [*options, str(script), *arguments]
         self._kept: list[IO[bytes]] = []
-        """Files for its standard output and standard error; none where these are shown as they come."""
+        """Files for the script's standard output and standard error; empty if these are shown as they come."""
         if not alone:
             self._kept = [tempfile.TemporaryFile() for _ in range(2)]  # noqa: SIM115
         self._output = output

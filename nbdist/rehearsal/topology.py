@@ -20,7 +20,7 @@ from nbdist.errors import OptionError
 from nbdist.notation import count_text
 
 GB = 1024**3
-"""The unit that the pages call GiB, and mean by GB where they speak of memory."""
+"""The unit that the pages call GiB, or GB when they mean memory."""
 
 SLICES_V2 = ((2, 2), (4, 4), (8, 8), (8, 16), (16, 16))
 SLICES_V3 = ((2, 2), (4, 4), (4, 8), (8, 8), (8, 16), (16, 16), (16, 32), (32, 32))
@@ -34,7 +34,7 @@ CUBE = 4
 """Larger slices are made of cubes of this edge, so that each dimension is a multiple of it."""
 
 MOST_NEAR = 4
-"""Largest number of topologies that are named where one is unknown."""
+"""Largest number of topologies named in an error about an unknown one."""
 
 _COUNTED = re.compile(r"([a-z]+\d*[a-z]*|v\d+[a-z]*)-(\d+)")
 _SHAPED = re.compile(r"(?:([a-z]+\d*[a-z]*)[:-])?(\d+(?:x\d+){1,2})")

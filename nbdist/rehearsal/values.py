@@ -20,10 +20,10 @@ from nbdist.errors import RehearsalError, ValueNeeded
 from nbdist.program.hlo import is_users
 
 MOST_COMPUTED = 1 << 16
-"""Elements; what is larger, or comes of something larger, is not computed to be looked at."""
+"""Most elements of an array whose value is computed; larger arrays, and arrays made from them, have no value."""
 
 MOST_DEEP = 200
-"""The most operations on each other that are computed where a value is needed."""
+"""The longest chain of operations that is computed when a value is needed."""
 
 
 class Origin(NamedTuple):

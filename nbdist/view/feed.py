@@ -24,7 +24,8 @@ from nbdist.message_guard import MessageGuard
 logger = logging.getLogger(__name__)
 
 PERIOD_SECONDS = 0.1
-"""The fewest seconds between two frames: iopub has no back-pressure, and would run tens of seconds behind."""
+"""The fewest seconds between two frames: iopub has no back-pressure, so with more frames it would lag by tens of
+seconds."""
 
 BEAT_SECONDS = 1.0
 """Seconds between two reports that pushed snapshots change nothing."""
@@ -42,7 +43,7 @@ Plain = dict[str, Any]
 """A message as `nbdist.contract.page.plain` makes it."""
 
 OutputsOf = Callable[[Collection[str]], Sequence[CellOutputs]]
-"""A function that returns the outputs of the cells that run and of those it is given, as `ShownCells.of`."""
+"""A function like `ShownCells.of`: returns the outputs of the running cells and of the given ones."""
 
 _PASSING = frozenset({"time", "sequence"})
 """Sections that differ in every snapshot: they are sent with other changes, and do not count as changes."""

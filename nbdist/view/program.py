@@ -39,7 +39,7 @@ BAR = 30
 """Characters of the bar of the memory."""
 
 BETWEEN = ", between slices"
-"""Stands behind the axes of what goes through the network between slices."""
+"""Text after the axes of data sent through the network between slices."""
 
 _CELL = re.compile(r"[/\\]ipykernel_\d+[/\\]")
 

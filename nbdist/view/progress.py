@@ -1,4 +1,4 @@
-"""Progress of what takes long: a start of processes, or a move of values.
+"""Progress of long operations: a start of processes, or a transfer of values.
 
 In a notebook a display changes in place; in a terminal lines are printed.
 """

@@ -1,4 +1,4 @@
-"""Status of a session as text: its processes, what a person should read now, distributions and models."""
+"""Status of a session as text: its processes, notices, distributions and models."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RULES = 8
 """The most layout rules that are written out; further ones are counted."""
 
 _BATCHES = 16
-"""The most replicas whose part of a batch is written out where it differs."""
+"""The most replicas whose parts of a batch are written out if the parts differ."""
 
 
 def framework_lines(snapshot: Snapshot, *, width: int) -> list[str]:
@@ -131,8 +131,8 @@ _TROUBLED = ("failed", "stuck", "lost")
 def status_text(snapshot: Snapshot, *, width: int = WIDTH) -> str:
     """Return the state of the session and of each process, progress of training, notices, disagreements.
 
-    Of more than 40 processes, 40 are shown, those in trouble first, and the rest is counted. Nothing is known of
-    the processes of a session that was stopped, or left.
+    If there are more than 40 processes, 40 are shown, those in trouble first, and the rest are counted. Of a
+    session that was stopped or left, no processes are known.
     """
     lines = [summary_text(snapshot)]
     if snapshot.processes and snapshot.state != "stopped":

@@ -18,7 +18,7 @@ from nbdist.notation import seconds_text
 from nbdist.spelling import option, start_with
 
 CLOCK_SECONDS = 1.0
-"""Difference of clocks above which times of different hosts no longer show what came first."""
+"""Difference of clocks above which times from different hosts do not tell which event was first."""
 
 
 def names(case: Case) -> Iterator[Finding]:

@@ -54,7 +54,7 @@ def launcher(name: Launcher) -> ChosenLauncher:
 
 
 AGENT = ("-u", "-m", "nbdist.agent")
-"""The words behind the interpreter in the command of an agent."""
+"""The words after the interpreter in the command of an agent."""
 
 FORWARDED = ("JAX_", "XLA_", "LIBTPU_", "NCCL_", "KERAS_", "TF_", "TPU_", "OMP_")
 """Beginnings of variables that change how frameworks behave; the hosts get this machine's values of them."""
@@ -75,7 +75,7 @@ NOT_FORWARDED = (
     "JAX_SLICE_INDEX",
     "TPU_VISIBLE_",
 )
-"""Beginnings of variables that say who a process is; a host has its own, or gets its own."""
+"""Prefixes of variables that identify a process; each host has its own values, or is given its own."""
 
 SECRET = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|API_?KEY|ACCESS_KEY)(_|$)")
 """Names of secrets, never sent unasked; `KEY` alone does not match, since JAX has it in its own names."""

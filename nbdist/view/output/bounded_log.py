@@ -18,7 +18,7 @@ from nbdist.view.output.entries import Display, Entry, Gap, Line, Stream, line, 
 _SHOWN_LINES = 8000
 _SHOWN_CHARACTERS = 192 << 10
 _SHOWN_DISPLAY_CHARACTERS = 128 << 20
-"""The most that a cell shows of all processes together: lines, their characters, and those of displays."""
+"""The most that a cell shows of all processes together: lines, characters of lines, characters of displays."""
 
 _TAIL = 5
 

@@ -28,7 +28,7 @@ _KINDS = {
     **dict.fromkeys((*range(40, 48), *range(100, 108)), "bg"),
     **{1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "inverse", 9: "strike"},
 }
-"""The codes that switch something on, and what."""
+"""The style codes that switch an attribute on, with that attribute."""
 
 _OFF = {
     **{22: ("bold", "dim"), 23: ("italic",), 24: ("underline",), 27: ("inverse",)},

@@ -23,7 +23,7 @@ _CLEARS = 256
 
 _FRAMES = 8
 _FRAME_ENTRIES = 64
-"""The frames of an animation that are remembered for processes that are behind, and the entries of each."""
+"""The number of animation frames kept for processes that are behind, and of entries in each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

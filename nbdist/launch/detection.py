@@ -89,7 +89,7 @@ def detected(method: str, environment: Mapping[str, str], *, root: Path = Path("
       OptionError: JAX would not find that cluster here, or would fail on it.
     """
     try:
-        return _LOOKS[method](environment, root)
+        return _DETECTORS[method](environment, root)
     except NotFound as error:
         raise OptionError(
             f"{option('cluster_detection_method', method)}: JAX would not find it here: {error}. Leave the option "
@@ -109,7 +109,7 @@ def _open_mpi(environment: Mapping[str, str], root: Path) -> Detected:
         if not _installed("mpi4py"):
             raise ValueError("Open MPI 5 needs mpi4py, which is not installed")
         return Detected(
-            method="ompi", title="Open MPI 5", variables=_those(environment, OMPI_NUMBERS)
+            method="ompi", title="Open MPI 5", variables=_set_in(environment, OMPI_NUMBERS)
         )
     if OMPI not in environment:
         older = f"{OMPI} is not set (mpirun of Open MPI before version 5 sets it)"
@@ -119,7 +119,7 @@ def _open_mpi(environment: Mapping[str, str], root: Path) -> Detected:
     return Detected(
         method="ompi",
         title="Open MPI",
-        variables=_those(environment, (OMPI, *OMPI_NUMBERS)),
+        variables=_set_in(environment, (OMPI, *OMPI_NUMBERS)),
         local_process_id=_number(environment, OMPI_NUMBERS[-1]),
     )
 
@@ -143,7 +143,7 @@ def _slurm(environment: Mapping[str, str], root: Path) -> Detected:
     return Detected(
         method="slurm",
         title="Slurm",
-        variables=_those(environment, shown),
+        variables=_set_in(environment, shown),
         local_process_id=_number(environment, "SLURM_LOCALID"),
     )
 
@@ -156,7 +156,7 @@ def _mpi4py(environment: Mapping[str, str], root: Path) -> Detected:
 
 
 def _compute_engine(environment: Mapping[str, str], root: Path) -> Detected:
-    _refuse_no_tpu(environment, root)
+    _refuse_without_tpu(environment, root)
     # Without a chip JAX itself sets TPU_SKIP_MDS_QUERY.
     if not checkup.accelerators(root)["tpus"]:
         raise NotFound("this machine has no TPU chip")
@@ -166,7 +166,7 @@ def _compute_engine(environment: Mapping[str, str], root: Path) -> Detected:
 
 
 def _kubernetes_tpu(environment: Mapping[str, str], root: Path) -> Detected:
-    _refuse_no_tpu(environment, root)
+    _refuse_without_tpu(environment, root)
     if not _jax_detects_more():
         environment = {k: v for k, v in environment.items() if k != tpu_worker.LIST_FILE}
     _worker(tpu_worker.read_kubernetes_worker, environment)
@@ -174,7 +174,7 @@ def _kubernetes_tpu(environment: Mapping[str, str], root: Path) -> Detected:
     return Detected(method="gketpu", title="TPU pod on Kubernetes", variables=shown)
 
 
-def _refuse_no_tpu(environment: Mapping[str, str], root: Path) -> None:
+def _refuse_without_tpu(environment: Mapping[str, str], root: Path) -> None:
     """Refuse what JAX takes for no Cloud TPU VM: no libtpu and chip, nor a variable that says so."""
     if "JAX_FORCE_TPU_INIT" in environment:
         return
@@ -195,10 +195,10 @@ def _worker(
 
 def _of_pod(environment: Mapping[str, str]) -> dict[str, str]:
     lists = (tpu_worker.LIST_FILE, *tpu_worker.LISTS, "TPU_WORKER_ID", *tpu_worker.MEGASCALE)
-    return _those(environment, lists)
+    return _set_in(environment, lists)
 
 
-_LOOKS: Mapping[str, Callable[[Mapping[str, str], Path], Detected]] = {
+_DETECTORS: Mapping[str, Callable[[Mapping[str, str], Path], Detected]] = {
     "ompi": _open_mpi,
     "slurm": _slurm,
     "mpi4py": _mpi4py,
@@ -207,7 +207,7 @@ _LOOKS: Mapping[str, Callable[[Mapping[str, str], Path], Detected]] = {
 }
 
 
-def _those(environment: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+def _set_in(environment: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
     return {name: environment[name] for name in names if name in environment}
 
 

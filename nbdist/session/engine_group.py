@@ -37,7 +37,7 @@ from nbdist.monitor.monitor import Monitor
 from nbdist.monitor.states import ExpectedProcess
 from nbdist.notation import where_text
 from nbdist.session.cells.facts import LifeState, ProcessFacts
-from nbdist.session.cells.history import Read
+from nbdist.session.cells.history import CellRecords
 from nbdist.session.cells.late import EarlierCells
 from nbdist.session.cells.targets import TargetSelector
 from nbdist.session.health import Health
@@ -97,7 +97,10 @@ class EngineGroup:
             session=cluster.session,
             planned=tuple(
                 ExpectedProcess(
-                    process_id=p.process_id, host=p.host, role=p.role, task=framework.task(plan, p)
+                    process_id=p.process_id,
+                    host=p.host,
+                    role=p.role,
+                    task=framework.role_name(plan, p),
                 )
                 for p in plan.processes
             ),
@@ -115,7 +118,7 @@ class EngineGroup:
         self.monitor.start()
         self.choice = TargetSelector(
             plan.hosts,
-            named=framework.named(plan),
+            named=framework.ids_by_role(plan),
             workers=self.facts.workers,
             facts=lambda: self.facts,
             activity=self.monitor.activity,
@@ -151,7 +154,7 @@ class EngineGroup:
         *,
         progress: StartProgress,
         publish: Callable[[Snapshot], None],
-        known: Read,
+        known: CellRecords,
     ) -> EngineGroup:
         """Watch processes that run already; `known` is what another kernel has noted of them.
 
@@ -239,7 +242,7 @@ class EngineGroup:
         self.reported.clear()
         self.on_replaced()
 
-    def found_started(self, answers: Mapping[int, Initialized], known: Read) -> None:
+    def found_started(self, answers: Mapping[int, Initialized], known: CellRecords) -> None:
         """Note that another kernel started these in the place of others; `known` is what it has noted of all."""
         self.cluster.answers = {**self.cluster.answers, **answers}
         self.health.note(ProcessFacts.reachable, self.cluster.exits)
@@ -299,7 +302,7 @@ class EngineGroup:
                     self.cut_off()
                 if (service := self.lost_service) is not None:
                     why = f"JAX's coordination service {service}"
-                    self.health.note(ProcessFacts.unlike, self.facts.last_cell, why)
+                    self.health.note(ProcessFacts.found_out_of_step, self.facts.last_cell, why)
 
     @property
     def lost_controller(self) -> ProcessExit | None:

@@ -98,7 +98,7 @@ class Health:
             self._back |= {p: partial(back, p) for p in process_ids} if back is not None else {}
             self.note(ProcessFacts.given_up, process_ids)
 
-    def take_back(self) -> None:
+    def notice_returned(self) -> None:
         """Count stuck processes that have left their cell by now as normal again."""
         back = {p for p in self.facts.stuck if self._is_back(p)}
         with self._lock:

@@ -80,37 +80,35 @@ def stop_at_step(engines: EngineGroup, background: Background) -> str:
 
 
 def stacks_text(found: Mapping[int, Threads], missing: Sequence[int], *, whole: bool) -> str:
-    """Return the threads of each process, outermost call first; equal ones stand once, with all their processes.
+    """Return the threads of each process, outermost call first; equal ones appear once.
 
     Args:
       found: The threads, by process id.
       missing: Processes that have not answered.
       whole: Show all threads; else the main thread, and how many others there are.
     """
-    groups: dict[str, list[int]] = {}
-    for process_id, threads in sorted(found.items()):
-        groups.setdefault(_threads_text(threads.threads, whole=whole), []).append(process_id)
-    parts = [f"{processes_text(ids)}\n{text}" for text, ids in groups.items()]
-    return "\n\n".join([*parts, *_missing_text(missing)])
+    texts = {p: _threads_text(one.threads, whole=whole) for p, one in found.items()}
+    return _by_text(texts, missing)
 
 
 def native_text(found: Mapping[int, NativeStacks], missing: Sequence[int]) -> str:
-    """Return the native stack of each process, or why py-spy could not read it; equal ones stand once."""
+    """Return the native stack of each process, or why py-spy could not read it; equal ones appear once."""
+    texts = {p: one.text or f"  no native stack: {one.error}" for p, one in found.items()}
+    return _by_text(texts, missing)
+
+
+def _by_text(texts: Mapping[int, str], missing: Sequence[int]) -> str:
+    """Return each text once, below the processes that have it; then the processes that have not answered."""
     groups: dict[str, list[int]] = {}
-    for process_id, answer in sorted(found.items()):
-        text = answer.text or f"  no native stack: {answer.error}"
+    for process_id, text in sorted(texts.items()):
         groups.setdefault(text, []).append(process_id)
     parts = [f"{processes_text(ids)}\n{text}" for text, ids in groups.items()]
-    return "\n\n".join([*parts, *_missing_text(missing)])
-
-
-def _missing_text(missing: Sequence[int]) -> list[str]:
-    if not missing:
-        return []
-    return [
-        f"{processes_text(missing)}   no answer: the interpreter is busy in one long call, or the process or "
-        "its host is stopped"
-    ]
+    if missing:
+        parts.append(
+            f"{processes_text(missing)}   no answer: the interpreter is busy in one long call, or the process or "
+            "its host is stopped"
+        )
+    return "\n\n".join(parts)
 
 
 def _threads_text(threads: Sequence[ThreadStack], *, whole: bool) -> str:

@@ -21,7 +21,7 @@ from nbdist.launch.files.sync import Copied, Files
 from nbdist.launch.model.start_options import Rules
 from nbdist.launch.sessions import recorded
 from nbdist.launch.start.pool import Agents
-from nbdist.launch.start.replace import end
+from nbdist.launch.start.replace import end_processes
 from nbdist.notation import processes_text
 from nbdist.session.cells.attached_cell import RegainedRun
 from nbdist.session.cells.cellrun import CellHandle
@@ -29,9 +29,9 @@ from nbdist.session.cells.context import EndOfCell
 from nbdist.session.cells.execution import Cell
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.followed import Background
-from nbdist.session.cells.history import read as read_history
+from nbdist.session.cells.history import read_history
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.after import cell_context, make_sure
+from nbdist.session.recovery.after import cell_context, ensure_in_step
 from nbdist.session.recovery.expression import fence
 from nbdist.session.turn import TurnNotes
 from nbdist.spelling import Placeholder, command, start_with
@@ -57,7 +57,7 @@ def write_down(engines: EngineGroup, *, rules: Rules) -> str | None:
     return None
 
 
-def take_up(
+def follow_open_cells(
     engines: EngineGroup,
     cells: Iterable[OpenCell],
     *,
@@ -101,7 +101,7 @@ def take_up(
         yield run
 
 
-def take_over(
+def take_over_turn(
     engines: EngineGroup,
     before: TurnNotes,
     background: Background,
@@ -118,9 +118,9 @@ def take_over(
       engines: The processes.
       before: The notes of that kernel.
       background: Gets the cells that are followed from now on.
-      besides: As for `take_up`.
+      besides: As for `follow_open_cells`.
       rules: The session's rules.
-      ended: As for `take_up`.
+      ended: As for `follow_open_cells`.
 
     Returns:
       What was done, or why the processes are not in step; None when they are and nothing was done.
@@ -134,20 +134,20 @@ def take_over(
         followed = {run.execution.number for run in background.runs}
         open_cells = read_history(Path(engines.cluster.folder)).running
         cells = [cell for cell in open_cells if cell.run not in followed]
-        for run in take_up(engines, cells, besides=besides, rules=rules, ended=ended):
+        for run in follow_open_cells(engines, cells, besides=besides, rules=rules, ended=ended):
             run.when_over = engines.turn.kept(run.cell.number)
             background.add(run)
             run.until_known()
-        fence(engines, lambda: background.busy(), rules=rules)
+        fence(engines, background.busy, rules=rules)
     elif not engines.facts.out_of_step:
         return None
     if not engines.proves or background.inside():
         return None
-    return make_sure(engines, automatic=rules.recover)
+    return ensure_in_step(engines, automatic=rules.recover)
 
 
 def _end_unfinished(engines: EngineGroup) -> None:
-    """End processes that a kernel started in the place of others before it ended itself, without finishing.
+    """End processes that a kernel started in the info of others before it ended itself, without finishing.
 
     They have joined nobody, or have half of what they are to have; they are replaced like any ended process.
 
@@ -164,13 +164,13 @@ def _end_unfinished(engines: EngineGroup) -> None:
         if p not in ended and cluster.agents.of(p).pids.get(p, pid) != pid
     }
     if unfinished:
-        end(cluster, unfinished)
+        end_processes(cluster, unfinished)
         # Their own reports say nothing: these agree with whatever the processes were brought.
         engines.reported |= {p: {} for p in unfinished}
         engines.health.note(ProcessFacts.ended, cluster.exits)
 
 
-def say_running(runs: Iterable[RegainedRun]) -> list[str]:
+def still_running_lines(runs: Iterable[RegainedRun]) -> list[str]:
     """Return a sentence for each of these cells that still runs."""
     said = []
     for run in runs:
@@ -186,7 +186,7 @@ def say_running(runs: Iterable[RegainedRun]) -> list[str]:
     return said
 
 
-def say_kept(session: str) -> str:
+def kept_session_text(session: str) -> str:
     """Return a sentence on how to come back to a session that outlives its kernel."""
     return (
         f"Session {session} is kept: {command('attach', session)} is back after a restart of this kernel, "
@@ -221,7 +221,7 @@ def sync_files(engines: EngineGroup) -> Copied:
             f"{start_with('sync', Placeholder('PATH'))} names them."
         )
     done = files.sync(engines.cluster.agents.others)
-    if not done.any_news:
+    if not done.has_changes:
         return done
     old, busy = imported(engines, files, done.changed)
     return replace(done, old=old, busy=busy)
@@ -236,8 +236,8 @@ def imported(
     """
     asked = {}
     for process_id in engines.choice.able():
-        place = engines.cluster.agents.place(process_id)
-        folder = None if place is None else place.folder
+        info = engines.cluster.agents.host_info(process_id)
+        folder = None if info is None else info.folder
         paths = tuple(files.path(name, folder) for name in changed)
         asked[process_id] = engines.send(process_id, AskImported(paths=paths))
     found: dict[str, tuple[int, ...]] = {}

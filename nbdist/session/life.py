@@ -19,12 +19,17 @@ from nbdist.launch.start.spawn import spawn
 from nbdist.notation import count_text, seconds_text
 from nbdist.session import resizing
 from nbdist.session.asking import AskedAlone
-from nbdist.session.cells.history import History
-from nbdist.session.cells.history import read as read_history
+from nbdist.session.cells.history import History, read_history
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.keeping import files_brought, say_kept, say_running, take_over, write_down
+from nbdist.session.keeping import (
+    files_brought,
+    kept_session_text,
+    still_running_lines,
+    take_over_turn,
+    write_down,
+)
 from nbdist.session.looking import Evaluation, Looks
-from nbdist.session.recovery.after import left_unsettled, make_sure, recover
+from nbdist.session.recovery.after import ensure_in_step, left_unsettled, recover
 from nbdist.session.recovery.expression import deliver
 from nbdist.session.running import Cells
 from nbdist.session.turn import TurnNotes
@@ -32,12 +37,12 @@ from nbdist.spelling import Door, through
 from nbdist.view.widgets import Event
 
 
-def describe(engines: EngineGroup, came: str) -> str:
+def describe(engines: EngineGroup, state: str) -> str:
     """Return one line about a start: processes, hosts, devices, and how long it took.
 
     Args:
       engines: The processes.
-      came: `ready` for processes that were started, `attached` for those that ran already.
+      state: `ready` for processes that were started, `attached` for those that ran already.
     """
     plan = engines.plan
     hosts = set(plan.hosts.values())
@@ -53,7 +58,7 @@ def describe(engines: EngineGroup, came: str) -> str:
     named = f"{plan.framework} {version}" if version else plan.framework
     return (
         f"{count_text(len(plan.processes), 'process')} on {where}, {devices}, "
-        f"{named}, {came} in {seconds_text(engines.seconds_to_start)}"
+        f"{named}, {state} in {seconds_text(engines.seconds_to_start)}"
     )
 
 
@@ -89,7 +94,7 @@ class Life:
       rules: The session's rules.
       history: The history of its cells.
       number: The highest cell number so far.
-      came: As for `nbdist.session.life.describe`.
+      state: As for `nbdist.session.life.describe`.
     """
 
     def __init__(
@@ -99,14 +104,14 @@ class Life:
         rules: Rules,
         history: History,
         number: int = 0,
-        came: str,
+        state: str,
     ) -> None:
         self.engines = engines
         self.alone = AskedAlone(engines)
         self.cells = Cells(engines, self.alone, rules=rules, history=history, number=number)
         self.evaluation = Evaluation(engines, self.cells, rules)
         self.looks = Looks(engines, self.cells, self.evaluation)
-        self.described = describe(engines, came)
+        self.described = describe(engines, state)
         self._session = engines.cluster.session
         self._rules = rules
         self._brought: list[str] = []
@@ -147,7 +152,7 @@ class Life:
                 rules=rules,
                 history=history,
                 number=max((cell.number for cell in history.cells), default=0),
-                came="ready",
+                state="ready",
             )
             life._brought = files_brought(engines.cluster.agents)
             unwritten = life.write_down()
@@ -156,7 +161,7 @@ class Life:
             registry.remove(cluster.session)
             raise
         if engines.plan.keep:
-            life._remarks = [unwritten or say_kept(cluster.session)]
+            life._remarks = [unwritten or kept_session_text(cluster.session)]
         return life
 
     @classmethod
@@ -179,7 +184,7 @@ class Life:
         history = History(folder)
         history.cells = known.past
         with contextlib.ExitStack() as failed:
-            failed.callback(registry.go, cluster.session)
+            failed.callback(registry.detach, cluster.session)
             engines = EngineGroup.again(cluster, progress=progress, publish=publish, known=known)
             failed.callback(engines.leave)
             life = cls(
@@ -187,11 +192,11 @@ class Life:
                 rules=rules,
                 history=history,
                 number=max(numbers, default=0),
-                came="attached",
+                state="attached",
             )
             failed.callback(life.cells.background.leave)
             failed.callback(engines.turn.close)
-            life._go_on()
+            life._resume()
             failed.pop_all()
         return life
 
@@ -201,16 +206,16 @@ class Life:
         return self.engines.in_step_at, settled
 
     def _take_over(self, before: TurnNotes) -> str | None:
-        return take_over(
+        return take_over_turn(
             self.engines,
             before,
             self.cells.background,
-            besides=registry.others(self._session),
+            besides=registry.other_kernels(self._session),
             rules=self._rules,
             ended=self.cells.ended,
         )
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         """Follow the cells that still run, and say which; if none does, bring the processes in step.
 
         If another kernel has its turn, that kernel does this.
@@ -219,9 +224,9 @@ class Life:
         self._remarks = list(engines.cluster.remarks)
         try:
             with engines.turn.taken(timeout_s=TURN_SECONDS) as done:
-                self._remarks += say_running(cells.regained)
+                self._remarks += still_running_lines(cells.regained)
                 if engines.proves and not cells.regained and left_unsettled(engines):
-                    done = make_sure(engines, automatic=self._rules.recover) or done
+                    done = ensure_in_step(engines, automatic=self._rules.recover) or done
                 self._remarks += [done] if done else []
         except TurnError:
             return
@@ -253,7 +258,7 @@ class Life:
     def leave(self) -> None:
         """Let the processes go on without this kernel. A second call does nothing."""
         if self.engines.alive:
-            registry.go(self._session)
+            registry.detach(self._session)
             self.engines.turn.close()  # before its cells are left: the next kernel is to follow them
             self.cells.background.leave()
             self.engines.leave()
@@ -288,7 +293,9 @@ class Life:
         living = resizing.sources(engines, without)
         lost: tuple[str, ...] = ()
         if engines.facts.out_of_step:
-            lost = engines.exclusive(lambda: resizing.calm(engines, living, say=say))
+            lost = engines.exclusive(
+                lambda: resizing.delete_uncommon_arrays(engines, living, say=say)
+            )
         for text in resizing.changes(engines, living[0], len(asked.workers)):
             say(text)
         count, before = len(asked.workers), len(engines.plan.workers)

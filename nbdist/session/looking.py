@@ -21,8 +21,9 @@ from nbdist.errors import ArrayError, SessionError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.start_options import Rules
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.expression import Answers, ask_all_workers, ask_some, is_name
+from nbdist.session.recovery.expression import ask_all_workers, ask_some, is_name
 from nbdist.session.running import Cells
+from nbdist.session.values.flow import Answers
 from nbdist.spelling import command
 from nbdist.view.feed import Feed
 from nbdist.view.picture import Picture
@@ -74,9 +75,9 @@ class Evaluation:
         together = engines.proves and not is_name(call.expression)
         with engines.turn.taken(timeout_s=timeout_s):
             if together:
-                self._cells.brought_in_step(call.expression)
+                self._cells.bring_in_step(call.expression)
             else:
-                self._cells.say_ends()
+                self._cells.print_ends()
             self.refuse_while_busy(ids)
             if together or isinstance(call, Offer):
                 # Bringing a value here uses it.
@@ -158,14 +159,14 @@ class Looks:
             raise SessionError(
                 f"NaN are counted in JAX arrays; this session computes with {framework.title}."
             )
-        workers = [p for p in engines.choice.targets(None) if p in engines.facts.workers]
+        workers = engines.choice.targets(None)
         found = self._evaluation.of(CountNan(expression=expression), workers, timeout_s=timeout_s)
         return nan_text(expression, {p: answer for p, (answer, _) in found.items()})
 
     def explain(self, expression: str, *, timeout_s: float) -> Explained:
         """Return the program that a call would run; see `nbdist.session.session.Session.explain`."""
         engines = self._engines
-        workers = [p for p in engines.choice.targets(None) if p in engines.facts.workers]
+        workers = engines.choice.targets(None)
         found = self._evaluation.of(
             CompileCall(expression=expression), workers, timeout_s=timeout_s
         )
@@ -179,7 +180,7 @@ class Looks:
     def values(self, path: str, *, timeout_s: float) -> dict[str, Any]:
         """Return a summary of an array's values; see `nbdist.session.session.Session.values`."""
         engines = self._engines
-        workers = [p for p in engines.choice.targets(None) if p in engines.facts.workers]
+        workers = engines.choice.targets(None)
         self._evaluation.refuse_while_busy(workers)
         found = ask_some(engines, Summarize(path=path), workers, timeout_s=timeout_s)
         return shown_values(path, {p: answer for p, (answer, _) in found.items()})

@@ -9,7 +9,7 @@ import contextlib
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from nbdist.contract.calls.namespace import ReadArrays, SaveArrays, SavedName, Saving, SetRestored
 from nbdist.contract.calls.values import LetGo, Offer, Receive, ValueOffer
@@ -19,13 +19,12 @@ from nbdist.notation import bytes_text, count_text, names_text
 from nbdist.session.cells.doubt import refuse_computing
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.expression import (
-    Answers,
     ask_all_workers,
     ask_some,
     is_name,
     refuse_busy,
 )
-from nbdist.session.values.flow import Progress, ask_each, refuse_too_large, silent
+from nbdist.session.values.flow import Answers, Progress, ask_each, refuse_too_large, silent
 from nbdist.session.values.offers import Offers, ValueComparison
 from nbdist.session.values.pull import LARGE_BYTES, Pull
 from nbdist.session.values.push import Packed, Push, described
@@ -35,13 +34,6 @@ __all__ = ["LARGE_BYTES", "Progress", "pull", "push", "silent"]
 
 PUSH_SECONDS = 120.0
 """How long a push may go on while nothing moves."""
-
-
-class Evaluates(Protocol):
-    """A function that asks processes what they offer of a value."""
-
-    def __call__(self, offer: Offer, ids: Sequence[int]) -> Answers[ValueOffer]:
-        """Return one description for each process."""
 
 
 def push(
@@ -107,7 +99,7 @@ def push(
 
 def pull(
     engines: EngineGroup,
-    evaluated: Evaluates,
+    evaluated: Callable[[Offer, Sequence[int]], Answers[ValueOffer]],
     targets: Sequence[int],
     expression: str,
     *,
@@ -121,7 +113,7 @@ def pull(
 
     Args:
       engines: The processes.
-      evaluated: Asks them what they offer.
+      evaluated: Asks processes what they offer of the value; returns a description of each.
       targets: The processes whose value is wanted.
       expression: An expression that the processes evaluate.
       each: Whether to bring the value of each target, by process id.
@@ -281,22 +273,18 @@ def restore(
       rules: The session's rules.
       timeout_s: How many seconds reading may take.
     """
-    token = uuid.uuid4().hex
-    call = ReadArrays(path=path, names=_checked(path, names), token=token, timeout_s=timeout_s)
+    checked = _checked(path, names)
     workers = sorted(engines.facts.workers)
-    try:
+    with _exchange(engines, workers) as token:
+        call = ReadArrays(path=path, names=checked, token=token, timeout_s=timeout_s)
         found = _asked(engines, call, busy=busy, rules=rules)
 
-        def name() -> None:
+        def set_names() -> None:
             asked = {p: engines.send(p, SetRestored(token=token)) for p in workers}
             ask_each(engines, asked, timeout_s=SET_SECONDS)
 
         # All of them or none: an interrupt comes before or after.
-        engines.exclusive(name)
-    finally:
-        for process_id in workers:
-            with contextlib.suppress(GoneError):
-                engines.send(process_id, LetGo(token=token))
+        engines.exclusive(set_names)
     return _saved(found)
 
 

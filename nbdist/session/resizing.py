@@ -29,18 +29,18 @@ from nbdist.notation import (
 from nbdist.session.asking import ask_all
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.compared import common_serial, disagreeing, lost_lines
-from nbdist.session.recovery.copying import back
+from nbdist.session.recovery.copying import roll_back
 from nbdist.session.recovery.replacing import (
-    doubted_said,
-    empty_said,
+    doubt_lines,
+    doubts,
+    empty_array_lines,
     forgotten_in_part,
     lost_in_part,
-    named,
-    things_said,
+    things_lines,
+    types_by_path,
     unnamed_lost,
-    unsure,
 )
-from nbdist.session.recovery.waiting import refuse_busy, until_computed
+from nbdist.session.recovery.waiting import refuse_unfinished_cells, until_computed
 from nbdist.session.values.flow import ask_each, send
 from nbdist.session.values.namespace import Bringing, Brought, ask_things
 from nbdist.spelling import command, option
@@ -69,7 +69,7 @@ class Resized:
 
     Attributes:
       lines: What the new processes have, and what of it may not be as before, each indented by three spaces.
-      unsure: See `nbdist.session.recovery.replacing.unsure`.
+      unsure: See `nbdist.session.recovery.replacing.doubts`.
       whole: Whether the new processes have everything the earlier ones had, and nothing of it is in doubt.
     """
 
@@ -161,7 +161,7 @@ def sources(engines: EngineGroup, without: Collection[str]) -> list[int]:
     """
     facts, hosts = engines.facts, engines.plan.hosts
     left_out = {p for p in facts.workers if hosts[p] in without}
-    refuse_busy(engines, {*left_out, *facts.stuck})
+    refuse_unfinished_cells(engines, {*left_out, *facts.stuck})
     staying = facts.workers - left_out
     ended = staying & {*facts.lost, *facts.stuck}
     if ended == staying:
@@ -191,7 +191,7 @@ def _answering(engines: EngineGroup, process_ids: Collection[int]) -> list[int]:
     return [process_id for process_id, request in asked.items() if request.answered()]
 
 
-def calm(
+def delete_uncommon_arrays(
     engines: EngineGroup, living: Collection[int], *, say: Callable[[str], None]
 ) -> tuple[str, ...]:
     """Delete the arrays that not all processes have computed; after that all others can be read.
@@ -262,7 +262,7 @@ def bring(
     found = _brought(before, now, living, generation)
     missing = lost_in_part(found)
     ended = before.facts.workers - set(living)
-    returned = back(before, {*lost, *named(missing)}, gone=ended)
+    returned = roll_back(before, {*lost, *types_by_path(missing)}, gone=ended)
     if returned.paths:
         # Of what they have gone back to, each part is somewhere.
         found = _brought(before, now, living, generation)
@@ -273,7 +273,7 @@ def bring(
     again = {name for one in found.values() for name in one.set_again}
     # What was in doubt before is no surer on processes that have it from those.
     doubted = {name: why for name, why in before.facts.unsure.items() if name not in again}
-    doubted |= unsure(found)
+    doubted |= doubts(found)
     return Resized(
         lines=(
             *_lines(found, gone, doubted, in_part=in_part, ended=ended),
@@ -353,11 +353,11 @@ def _lines(
         whole = all(one.whole for one in found.values()) and not unnamed_lost(found, of=ended)
         lines += lost_lines(gone, in_part=in_part, ended=ended, whole=whole)
     lines += unnamed_lost(found, of=ended)
-    lines += empty_said(found)
+    lines += empty_array_lines(found)
     if first.numbered:
         lines.append(f"   {names_text(first.numbered)}: the number of the process, on each its own")
-    lines += doubted_said(doubted, found)
-    lines += things_said(found)
+    lines += doubt_lines(doubted, found)
+    lines += things_lines(found)
     again = sorted({n for one in found.values() for n in one.set_again})
     if again:
         lines.append(f"   {names_text(again)}: set again by functions with @nbdist.on_recover")

@@ -31,7 +31,7 @@ from nbdist.session.cells.doubt import (
 )
 from nbdist.session.cells.execution import Cell, without_leading_blank_lines
 from nbdist.session.cells.facts import ProcessFacts
-from nbdist.session.cells.failure import refuse_busy, refuse_sound
+from nbdist.session.cells.failure import refuse_in_cell, refuse_without_failure
 from nbdist.session.cells.followed import Background, FollowedRun, queued_text
 from nbdist.session.cells.history import History, ListedCell, listed
 from nbdist.session.cells.outcome import outcome_of_cell
@@ -41,10 +41,10 @@ from nbdist.session.recovery import copying
 from nbdist.session.recovery.after import (
     after_cell,
     cell_context,
-    controller_brought_back,
-    make_sure,
+    ensure_in_step,
+    restore_controller,
 )
-from nbdist.session.recovery.compared import have_sent_the_same, place_of
+from nbdist.session.recovery.compared import common_program, have_sent_the_same
 from nbdist.session.recovery.replacing import replaceable
 from nbdist.session.recovery.waiting import not_back
 from nbdist.session.values.copies import Copies
@@ -131,7 +131,7 @@ class Cells:
         before = self._engines.facts.unsure
         with self._in_turn(number, code, options.timeout_s) as taken_over:
             engines = self._engines
-            brought = self.brought_in_step(code)
+            brought = self.bring_in_step(code)
             done = "\n".join(filter(None, (taken_over, brought)))
             chosen = engines.choice.targets(options.on)
             unsure = self.refuse_unsure(code, done, before=before)
@@ -194,7 +194,7 @@ class Cells:
         """Return the cell that this kernel waits for; from any thread."""
         return self._awaited
 
-    def brought_in_step(self, code: str) -> str | None:
+    def bring_in_step(self, code: str) -> str | None:
         """Do as `wait_for_ends`; where this code computes, also wait for processes that went on compiling.
 
         Raises:
@@ -206,7 +206,7 @@ class Cells:
         done = self.wait_for_ends()
         self.background.refuse_unseen()
         if engines.facts.stuck and computes(code) and self._came_back():
-            done = make_sure(engines, automatic=True)
+            done = ensure_in_step(engines, automatic=True)
         if engines.proves and engines.facts.out_of_step:
             refuse_computing(code, engines.facts)
         return done
@@ -298,8 +298,8 @@ class Cells:
             return
         with engines.turn.taken():
             self.wait_for_ends()
-            refuse_busy([p for p in chosen if engines.reports.in_cell(p)])
-            refuse_sound(_failures(engines, chosen))
+            refuse_in_cell([p for p in chosen if engines.reports.in_cell(p)])
+            refuse_without_failure(_failures(engines, chosen))
             self.run("%debug", CellOptions(on=chosen, check=False, cell=cell))
 
     def sync(self, *, timeout_s: float | None) -> None:
@@ -324,7 +324,7 @@ class Cells:
         with engines.turn.taken(timeout_s=left_s):
             self.wait_for_ends()
             if self._came_back(until):
-                make_sure(engines, automatic=True)
+                ensure_in_step(engines, automatic=True)
         for ended in (*self.background.unseen(), *followed):
             # Whoever has interrupted it knows; whether it had ended before this wait began is chance.
             if ended.done and not ended.stopped and (error := ended.error()) is not None:
@@ -344,19 +344,19 @@ class Cells:
         engines = self._engines.living()
         with engines.settling:
             pass
-        done = self._see_to_ends()
+        done = self._handle_ends()
         if done is None and engines.facts.out_of_step:
             # An end may have been reported just after it was looked for.
-            done = self._see_to_ends()
+            done = self._handle_ends()
         return done
 
-    def say_ends(self) -> None:
+    def print_ends(self) -> None:
         """Do as `wait_for_ends` where there is no cell: print what was done."""
         done = self.wait_for_ends()
         if done is not None:
             print(done)
 
-    def _see_to_ends(self) -> str | None:
+    def _handle_ends(self) -> str | None:
         engines = self._engines
         automatic = self._rules.recover
         ended = automatic and engines.lost_controller is not None
@@ -365,8 +365,8 @@ class Cells:
             or ended
             or (automatic and (engines.lost_service is not None or replaceable(engines)))
         ):
-            return make_sure(engines, automatic=automatic)
-        return controller_brought_back(engines) if ended else None
+            return ensure_in_step(engines, automatic=automatic)
+        return restore_controller(engines) if ended else None
 
     def _begun(self, run: int, targets: Sequence[int]) -> None:
         self._engines.living().monitor.sent(targets, run)
@@ -385,7 +385,7 @@ class Cells:
         )
         if ran and engines.proves and not facts.workers.isdisjoint(end.outcomes):
             if end.clean and have_sent_the_same(end.steps, facts.workers):
-                engines.in_step_at = place_of(end.steps) or engines.in_step_at
+                engines.in_step_at = common_program(end.steps) or engines.in_step_at
             else:
                 facts = after_cell(engines, end, automatic=self._rules.recover)
                 if not facts.out_of_step:

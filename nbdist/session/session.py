@@ -16,7 +16,7 @@ from nbdist.launch.files.sync import Copied
 from nbdist.launch.model.happenings import StartProgress, silent
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.start_options import Rules
-from nbdist.launch.sessions.recorded import say_given, with_values
+from nbdist.launch.sessions.recorded import values_used_lines, with_values
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.spawn import spawn
 from nbdist.session import interrupting, moving, resizing
@@ -364,7 +364,7 @@ class Session:
         """
         life = self._alive()
         with life.engines.turn.taken(timeout_s=moving.PUSH_SECONDS):
-            life.cells.say_ends()
+            life.cells.print_ends()
             targets = life.engines.choice.targets(on)
             moving.push(
                 life.engines,
@@ -689,7 +689,7 @@ class Session:
                 plan, without=without, publish=channel.publish, progress=progress or silent, say=say
             )
         atexit.unregister(self.leave)
-        self._given = say_given(self._asked)
+        self._given = values_used_lines(self._asked)
         self._take(life)
         channel.open(life.engines.monitor.snapshot())
         before.replaced()
@@ -759,7 +759,7 @@ class Session:
         plan = with_values(asked, os.environ)
         self.shutdown()
         self._live(spawn(plan, session=self.id), progress or silent)
-        self._given = say_given(asked)
+        self._given = values_used_lines(asked)
 
     def shutdown(self) -> None:
         """Stop what was started, by handle; only leave what somebody else has started.

@@ -37,7 +37,7 @@ SAY_SECONDS = 1.0
 
 MOST_BYTES = 4096
 
-Place = tuple[int, int]
+ProgramNumber = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class TurnNotes:
     number: int = 0
     held: bool = False
     cell: int | None = None
-    in_step: Place | None = None
+    in_step: ProgramNumber | None = None
     settled: bool = True
 
 
@@ -86,7 +86,7 @@ class Turn:
         self._before: TurnNotes | None = None
         self._closed = False
         self.on_change: Callable[[TurnNotes], str | None] = lambda before: None
-        self.known: Callable[[], tuple[Place | None, bool]] = lambda: (None, True)
+        self.known: Callable[[], tuple[ProgramNumber | None, bool]] = lambda: (None, True)
 
     @contextlib.contextmanager
     def taken(

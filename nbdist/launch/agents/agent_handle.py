@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 STOP_SECONDS = 3.0
 """Seconds an agent may take to stop everything it started; it needs about 0.6 s at most."""
 
-TAKES_SECONDS = 0.5
+ORDER_SECONDS = 0.5
 """Seconds the stop waits for an order that is being written."""
 
 AGAIN_SECONDS = 0.1
@@ -172,12 +172,12 @@ class AgentHandle:
         """Return the seconds this kernel has run since each host this agent stands for last sent something."""
         return {host: self._pauses.ran_since(at) for host, at in self.hosts_received_at().items()}
 
-    def look_after_tasks(self, silence_s: float) -> None:
+    def note_lost_tasks(self, silence_s: float) -> None:
         """Note tasks that have ended or been silent for `silence_s`, while others go on; one agent has none."""
 
     def begin_to_stop(self) -> None:
         """Order the agent to stop everything it started; do not wait."""
-        if not self._lock.acquire(timeout=TAKES_SECONDS):
+        if not self._lock.acquire(timeout=ORDER_SECONDS):
             self._channel.process.kill()  # another thread is stuck in an order that the agent does not read
             return
         try:
@@ -227,7 +227,7 @@ class AgentHandle:
         """Return the end of the standard error of the agent, or of the command that leads to it."""
         return tail(self.log)
 
-    def controller_words(self) -> tuple[str, ...]:
+    def controller_log_tail(self) -> tuple[str, ...]:
         """Return the end of the log of ipyparallel's controller."""
         return tail(self.log.parent / "controller.log", lines=LOG_LINES)
 

@@ -64,7 +64,7 @@ class JobAgent(AgentHandle):
             found[host] = max(found.get(host, received_at), received_at)
         return found
 
-    def look_after_tasks(self, silence_s: float) -> None:
+    def note_lost_tasks(self, silence_s: float) -> None:
         """Note tasks that have ended, or been silent for `silence_s`, while others go on."""
         if self.ended_at is not None:
             return

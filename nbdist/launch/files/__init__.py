@@ -50,7 +50,7 @@ class SyncPath:
         """The folder to put on `sys.path` of processes on this machine."""
         return self.path if self.inside == self.name else self.path.parent
 
-    def there(self, path: Path) -> str | None:
+    def path_in_copy(self, path: Path) -> str | None:
         """Return where in the copy a path of this machine lies; None if it is outside."""
         if not path.is_relative_to(self.path):
             return None

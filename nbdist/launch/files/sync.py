@@ -244,7 +244,7 @@ class Copied:
     busy: tuple[int, ...] = ()
 
     @property
-    def any_news(self) -> bool:
+    def has_changes(self) -> bool:
         """Whether any process may see another file than before."""
         return bool(self.changed) or any(copy.sent for copy in self.hosts.values())
 
@@ -306,18 +306,20 @@ class Files:
         self._sendings: list[Sending] = []
 
     @property
-    def here(self) -> list[str]:
+    def local_folders(self) -> list[str]:
         """Folders to put on `sys.path` of processes on this machine."""
         return list(dict.fromkeys(str(source.base) for source in self.sources))
 
     @property
-    def there(self) -> list[str]:
+    def remote_folders(self) -> list[str]:
         """Folders to put on `sys.path` of processes elsewhere, inside the copy."""
         return [source.name for source in self.sources]
 
-    def folder_there(self, cwd: Path) -> str | None:
+    def remote_working_folder(self, cwd: Path) -> str | None:
         """Return the copy of the working folder, if it is copied, else of the first source; None without any."""
-        copies = [where for source in self.sources if (where := source.there(cwd)) is not None]
+        copies = [
+            where for source in self.sources if (where := source.path_in_copy(cwd)) is not None
+        ]
         folders = [source.name for source in self.sources]
         return next(iter([*copies, *folders]), None)
 
@@ -357,7 +359,7 @@ class Files:
 
     def _of_what(self) -> str:
         cwd = Path.cwd()
-        within = any(source.there(cwd) is not None for source in self.sources)
+        within = any(source.path_in_copy(cwd) is not None for source in self.sources)
         return str(cwd if within else self.sources[0].path)
 
     def sync(self, others: Mapping[str, AgentHandle]) -> Copied:
@@ -429,7 +431,7 @@ def _failed(failed: Mapping[str, str], others: Collection[Sending]) -> str:
     )
 
 
-def files_again(paths: Sequence[str]) -> Files | None:
+def reopen_files(paths: Sequence[str]) -> Files | None:
     """Return the files of a session that another kernel has started; None if it has none, or they are gone."""
     try:
         return Files(sources(paths)) if paths else None

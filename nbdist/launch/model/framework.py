@@ -207,7 +207,7 @@ def frameworks() -> list[FrameworkLaunch]:
     return [framework_named(name) for name in framework_names()]
 
 
-def named(plan: Plan) -> dict[str, tuple[int, ...]]:
+def ids_by_role(plan: Plan) -> dict[str, tuple[int, ...]]:
     """Return process ids by role; empty if the framework has no roles."""
     if not framework_named(plan.framework).has_roles:
         return {}
@@ -216,7 +216,7 @@ def named(plan: Plan) -> dict[str, tuple[int, ...]]:
     return {"worker": workers, "chief": workers[:1], "evaluator": evaluators}
 
 
-def task(plan: Plan, process: PlannedProcess) -> str | None:
+def role_name(plan: Plan, process: PlannedProcess) -> str | None:
     """Return the framework's name for a process, such as `"worker 0, chief"`; None if it has no such names."""
     return framework_named(plan.framework).role(process.role, process.task_index)
 

@@ -157,7 +157,7 @@ def client_of(foreign: ForeignCluster) -> Any:
         ) from error
 
 
-def who(foreign: ForeignCluster, client: Any, framework: str) -> Descriptions:
+def describe_engines(foreign: ForeignCluster, client: Any, framework: str) -> Descriptions:
     """Return each engine's description of itself, by engine id.
 
     Raises:
@@ -197,14 +197,14 @@ def _checked(client: Any, engine: int, request: Pending[Described | OtherNbdist]
         facts, _ = request.get()
     except NbdistError as error:
         if lacks_nbdist([str(error)]):
-            host, python = _on(client, engine, HOST), _on(client, engine, PYTHON)
+            host, python = _evaluated(client, engine, HOST), _evaluated(client, engine, PYTHON)
             who = f"Engine {engine} (host {host})"
             text = install_nbdist(who, python, host=host, otherwise="then start the engines again")
             raise VersionError(text) from error
         # Another version may not know the call, and have other words for that.
-        version = _on(client, engine, "__import__('nbdist').__version__")
+        version = _evaluated(client, engine, "__import__('nbdist').__version__")
         if version not in (__version__, UNKNOWN):
-            raise _other_version(engine, _on(client, engine, HOST), version) from error
+            raise _other_version(engine, _evaluated(client, engine, HOST), version) from error
         raise
     if isinstance(facts, OtherNbdist) or facts.nbdist != __version__:
         raise _other_version(engine, facts.host, facts.nbdist)
@@ -216,7 +216,7 @@ HOST = "__import__('socket').gethostname()"
 PYTHON = "__import__('sys').executable"
 
 
-def _on(client: Any, engine: int, expression: str) -> str:
+def _evaluated(client: Any, engine: int, expression: str) -> str:
     """Return the value of an expression on an engine that may have no nbdist."""
     try:
         return str(client[engine].apply_async(str, ipyparallel.Reference(expression)).get(5))
@@ -236,7 +236,7 @@ def address_of(connection: Mapping[str, Any]) -> str:
     return str(connection.get("location") or address) if wild else address
 
 
-def number(engines: Mapping[int, Described]) -> tuple[dict[int, int], str]:
+def number_engines(engines: Mapping[int, Described]) -> tuple[dict[int, int], str]:
     """Return process ids, dense from 0, by ipyparallel's engine id.
 
     ipyparallel's own ids follow the order of registration and mean nothing. The process ids depend on the engines'
@@ -255,7 +255,7 @@ def number(engines: Mapping[int, Described]) -> tuple[dict[int, int], str]:
     """
     settled = {engine: facts.settled for engine, facts in engines.items()}
     if any(number is not None for number in settled.values()):
-        return _with_the_rest(engines, settled), "as a kernel before this one has numbered them"
+        return _with_free_numbers(engines, settled), "as a kernel before this one has numbered them"
     joined = {e: f.joined.process_id if f.joined else None for e, f in engines.items()}
     if _is_dense(joined):
         return {e: int(n) for e, n in joined.items() if n is not None}, "as in JAX's cluster"
@@ -276,7 +276,7 @@ def _by_host(engines: Mapping[int, Described]) -> dict[int, int]:
     return {engine: process_id for process_id, engine in enumerate(order)}
 
 
-def _with_the_rest(
+def _with_free_numbers(
     engines: Mapping[int, Described], settled: Mapping[int, int | None]
 ) -> dict[int, int]:
     """Keep the existing numbers, and give the free ones to engines that came later."""
@@ -318,8 +318,8 @@ def take_part(
     client = client_of(foreign)
     folder = folders.make()
     try:
-        info = who(foreign, client, options.get("framework", "jax"))
-        ids, how = number(info)
+        info = describe_engines(foreign, client, options.get("framework", "jax"))
+        ids, how = number_engines(info)
         by_id = {process_id: info[engine] for engine, process_id in ids.items()}
         plan = _plan(by_id, platform, devices_per_process, options)
         _refuse(plan, by_id)

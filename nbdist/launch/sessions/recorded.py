@@ -20,7 +20,7 @@ from nbdist.launch.agents import AgentSpec
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.fifo_channel import FoundAgain
 from nbdist.launch.agents.job_agent import JobAgent
-from nbdist.launch.files.sync import files_again
+from nbdist.launch.files.sync import reopen_files
 from nbdist.launch.model.happenings import AgentEvents
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.rendezvous import Rendezvous
@@ -32,7 +32,7 @@ from nbdist.launch.start.client import Client
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.pool import AgentPool, Agents
 from nbdist.launch.start.replace import restart_controller, unanswered
-from nbdist.launch.start.spawn import reaches
+from nbdist.launch.start.spawn import agent_specs
 from nbdist.notation import names_text, seconds_text
 from nbdist.spelling import command
 from nbdist.version import __version__
@@ -63,7 +63,7 @@ def with_values(plan: Plan, environment: Mapping[str, str]) -> Plan:
     return replace(plan, environment={**plan.environment, **given}, withheld=())
 
 
-def say_given(plan: Plan) -> list[str]:
+def values_used_lines(plan: Plan) -> list[str]:
     """Return a sentence that says which values come from this kernel; empty if none do."""
     if not plan.withheld:
         return []
@@ -168,7 +168,7 @@ def regain(record: Record) -> tuple[Cluster, Rules]:
         raise SessionError(
             f"The record of session {record.id} cannot be read ({error}). nbdist stop {record.id} ends it."
         ) from error
-    others = sorted(registry.others(record.id))
+    others = sorted(registry.other_kernels(record.id))
     client = None if record.kept else _client(record)
     engines = dict(state.engines)
     agents = _agents(record, state, client, engines)
@@ -190,7 +190,7 @@ def regain(record: Record) -> tuple[Cluster, Rules]:
     )
     if isinstance(agents, AgentPool):
         cluster.remarks = [*cluster.remarks, *_connect(record, cluster)]
-    registry.come(record)
+    registry.attach(record)
     return cluster, state.rules
 
 
@@ -301,10 +301,10 @@ def _agents(record: Record, state: State, client: Any, engines: Mapping[int, int
         home = record.parents[0]
         return ForeignEngines(client, engines, home=home.process)
     events = AgentEvents()
-    ways = {reach.name: reach for reach in reaches(state.plan)}
+    specs = {reach.name: reach for reach in agent_specs(state.plan)}
     found: dict[str, AgentHandle] = {}
     for mark in record.parents:
-        reach = ways.get(mark.name) or AgentSpec(name=record.host, remote=bool(mark.name))
+        reach = specs.get(mark.name) or AgentSpec(name=record.host, remote=bool(mark.name))
         assert mark.spot is not None
         try:
             kind = AgentHandle if reach.watch is None else JobAgent
@@ -316,7 +316,7 @@ def _agents(record: Record, state: State, client: Any, engines: Mapping[int, int
                 f"The files of session {record.id} are gone ({error}). nbdist stop {record.id} ends what is left "
                 "of it."
             ) from error
-    files = files_again(state.plan.placement.sync)
+    files = reopen_files(state.plan.placement.sync)
     agents = AgentPool(found.pop(""), found, events=events, files=files)
     agents.assign({p: found.get(name, agents.home) for p, name in state.of.items()})
     return agents

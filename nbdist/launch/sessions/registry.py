@@ -172,7 +172,7 @@ def remove(session: str) -> None:
         (folder() / f"{session}.json").unlink()
 
 
-def come(record: Record) -> Record:
+def attach(record: Record) -> Record:
     """Note that this kernel is attached, too; return the changed record."""
     mine = this_kernel()
     others = tuple(one for one in record.attached if one != mine)
@@ -181,7 +181,7 @@ def come(record: Record) -> Record:
     return changed
 
 
-def go(session: str) -> None:
+def detach(session: str) -> None:
     """Note that this kernel is no longer attached."""
     record = read(folder() / f"{session}.json")
     if record is not None:
@@ -190,7 +190,7 @@ def go(session: str) -> None:
             write(replace(record, kernels=tuple(k for k in record.attached if k != mine)))
 
 
-def others(session: str) -> frozenset[int]:
+def other_kernels(session: str) -> frozenset[int]:
     """Return the process ids of the other kernels that are attached to a session and alive."""
     record = read(folder() / f"{session}.json")
     return (
@@ -249,12 +249,14 @@ def find(word: str) -> Record:
         candidates = [one for one in there if one.here]
         kept = [one for one in candidates if one.kept]
         if not candidates:
-            raise SessionError(f"No session of yours runs on {socket.gethostname()}.{_kept_by()}")
+            raise SessionError(
+                f"No session of yours runs on {socket.gethostname()}.{_how_to_keep()}"
+            )
         if not kept:
             known = "; ".join(map(one_line, candidates))
             raise SessionError(
                 f"'last' is the newest session that is kept, and none is. Running: {known}. Name one by its id."
-                f"{_kept_by()}"
+                f"{_how_to_keep()}"
             )
         return kept[-1]
     fitting = [one for one in there if one.id == word] or [
@@ -263,11 +265,11 @@ def find(word: str) -> Record:
     if len(fitting) != 1:
         known = "; ".join(one_line(one) for one in there) or "none"
         what = "is the beginning of several" if fitting else "is no session that runs"
-        raise SessionError(f"{word!r} {what}. Running: {known}.{'' if there else _kept_by()}")
+        raise SessionError(f"{word!r} {what}. Running: {known}.{'' if there else _how_to_keep()}")
     return fitting[0]
 
 
-def _kept_by() -> str:
+def _how_to_keep() -> str:
     return f" {start_with('keep', True)} starts one that outlives its kernel."
 
 

@@ -65,7 +65,7 @@ def start(cluster: Cluster, *, progress: StartProgress) -> None:
         gather(cluster, progress=progress)
         # The agent of this machine starts the controller by itself.
         cluster.client_file = str(connections(cluster.folder, CLUSTER_ID)[1])
-        if initialize.wanted(cluster):
+        if initialize.needs_service(cluster):
             initialize.ask_for_service(cluster)
         cluster.agents.start(cluster.planned(cluster.plan.processes))
         with contextlib.ExitStack() as handovers:
@@ -121,7 +121,7 @@ def _no_controller(cluster: Cluster, what: str) -> str:
         f"The controller (host {home.reach.name}) {what} within {cluster.plan.start_timeout_s:g} s. Give it "
         f"longer with {option('start_timeout_s')}."
     )
-    return with_words(text, home.controller_words())
+    return with_words(text, home.controller_log_tail())
 
 
 GREET_SECONDS = 3.0

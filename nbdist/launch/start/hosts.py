@@ -88,7 +88,7 @@ def _missing(agent: AgentHandle, total: int, limit_s: float) -> str:
     return with_words(text, agent.last_words())
 
 
-Host = tuple[AgentHandle, int | None]
+HostAgent = tuple[AgentHandle, int | None]
 """An agent, and the number of one of its tasks if each task has its own host."""
 
 
@@ -127,11 +127,11 @@ def answers(
     cluster: Cluster,
     kind: type[T],
     number: int,
-    hosts: Iterable[Host],
+    hosts: Iterable[HostAgent],
     *,
     within_s: float,
     late: str,
-) -> dict[Host, T]:
+) -> dict[HostAgent, T]:
     """Wait for the answers of agents to an order that they were sent.
 
     Args:
@@ -147,7 +147,7 @@ def answers(
       HostError: A host is lost.
     """
     deadline = time.monotonic() + within_s
-    found: dict[Host, T] = {}
+    found: dict[HostAgent, T] = {}
     missing = list(hosts)
     while missing:
         check_hosts(cluster)
@@ -168,21 +168,23 @@ def answers(
     return found
 
 
-def host_of(agents: Agents, process_id: int) -> Host:
+def host_of(agents: Agents, process_id: int) -> HostAgent:
     """Return who answers for the host of one process."""
     agent = agents.of(process_id)
     return agent, process_id if isinstance(agent, JobAgent) else None
 
 
-def _hosts(plan: Plan, agents: Agents) -> dict[Host, list[int]]:
+def _hosts(plan: Plan, agents: Agents) -> dict[HostAgent, list[int]]:
     """Return the process ids of each agent, or of each task of a job."""
-    found: dict[Host, list[int]] = {}
+    found: dict[HostAgent, list[int]] = {}
     for process in plan.processes:
         found.setdefault(host_of(agents, process.process_id), []).append(process.process_id)
     return found
 
 
-def _places(plan: Plan, agents: Agents, ports: Mapping[Host, Sequence[int]]) -> dict[int, Place]:
+def _places(
+    plan: Plan, agents: Agents, ports: Mapping[HostAgent, Sequence[int]]
+) -> dict[int, Place]:
     return {
         process_id: Place(
             address=LOOPBACK if plan.placement.on_this_machine else agent.facts[task].address,
@@ -281,7 +283,7 @@ def check_home(home: AgentHandle) -> None:
     if isinstance(failure, Refused):
         raise HostError(_refused(failure.host, home, failure), host=failure.host)
     if home.ended_at is not None and not isinstance(failure, ImportFailed):
-        lines = "\n".join(home.controller_words())
+        lines = "\n".join(home.controller_log_tail())
         raise LaunchError(
             f"The engines' parent process ended (exit code {home.poll()}).\n{lines}".rstrip()
         )
@@ -292,7 +294,7 @@ def info_by_host(cluster: Cluster) -> dict[str, HostInfo]:
     agents = cluster.agents
     found: dict[str, HostInfo] = {}
     for process in cluster.plan.processes:
-        facts = agents.place(process.process_id)
+        facts = agents.host_info(process.process_id)
         if facts is not None:
             found.setdefault(process.host, facts)
     return found
@@ -351,10 +353,10 @@ def check_hosts(cluster: Cluster) -> None:
     """
     for name, agent in cluster.agents.others.items():
         check_host(name, agent)
-        _check_ways(cluster, name, agent)
+        _check_connections(cluster, name, agent)
 
 
-def _check_ways(cluster: Cluster, name: str, agent: AgentHandle) -> None:
+def _check_connections(cluster: Cluster, name: str, agent: AgentHandle) -> None:
     """Raise an error if hosts cannot reach each other: they would wait in the first collective."""
     for task, (moment, answers) in agent.reached.items():
         host = name if task is None else cluster.plan.hosts[task]

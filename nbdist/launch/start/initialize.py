@@ -35,7 +35,7 @@ from nbdist.notation import processes_text
 from nbdist.spelling import option
 
 
-def wanted(cluster: Cluster) -> bool:
+def needs_service(cluster: Cluster) -> bool:
     """Return whether the processes join a service of ours; some frameworks have none, a single process needs none.
 
     Engines that somebody else has started have no agent to serve beside them: there process 0 serves.
@@ -58,7 +58,7 @@ def ask_for_service(cluster: Cluster, *, again: bool = False) -> int:
         the first, which serves until all have left it.
 
     Returns:
-      The service's number, for `until_it_serves` and `end`.
+      The service's number, for `wait_for_service` and `end`.
     """
     first = cluster.plan.processes[0].process_id
     # Counted by the agent's events, so that a kernel that attaches later continues the numbers.
@@ -79,7 +79,7 @@ def ask_for_service(cluster: Cluster, *, again: bool = False) -> int:
     return number
 
 
-def until_it_serves(cluster: Cluster, number: int) -> None:
+def wait_for_service(cluster: Cluster, number: int) -> None:
     """Wait until a service listens, and set it as the address that the processes join.
 
     If another program has taken the first service's port meanwhile, a second service chooses its own port; this
@@ -152,7 +152,7 @@ def _service_answer(cluster: Cluster, number: int) -> Coordinating:
     return answers(cluster, Coordinating, number, [host], within_s=within_s, late=late)[host]
 
 
-def end(cluster: Cluster, number: int) -> None:
+def end_service(cluster: Cluster, number: int) -> None:
     """End a service that nobody uses any more."""
     first = cluster.plan.processes[0].process_id
     cluster.agents.of(first).order(EndCoordination(number=number))
@@ -183,8 +183,8 @@ def join(cluster: Cluster, *, progress: StartProgress) -> dict[int, Initialized]
       HostError: As `LaunchError`, for a whole host.
     """
     plan = cluster.plan
-    if wanted(cluster):
-        until_it_serves(cluster, COORDINATOR)
+    if needs_service(cluster):
+        wait_for_service(cluster, COORDINATOR)
     framework = framework_named(plan.framework)
     stages = {p.process_id: framework.stages(plan, p, cluster.rendezvous) for p in plan.processes}
     answers: dict[int, Initialized] = {}
@@ -214,7 +214,7 @@ def broadcast(
             where=f"process {process_id} (host {cluster.plan.hosts[process_id]})",
         )
         if process_id == 0 and len(stages) > 1 and _process_0_serves(cluster):
-            until_it_listens(cluster.rendezvous)
+            wait_for_coordinator(cluster.rendezvous)
     return _collect(cluster, asked, progress)
 
 
@@ -222,7 +222,7 @@ def _process_0_serves(cluster: Cluster) -> bool:
     return cluster.plan.initialize and not cluster.rendezvous.served
 
 
-def until_it_listens(rendezvous: Rendezvous) -> None:
+def wait_for_coordinator(rendezvous: Rendezvous) -> None:
     """Wait a moment for process 0's coordinator: a process that finds none tries again only a second later."""
     if rendezvous.tasks:
         return

@@ -93,7 +93,7 @@ class Agents:
             f"this. Do it where they came from, or start a session with {command('start')}."
         )
 
-    def place(self, process_id: int) -> HostInfo | None:
+    def host_info(self, process_id: int) -> HostInfo | None:
         """Return the facts about a process's host; None if it is this machine, or nothing is known."""
         return None
 
@@ -183,7 +183,7 @@ class AgentPool(Agents):
         """Return the agent of one process."""
         return self._of[process_id]
 
-    def place(self, process_id: int) -> HostInfo | None:
+    def host_info(self, process_id: int) -> HostInfo | None:
         """Return the facts about a process's host; None if it is this machine."""
         agent = self._of[process_id]
         if not agent.reach.remote:
@@ -294,16 +294,16 @@ class AgentPool(Agents):
                 with self._guard:
                     self._look_after(agent)
             with self._guard:
-                self._look_who_is_silent()
+                self._publish_silent_hosts()
 
     def _look_after(self, agent: AgentHandle) -> None:
         if agent.poll() is None and agent.facts:
             agent.beat()
-            agent.look_after_tasks(LOST_SECONDS)
+            agent.note_lost_tasks(LOST_SECONDS)
             if agent.silence_s > LOST_SECONDS:
                 agent.give_up()
 
-    def _look_who_is_silent(self) -> None:
+    def _publish_silent_hosts(self) -> None:
         now = time.time()
         silent = {
             name: self.silent.get(name, now - silence_s)

@@ -29,7 +29,7 @@ END_SECONDS = 5.0
 """Seconds a process may take to be gone after SIGKILL."""
 
 
-def end(cluster: Cluster, process_ids: Collection[int]) -> None:
+def end_processes(cluster: Cluster, process_ids: Collection[int]) -> None:
     """End processes that no longer answer; wait until they are gone.
 
     Raises:
@@ -45,7 +45,9 @@ def end(cluster: Cluster, process_ids: Collection[int]) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def replace(cluster: Cluster, process_ids: Collection[int], *, progress: StartProgress) -> None:
+def replace_processes(
+    cluster: Cluster, process_ids: Collection[int], *, progress: StartProgress
+) -> None:
     """Start these processes of the plan again, each on its host and with its id.
 
     Raises:

@@ -72,16 +72,18 @@ def spawn(asked: Plan, *, session: str) -> Cluster:
         # Agents on other machines first: their connections take time, too.
         others = {
             reach.name: start(
-                reach, elsewhere(plan, reach, address, preflight.asked, files), f"host-{number}"
+                reach,
+                remote_assignment(plan, reach, address, preflight.asked, files),
+                f"host-{number}",
             )
-            for number, reach in enumerate(reaches(plan, folder))
+            for number, reach in enumerate(agent_specs(plan, folder))
         }
         home = start(
             AgentSpec(
                 name=socket.gethostname(),
                 environment=clean_environment(os.environ, plan.environment),
             ),
-            at_home(plan, folder, address, files),
+            local_assignment(plan, folder, address, files),
             "host",
         )
     except BaseException:
@@ -117,7 +119,7 @@ def _give_up(started: Sequence[AgentHandle], preflight: Preflight, folder: str) 
     folders.remove(folder)
 
 
-def reaches(plan: Plan, folder: str | None = None) -> list[AgentSpec]:
+def agent_specs(plan: Plan, folder: str | None = None) -> list[AgentSpec]:
     """Return how the agents on other machines are started; `folder` is the session's folder here."""
     placement = plan.placement
     if placement.job is not None:
@@ -134,7 +136,9 @@ def reaches(plan: Plan, folder: str | None = None) -> list[AgentSpec]:
     return [ssh_agent(host, placement.ssh) for host in placement.hosts if not host.local]
 
 
-def at_home(plan: Plan, folder: str, address: str, files: Files | None = None) -> Assignment:
+def local_assignment(
+    plan: Plan, folder: str, address: str, files: Files | None = None
+) -> Assignment:
     """Return the assignment for the agent of this machine: the controller, and the processes that run here."""
     mine = plan.placement.job is None and plan.on(socket.gethostname())
     return Assignment(
@@ -157,7 +161,7 @@ def at_home(plan: Plan, folder: str, address: str, files: Files | None = None) -
         controller_address=None if address == LOOPBACK else address,
         kept=plan.keep,
         kernel=os.getpid(),
-        paths=tuple(files.here) if files is not None else (),
+        paths=tuple(files.local_folders) if files is not None else (),
     )
 
 
@@ -170,7 +174,7 @@ once. Linux gives up a connection on which nothing is acknowledged after about a
 924.6 s), so that a longer time would gain nothing."""
 
 
-def elsewhere(
+def remote_assignment(
     plan: Plan,
     reach: AgentSpec,
     address: str,
@@ -193,8 +197,10 @@ def elsewhere(
             **plan.environment,
         },
         cwd=cwd or str(Path.cwd()),
-        cwd_copy=files.folder_there(Path.cwd()) if files is not None and cwd is None else None,
-        paths=tuple(files.there) if files is not None else (),
+        cwd_copy=files.remote_working_folder(Path.cwd())
+        if files is not None and cwd is None
+        else None,
+        paths=tuple(files.remote_folders) if files is not None else (),
         ports=count,
         silence_s=KERNEL_LOST_SECONDS,
         kept=plan.keep,

@@ -222,7 +222,6 @@ class CellRun:
         error = self._finish(final)
         if error is not None:
             show_end(self._renderer, self.output, error_text(error), raised=True)
-        if error is not None:
             raise error
 
     def interrupt(self) -> None:
@@ -241,7 +240,7 @@ class CellRun:
                 number=self.execution.number,
                 clean=self.execution.clean,
                 steps=dict(self.execution.steps),
-                looked=self._supervisor.terms.out_of_step,
+                began_out_of_step=self._supervisor.terms.out_of_step,
                 say=self._say,
             )
         )

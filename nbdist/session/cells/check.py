@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from nbdist.contract.calls.engine import Agreement, AskAgreement
 from nbdist.contract.cells import DistributionFacts, Facts, NamesFacts
@@ -54,10 +54,19 @@ def difference(
     about: str, values: Mapping[int, Any], do: str, text: Callable[[Any], str] = str
 ) -> list[Difference]:
     """Return one entry where the values of processes are not all equal, else none."""
+    return _described(about, values, do, lambda found: [text(value) for value in found])
+
+
+def _described(
+    about: str, values: Mapping[int, Any], do: str, texts: Callable[[list[Any]], list[str]]
+) -> list[Difference]:
+    """Return as `difference` does; `texts` sees all different values, to tell them apart."""
     groups = grouped(values)
     if len(groups) < 2:
         return []
-    return [Difference(about, ordered((ids, text(value)) for ids, value in groups), do)]
+    described = texts([value for _, value in groups])
+    versions = ordered((ids, text) for (ids, _), text in zip(groups, described, strict=True))
+    return [Difference(about, versions, do)]
 
 
 ByProcess = Mapping[int, NamesFacts]
@@ -203,39 +212,43 @@ def _software(versions: Mapping[int, Mapping[str, str]]) -> list[Difference]:
         f"Install the same version on all hosts ({command('doctor')} says what to type), then "
         f"{command('restart')}."
     )
-    found = []
-    for name in _every_key(versions):
-        # A package that only some have imported need not be used by the others.
-        of = {p: one[name] for p, one in versions.items() if name in one}
-        found += difference(f"the version of {name}", of, do)
-    return found
+    return _by_key(versions, "the version of {}", lambda name: do)
 
 
 def _modules(versions: Mapping[int, Mapping[str, str]]) -> list[Difference]:
-    found = []
-    for name in _every_key(versions):
-        # A module that only some have imported need not be used by the others.
-        of = {p: one[name] for p, one in versions.items() if name in one}
-        do = f"importlib.reload({name}) in one {command('unchecked')} cell makes it the same on all of them."
-        found += difference(f"the code of module {name}", of, do, lambda digest: f"digest {digest}")
-    return found
+    def do(name: str) -> str:
+        return f"importlib.reload({name}) in one {command('unchecked')} cell makes it the same on all of them."
+
+    return _by_key(versions, "the code of module {}", do, lambda digest: f"digest {digest}")
 
 
 def _variables(flags: Mapping[int, Mapping[str, str]]) -> list[Difference]:
     do = f"Set the same value for all with {option('environment')} when you start them."
-    found = []
-    for name in _every_key(flags):
-        found += difference(name, {p: one.get(name, "not set") for p, one in flags.items()}, do)
-    return found
+    unset = {name: "not set" for one in flags.values() for name in one}
+    return _by_key({p: {**unset, **one} for p, one in flags.items()}, "{}", lambda name: do)
 
 
 def _settings(values: Mapping[int, Mapping[str, str]]) -> list[Difference]:
+    def do(name: str) -> str:
+        return f"Set {name} to the same value on all of them, in one {command('cell')}."
+
+    return _by_key(values, "{}", do)
+
+
+def _by_key(
+    values: Mapping[int, Mapping[str, str]],
+    about: str,
+    do: Callable[[str], str],
+    text: Callable[[str], str] = str,
+) -> list[Difference]:
+    """Compare the values under each key, on the processes that have the key.
+
+    The others need not use what only some have, such as an imported package.
+    """
     found = []
-    for name in _every_key(values):
-        of = {p: one[name] for p, one in values.items() if name in one}
-        found += difference(
-            name, of, f"Set {name} to the same value on all of them, in one {command('cell')}."
-        )
+    for key in dict.fromkeys(key for one in values.values() for key in one):
+        having = {p: one[key] for p, one in values.items() if key in one}
+        found += difference(about.format(key), having, do(key), text)
     return found
 
 
@@ -250,17 +263,6 @@ def _distribution(distributions: Mapping[int, DistributionFacts | None]) -> list
         f"{command('cell')}."
     )
     return _described("Keras' distribution", distributions, do, _distribution_texts)
-
-
-def _described(
-    about: str, values: Mapping[int, Any], do: str, texts: Callable[[list[Any]], list[str]]
-) -> list[Difference]:
-    groups = grouped(values)
-    if len(groups) < 2:
-        return []
-    said = texts([value for _, value in groups])
-    versions = ordered((ids, text) for (ids, _), text in zip(groups, said, strict=True))
-    return [Difference(about, versions, do)]
 
 
 def _mesh_texts(meshes: Sequence[Mesh | None]) -> list[str]:
@@ -298,10 +300,6 @@ def _plain(value: Any) -> str:
         return str(value)
     rules = [f"{rule.pattern!r}: {rule.axes}" for rule in value]
     return f"{{{', '.join(rules[:3])}{', …' if len(rules) > 3 else ''}}}"
-
-
-def _every_key(by_process: Mapping[int, Mapping[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(key for one in by_process.values() for key in one))
 
 
 MOST_LISTED = 5
@@ -346,15 +344,8 @@ ANSWER_SECONDS = 5.0
 """The longest wait for the answers of all processes together; an idle one takes milliseconds."""
 
 
-class SendRequest(Protocol):
-    """Sends a request to one process; see `nbdist.launch.start.pending.ask`."""
-
-    def __call__(self, process_id: int, call: AskAgreement) -> Pending[Agreement]:
-        """Send the request; do not wait."""
-
-
 def refuse_disagreement(
-    ask: SendRequest,
+    ask: Callable[[int, AskAgreement], Pending[Agreement]],
     targets: Sequence[int],
     code: str,
     *,
@@ -368,7 +359,7 @@ def refuse_disagreement(
     """Compare what must be equal on all targets before they run a cell; use no collective.
 
     Args:
-      ask: Sends a request to a process.
+      ask: Sends a request to a process; see `nbdist.launch.start.pending.ask`.
       targets: Those that are to run the cell in step; one alone has nobody to differ from.
       code: The cell's code.
       hosts: Host names by process id.
@@ -401,6 +392,3 @@ def refuse_disagreement(
         what = differences({p: one.facts or Facts() for p, one in answers(differing).items()})
         if what:
             raise AgreementError(differences_text(what, hosts))
-
-
-__all__ = ["ANSWER_SECONDS", "refuse_disagreement"]

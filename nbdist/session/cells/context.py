@@ -12,7 +12,8 @@ from nbdist.contract.asides import LineReply
 from nbdist.contract.cells import OpenCell
 from nbdist.contract.iopub import CellStep
 from nbdist.launch.start.cluster import Cluster
-from nbdist.session.cells.execution import Cell, Execution, KnownReports
+from nbdist.monitor.monitor import Monitor
+from nbdist.session.cells.execution import Cell, Execution
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.late import EarlierCells
 from nbdist.session.cells.outcome import ProcessOutcome
@@ -57,7 +58,7 @@ class EndOfCell:
       number: The number of this sending.
       clean: Whether all targets have finished the cell and found themselves in step.
       steps: By process, what each process that sent anything says it sent.
-      looked: Whether the processes were out of step when the cell began, so that it computed nothing.
+      began_out_of_step: Whether the processes were out of step when the cell began, so that it computed nothing.
       say: Shows a line below the cell's output.
     """
 
@@ -67,7 +68,7 @@ class EndOfCell:
     number: int
     clean: bool
     steps: Mapping[int, CellStep]
-    looked: bool
+    began_out_of_step: bool
     say: Callable[[str], None]
 
 
@@ -98,7 +99,7 @@ class CellContext:
 
     cluster: Cluster
     hosts: Mapping[int, str]
-    reports: KnownReports
+    reports: Monitor
     facts: ProcessFacts
     interrupt: Callable[[Sequence[int]], None]
     remedies: Remedies

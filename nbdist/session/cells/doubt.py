@@ -112,7 +112,7 @@ def refuse_unsure(
     since = f", since it may use {names_text(known)}" if known else ""
     sentences = (
         f"This cell was not run{since}.",
-        not_as_before({name: why for name, why in left.items() if name not in said}),
+        doubt_text({name: why for name, why in left.items() if name not in said}),
         "To go on as it is, run the cell once more.",
     )
     raise UnsureError(" ".join(filter(None, sentences)), left)
@@ -126,7 +126,7 @@ def unsure_text(
     Arguments as for `refuse_unsure`, which lets such a cell pass.
     """
     found = _unsure_in(code, facts, used)
-    return not_as_before({n: why for n, why in found.items() if n not in said}) or None
+    return doubt_text({n: why for n, why in found.items() if n not in said}) or None
 
 
 def _unsure_in(code: str, facts: ProcessFacts, used: Collection[str] | None) -> dict[str, Doubt]:
@@ -138,7 +138,7 @@ def _unsure_in(code: str, facts: ProcessFacts, used: Collection[str] | None) -> 
     }
 
 
-def not_as_before(unsure: Mapping[str, Doubt]) -> str:
+def doubt_text(unsure: Mapping[str, Doubt]) -> str:
     """Return where names in doubt are from, and what a person may have to set: two sentences for each reason."""
     reasons: dict[Doubt, list[str]] = {}
     for name, why in unsure.items():

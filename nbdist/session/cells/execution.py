@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from ipyparallel.error import TaskAborted
 
@@ -23,7 +23,7 @@ from nbdist.errors import NotRunError, WireError
 from nbdist.launch.model.happenings import ProcessExit
 from nbdist.launch.start.cluster import Cluster
 from nbdist.message_guard import MessageGuard
-from nbdist.monitor.monitor import Held, held_text
+from nbdist.monitor.monitor import Monitor, held_text
 from nbdist.notation import bytes_text, count_text, names_text, where_text
 from nbdist.session.cells.late import LateOutput, as_new, put
 from nbdist.session.cells.outcome import Outcome, ProcessOutcome
@@ -48,19 +48,6 @@ CUT_ERRORS = ("JaxRuntimeError", "XlaRuntimeError", "ValueError")
 """Errors of a collective whose connections are cut; ValueError in jax 0.10 where NumPy asks for the values."""
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-
-
-class KnownReports(Protocol):
-    """The processes' reports, as the monitor has them."""
-
-    def activity(self, process_id: int) -> Activity | None:
-        """Return the newest activity of a process; None before its first report."""
-
-    def silence(self, process_id: int) -> float:
-        """Return the seconds since a process last reported."""
-
-    def held(self, process_id: int) -> Held | None:
-        """Return what a process held when it last reported: its memory and its largest arrays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +90,7 @@ class Execution:
         cluster: Cluster,
         hosts: Mapping[int, str],
         output: CellOutput,
-        reports: KnownReports,
+        reports: Monitor,
         widgets: Widgets | None = None,
     ) -> None:
         self.cell = cell
@@ -126,7 +113,7 @@ class Execution:
         self._adopted: dict[int, str] = {}
         self._withdrawn: dict[int, Future[Any]] = {}
         self._prompts: dict[int, Prompt] = {}
-        self._commanded: dict[int, float] = {}
+        self._lines_sent_at: dict[int, float] = {}
         self._prompting = threading.Lock()
         self.steps: dict[int, CellStep] = {}
         self.sent: dict[int, Sent] = {}
@@ -211,27 +198,27 @@ class Execution:
         """Send a process the reply to a question; return whether it was taken."""
         with self._prompting:  # before it is sent: what the process asks next may be here first
             del self._prompts[process_id]
-            self._commanded[process_id] = time.monotonic()
+            self._lines_sent_at[process_id] = time.monotonic()
         taken = False
         try:
             taken = send()
         finally:
             with self._prompting:
-                if not taken and self._commanded.pop(process_id, None) is not None:
+                if not taken and self._lines_sent_at.pop(process_id, None) is not None:
                     self._prompts[process_id] = prompt
         return taken
 
     @property
-    def commanded(self) -> float | None:
+    def line_sent_at(self) -> float | None:
         """Return when a process got the line it has not gone on from (monotonic clock); None: there is none."""
         with self._prompting:
-            return min(self._commanded.values(), default=None)
+            return min(self._lines_sent_at.values(), default=None)
 
     def _prompt(self, process_id: int, prompt: Prompt | None) -> None:
         # A process at its own prompt shows output of its own; others are not merely behind it.
         self.output.compare_strictly()
         with self._prompting:
-            self._commanded.pop(process_id, None)
+            self._lines_sent_at.pop(process_id, None)
             if prompt is None:
                 self._prompts.pop(process_id, None)
             else:
@@ -329,7 +316,11 @@ class Execution:
             return self._process_outcome(process_id, "not run", error=error)
         if code == "EngineError":
             # The engine is gone, and its exit not reported yet.
-            return None if now - since < OUTPUT_SECONDS else self._lost(process_id, str(error))
+            return (
+                None
+                if now - since < OUTPUT_SECONDS
+                else self._process_outcome(process_id, "gone", error=str(error))
+            )
         return self._raised(process_id, error)
 
     def _given_up(self, process_id: int, waited_s: float) -> bool:
@@ -374,9 +365,6 @@ class Execution:
             return None
         reported = time.time() - self._reports.silence(process_id)
         return held_text(held, before_s=max(0.0, end.time - reported))
-
-    def _lost(self, process_id: int, text: str) -> ProcessOutcome:
-        return self._process_outcome(process_id, "gone", error=text)
 
     def _raised(self, process_id: int, error: Any) -> ProcessOutcome:
         text = f"{error.ename}: {error.evalue}".rstrip(": ")

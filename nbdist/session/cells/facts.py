@@ -236,7 +236,7 @@ class ProcessFacts:
         """Return these facts while other processes are started in the place of these; None: no more."""
         return replace(self, resizing=what)
 
-    def unlike(self, cell: int, why: str) -> ProcessFacts:
+    def found_out_of_step(self, cell: int, why: str) -> ProcessFacts:
         """Return these facts with the processes out of step, which could not be brought in step."""
         return replace(self, since=cell if self.since is None else self.since, why=why)
 

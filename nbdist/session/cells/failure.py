@@ -1,7 +1,7 @@
 """The error that a failed cell raises in the notebook: the first cause in full, a line for every other process.
 
 `outcome_text` and `ending_text` are the short forms. A later look into the error needs idle processes on which a
-cell has failed (`refuse_busy`, `refuse_sound`).
+cell has failed (`refuse_in_cell`, `refuse_without_failure`).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from nbdist.errors import CollectiveError, ProcessError, SessionError
 from nbdist.notation import processes_text, seconds_text
 from nbdist.session.cells.outcome import (
     ProcessOutcome,
+    failure_lines,
     first_line,
     named_first,
     place,
-    say_failure,
-    say_place,
-    say_processes,
+    place_text,
+    processes_on_hosts_text,
 )
 from nbdist.spelling import command
 
@@ -68,7 +68,7 @@ def failure(
     if cause.process_id in tracebacks:
         body += [_named(outcomes, same), tracebacks[cause.process_id]]
     elif cause.error is not None:
-        body += say_failure(cause)
+        body += failure_lines(cause)
     else:
         body.append(f"{processes_text(same)}   {_ending(cause)}")
     if lines := last_lines.get(cause.process_id):
@@ -111,7 +111,7 @@ def _diverged(diverged: str, advice: str | None, *, mixed: bool) -> ProcessError
 
 
 def _named(outcomes: Mapping[int, ProcessOutcome], ids: list[int]) -> str:
-    return say_processes([outcomes[p] for p in ids])
+    return processes_on_hosts_text([outcomes[p] for p in ids])
 
 
 def _headline(
@@ -151,7 +151,7 @@ def _others(outcomes: Mapping[int, ProcessOutcome], left_out: set[int]) -> list[
 
 
 def _ending(process: ProcessOutcome) -> str:
-    where = say_place(*place(process.activity))
+    where = place_text(*place(process.activity))
     match process.outcome:
         case "finished":
             return "finished the cell"
@@ -173,7 +173,7 @@ def _ending(process: ProcessOutcome) -> str:
             return f"{said}{at}"
 
 
-def refuse_busy(busy: Collection[int]) -> None:
+def refuse_in_cell(busy: Collection[int]) -> None:
     """Refuse a look at an error while a process is in the middle of a cell.
 
     Raises:
@@ -187,7 +187,7 @@ def refuse_busy(busy: Collection[int]) -> None:
         )
 
 
-def refuse_sound(failures: Mapping[int, str | None]) -> None:
+def refuse_without_failure(failures: Mapping[int, str | None]) -> None:
     """Refuse a look at errors unless a cell has failed on each process.
 
     Args:

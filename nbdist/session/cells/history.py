@@ -38,7 +38,7 @@ FILE = "cells.jsonl"
 
 
 @dataclass
-class Read:
+class CellRecords:
     """The content of a session's file of cells.
 
     `running` are the cells whose end nobody has noted; the other fields are those
@@ -98,9 +98,9 @@ class History:
                 os.close(file)
 
 
-def read(folder: Path) -> Read:
+def read_history(folder: Path) -> CellRecords:
     """Return the content of the file in a session's folder; lines that cannot be read are left out."""
-    found = Read()
+    found = CellRecords()
     running: dict[int, OpenCell] = {}
     for line in _lines(folder / FILE):
         if isinstance(line, Begun):

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from nbdist.notation import processes_text, seconds_text
-from nbdist.session.cells.outcome import ProcessOutcome, say_where_all
+from nbdist.session.cells.outcome import ProcessOutcome, places_text
 from nbdist.spelling import option
 
 CUT_SECONDS = 0.4
@@ -140,18 +140,18 @@ def _begins(one: Leaver) -> bool:
     return one.asked.queued and phase(one.process) is Phase.RUNNING
 
 
-def _comes_to_a_prompt(one: Leaver) -> bool:
+def _is_at_a_new_prompt(one: Leaver) -> bool:
     return one.prompts != one.asked.prompts
 
 
-def _does_not_hear(one: Leaver) -> bool:
+def _needs_a_cut(one: Leaver) -> bool:
     """Return whether its collectives are to be cut, for the first time or again."""
     since = one.since >= (FAILED_CUT_SECONDS if one.failed else CUT_SECONDS)
     again = one.asked.freed is None or one.now - one.asked.freed >= CUT_AGAIN_SECONDS
     return one.terms.frees and since and again
 
 
-def _does_not_come(one: Leaver) -> bool:
+def _is_late(one: Leaver) -> bool:
     late = one.since >= CUT_SECONDS + BACK_SECONDS
     return late and not one.asked.said and not _is_given_up(one)
 
@@ -163,9 +163,9 @@ def _is_given_up(one: Leaver) -> bool:
 LEAVING: tuple[tuple[Callable[[Leaver], bool], Act, Callable[[Leaver], AskedToLeave]], ...] = (
     # when, what is done, and what is remembered
     (_begins, Act.INTERRUPT, lambda one: AskedToLeave(at=one.now, prompts=one.prompts)),
-    (_comes_to_a_prompt, Act.INTERRUPT, lambda one: replace(one.asked, prompts=one.prompts)),
-    (_does_not_hear, Act.FREE, lambda one: replace(one.asked, freed=one.now)),
-    (_does_not_come, Act.RESCUE, lambda one: replace(one.asked, said=True)),
+    (_is_at_a_new_prompt, Act.INTERRUPT, lambda one: replace(one.asked, prompts=one.prompts)),
+    (_needs_a_cut, Act.FREE, lambda one: replace(one.asked, freed=one.now)),
+    (_is_late, Act.RESCUE, lambda one: replace(one.asked, said=True)),
     (_is_given_up, Act.GIVE_UP, lambda one: one.asked),
 )
 """The acts on a process that was asked to leave and is still in the cell: every line that holds, in order."""
@@ -184,7 +184,7 @@ def ask_to_leave(
     return asked, _in_order(doing)
 
 
-def see_out(
+def leaving_orders(
     asked: Mapping[int, AskedToLeave],
     still: Iterable[ProcessOutcome],
     now: float,
@@ -220,14 +220,14 @@ def _not_back(late: Sequence[Leaver]) -> str:
     """Return which processes run on although they were interrupted, and for how long they may."""
     left = seconds_text(max(0.0, late[0].terms.give_up_s - max(one.since for one in late)))
     what = f"{_processes(late)}   not stopped by the interrupt yet; given up in {left}"
-    places = say_where_all(one.process for one in late)
+    places = places_text(one.process for one in late)
     return "\n".join([f"{what} ({option('give_up_s')})", *places])
 
 
 def _given_up(late: Sequence[Leaver]) -> str:
     """Return which processes the cell ends without."""
     since = seconds_text(max(one.since for one in late))
-    lines = [f"   {line}" for line in say_where_all(one.process for one in late)]
+    lines = [f"   {line}" for line in places_text(one.process for one in late)]
     if compiling := [one for one in late if one.process.compiling]:
         lines.append(
             f"   no interrupt reaches {_processes(compiling)} before the compilation has ended"

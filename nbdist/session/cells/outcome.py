@@ -109,7 +109,7 @@ def _earliest(outcomes: Iterable[ProcessOutcome]) -> ProcessOutcome | None:
     return min(outcomes, key=lambda s: (s.time or 0.0, s.process_id), default=None)
 
 
-def say_processes(outcomes: Collection[ProcessOutcome]) -> str:
+def processes_on_hosts_text(outcomes: Collection[ProcessOutcome]) -> str:
     """Return `processes 0, 1 (host h1)`; without the host where the session has no other."""
     said = processes_text([s.process_id for s in outcomes])
     if all(s.one_host for s in outcomes):
@@ -122,21 +122,21 @@ def place(activity: Activity | None) -> tuple[int | None, str | None]:
     return (activity.line, activity.source) if activity else (None, None)
 
 
-def say_place(line: int | None, source: str | None) -> str:
+def place_text(line: int | None, source: str | None) -> str:
     """Return `at line 4: y = step(params, x)`."""
     if line is None:
         return "in the cell"
     return f"at line {line}: {source}" if source else f"at line {line}"
 
 
-def say_where_all(outcomes: Iterable[ProcessOutcome], *, ending: str = "") -> list[str]:
+def places_text(outcomes: Iterable[ProcessOutcome], *, ending: str = "") -> list[str]:
     """Return one line for each place processes are in: who waits, runs or compiles where."""
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
     for process in running(outcomes):
         activity = process.activity
         doing = "running"
         if process.prompt is not None:
-            groups["at a prompt", say_place(process.prompt.line, process.prompt.source)].append(
+            groups["at a prompt", place_text(process.prompt.line, process.prompt.source)].append(
                 process.process_id
             )
             continue
@@ -147,7 +147,7 @@ def say_where_all(outcomes: Iterable[ProcessOutcome], *, ending: str = "") -> li
             doing = "compiling"
         elif activity is not None and activity.waiting:
             doing = "waiting"
-        groups[doing, say_place(*place(activity))].append(process.process_id)
+        groups[doing, place_text(*place(activity))].append(process.process_id)
     return [
         f"{processes_text(ids)}   {doing}{where if where == PROVING else f' {where}'}{ending}"
         for (doing, where), ids in groups.items()
@@ -162,9 +162,9 @@ def first_line(error: str) -> str:
     return f"{line} …" if any(map(str.strip, more)) else line
 
 
-def say_failure(process: ProcessOutcome) -> list[str]:
+def failure_lines(process: ProcessOutcome) -> list[str]:
     """Return lines that say who failed with what, and in which line."""
-    lines = [f"{say_processes([process])}   {first_line(process.error or '')}"]
+    lines = [f"{processes_on_hosts_text([process])}   {first_line(process.error or '')}"]
     if process.line is not None:
         # The place of a process that is gone comes from its last report.
         seen = "last seen at " if process.outcome == "gone" else ""
@@ -179,10 +179,10 @@ def silence(outcomes: Mapping[int, ProcessOutcome]) -> str | None:
     groups: dict[tuple[str, str], list[ProcessOutcome]] = defaultdict(list)
     for process in running(outcomes.values()):
         if process.silent_s >= SILENT_SECONDS:
-            groups[process.host, say_place(*place(process.activity))].append(process)
+            groups[process.host, place_text(*place(process.activity))].append(process)
     return (
         "\n".join(
-            f"{say_processes(group)}   silent for "
+            f"{processes_on_hosts_text(group)}   silent for "
             f"{seconds_text(max(s.silent_s for s in group))}, last {where} (stopped, or the host is overloaded "
             "or cut off)"
             for (_, where), group in groups.items()
@@ -221,7 +221,7 @@ def _say_divergence(
         ids = [s.process_id for s in group]
         said, one = processes_text(ids), len(ids) == 1
         known = [s.activity for s in group if s.activity]
-        where = say_place(line, None)
+        where = place_text(line, None)
         if not known:
             parts.append(f"{said} {'has' if one else 'have'} reported nothing yet")
         elif waiting_ids.issuperset(ids):
@@ -236,7 +236,7 @@ def _say_divergence(
     return "; ".join(parts)
 
 
-def nobody_can_join(outcomes: Mapping[int, ProcessOutcome], *, longer_than_s: float) -> list[int]:
+def all_waiting(outcomes: Mapping[int, ProcessOutcome], *, longer_than_s: float) -> list[int]:
     """Return the processes still in the cell, if all of them have waited long inside the framework; else none.
 
     In a session out of step they wait in vain: every other process has left the cell, or their collectives do not

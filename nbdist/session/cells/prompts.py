@@ -1,7 +1,7 @@
 """The prompts of one cell: which process is asked next, by whom, and how the line gets there.
 
-`Prompts` asks for one process at a time; `ask_person` gets the line from the person at this kernel; `say_prompts`,
-a pure function, says who waits while debuggers on processes ask for lines.
+`Prompts` asks for one process at a time, and `ask_person` reads the line from the person at this kernel.
+`prompts_text` says who waits while debuggers on processes ask for lines.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from nbdist.contract.asides import EndOfInput, LineReply, NobodyAnswers, TypedLine
 from nbdist.contract.iopub import Prompt
 from nbdist.interrupts import let_through, put_off
 from nbdist.notation import processes_text
+from nbdist.session.cells.execution import Execution
 from nbdist.spelling import command
 
 LOOK_SECONDS = 0.1
@@ -109,23 +109,6 @@ COMMAND_SECONDS = 1.0
 """The time that a process which got a line has to ask again, before another process is asked."""
 
 
-class PromptedCell(Protocol):
-    """The part of `nbdist.session.cells.execution.Execution` that `Prompts` needs."""
-
-    def prompts(self) -> Mapping[int, Prompt]:
-        """Return the prompts of processes in the cell, by process id."""
-
-    def wants(self, process_id: int, number: int) -> bool:
-        """Return whether a process still waits for the answer to this question; from any thread."""
-
-    def give(self, process_id: int, prompt: Prompt, send: Callable[[], bool]) -> bool:
-        """Send a reply; return whether it was taken."""
-
-    @property
-    def commanded(self) -> float | None:
-        """Return when a process got the line it has not gone on from (monotonic clock); None if there is none."""
-
-
 class Prompts:
     """Asks the person who waits for a cell, one process at a time.
 
@@ -139,7 +122,7 @@ class Prompts:
 
     def __init__(
         self,
-        execution: PromptedCell,
+        execution: Execution,
         *,
         reply: Callable[[int, int, LineReply], bool],
         show: Callable[[], None],
@@ -178,16 +161,16 @@ class Prompts:
         )
 
     def _due(self, prompts: Mapping[int, Prompt], now: float) -> bool:
-        commanded = self._execution.commanded
-        if not prompts and commanded is None:
+        line_sent_at = self._execution.line_sent_at
+        if not prompts and line_sent_at is None:
             self._since = None
-        if not prompts or (commanded is not None and now - commanded < COMMAND_SECONDS):
+        if not prompts or (line_sent_at is not None and now - line_sent_at < COMMAND_SECONDS):
             return False
         self._since = self._since or now
         return now - self._since >= SETTLE_SECONDS
 
 
-def say_prompts(prompts: Mapping[int, Prompt], *, others: bool, attended: bool) -> str | None:
+def prompts_text(prompts: Mapping[int, Prompt], *, others: bool, attended: bool) -> str | None:
     """Return who is at a prompt, and what that means for the others; None where the prompt itself says enough.
 
     Args:

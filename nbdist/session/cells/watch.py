@@ -15,18 +15,25 @@ from typing import NamedTuple
 
 from nbdist.contract.iopub import Prompt
 from nbdist.notation import processes_text, seconds_text
-from nbdist.session.cells.leaving import Act, AskedToLeave, Order, Terms, ask_to_leave, see_out
+from nbdist.session.cells.leaving import (
+    Act,
+    AskedToLeave,
+    Order,
+    Terms,
+    ask_to_leave,
+    leaving_orders,
+)
 from nbdist.session.cells.outcome import (
     ProcessOutcome,
+    all_waiting,
     divergence,
+    failure_lines,
     first_cause,
-    nobody_can_join,
+    places_text,
     running,
-    say_failure,
-    say_where_all,
     silence,
 )
-from nbdist.session.cells.prompts import say_prompts
+from nbdist.session.cells.prompts import prompts_text
 from nbdist.spelling import option
 
 SAY_SECONDS = 1.0
@@ -104,7 +111,7 @@ class Moment(NamedTuple):
     def waiting(self) -> list[int]:
         """Return the processes in the cell's code, if all of them have waited for longer than the grace period."""
         in_code = {s.process_id: s for s in self.still if not s.proving}
-        return nobody_can_join(in_code, longer_than_s=self.terms.grace_s)
+        return all_waiting(in_code, longer_than_s=self.terms.grace_s)
 
 
 class Decision(NamedTuple):
@@ -129,7 +136,7 @@ def stop(at: Moment, why: str | None = None) -> Decision:
     if watch.waiting is not None:
         lines.append(watch.waiting)  # else nobody knows any more what they waited for
     elif why is not None:
-        lines += say_where_all(still)
+        lines += places_text(still)
     asked, orders = ask_to_leave(still, at.now)
     said = [Order(Act.SHOW)] + ([Order(Act.NOTE, text="\n".join(lines))] if lines else [])
     return Decision(replace(watch, asked=asked, stopping=True), (*said, *orders))
@@ -145,7 +152,7 @@ def answered(at: Moment, order: Order, answer: bool | InVain | None) -> Decision
         return _say(at)
     if answer.certain:
         return stop(at._replace(watch=replace(at.watch, in_vain=answer.text)))
-    text = "\n".join([answer.text, *say_where_all(at.outcomes.values())])
+    text = "\n".join([answer.text, *places_text(at.outcomes.values())])
     return _say(at._replace(watch=replace(at.watch, waiting=text)))
 
 
@@ -185,13 +192,13 @@ def _always(at: Moment) -> bool:
     return True
 
 
-def _stand_still(at: Moment) -> Decision:
+def _pause_for_prompts(at: Moment) -> Decision:
     """Say who is at a prompt, once; the time that it spends there does not count."""
     prompts = _prompts(at)
     watch = replace(at.watch, paused=at.now if at.watch.paused is None else at.watch.paused)
     if frozenset(prompts) in watch.prompted:
         return Decision(watch)
-    said = say_prompts(prompts, others=len(at.still) > len(prompts), attended=at.terms.attended)
+    said = prompts_text(prompts, others=len(at.still) > len(prompts), attended=at.terms.attended)
     orders = () if said is None else (Order(Act.NOTE, text=said),)
     return Decision(replace(watch, prompted=watch.prompted | {frozenset(prompts)}), orders)
 
@@ -214,7 +221,7 @@ def _stop_late(at: Moment) -> Decision:
     return stop(late, f"not finished after {seconds} ({option('timeout_s')})")
 
 
-def _let_them_come(at: Moment) -> Decision:
+def _wait_out_grace(at: Moment) -> Decision:
     """Say who has failed and who is still in the cell; stop these after the grace period."""
     cause = first_cause(at.outcomes.values())
     assert cause is not None
@@ -228,17 +235,17 @@ def _let_them_come(at: Moment) -> Decision:
     if since < SAY_SECONDS:
         return Decision(at.watch)
     ending = f" - will be interrupted in {math.ceil(grace_s - since)} s"
-    lines = [*say_failure(cause), *say_where_all(at.outcomes.values(), ending=ending)]
+    lines = [*failure_lines(cause), *places_text(at.outcomes.values(), ending=ending)]
     return Decision(at.watch, (Order(Act.SHOW, text="\n".join(lines)),))
 
 
-def _let_them_go_on(at: Moment) -> Decision:
+def _do_nothing(at: Moment) -> Decision:
     """Do nothing: the others have stood in their lines for as long as one was at a prompt."""
     return Decision(at.watch)
 
 
-def _end_what_cannot_end(at: Moment) -> Decision:
-    if nobody_can_join(at.outcomes, longer_than_s=at.terms.grace_s):
+def _stop_if_all_wait(at: Moment) -> Decision:
+    if all_waiting(at.outcomes, longer_than_s=at.terms.grace_s):
         return stop(at, "waiting for something that cannot arrive; the session is out of step")
     return Decision(at.watch)
 
@@ -251,7 +258,7 @@ def _ask(at: Moment) -> Decision:
     return Decision(watch, (Order(Act.ASK, tuple(at.waiting)),))
 
 
-def _say_how_things_stand(at: Moment) -> Decision:
+def _show_state(at: Moment) -> Decision:
     return _say(at._replace(watch=replace(at.watch, waiting=None)))
 
 
@@ -260,10 +267,10 @@ def _say(at: Moment) -> Decision:
     return Decision(at.watch, (Order(Act.SHOW, text=text),))
 
 
-def _see_out(at: Moment) -> Decision:
+def _wait_for_leaving(at: Moment) -> Decision:
     watch = at.watch
     failed = watch.failed is not None
-    asked, orders = see_out(watch.asked, at.still, at.now, at.terms, failed=failed)
+    asked, orders = leaving_orders(watch.asked, at.still, at.now, at.terms, failed=failed)
     return Decision(replace(watch, asked=asked), tuple(orders))
 
 
@@ -275,15 +282,15 @@ class Rule(NamedTuple):
 
 
 RULES = (
-    Rule(_is_stopping, _see_out),
-    Rule(_one_is_at_a_prompt, _stand_still),
+    Rule(_is_stopping, _wait_for_leaving),
+    Rule(_one_is_at_a_prompt, _pause_for_prompts),
     Rule(_all_wait_for_a_proof, _prove),
     Rule(_time_is_over, _stop_late),
-    Rule(_one_has_failed, _let_them_come),
-    Rule(_a_prompt_was_left, _let_them_go_on),
-    Rule(_is_out_of_step, _end_what_cannot_end),
+    Rule(_one_has_failed, _wait_out_grace),
+    Rule(_a_prompt_was_left, _do_nothing),
+    Rule(_is_out_of_step, _stop_if_all_wait),
     Rule(_all_wait, _ask),
-    Rule(_always, _say_how_things_stand),
+    Rule(_always, _show_state),
 )
 """The rules of a cell, in order: the first that holds counts."""
 

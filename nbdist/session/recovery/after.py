@@ -19,8 +19,7 @@ from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.controller import bring_back
 from nbdist.session.recovery.in_place import IN_STEP, InPlace, learn
-from nbdist.session.recovery.new_strategy import NewStrategy, NoRecovery
-from nbdist.session.recovery.recovery import Recovery
+from nbdist.session.recovery.recovery import NewStrategy, SessionRecovery
 
 LEFT_SECONDS = 0.5
 """How long a process may take to say what it has sent; another kernel sees to a busy one."""
@@ -28,7 +27,7 @@ LEFT_SECONDS = 0.5
 
 def after_cell(engines: EngineGroup, end: EndOfCell, *, automatic: bool) -> ProcessFacts:
     """Prove or repair after a cell that did not end alike on all; say what was done below its output."""
-    if engines.facts.out_of_step and (end.looked or not automatic):
+    if engines.facts.out_of_step and (end.began_out_of_step or not automatic):
         return engines.facts
     settled = engines.exclusive(lambda: recovery_of(engines).prove(repair=automatic, say=end.say))
     if end.clean:
@@ -60,7 +59,7 @@ def left_unsettled(engines: EngineGroup) -> bool:
     return False
 
 
-def make_sure(engines: EngineGroup, *, automatic: bool) -> str | None:
+def ensure_in_step(engines: EngineGroup, *, automatic: bool) -> str | None:
     """Prove or repair after a failure outside a cell, or after one process has computed alone.
 
     Returns:
@@ -78,24 +77,24 @@ def make_sure(engines: EngineGroup, *, automatic: bool) -> str | None:
     return "\n".join(said) or None
 
 
-def controller_brought_back(engines: EngineGroup) -> str:
+def restore_controller(engines: EngineGroup) -> str:
     """Restart the controller of processes that cannot prove that they are in step; return what was done."""
     said: list[str] = []
     why = engines.exclusive(lambda: bring_back(engines, say=said.append))
     return "\n".join(said) if why is None else f"{why}. {engines.facts.remedy}"
 
 
-def recovery_of(engines: EngineGroup) -> Recovery:
+def recovery_of(engines: EngineGroup) -> SessionRecovery:
     """Return the way in which these processes are kept in step."""
     if engines.proves:
         return InPlace(engines)
     if framework_named(engines.plan.framework).recovery == "strategy":
         return NewStrategy(engines)
-    return NoRecovery(engines)
+    return SessionRecovery(engines)
 
 
 def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
-    """Bring the processes in step where they are not; see `Recovery.restore`."""
+    """Bring the processes in step where they are not; see `SessionRecovery.restore`."""
     said: list[str] = []
     if engines.lost_controller:
         why = engines.exclusive(lambda: bring_back(engines, say=said.append))

@@ -18,7 +18,7 @@ from nbdist.contract.calls.stepping import Labels, Origin, Sent, Trail, Versions
 from nbdist.contract.iopub import CellStep
 from nbdist.notation import names_text, processes_text, ranges_text
 
-Place = tuple[int, int]
+ProgramNumber = tuple[int, int]
 """A sent program: the number of the back end, and the serial of the program there."""
 
 
@@ -39,12 +39,12 @@ def have_sent_the_same(steps: Mapping[int, CellStep], everyone: Collection[int])
     return complete and len(facts) == 1 and not any(s.parts for s in said)
 
 
-def place_of(steps: Mapping[int, CellStep]) -> Place | None:
+def common_program(steps: Mapping[int, CellStep]) -> ProgramNumber | None:
     """Return the program after which processes that sent the same are in step; None where none is compared."""
     return next((step.sent.place for step in steps.values() if step.compared), None)
 
 
-def since(sent: Sent, in_step: Place | None) -> int:
+def programs_since(sent: Sent, in_step: ProgramNumber | None) -> int:
     """Return how many programs a process has sent since all were in step.
 
     Args:

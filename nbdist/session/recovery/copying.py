@@ -15,7 +15,7 @@ from nbdist.session.values.copies import Back, KeptCopies, go_back, make_copies
 from nbdist.session.values.flow import Progress
 
 
-class Living:
+class PresentProcesses:
     """The processes of a session while new ones replace ended ones: that those have ended is no reason to stop."""
 
     def __init__(self, engines: EngineGroup) -> None:
@@ -53,11 +53,10 @@ def make(engines: EngineGroup, cell: int) -> str | None:
       engines: The processes; none is in a cell, and all are in step.
       cell: The number of the last cell.
     """
-    now = time.monotonic()
-    return _make(engines, cell, now)
+    return _make(engines, cell, time.monotonic())
 
 
-def make_again(engines: EngineGroup, returned: Returned) -> str | None:
+def make_after_repair(engines: EngineGroup, returned: RolledBack) -> str | None:
     """Make copies after a repair, so that new processes have some; return as `make` does."""
     before, copies = engines.copies.kept, engines.copies
     if copies.every_s is None or len(engines.facts.workers) < 2:
@@ -71,7 +70,7 @@ def _make(engines: EngineGroup, cell: int, at: float) -> str | None:
     began = time.monotonic()
     try:
         copied = make_copies(
-            Living(engines),
+            PresentProcesses(engines),
             {p: engines.plan.hosts[p] for p in engines.facts.workers},
             number=engines.next_number(),
             in_step=engines.in_step_at,
@@ -89,7 +88,7 @@ def _make(engines: EngineGroup, cell: int, at: float) -> str | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Returned:
+class RolledBack:
     """The arrays that were set back to their copies, and lines about it for a person.
 
     Attributes:
@@ -103,13 +102,13 @@ class Returned:
     lines: tuple[str, ...] = ()
 
 
-def back(
+def roll_back(
     engines: EngineGroup,
     lost: Collection[str],
     *,
     new: Collection[int] = (),
     gone: Collection[int] = (),
-) -> Returned:
+) -> RolledBack:
     """Set lost arrays, and others that have changed since, back to when copies were made last.
 
     Args:
@@ -123,9 +122,9 @@ def back(
     """
     kept = engines.copies.kept
     if kept is None or not lost:
-        return Returned()
+        return RolledBack()
     found = go_back(
-        Living(engines),
+        PresentProcesses(engines),
         sorted(engines.facts.workers - {*new, *gone}),
         sorted(new),
         number=kept.copied.number,
@@ -136,7 +135,7 @@ def back(
     names = dict.fromkeys(_roots(found.newer), Doubt(kind="newer", of=kept.cell))
     if found.older:
         names |= dict.fromkeys(_roots(found.paths), Doubt(kind="older", of=kept.cell))
-    return Returned(paths=frozenset(found.paths), names=names, lines=_lines(found, kept.age))
+    return RolledBack(paths=frozenset(found.paths), names=names, lines=_lines(found, kept.age))
 
 
 def _roots(leading: Collection[str]) -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from nbdist.contract.asides import Abandon, Free
 from nbdist.contract.calls import Call
@@ -27,7 +27,8 @@ from nbdist.launch.start.pending import Pending
 from nbdist.notation import processes_text, seconds_text
 from nbdist.session.cells.leaving import CUT_AGAIN_SECONDS, CUT_SECONDS
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.after import make_sure
+from nbdist.session.recovery.after import ensure_in_step
+from nbdist.session.values.flow import Answers
 from nbdist.spelling import command, option
 from nbdist.view.widgets import Event
 
@@ -39,9 +40,6 @@ REPORT_SECONDS = 2.0
 less often."""
 
 A = TypeVar("A")
-
-Answers = dict[int, tuple[A, Sequence[Any]]]
-"""Answers and the buffers beside them, by process id."""
 
 
 def is_name(expression: str) -> bool:
@@ -109,11 +107,11 @@ def ask_all_workers(
         errors = _until_end(engines, asked, timeout_s=timeout_s, rules=rules)
     except KeyboardInterrupt:
         _free(engines, asked, rules.give_up_s)
-        make_sure(engines, automatic=rules.recover)
+        ensure_in_step(engines, automatic=rules.recover)
         raise
     if not errors:
         return {p: asked[p].get() for p in wanted}
-    done = make_sure(engines, automatic=rules.recover)
+    done = ensure_in_step(engines, automatic=rules.recover)
     error = errors[min(errors)]
     raise type(error)(f"{error}\n{done}" if done else str(error))
 

@@ -37,16 +37,22 @@ from nbdist.session.recovery.compared import (
     disagreeing,
     lost_lines,
     newest,
-    since,
+    programs_since,
     which_differ,
 )
 from nbdist.session.recovery.controller import ENDED, bring_back
-from nbdist.session.recovery.copying import back
-from nbdist.session.recovery.recovery import Say, Settled
-from nbdist.session.recovery.remedies import always, join_proof, waits_in_vain
+from nbdist.session.recovery.copying import roll_back
+from nbdist.session.recovery.recovery import Say, SessionRecovery, Settled
+from nbdist.session.recovery.remedies import basic_remedies, join_proof, waits_in_vain
 from nbdist.session.recovery.repair import repair as repair_all
 from nbdist.session.recovery.replacing import replaceable
-from nbdist.session.recovery.waiting import NOT_OURS, States, not_back, refuse_busy, until_computed
+from nbdist.session.recovery.waiting import (
+    NOT_OURS,
+    States,
+    not_back,
+    refuse_unfinished_cells,
+    until_computed,
+)
 from nbdist.session.values.flow import HOW_SECONDS
 from nbdist.spelling import command
 
@@ -57,7 +63,7 @@ SLACK_SECONDS = 5.0
 """How long it may take after `LOST_SECONDS` until a silent host is known to be given up."""
 
 
-def until_known(engines: EngineGroup, *, say: Say) -> None:
+def wait_for_silent_hosts(engines: EngineGroup, *, say: Say) -> None:
     """Wait until no host is silent; an interrupt ends the wait.
 
     Only when a silent host answers, or is given up, is it known which processes are left.
@@ -97,35 +103,32 @@ IN_STEP = "in step: checked just now; nothing to do"
 SERVICE_ENDED = "JAX's coordination service has ended"
 
 
-class InPlace:
+class InPlace(SessionRecovery):
     """Recovery of processes that compute with JAX: all that is sent is compared, and repaired where they are.
 
     Args:
       engines: The processes; they can prove that they are in step.
     """
 
-    def __init__(self, engines: EngineGroup) -> None:
-        self._engines = engines
-
     def free(self) -> Remedies:
         """Return means that end the collectives of processes, or let them pass where all others take part."""
         engines = self._engines
         return replace(
-            always(engines),
+            basic_remedies(engines),
             join=partial(join_proof, engines),
             in_vain=partial(waits_in_vain, engines),
             free=partial(engines.cluster.agents.ask, Free()),
         )
 
     def prove(self, *, repair: bool, say: Say) -> Settled:
-        """Prove that all processes are in step, or repair them; see `Recovery.prove`.
+        """Prove that all processes are in step, or repair them; see `SessionRecovery.prove`.
 
         None is in a cell any more, except the stuck ones.
         """
         engines = self._engines
         if engines.lost_controller and not repair:
             return Settled(why=ENDED)
-        until_known(engines, say=say)
+        wait_for_silent_hosts(engines, say=say)
         why = bring_back(engines, say=say)
         gone = replaceable(engines)
         why = why or hindrance(engines, gone)
@@ -136,7 +139,11 @@ class InPlace:
             why = gone_text(engines, gone) if gone else SERVICE_ENDED
             if service is not None and repair:
                 say(f"JAX's coordination service {service}")
-            return replace(mend(engines, say=say), because=why) if repair else Settled(why=why)
+            return (
+                replace(repair_with_retries(engines, say=say), because=why)
+                if repair
+                else Settled(why=why)
+            )
         states: States | None = None
         mixed = True
         try:
@@ -145,16 +152,16 @@ class InPlace:
                 states = said  # a proof that does not pass would change them
                 mixed = crossed(said.values())
             else:
-                why = _unproven(engines, said, say=say)
+                why = _prove_once_computed(engines, said, say=say)
             if why is None:
                 return _without_mixed_arrays(engines)
         except NbdistError as error:
             why, mixed = str(error), False
-        done = mend(engines, say=say, states=states) if repair else Settled(why=why)
+        done = repair_with_retries(engines, say=say, states=states) if repair else Settled(why=why)
         return replace(done, because=why, mixed=mixed)
 
     def restore(self, *, progress: StartProgress) -> str:
-        """Repair all processes where they are not in step; see `Recovery.restore`.
+        """Repair all processes where they are not in step; see `SessionRecovery.restore`.
 
         Processes that this kernel has not started cannot be repaired from here. Whoever has started them may have
         repaired them meanwhile.
@@ -171,14 +178,16 @@ class InPlace:
         if not engines.cluster.agents.all:
             return self._proven(say)
         stuck = not_back(engines, say=say, interrupted=True)
-        refuse_busy(engines, stuck)
+        refuse_unfinished_cells(engines, stuck)
         if (
             not engines.facts.out_of_step
-            and engines.exclusive(lambda: disproven(engines, say=say)) is None
+            and engines.exclusive(lambda: why_out_of_step(engines, say=say)) is None
         ):
             return IN_STEP
         said: list[str] = []
-        settled = engines.exclusive(lambda: mend(engines, say=said.append, stuck=stuck))
+        settled = engines.exclusive(
+            lambda: repair_with_retries(engines, say=said.append, stuck=stuck)
+        )
         learn(engines, settled, engines.facts.last_cell, said.append)
         if settled.why is not None:
             raise RecoveryError(f"{settled.why}. {engines.facts.remedy}")
@@ -188,7 +197,7 @@ class InPlace:
         engines = self._engines
         why = hindrance(engines)
         if why is None:
-            refuse_busy(engines, set())
+            refuse_unfinished_cells(engines, set())
             settled = engines.exclusive(lambda: self.prove(repair=False, say=say))
             learn(engines, settled, engines.facts.last_cell, say)
             if settled.why is None:
@@ -204,7 +213,7 @@ class InPlace:
 def learn(engines: EngineGroup, settled: Settled, cell: int, say: Say) -> ProcessFacts:
     """Note the end of a proof or repair; say what was done."""
     if settled.why is not None:
-        engines.health.note(ProcessFacts.unlike, cell, settled.why)
+        engines.health.note(ProcessFacts.found_out_of_step, cell, settled.why)
     else:
         engines.health.recovered(settled.done, unsure=settled.unsure)
         if settled.done is not None:
@@ -212,7 +221,7 @@ def learn(engines: EngineGroup, settled: Settled, cell: int, say: Say) -> Proces
     return engines.facts
 
 
-def mend(
+def repair_with_retries(
     engines: EngineGroup,
     *,
     say: Say,
@@ -231,7 +240,7 @@ def mend(
       stuck: Processes that are to be ended and replaced, since they no longer answer.
     """
     for tries_left in reversed(range(TRIES)):
-        until_known(engines, say=say)
+        wait_for_silent_hosts(engines, say=say)
         why = bring_back(engines, say=say)
         gone = replaceable(engines, stuck)
         why = why or hindrance(engines, gone)
@@ -280,7 +289,7 @@ def gone_text(engines: EngineGroup, gone: Collection[int]) -> str:
 
 def hindrance(engines: EngineGroup, replaced: Collection[int] = ()) -> str | None:
     """Return what prevents both a proof and a repair when `replaced` are replaced; None if nothing does."""
-    engines.health.take_back()
+    engines.health.notice_returned()
     facts = engines.facts
     if facts.cut_off and facts.why is not None:
         return facts.why
@@ -295,7 +304,7 @@ def hindrance(engines: EngineGroup, replaced: Collection[int] = ()) -> str | Non
     return None
 
 
-def disproven(engines: EngineGroup, *, say: Say) -> str | None:
+def why_out_of_step(engines: EngineGroup, *, say: Say) -> str | None:
     """Return why the processes are not in step; None when a proof has just passed.
 
     Args:
@@ -308,7 +317,7 @@ def disproven(engines: EngineGroup, *, say: Say) -> str | None:
     before = dict(engines.cluster.exits)
     try:
         states, why = _compared(engines)
-        return why if why is not None else _unproven(engines, states, say=say)
+        return why if why is not None else _prove_once_computed(engines, states, say=say)
     except RecoveryError as error:
         if not _another_has_ended(engines, before, error):
             raise
@@ -320,7 +329,7 @@ def disproven(engines: EngineGroup, *, say: Say) -> str | None:
 def _compared(engines: EngineGroup) -> tuple[States, str | None]:
     """Return what the processes have sent, and why they cannot be in step after that; None if they may be."""
     states = ask_all(engines, AskSent(), within_s=ANSWER_SECONDS)
-    sent = {p: since(state.sent, engines.in_step_at) for p, state in states.items()}
+    sent = {p: programs_since(state.sent, engines.in_step_at) for p, state in states.items()}
     why = differing({p: replace(state.sent, programs=sent[p]) for p, state in states.items()})
     if why is not None:
         return states, why + which_differ(_labels(engines, sent))
@@ -329,10 +338,10 @@ def _compared(engines: EngineGroup) -> tuple[States, str | None]:
     return states, why or differing_parts(states)
 
 
-def _unproven(engines: EngineGroup, states: States, *, say: Say) -> str | None:
-    """Return the result of `unproven`, once everything that was sent is computed."""
+def _prove_once_computed(engines: EngineGroup, states: States, *, say: Say) -> str | None:
+    """Return the result of `prove_now`, once everything that was sent is computed."""
     until_computed(engines, states, say=say)
-    return unproven(engines)
+    return prove_now(engines)
 
 
 def _labels(engines: EngineGroup, sent: Mapping[int, int]) -> dict[int, Labels]:
@@ -341,7 +350,7 @@ def _labels(engines: EngineGroup, sent: Mapping[int, int]) -> dict[int, Labels]:
     return {p: newest(one, sent[p]) for p, one in answers.items()}
 
 
-def unproven(engines: EngineGroup) -> str | None:
+def prove_now(engines: EngineGroup) -> str | None:
     """Make all processes take part in a proof; return why it did not pass, or None."""
     answers = ask_all(
         engines,
@@ -361,7 +370,7 @@ def _without_mixed_arrays(engines: EngineGroup) -> Settled:
         engines, Forget(paths=mixed.paths, unnamed=mixed.unnamed), within_s=ANSWER_SECONDS
     )
     lost = {*mixed.paths, *(name for a in answers.values() for name in a.lost)}
-    returned = back(engines, lost)
+    returned = roll_back(engines, lost)
     still = tuple(sorted(lost - returned.paths))
     if not lost:
         return Settled()

@@ -15,7 +15,7 @@ from nbdist.session.cells.execution import Execution
 from nbdist.session.cells.outcome import place
 from nbdist.session.cells.watch import InVain
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.compared import since
+from nbdist.session.recovery.compared import programs_since
 from nbdist.spelling import option
 
 ANSWER_SECONDS = 0.3
@@ -115,10 +115,10 @@ def _ask(engines: EngineGroup, execution: Execution, waiting: Collection[int]) -
 
 def _sent(engines: EngineGroup, state: Sent) -> int:
     """Return how many programs on all devices were sent since all were in step; -1 if they are not counted."""
-    return since(state, engines.in_step_at) if state.counted else -1
+    return programs_since(state, engines.in_step_at) if state.counted else -1
 
 
-def always(engines: EngineGroup) -> Remedies:
+def basic_remedies(engines: EngineGroup) -> Remedies:
     """Return the remedies that need no proof."""
     ask = engines.cluster.agents.ask
     return Remedies(

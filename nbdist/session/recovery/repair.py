@@ -34,17 +34,17 @@ from nbdist.notation import (
 from nbdist.session.asking import ask_all
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.compared import common_serial, disagreeing, lost_lines
-from nbdist.session.recovery.copying import Living, back, make_again
+from nbdist.session.recovery.copying import PresentProcesses, make_after_repair, roll_back
 from nbdist.session.recovery.replacing import (
     bring,
+    doubts,
     forgotten_in_part,
-    joining,
+    join_call,
     lost_in_part,
-    said,
+    replacement_lines,
     sources,
     start_again,
     unnamed_lost,
-    unsure,
 )
 from nbdist.session.recovery.waiting import States, until_computed
 from nbdist.session.values.namespace import ask_things
@@ -83,12 +83,12 @@ class Repaired:
       in_part: The lost arrays of which a part was on ended processes alone, with their types, empty where not
         known.
       returned: How many arrays are as they were when copies were made.
-      older: The names that lead to these; see `nbdist.session.recovery.copying.Returned`.
+      older: The names that lead to these; see `nbdist.session.recovery.copying.RolledBack`.
       unread: Why a process could not read the values of some lost arrays, by path, unless it waits for others.
       stale: Objects that still refer to earlier arrays.
       new: Processes that were started again.
       replaced: Lines about those, and about what is as it was.
-      unsure: See `nbdist.session.recovery.replacing.unsure`.
+      unsure: See `nbdist.session.recovery.replacing.doubts`.
       whole: Whether new processes have everything else that others have, and nothing of it is in doubt.
     """
 
@@ -167,21 +167,23 @@ def repair(
     service = initialize.ask_for_service(cluster, again=True)
     # Meanwhile new processes start.
     things = ask_things(
-        Living(engines), sources(engines, gone) if gone else (), key=str(engines.next_number())
+        PresentProcesses(engines),
+        sources(engines, gone) if gone else (),
+        key=str(engines.next_number()),
     )
     before = start_again(engines, gone) if gone else {}
     # A program that was sent and waited behind another connects anew, and waits again for what cannot come.
     saved = ask_all(engines, Save(common=common), within_s=SAVE_SECONDS, meanwhile=cut, of=living)
     _say_disk(engines, saved, say)
     mixed = disagreeing({p: answer.versions for p, answer in saved.items()}, common=common)
-    initialize.until_it_serves(cluster, service)
+    initialize.wait_for_service(cluster, service)
     # Only then any waits for others: all are known to come.
     ask_all(engines, Leave(), within_s=LEAVE_SECONDS, of=living)
     generation = 1 + max(answer.versions.generation for answer in saved.values())
     joined = ask_all(
         engines,
         {
-            p.process_id: joining(engines, p.process_id)
+            p.process_id: join_call(engines, p.process_id)
             if p.process_id in gone
             else Rejoin(
                 arguments={
@@ -208,7 +210,7 @@ def repair(
     gone_paths = {name for answer in restored.values() for name in answer.lost} | set(mixed.paths)
     in_part = forgotten_in_part(engines, missing, known=gone_paths)
     gone_paths |= in_part.keys()
-    returned = back(engines, gone_paths, new=gone)
+    returned = roll_back(engines, gone_paths, new=gone)
     ports = {p: answer.ports for p, answer in restored.items()}
     engines.meet(ports | {p: joined[p].ports or () for p in gone})
     answers = ask_all(
@@ -218,17 +220,17 @@ def repair(
     )
     if not all(answer.passed for answer in answers.values()):
         raise RecoveryError("the processes are not in step after the repair")
-    doubted = unsure(brought)
+    doubted = doubts(brought)
     if gone:
         # A kernel that finds the new ones is to know it as well, though this one may end here.
         engines.health.on_doubt({**engines.facts.unsure, **doubted})
         engines.replaced({p: joined[p] for p in gone})
-        without_copies = make_again(engines, returned)
+        without_copies = make_after_repair(engines, returned)
         if without_copies is not None:
             say(without_copies)
     # Also those of repairs that did not succeed.
     for earlier in services - {service}:
-        initialize.end(cluster, earlier)
+        initialize.end_service(cluster, earlier)
     return Repaired(
         seconds=time.monotonic() - started,
         lost=tuple(sorted(gone_paths - returned.paths)),
@@ -243,7 +245,7 @@ def repair(
         },
         stale=tuple(sorted({name for answer in restored.values() for name in answer.stale})),
         new=tuple(sorted(gone)),
-        replaced=(*said(brought, ended), *returned.lines),
+        replaced=(*replacement_lines(brought, ended), *returned.lines),
         unsure=doubted,
         whole=all(one.whole for one in brought.values()) and not unnamed_lost(brought, of=gone),
     )

@@ -14,7 +14,7 @@ from nbdist.contract.cells import Doubt
 from nbdist.contract.wire import encode
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import silent
-from nbdist.launch.start.replace import end, replace
+from nbdist.launch.start.replace import end_processes, replace_processes
 from nbdist.monitor.disagreements import After, compared
 from nbdist.notation import (
     array_type_text,
@@ -24,9 +24,9 @@ from nbdist.notation import (
     processes_text,
 )
 from nbdist.session.asking import ask_all
-from nbdist.session.cells.doubt import not_as_before
+from nbdist.session.cells.doubt import doubt_text
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.copying import Living
+from nbdist.session.recovery.copying import PresentProcesses
 from nbdist.session.values.namespace import AskedThings, Bringing, Brought
 from nbdist.session.values.things import DRAWN, changes_numbers
 
@@ -84,12 +84,12 @@ def start_again(engines: EngineGroup, gone: AbstractSet[int]) -> Ended:
     for process_id in gone:
         engines.reported.setdefault(process_id, engines.monitor.samples(process_id))
     reported = {p: engines.reported[p] for p in gone}
-    end(engines.cluster, gone - engines.cluster.exits.keys())
-    replace(engines.cluster, gone, progress=silent)
+    end_processes(engines.cluster, gone - engines.cluster.exits.keys())
+    replace_processes(engines.cluster, gone, progress=silent)
     return reported
 
 
-def joining(engines: EngineGroup, process_id: int) -> Call[Any]:
+def join_call(engines: EngineGroup, process_id: int) -> Call[Any]:
     """Return the call that makes a new process join the others, as at the start."""
     cluster, plan = engines.cluster, engines.plan
     (planned,) = (p for p in plan.processes if p.process_id == process_id)
@@ -126,7 +126,7 @@ def bring(
     found = {}
     for process_id in sorted(gone):
         found[process_id] = Bringing(
-            processes=Living(engines),
+            processes=PresentProcesses(engines),
             newcomer=process_id,
             sources=living,
             things=things,
@@ -143,7 +143,7 @@ def lost_in_part(found: Mapping[int, Brought]) -> tuple[NamespaceArray, ...]:
     return tuple({a.key: a for one in found.values() for a in one.lost}.values())
 
 
-def named(arrays: Iterable[NamespaceArray]) -> dict[str, str]:
+def types_by_path(arrays: Iterable[NamespaceArray]) -> dict[str, str]:
     """Return the types of the arrays that a name leads to, by path."""
     return {a.key: array_type_text(a.dtype, a.shape) for a in arrays if not _is_unnamed(a)}
 
@@ -168,16 +168,18 @@ def forgotten_in_part(
     if not missing:
         return {}
     call = Forget(
-        paths=tuple(named(missing)),
+        paths=tuple(types_by_path(missing)),
         unnamed=tuple(a.origin for a in missing if _is_unnamed(a) and a.origin is not None),
         whole=True,
     )
     answers = ask_all(engines, call, within_s=FORGET_SECONDS)
-    paths = {path: "" for answer in answers.values() for path in answer.lost} | named(missing)
+    paths = {path: "" for answer in answers.values() for path in answer.lost} | types_by_path(
+        missing
+    )
     return {path: of for path, of in sorted(paths.items()) if path not in known}
 
 
-def unsure(found: Mapping[int, Brought]) -> dict[str, Doubt]:
+def doubts(found: Mapping[int, Brought]) -> dict[str, Doubt]:
     """Return names and things that may not be what ended processes had, and why."""
     things = {
         thing: Doubt(kind="unlike", of=one.source)
@@ -192,7 +194,7 @@ def unsure(found: Mapping[int, Brought]) -> dict[str, Doubt]:
     }
 
 
-def said(found: Mapping[int, Brought], ended: Mapping[int, str]) -> list[str]:
+def replacement_lines(found: Mapping[int, Brought], ended: Mapping[int, str]) -> list[str]:
     """Return lines for a person: who was replaced, with what, and what is not as it was."""
     alike: dict[tuple[str, str], list[int]] = {}
     for process_id, one in found.items():
@@ -213,9 +215,9 @@ def said(found: Mapping[int, Brought], ended: Mapping[int, str]) -> list[str]:
     numbered = sorted({name for one in found.values() for name in one.numbered})
     if numbered:
         lines.append(f"   {names_text(numbered)}: the number of the process, on each its own")
-    lines += empty_said(found)
+    lines += empty_array_lines(found)
     lines += _not_as_before(found)
-    lines += things_said(found)
+    lines += things_lines(found)
     lines += [f"   {text}" for one in found.values() for text in one.hooks]
     return lines
 
@@ -229,13 +231,13 @@ def unnamed_lost(found: Mapping[int, Brought], *, of: Collection[int]) -> list[s
     return [f"   parts that only {processes_text(of)} had: of {arrays}"]
 
 
-def empty_said(found: Mapping[int, Brought]) -> list[str]:
+def empty_array_lines(found: Mapping[int, Brought]) -> list[str]:
     """Return a line about arrays that had no values before either, so that new processes have none."""
     paths = sorted({p for one in found.values() for p in one.empty if not p.startswith("@")})
     return [f"   without values, as before: {names_text(paths)}"] if paths else []
 
 
-def things_said(found: Mapping[int, Brought]) -> list[str]:
+def things_lines(found: Mapping[int, Brought]) -> list[str]:
     """Return lines about how new processes, beside their names, differ from the one whose names they have."""
     lines, new = [], processes_text(found)
     unlike = {name: why for one in found.values() for name, why in one.unlike.items()}
@@ -262,11 +264,11 @@ def things_said(found: Mapping[int, Brought]) -> list[str]:
     return lines
 
 
-def doubted_said(doubted: Mapping[str, Doubt], found: Mapping[int, Brought]) -> list[str]:
-    """Return a line about names that may not be as before, except those that `things_said` names."""
+def doubt_lines(doubted: Mapping[str, Doubt], found: Mapping[int, Brought]) -> list[str]:
+    """Return a line about names that may not be as before, except those that `things_lines` names."""
     unlike = {name for one in found.values() for name in one.unlike}
     names = {name: why for name, why in doubted.items() if name not in unlike}
-    return [f"   {not_as_before(names)}"] if names else []
+    return [f"   {doubt_text(names)}"] if names else []
 
 
 def _not_as_before(found: Mapping[int, Brought]) -> list[str]:
@@ -277,7 +279,7 @@ def _not_as_before(found: Mapping[int, Brought]) -> list[str]:
 
     lines = []
     new, source = processes_text(found), next(iter(found.values())).source if found else 0
-    lines += doubted_said(unsure(found), found)
+    lines += doubt_lines(doubts(found), found)
     if changed := names(lambda one: one.changed):
         lines.append(
             f"   {names_text(changed)}: set by the last cell; on {new} as on process {source}"

@@ -89,7 +89,7 @@ def not_back(
 
 def _stuck(engines: EngineGroup) -> set[int]:
     """Return the stuck processes that live and are not back yet."""
-    engines.health.take_back()
+    engines.health.notice_returned()
     return set(engines.facts.stuck - engines.facts.lost.keys())
 
 
@@ -161,15 +161,19 @@ IDLE_SECONDS = 3.0
 """How long a process that has ended its cell may take to say so."""
 
 
-def refuse_busy(engines: EngineGroup, hopeless: set[int]) -> None:
+def refuse_unfinished_cells(engines: EngineGroup, hopeless: set[int]) -> None:
     """Raise if a worker is in a cell, except those in `hopeless`.
 
     Raises:
       SessionError: One is; says in which cell.
     """
     others = engines.facts.workers - set(engines.facts.lost) - hopeless
-    # A report from before the end of a cell may come after it.
-    busy = _busy(engines, set(others), within_s=IDLE_SECONDS)
+    # A report from before the end of a cell may arrive after that end, so reports have some time to change.
+    deadline = time.monotonic() + IDLE_SECONDS
+    while busy := {p for p in others if not _idle(engines, p)}:
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(LOOK_SECONDS)
     if busy:
         activity = engines.monitor.activity(min(busy))
         cell = f"cell {activity.cell}" if activity and activity.cell is not None else "a cell"
@@ -177,16 +181,6 @@ def refuse_busy(engines: EngineGroup, hopeless: set[int]) -> None:
             f"{processes_text(busy)} still in {cell}; interrupt it first, or wait for its end with "
             f"{command('sync')}."
         )
-
-
-def _busy(engines: EngineGroup, process_ids: set[int], *, within_s: float) -> set[int]:
-    """Return the processes that do not become idle in time."""
-    deadline = time.monotonic() + within_s
-    busy = {p for p in process_ids if not _idle(engines, p)}
-    while busy and time.monotonic() < deadline:
-        time.sleep(LOOK_SECONDS)
-        busy = {p for p in busy if not _idle(engines, p)}
-    return busy
 
 
 def _idle(engines: EngineGroup, process_id: int) -> bool:

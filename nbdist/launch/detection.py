@@ -1,11 +1,11 @@
-"""Detection of the cluster that JAX would find from a process's variables, without importing JAX.
+"""Detection of the cluster that JAX would find from environment variables, without importing JAX.
 
-A person may name the method of detection, as one of the arguments of `jax.distributed.initialize`. nbdist passes
-coordinator, number of processes and process id all the same, so that JAX takes only the devices of a process from
-the cluster. A start with a method is refused if JAX would not find that cluster, or would fail on it.
+A person may name the method of detection, which is an argument of `jax.distributed.initialize`. nbdist still
+passes coordinator, number of processes and process id itself, so JAX takes only the devices of a process from the
+cluster. A start with a method is refused if JAX would not find that cluster, or would fail on it.
 
-Source: jax/_src/clusters/ and jax/_src/cloud_tpu_init.py of jax 0.10.0 to 0.12.0.1. A test asks JAX itself for
-the same.
+Source: jax/_src/clusters/ and jax/_src/cloud_tpu_init.py of jax 0.10.0 to 0.12.0.1. A test compares the result
+with JAX's own.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class NotFound(Exception):
 class Detected:
     """A cluster as JAX would see it.
 
-    `method` is JAX's name for the method that finds it, `title` the name for a person. `variables` are those by
-    which it is found. `local_process_id` is the number of the device that JAX would use; None: it uses all, or
-    only the running process could say.
+    `method` is JAX's name for the method that finds it, `title` the name for a person. `variables` are the
+    variables by which it is found. `local_process_id` is the number of the device that JAX would use; None: JAX
+    uses all, or only the running process can tell.
     """
 
     method: str
@@ -78,7 +78,7 @@ class Detected:
 def detected(method: str, environment: Mapping[str, str], *, root: Path = Path("/")) -> Detected:
     """Return the cluster that `--cluster-detection-method` names.
 
-    `gcetpu` asks the metadata server on a machine with TPU chips and libtpu, and nobody elsewhere.
+    `gcetpu` asks the metadata server, but only on a machine with TPU chips and libtpu.
 
     Args:
       method: One of `METHODS`.
@@ -103,7 +103,7 @@ def detected(method: str, environment: Mapping[str, str], *, root: Path = Path("
 
 
 def _open_mpi(environment: Mapping[str, str], root: Path) -> Detected:
-    """Return a cluster of Open MPI; from version 5 on it sets no address, and JAX gets all facts from mpi4py."""
+    """Return the cluster of Open MPI; from version 5 on it sets no address, and JAX gets all facts from mpi4py."""
     more = _jax_detects_more()
     if more and _is_open_mpi_5(environment):
         if not _installed("mpi4py"):
@@ -134,7 +134,7 @@ def _is_open_mpi_5(environment: Mapping[str, str]) -> bool:
 
 
 def _slurm(environment: Mapping[str, str], root: Path) -> Detected:
-    """Return a cluster of a Slurm step; the shell of an allocation lacks some of the variables and is not one."""
+    """Return the cluster of a Slurm step; the shell of an allocation lacks some variables and is refused."""
     missing = [name for name in SLURM if name not in environment]
     if missing:
         are = "is" if len(missing) == 1 else "are"
@@ -149,7 +149,7 @@ def _slurm(environment: Mapping[str, str], root: Path) -> Detected:
 
 
 def _mpi4py(environment: Mapping[str, str], root: Path) -> Detected:
-    """Return a cluster through mpi4py, which alone knows the numbers; JAX uses it on request only."""
+    """Return the cluster of mpi4py, which alone knows the numbers; JAX uses it on request only."""
     if not _installed("mpi4py"):
         raise NotFound("mpi4py is not installed")
     return Detected(method="mpi4py", title="mpi4py")
@@ -175,7 +175,7 @@ def _kubernetes_tpu(environment: Mapping[str, str], root: Path) -> Detected:
 
 
 def _refuse_without_tpu(environment: Mapping[str, str], root: Path) -> None:
-    """Refuse what JAX takes for no Cloud TPU VM: no libtpu and chip, nor a variable that says so."""
+    """Refuse what JAX takes for no Cloud TPU VM: libtpu or a chip is missing, and no variable overrides that."""
     if "JAX_FORCE_TPU_INIT" in environment:
         return
     named = environment.get("TPU_LIBRARY_PATH")

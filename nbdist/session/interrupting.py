@@ -1,4 +1,4 @@
-"""Reach processes in the middle of a cell: interrupt it, end it before a common step, or read the stacks."""
+"""Processes in the middle of a cell: interrupt the cell, end it before a common step, or read the stacks."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def interrupt(
         run.interrupt()
         return f"interrupted: cell {cell} ({processes_text(inside)})"
     stopped = background.interrupt()
-    # Its processes may not have reported that they are in it.
+    # Processes of that cell may not have reported yet that they are in it.
     inside = () if awaited is None else awaited.execution.still_in()
     if awaited is not None and inside:
         awaited.interrupt()
         stopped[awaited.cell.number] = inside
     others = [p for p in sorted(engines.plan.hosts) if not any(p in s for s in stopped.values())]
-    # Idle processes get none: a signal that finds a process between two cells might end the next one.
+    # Idle processes get no signal: between two cells, it might end the next one.
     busy = [p for p in others if engines.reports.in_cell(p) or p in engines.facts.stuck]
     if busy:
         engines.interrupt(busy)

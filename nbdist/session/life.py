@@ -42,7 +42,7 @@ def describe(engines: EngineGroup, state: str) -> str:
 
     Args:
       engines: The processes.
-      state: `ready` for processes that were started, `attached` for those that ran already.
+      state: `ready` for processes that were started, `attached` for processes that already ran.
     """
     plan = engines.plan
     hosts = set(plan.hosts.values())
@@ -63,7 +63,7 @@ def describe(engines: EngineGroup, state: str) -> str:
 
 
 def remarks(engines: EngineGroup, brought: Iterable[str]) -> list[str]:
-    """Return remarks that a person must read about a start, a sentence each; they stand below the line about it.
+    """Return remarks that a person must read about a start, a sentence each, shown below the line about it.
 
     Args:
       engines: The processes.
@@ -78,14 +78,14 @@ def remarks(engines: EngineGroup, brought: Iterable[str]) -> list[str]:
 
 
 TURN_SECONDS = 0.9
-"""How long a new kernel waits for another kernel's turn before it starts without one."""
+"""Seconds a newly attached kernel waits for another kernel's turn before it goes on without a turn."""
 
 WIDGET_SECONDS = 10.0
-"""How long a person's action on a widget waits for other kernels' cells."""
+"""Seconds a person's action on a widget waits for other kernels' cells."""
 
 
 class Life:
-    """The processes, their cells, and all that may be asked of them; made by `begin` or `attach`.
+    """The processes, their cells, and all that may be asked of them; created by `begin` or `attach`.
 
     A restart of the session is the end of one life and the beginning of another.
 
@@ -131,17 +131,17 @@ class Life:
         publish: Callable[[Snapshot], None],
         after: Life | None = None,
     ) -> Life:
-        """Start processes whose agents are there.
+        """Start processes whose agents have been started.
 
         Args:
           cluster: Their agents.
           rules: The session's rules.
           progress: As for `nbdist.start`.
           publish: Called with each new snapshot, on the monitor's thread.
-          after: The life before this one, whose cells were those of the same session.
+          after: The life before this one in the same session, whose history is kept.
 
         Raises:
-          LaunchError: They could not be started; nothing is left.
+          LaunchError: They could not be started; everything is stopped.
         """
         engines = EngineGroup.begin(cluster, progress=progress, publish=publish)
         try:
@@ -173,7 +173,7 @@ class Life:
         progress: StartProgress,
         publish: Callable[[Snapshot], None],
     ) -> Life:
-        """Go on with processes that run already, and with the cells they run; arguments as for `begin`.
+        """Take up processes that already run, with their running cells; arguments as for `begin`.
 
         Raises:
           LaunchError: Their framework could not be initialized; they go on.
@@ -201,7 +201,7 @@ class Life:
         return life
 
     def _known(self) -> tuple[tuple[int, int] | None, bool]:
-        """Return the facts for the next kernel: the last program in step, and whether all is settled."""
+        """Return the facts for the next kernel: the last program in step, and whether all are in step now."""
         settled = not self.engines.facts.out_of_step and not self.alone.unseen
         return self.engines.in_step_at, settled
 
@@ -216,9 +216,9 @@ class Life:
         )
 
     def _resume(self) -> None:
-        """Follow the cells that still run, and say which; if none does, bring the processes in step.
+        """Report the cells that still run; if there are none, bring the processes in step.
 
-        If another kernel has its turn, that kernel does this.
+        If another kernel has its turn, it is left to that kernel.
         """
         engines, cells = self.engines, self.cells
         self._remarks = list(engines.cluster.remarks)
@@ -244,7 +244,9 @@ class Life:
                 return done
             done = recover(self.engines, progress=progress)
             self.cells.history.recovered()
-        if self.engines.cluster.agents.all:  # else it is another kernel's, or nobody's, to be found
+        if (
+            self.engines.cluster.agents.all
+        ):  # otherwise the kernel that started them writes the record
             self.write_down()
         return done
 
@@ -259,7 +261,7 @@ class Life:
         """Let the processes go on without this kernel. A second call does nothing."""
         if self.engines.alive:
             registry.detach(self._session)
-            self.engines.turn.close()  # before its cells are left: the next kernel is to follow them
+            self.engines.turn.close()  # before the cells are left, since the next kernel is to follow them
             self.cells.background.leave()
             self.engines.leave()
 
@@ -272,18 +274,18 @@ class Life:
         progress: StartProgress,
         say: Callable[[str], None],
     ) -> tuple[Life, str]:
-        """Return another life of this session, on other processes that have the variables of these.
+        """Return another life of this session, on new processes that get the variables of these.
 
         Args:
-          asked: The plan of the other processes.
+          asked: The plan of the new processes.
           without: Hosts of this life that are left out.
           publish: As for `begin`.
           progress: As for `nbdist.start`.
-          say: Called with lines about what will not be as before, before anything is started.
+          say: Called with lines about what will change, before anything is started.
 
         Returns:
-          The other life, and what was done, in one line and one more for each thing that is not as before. This
-          life goes on until it is `replaced`.
+          The new life, and what was done: one line, and one more for each thing that is not as before. This life
+          goes on until it is `replaced`.
 
         Raises:
           NbdistError: This is not possible, or did not succeed; this life goes on.
@@ -320,7 +322,7 @@ class Life:
                     life.stop()
                     raise
         except BaseException:
-            self.write_down()  # so that the session is found where it was
+            self.write_down()  # so that the record names these processes again
             raise
         life.engines.health.recovered(unsure=done.unsure)
         after = seconds_text(time.monotonic() - began)
@@ -328,16 +330,16 @@ class Life:
         return life, "\n".join([head, *done.lines])
 
     def replaced(self) -> None:
-        """Stop what was started, while another life of the same session goes on."""
+        """Stop this life's processes, while another life of the same session goes on."""
         self.cells.background.leave()
         self.engines.stop()
 
     def write_down(self) -> str | None:
-        """Record the session so that it can be found from elsewhere; return why this is not possible, if so."""
+        """Record the session so that other kernels find it; return why that is impossible, or None."""
         return write_down(self.engines, rules=self._rules)
 
     def _widget_event(self, event: Event) -> None:
-        """Have the processes do what a person asks of a widget: all at the same time, as a cell."""
+        """Carry out a person's action on a widget, on all processes at the same time, as a cell."""
         engines = self.engines.living()
         try:
             with through(Door.MAGIC), engines.turn.taken(timeout_s=WIDGET_SECONDS):

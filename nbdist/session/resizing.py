@@ -1,4 +1,4 @@
-"""Another number of processes: new ones start, get names and arrays of the present ones, and replace them."""
+"""Change of the number of processes: new ones start, get names and arrays of the old ones, and replace them."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ ANSWER_SECONDS = 10.0
 """How long a process that is in no cell may take to answer."""
 
 SAVE_SECONDS = 300.0
-"""How long looking at all arrays may take; this includes the wait for a computation that was sent."""
+"""Seconds for looking at all arrays; this includes the wait for a computation that was sent."""
 
 BRING_SECONDS = 120.0
-"""How long nothing may move while a namespace is brought."""
+"""Seconds after which the copy of a namespace is given up if nothing moves."""
 
 LEAVING_SECONDS = 2.0
-"""How long a process on a host that is left out may take to answer; one in a cell does not answer."""
+"""Seconds a process on a host that is left out may take to answer; one in a cell does not answer."""
 
 NEW = 1 << 20
 """Added to the ids of new processes while both groups exist."""
@@ -68,7 +68,7 @@ class Resized:
     """The result of a change of the number of processes.
 
     Attributes:
-      lines: What the new processes have, and what of it may not be as before, each indented by three spaces.
+      lines: Lines about what the new processes have, and what of it may differ, each indented by three spaces.
       unsure: See `nbdist.session.recovery.replacing.doubts`.
       whole: Whether the new processes have everything the earlier ones had, and nothing of it is in doubt.
     """
@@ -79,10 +79,10 @@ class Resized:
 
 
 def refuse(engines: EngineGroup, asked: Plan) -> None:
-    """Raise if the number of processes of a session cannot be changed.
+    """Refuse to change the number of processes of a session if that is impossible.
 
     Raises:
-      SessionError: It cannot; says what to do.
+      SessionError: It is impossible; the text says what to do.
     """
     then = (
         f"Nothing was changed. {command('save')}, a start with another number, and {command('restore')} "
@@ -99,7 +99,7 @@ def planned(asked: Plan, processes: int) -> Plan:
     """Return the plan with another number of processes on this machine, or in the same allocation.
 
     Raises:
-      OptionError: There are already so many, or the number is not possible.
+      OptionError: There are as many already, or the number is impossible.
     """
     if processes < 1:
         raise OptionError(
@@ -121,7 +121,7 @@ def planned_without(asked: Plan, hosts: Collection[str]) -> Plan:
     """Return the plan without these hosts.
 
     Raises:
-      OptionError: There are no such hosts, or no others.
+      OptionError: There are no such hosts, or no other hosts.
     """
     if asked.placement.job is not None:
         raise OptionError(
@@ -144,7 +144,7 @@ def planned_without(asked: Plan, hosts: Collection[str]) -> Plan:
 
 
 def hosts_gone(engines: EngineGroup) -> list[str]:
-    """Return the hosts on which nothing can be started as things are; they may be back by now."""
+    """Return the hosts on which nothing could be started when last heard of; they may be back by now."""
     facts = engines.facts
     if not (facts.leaves_out and facts.proves and engines.cluster.agents.all):
         return []
@@ -152,12 +152,12 @@ def hosts_gone(engines: EngineGroup) -> list[str]:
 
 
 def sources(engines: EngineGroup, without: Collection[str]) -> list[int]:
-    """Return the processes whose names and arrays are taken, the one whose names are taken first.
+    """Return the processes whose arrays are copied; the first is the one whose names are copied.
 
-    Processes on hosts that are left out come last: arrays that only they have are taken as well, if they answer.
+    Processes on hosts that are left out come last, so that arrays that only they have are copied if they answer.
 
     Raises:
-      SessionError: One of them is in a cell or gone, or they may hold values that do not belong together.
+      SessionError: A process is in a cell or gone, or they may hold values that do not belong together.
     """
     facts, hosts = engines.facts, engines.plan.hosts
     left_out = {p for p in facts.workers if hosts[p] in without}
@@ -174,7 +174,7 @@ def sources(engines: EngineGroup, without: Collection[str]) -> list[int]:
             "brings them there; then their number can be changed."
         )
     leaving = _answering(engines, left_out - {*facts.lost, *facts.stuck})
-    # Process 0 is the one that code makes an exception of most often.
+    # Process 0 comes last among those that stay, since code most often treats it differently.
     return [*sorted(staying - ended, key=lambda p: (p == 0, p)), *leaving]
 
 
@@ -194,15 +194,15 @@ def _answering(engines: EngineGroup, process_ids: Collection[int]) -> list[int]:
 def delete_uncommon_arrays(
     engines: EngineGroup, living: Collection[int], *, say: Callable[[str], None]
 ) -> tuple[str, ...]:
-    """Delete the arrays that not all processes have computed; after that all others can be read.
+    """Delete the arrays that not all processes have computed, so that all remaining ones can be read.
 
     Args:
       engines: Processes of which none is in a cell.
       living: The living processes of a session that is out of step.
-      say: Gets lines while it lasts.
+      say: Called with lines while it lasts.
 
     Returns:
-      The paths of these arrays.
+      The paths of the deleted arrays.
 
     Raises:
       RecoveryError: A process failed, ended, or did not answer.
@@ -224,10 +224,10 @@ def delete_uncommon_arrays(
 
 
 def changes(engines: EngineGroup, source: int, processes: int) -> tuple[str, ...]:
-    """Return what would lie differently on another number of processes, a sentence each; changes nothing.
+    """Return what would be laid out differently on another number of processes, a sentence each; change nothing.
 
     Raises:
-      ArrayError: Something cannot exist there.
+      ArrayError: Something cannot exist on that number.
     """
     token = str(engines.next_number())
     try:
@@ -248,12 +248,12 @@ def bring(
 
     Args:
       before: The earlier processes.
-      now: The new ones, joined; none has any names yet.
-      living: As `sources` returns them.
+      now: The new processes, joined; none has any names yet.
+      living: The processes that `sources` returns.
       lost: Arrays that have no values any more.
 
     Raises:
-      NbdistError: A process has ended meanwhile, did not answer, or could not make the values that came.
+      NbdistError: A process has ended in the meantime, did not answer, or could not make the values that came.
     """
     generation = 1
     if before.proves:
@@ -264,14 +264,14 @@ def bring(
     ended = before.facts.workers - set(living)
     returned = roll_back(before, {*lost, *types_by_path(missing)}, gone=ended)
     if returned.paths:
-        # Of what they have gone back to, each part is somewhere.
+        # Every part of the rolled-back arrays exists somewhere, so all is brought again.
         found = _brought(before, now, living, generation)
         missing = lost_in_part(found)
     still = set(lost) - returned.paths
     in_part = forgotten_in_part(now, missing, known=still)
     gone = sorted({*still, *in_part})
     again = {name for one in found.values() for name in one.set_again}
-    # What was in doubt before is no surer on processes that have it from those.
+    # Names in doubt stay in doubt on the processes that get them.
     doubted = {name: why for name, why in before.facts.unsure.items() if name not in again}
     doubted |= doubts(found)
     return Resized(
@@ -287,7 +287,7 @@ def bring(
 def _brought(
     before: EngineGroup, now: EngineGroup, living: Sequence[int], generation: int
 ) -> dict[int, Brought]:
-    """Bring each new process its names and arrays; a second call brings all again. Return what each got."""
+    """Bring each new process its names and arrays, from the start in every call; return what each got."""
     both = Both(before, now)
     things = ask_things(both, living, key=str(now.next_number()))
     return {

@@ -34,17 +34,17 @@ class Cluster:
     Attributes:
       session: The session's id.
       asked: The plan that was asked for.
-      plan: The same with the hosts and ports that were found.
+      plan: The same plan with the hosts and ports that were found.
       folder: The session's private folder.
-      agents: The agents, or what stands in their place.
+      agents: The agents, or `ForeignEngines` in their place.
       began: When the start, or the attachment, began (monotonic).
       preflight: The checks before the start; None for engines that ran before.
       rendezvous: Where the processes meet; its addresses are empty until all hosts have answered.
       client: ipyparallel's client; None until the engines are connected.
       engines: ipyparallel's engine ids by process id; they follow the order of registration and mean nothing else.
       idents: The names by which messages of the processes are routed, by process id.
-      pids: By process id.
-      answers: Each process's answer when its framework was initialized, by process id.
+      pids: The processes' pids, by process id.
+      answers: Each process's answer to the initialization of its framework, by process id.
       connected: How many of the engines that were started last have registered.
       info: The reports of other hosts, by name.
       warnings: The findings before the start.
@@ -136,7 +136,7 @@ class Cluster:
         """Stop everything that was started here, and remove the session's folder; do nothing a second time.
 
         Raises:
-          KeyboardInterrupt: The user's; everything is stopped all the same.
+          KeyboardInterrupt: The user's; everything is stopped nevertheless.
         """
         to_the_end(self._stop)
 

@@ -1,7 +1,7 @@
-"""Comparison of a cell's processes before it runs: what must be alike on all, and who has what if it is not.
+"""Comparison of a cell's processes before it runs: what must be equal on all, and who has what if it is not.
 
-`refuse_disagreement` asks all at once: for digests first, and for facts only where those differ. Pure functions
-compare the facts, and write out what differs as the text of an error.
+`refuse_disagreement` asks all processes at once: first for digests, then for facts only where digests differ. Pure
+functions compare the facts, and describe the differences in the text of an error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nbdist.notation import array_type_text, count_text, mesh_axes_text, where_t
 from nbdist.spelling import command, option, sentence
 
 Versions = tuple[tuple[tuple[int, ...], str], ...]
-"""The process ids that have a value in common, and the value as text; that of the most processes first."""
+"""For each value: the ids of the processes that have it, and the value as text; the most common value first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Difference:
 
 
 def grouped(values: Mapping[int, Any]) -> list[tuple[list[int], Any]]:
-    """Return the process ids by equal values, plain ones or those of the contract, in the order of the ids."""
+    """Return groups of processes with equal values (plain ones, or of the contract), in the order of the ids."""
     groups: dict[str, tuple[list[int], Any]] = {}
     for process_id, value in sorted(values.items()):
         text = json.dumps(encode(value), sort_keys=True)
@@ -45,7 +45,7 @@ def grouped(values: Mapping[int, Any]) -> list[tuple[list[int], Any]]:
 
 
 def ordered(versions: Iterable[tuple[Collection[int], str]]) -> Versions:
-    """Sort: the version of the most processes first, then by the lowest process id."""
+    """Sort versions: the most common first, then by the lowest process id."""
     found = [(tuple(sorted(ids)), text) for ids, text in versions if ids]
     return tuple(sorted(found, key=lambda version: (-len(version[0]), version[0][0])))
 
@@ -80,7 +80,7 @@ SEED = "Create the key from the same seed on all of them."
 def names(answers: ByProcess, *, code: bool) -> list[Difference]:
     """Return the names that a cell reads and that differ between the processes about to run it.
 
-    Compared are whether they are there, their types, global arrays, keys and code.
+    Compared are the existence of names, their types, global arrays, keys and code.
 
     Args:
       answers: The answer of each process.
@@ -105,14 +105,14 @@ def _name(name: str, answers: ByProcess, *, code: bool) -> list[Difference]:
     entries = {p: one.names[name] for p, one in answers.items() if name in one.names}
     there = {p: entry for p, entry in entries.items() if entry.type is not None}
     if not there:
-        return []  # it fails on all of them alike
+        return []  # the cell fails on all of them alike
     spans = any(name in _leading_to(path) for one in answers.values() for path in one.arrays)
     certain = any(entry.certain for entry in entries.values())
     if len(there) < len(entries):
         if not (certain or spans):
             return []
     elif not any(entry.holds or entry.code for entry in there.values()):
-        return []  # a plain value is each process's own affair
+        return []  # plain values may differ between processes
     kinds = {p: entry.type for p, entry in entries.items()}
     if len(set(kinds.values())) > 1:
         if not (certain or spans):
@@ -144,7 +144,7 @@ def _array(path: str, answers: ByProcess) -> list[Difference]:
             else:
                 same.append(process_id)
         elif path in one.local or not one.omitted:
-            # Of a process with too many arrays it is not known whether it has this one.
+            # A process that omitted arrays from its answer may have this one.
             others.setdefault(_held_text(path, one) or MISSING, []).append(process_id)
     versions = [*version_texts(spanning, meshes), *((ids, text) for text, ids in others.items())]
     return [Difference(path, ordered(versions), sentence(MAKE))] if len(versions) > 1 else []
@@ -156,7 +156,7 @@ def _key(path: str, answers: ByProcess) -> list[Difference]:
 
 
 def _held_text(path: str, answer: NamesFacts) -> str | None:
-    """Return the array under a path of one process as text; None where there is none."""
+    """Return one process's array under a path as text; None if there is none."""
     if path in answer.arrays:
         return version_texts([(answer.arrays[path], [])], _meshes({0: answer}))[0][1]
     if path not in answer.local:
@@ -177,10 +177,10 @@ def _meshes(answers: ByProcess) -> dict[str, Mesh]:
 
 
 def differences(facts: Mapping[int, Facts]) -> list[Difference]:
-    """Return the differences, causes before their consequences; empty where nothing that matters differs.
+    """Return the differences, causes before their consequences; empty if nothing that matters differs.
 
     Args:
-      facts: By process id; all processes were asked for the same topics.
+      facts: The answers, by process id; all processes were asked for the same topics.
     """
     # Another Python compiles the same text to other code.
     python = {one.software.get("Python") for one in facts.values() if one.software is not None}
@@ -266,7 +266,7 @@ def _distribution(distributions: Mapping[int, DistributionFacts | None]) -> list
 
 
 def _mesh_texts(meshes: Sequence[Mesh | None]) -> list[str]:
-    """Return meshes as `data=4 × model=2`; with the axis types where only these differ."""
+    """Return meshes as `data=4 × model=2`; with the axis types if only these differ."""
     texts = [mesh_axes_text(mesh) if mesh else "none" for mesh in meshes]
     if len(set(texts)) < len(texts):
         texts = [
@@ -277,7 +277,7 @@ def _mesh_texts(meshes: Sequence[Mesh | None]) -> list[str]:
 
 
 def _distribution_texts(distributions: Sequence[DistributionFacts | None]) -> list[str]:
-    """Return distributions as `DataParallel over batch=4`, with what else differs."""
+    """Return distributions as `DataParallel over batch=4`, with the other fields that differ."""
     there = [one for one in distributions if one is not None]
     more = [
         name
@@ -303,7 +303,7 @@ def _plain(value: Any) -> str:
 
 
 MOST_LISTED = 5
-"""The most differences that are written out; the first is most often the cause of the others."""
+"""The most differences that are listed; the first is usually the cause of the others."""
 
 
 def differences_text(found: Sequence[Difference], hosts: Mapping[int, str]) -> str:
@@ -325,17 +325,17 @@ def _sentence(one: Difference, hosts: Mapping[int, str]) -> str:
 def busy_text(
     doing: Mapping[int, Activity | None], hosts: Mapping[int, str], waited_s: float
 ) -> str:
-    """Return the error's text where processes do not answer."""
-    said = []
+    """Return the error's text for processes that do not answer."""
+    busy = []
     for process_id, activity in doing.items():
         at = ""
         if activity is not None and activity.state != "idle" and activity.cell is not None:
             line = f", line {activity.line}" if activity.line else ""
             source = f", {activity.source}" if activity.source else ""
             at = f" in cell {activity.cell}{line}{source}"
-        said.append(f"{where_text([process_id], hosts)} is busy{at}")
+        busy.append(f"{where_text([process_id], hosts)} is busy{at}")
     return (
-        f"{'; '.join(said)}: not compared within {waited_s:g} s. Nothing was run. {command('sync')} waits until "
+        f"{'; '.join(busy)}: not compared within {waited_s:g} s. Nothing was run. {command('sync')} waits until "
         f"all are idle; {command('unchecked')} queues the cell behind what runs."
     )
 
@@ -360,11 +360,11 @@ def refuse_disagreement(
 
     Args:
       ask: Sends a request to a process; see `nbdist.launch.start.pending.ask`.
-      targets: Those that are to run the cell in step; one alone has nobody to differ from.
+      targets: The processes that are to run the cell in step; a single one is never refused.
       code: The cell's code.
       hosts: Host names by process id.
       activity: The newest activity of a process, for one that does not answer.
-      digests: Asks processes for their digests in a faster way; returns None where not all can be asked so.
+      digests: Asks processes for their digests in a faster way; returns None if that is not possible for all.
       timeout_s: The longest wait for all answers together.
 
     Raises:

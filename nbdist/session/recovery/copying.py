@@ -1,4 +1,4 @@
-"""Make the copies of arrays that processes keep for each other, and set lost arrays back to these copies."""
+"""Copies of arrays that processes keep for each other, and the rollback of lost arrays to these copies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nbdist.session.values.flow import Progress
 
 
 class PresentProcesses:
-    """The processes of a session while new ones replace ended ones: that those have ended is no reason to stop."""
+    """The processes of a session as they are now: unlike `EngineGroup`, without ended ones that were replaced."""
 
     def __init__(self, engines: EngineGroup) -> None:
         self._engines = engines
@@ -24,13 +24,13 @@ class PresentProcesses:
         self.where = engines.where
 
     def gone(self, process_id: int) -> str | None:
-        """Return how a process has ended; None while it, or the new one in its place, lives."""
+        """Return how a process has ended; None while it, or its replacement, lives."""
         end = self._engines.cluster.exits.get(process_id)
         return None if end is None else str(end)
 
 
 MOVE_SECONDS = 60.0
-"""How long nothing may move while copies are made or used."""
+"""Seconds after which making or using copies is given up if nothing moves."""
 
 
 def due(engines: EngineGroup) -> bool:
@@ -47,7 +47,7 @@ def due(engines: EngineGroup) -> bool:
 
 
 def make(engines: EngineGroup, cell: int) -> str | None:
-    """Make copies; return why none were made, if so.
+    """Make copies; return why none were made, or None.
 
     Args:
       engines: The processes; none is in a cell, and all are in step.
@@ -57,12 +57,14 @@ def make(engines: EngineGroup, cell: int) -> str | None:
 
 
 def make_after_repair(engines: EngineGroup, returned: RolledBack) -> str | None:
-    """Make copies after a repair, so that new processes have some; return as `make` does."""
+    """Make copies after a repair, so that new processes have some as well; return what `make` returns."""
     before, copies = engines.copies.kept, engines.copies
     if copies.every_s is None or len(engines.facts.workers) < 2:
         return None
     if before is not None and returned.paths:
-        return _make(engines, before.cell, before.at)  # these copies are as old as what came back
+        return _make(
+            engines, before.cell, before.at
+        )  # these copies show the state that was just restored
     return _make(engines, engines.facts.last_cell, time.monotonic())
 
 
@@ -89,11 +91,11 @@ def _make(engines: EngineGroup, cell: int, at: float) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class RolledBack:
-    """The arrays that were set back to their copies, and lines about it for a person.
+    """The arrays that were rolled back to their copies, and lines about that for a person.
 
     Attributes:
       paths: The arrays' paths.
-      names: The names that lead to arrays that had changed since the copies, set back or not, and of when each is.
+      names: The names that lead to arrays changed since the copies, rolled back or not, each with its doubt.
       lines: The lines.
     """
 
@@ -109,16 +111,16 @@ def roll_back(
     new: Collection[int] = (),
     gone: Collection[int] = (),
 ) -> RolledBack:
-    """Set lost arrays, and others that have changed since, back to when copies were made last.
+    """Set lost arrays, and others that have changed since, back to the last copies.
 
     Args:
       engines: The processes; none is in a cell.
       lost: The paths of arrays that have no values any more.
-      new: The processes that have taken the place of others; they have joined the others.
-      gone: Processes in whose place there is no other.
+      new: Processes that have replaced ended ones, and have joined the others.
+      gone: Ended processes that were not replaced.
 
     Raises:
-      NbdistError: A process has ended meanwhile, or did not answer.
+      NbdistError: A process has ended in the meantime, or did not answer.
     """
     kept = engines.copies.kept
     if kept is None or not lost:
@@ -139,7 +141,7 @@ def roll_back(
 
 
 def _roots(leading: Collection[str]) -> list[str]:
-    """Return the names with which these begin: paths, and words such as `average (through a cell)`."""
+    """Return the names with which texts begin: paths, and texts such as `average (through a cell)`."""
     roots = {re.split(r"[.\[ ]", text, maxsplit=1)[0] for text in leading}
     return sorted(root for root in roots if root.isidentifier())
 
@@ -159,7 +161,7 @@ def _lines(found: Back, age: str) -> tuple[str, ...]:
 
 
 def _until(engines: EngineGroup) -> Progress:
-    """Return a `Progress` that ends a round of copies once the person has pressed interrupt."""
+    """Return a `Progress` that stops a round of copies after an interrupt."""
 
     def progress(done: int, total: int) -> None:
         if engines.hurry.is_set():

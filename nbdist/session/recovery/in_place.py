@@ -1,7 +1,7 @@
-"""`InPlace`: processes prove that they are in step after a cell that did not end alike on all, or are repaired.
+"""`InPlace`: after a cell that did not end alike on all, processes prove that they are in step, or are repaired.
 
-Their sent programs are compared first, which needs no collective. Where these differ, a proof would pair with
-pending collectives and mix up values; then only a repair helps.
+The programs that they have sent are compared first, which needs no collective. If these differ, a proof would pair
+with pending collectives and mix up values, so that only a repair helps.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ from nbdist.session.values.flow import HOW_SECONDS
 from nbdist.spelling import command
 
 SAY_SECONDS = 1.0
-"""How long to wait for a silent host without a word."""
+"""Seconds until the wait for a silent host is shown."""
 
 SLACK_SECONDS = 5.0
-"""How long it may take after `LOST_SECONDS` until a silent host is known to be given up."""
+"""Seconds after `LOST_SECONDS` until it is known that a silent host has been given up."""
 
 
 def wait_for_silent_hosts(engines: EngineGroup, *, say: Say) -> None:
     """Wait until no host is silent; an interrupt ends the wait.
 
-    Only when a silent host answers, or is given up, is it known which processes are left.
+    Which processes are left is known only when each silent host has answered or is given up.
 
     Args:
       engines: The processes.
@@ -88,14 +88,14 @@ def wait_for_silent_hosts(engines: EngineGroup, *, say: Say) -> None:
 
 
 ANSWER_SECONDS = 10.0
-"""How long a process that is in no cell may take to answer."""
+"""Seconds an idle process may take to answer."""
 
 PROVE_SECONDS = 10.0
 """How long a proof of all processes may take; it takes milliseconds."""
 
 
 TRIES = 3
-"""How often a repair may begin: again, with one more process to replace, if a process ends in the middle of it."""
+"""How often a repair may begin; it begins again, with one more process to replace, if a process ends during it."""
 
 
 IN_STEP = "in step: checked just now; nothing to do"
@@ -104,14 +104,10 @@ SERVICE_ENDED = "JAX's coordination service has ended"
 
 
 class InPlace(SessionRecovery):
-    """Recovery of processes that compute with JAX: all that is sent is compared, and repaired where they are.
-
-    Args:
-      engines: The processes; they can prove that they are in step.
-    """
+    """Recovery of processes that compute with JAX, and can prove that they are in step; repairs them in place."""
 
     def free(self) -> Remedies:
-        """Return means that end the collectives of processes, or let them pass where all others take part."""
+        """Return the means that end collectives of processes, or let them pass because all others take part."""
         engines = self._engines
         return replace(
             basic_remedies(engines),
@@ -123,7 +119,7 @@ class InPlace(SessionRecovery):
     def prove(self, *, repair: bool, say: Say) -> Settled:
         """Prove that all processes are in step, or repair them; see `SessionRecovery.prove`.
 
-        None is in a cell any more, except the stuck ones.
+        No process is in a cell any more, except the stuck ones.
         """
         engines = self._engines
         if engines.lost_controller and not repair:
@@ -149,7 +145,7 @@ class InPlace(SessionRecovery):
         try:
             said, why = _compared(engines)
             if why is not None:
-                states = said  # a proof that does not pass would change them
+                states = said  # asked now, since a proof that fails would change them
                 mixed = crossed(said.values())
             else:
                 why = _prove_once_computed(engines, said, say=say)
@@ -161,10 +157,10 @@ class InPlace(SessionRecovery):
         return replace(done, because=why, mixed=mixed)
 
     def restore(self, *, progress: StartProgress) -> str:
-        """Repair all processes where they are not in step; see `SessionRecovery.restore`.
+        """Repair all processes if they are not in step; see `SessionRecovery.restore`.
 
-        Processes that this kernel has not started cannot be repaired from here. Whoever has started them may have
-        repaired them meanwhile.
+        Processes that this kernel has not started cannot be repaired from here, but the kernel that started them
+        may have repaired them.
 
         Raises:
           SessionError: A process is in the middle of a cell.
@@ -204,14 +200,15 @@ class InPlace(SessionRecovery):
                 return settled.done or IN_STEP
             why = settled.why
         gone = engines.facts.workers.intersection(engines.facts.lost)
-        # Of a session of nbdist's the record says so; of another cluster nothing does.
+        # Replacements in nbdist's own sessions are recorded; those in another cluster are found by attaching
+        # again.
         again = f" Then leave them, with {command('shutdown')}, and attach again."
         then = again if gone and engines.cluster.turn_file else ""
         raise RecoveryError(f"{why}, and {NOT_OURS}. {engines.facts.remedy}{then}")
 
 
 def learn(engines: EngineGroup, settled: Settled, cell: int, say: Say) -> ProcessFacts:
-    """Note the end of a proof or repair; say what was done."""
+    """Note the result of a proof or repair; show what was done."""
     if settled.why is not None:
         engines.health.note(ProcessFacts.found_out_of_step, cell, settled.why)
     else:
@@ -230,13 +227,13 @@ def repair_with_retries(
 ) -> Settled:
     """Repair all processes in place, whether or not they are in step.
 
-    Their computations since they were in step are lost, from the first program on that not all have sent. If a
-    process ends in the middle of a repair, the repair begins again and replaces that one as well.
+    Results from the first program on that not all have sent are lost. If a process ends during a repair, the
+    repair begins again and replaces that process as well.
 
     Args:
       engines: Processes of which none is in a cell.
       say: Called with lines while it lasts.
-      states: What the processes say they have sent, if nothing has happened since; None: they are asked.
+      states: What the processes have reported to have sent, if still valid; None: they are asked.
       stuck: Processes that are to be ended and replaced, since they no longer answer.
     """
     for tries_left in reversed(range(TRIES)):
@@ -269,7 +266,7 @@ def repair_with_retries(
 def _another_has_ended(
     engines: EngineGroup, before: Mapping[int, ProcessExit], error: NbdistError
 ) -> bool:
-    """Return whether another process, a new one or the service has ended; wait for word of one out of reach."""
+    """Return whether another process or the service has ended; wait for the news if a process is out of reach."""
     unreachable = isinstance(error, GoneError) or isinstance(error.__cause__, GoneError)
     until = time.monotonic() + (HOW_SECONDS if unreachable else 0.0)
     while all(
@@ -288,7 +285,7 @@ def gone_text(engines: EngineGroup, gone: Collection[int]) -> str:
 
 
 def hindrance(engines: EngineGroup, replaced: Collection[int] = ()) -> str | None:
-    """Return what prevents both a proof and a repair when `replaced` are replaced; None if nothing does."""
+    """Return what prevents a proof and a repair, once `replaced` are replaced; None if nothing does."""
     engines.health.notice_returned()
     facts = engines.facts
     if facts.cut_off and facts.why is not None:
@@ -305,14 +302,14 @@ def hindrance(engines: EngineGroup, replaced: Collection[int] = ()) -> str | Non
 
 
 def why_out_of_step(engines: EngineGroup, *, say: Say) -> str | None:
-    """Return why the processes are not in step; None when a proof has just passed.
+    """Return why the processes are not in step; None if a proof has just passed.
 
     Args:
       engines: Processes of which none is in a cell.
-      say: Called with a line when it takes longer.
+      say: Called with a line if it takes longer.
 
     Raises:
-      RecoveryError: A process did not answer, and has not ended.
+      RecoveryError: A process did not answer, although it has not ended.
     """
     before = dict(engines.cluster.exits)
     try:
@@ -321,13 +318,13 @@ def why_out_of_step(engines: EngineGroup, *, say: Say) -> str | None:
     except RecoveryError as error:
         if not _another_has_ended(engines, before, error):
             raise
-        # The process has ended just now, and is replaced like any other.
+        # The process has just ended, and is replaced like any other.
         engines.health.note(ProcessFacts.ended, engines.cluster.exits)
         return str(error)
 
 
 def _compared(engines: EngineGroup) -> tuple[States, str | None]:
-    """Return what the processes have sent, and why they cannot be in step after that; None if they may be."""
+    """Return what the processes have sent, and why they cannot be in step then; None if they may be in step."""
     states = ask_all(engines, AskSent(), within_s=ANSWER_SECONDS)
     sent = {p: programs_since(state.sent, engines.in_step_at) for p, state in states.items()}
     why = differing({p: replace(state.sent, programs=sent[p]) for p, state in states.items()})
@@ -339,7 +336,7 @@ def _compared(engines: EngineGroup) -> tuple[States, str | None]:
 
 
 def _prove_once_computed(engines: EngineGroup, states: States, *, say: Say) -> str | None:
-    """Return the result of `prove_now`, once everything that was sent is computed."""
+    """Return what `prove_now` returns, once everything that was sent is computed."""
     until_computed(engines, states, say=say)
     return prove_now(engines)
 
@@ -362,7 +359,7 @@ def prove_now(engines: EngineGroup) -> str | None:
 
 
 def _without_mixed_arrays(engines: EngineGroup) -> Settled:
-    """Delete arrays whose pieces do not belong together, so that none gives a wrong number; return success."""
+    """Delete arrays whose pieces do not belong together, so that none gives wrong numbers; return the result."""
     mixed = disagreeing(ask_all(engines, AskVersions(), within_s=ANSWER_SECONDS))
     if mixed == Mixed():
         return Settled()

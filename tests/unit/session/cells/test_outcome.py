@@ -187,8 +187,7 @@ def test_failure_of_a_lost_process_shows_its_last_words() -> None:
     assert error is not None
     assert "killed by signal 9 (SIGKILL)" in str(error)
     assert (
-        "   last seen at line 3\n   memory 812 MB\n   the last it wrote:\n   last word"
-        in error.shown
+        "   last seen at line 3\n   memory 812 MB\n   its last lines:\n   last word" in error.shown
     )
 
 

@@ -271,7 +271,7 @@ def test_why_names_are_in_doubt_is_not_said_twice() -> None:
     [
         (
             Doubt(kind="unlike", of=2),
-            "it is not as on process 2 everywhere. Set it again on all.",
+            "it is not the same everywhere as on process 2. Set it again on all.",
         ),
         (
             Doubt(kind="newer", of=4),

@@ -101,9 +101,8 @@ class AskedAlone:
         The answer may compute, so no process is asked while another kernel has its turn.
         """
         try:
-            with self._engines.turn.taken(
-                timeout_s=timeout_s, say=str
-            ):  # silently: no person waits
+            # `str` shows nothing, since no person waits.
+            with self._engines.turn.taken(timeout_s=timeout_s, say=str):
                 return self._ask(call, timeout_s=timeout_s)
         except TurnError:
             return None

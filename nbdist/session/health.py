@@ -81,9 +81,8 @@ class Health:
         """Update the facts after a cell has ended; arguments as for `ProcessFacts.after`."""
         with self._lock:
             for process_id in [p for p, s in outcomes.items() if s.outcome == "stuck"]:
-                self._back.pop(
-                    process_id, None
-                )  # that was about the cell in which it was stuck before
+                # The question was about the cell in which it was stuck before.
+                self._back.pop(process_id, None)
             self._monitor.rest([p for p, s in outcomes.items() if s.outcome in REPLIED], cell)
             return self.note(ProcessFacts.after, outcomes, cell, run=run)
 

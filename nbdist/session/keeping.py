@@ -171,7 +171,7 @@ def _end_unfinished(engines: EngineGroup) -> None:
         engines.health.note(ProcessFacts.ended, cluster.exits)
 
 
-def still_running_lines(runs: Iterable[RegainedRun]) -> list[str]:
+def running_lines(runs: Iterable[RegainedRun]) -> list[str]:
     """Return a sentence for each of these cells that is still running."""
     said = []
     for run in runs:
@@ -187,7 +187,7 @@ def still_running_lines(runs: Iterable[RegainedRun]) -> list[str]:
     return said
 
 
-def kept_session_text(session: str) -> str:
+def kept_text(session: str) -> str:
     """Return a sentence about how to return to a session that outlives its kernel."""
     return (
         f"Session {session} is kept: {command('attach', session)} is back after a restart of this kernel, "

@@ -23,8 +23,8 @@ from nbdist.session.cells.history import History, read_history
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.keeping import (
     files_brought,
-    kept_session_text,
-    still_running_lines,
+    kept_text,
+    running_lines,
     take_over_turn,
     write_down,
 )
@@ -161,7 +161,7 @@ class Life:
             registry.remove(cluster.session)
             raise
         if engines.plan.keep:
-            life._remarks = [unwritten or kept_session_text(cluster.session)]
+            life._remarks = [unwritten or kept_text(cluster.session)]
         return life
 
     @classmethod
@@ -224,7 +224,7 @@ class Life:
         self._remarks = list(engines.cluster.remarks)
         try:
             with engines.turn.taken(timeout_s=TURN_SECONDS) as done:
-                self._remarks += still_running_lines(cells.regained)
+                self._remarks += running_lines(cells.regained)
                 if engines.proves and not cells.regained and left_unsettled(engines):
                     done = ensure_in_step(engines, automatic=self._rules.recover) or done
                 self._remarks += [done] if done else []
@@ -244,9 +244,8 @@ class Life:
                 return done
             done = recover(self.engines, progress=progress)
             self.cells.history.recovered()
-        if (
-            self.engines.cluster.agents.all
-        ):  # otherwise the kernel that started them writes the record
+        # The record is written by the kernel that started the processes, if any.
+        if self.engines.cluster.agents.all:
             self.write_down()
         return done
 
@@ -295,9 +294,7 @@ class Life:
         living = resizing.sources(engines, without)
         lost: tuple[str, ...] = ()
         if engines.facts.out_of_step:
-            lost = engines.exclusive(
-                lambda: resizing.delete_uncommon_arrays(engines, living, say=say)
-            )
+            lost = engines.exclusive(lambda: resizing.drop_uncommon(engines, living, say=say))
         for text in resizing.changes(engines, living[0], len(asked.workers)):
             say(text)
         count, before = len(asked.workers), len(engines.plan.workers)

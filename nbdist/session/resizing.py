@@ -36,11 +36,13 @@ from nbdist.session.recovery.replacing import (
     empty_array_lines,
     forgotten_in_part,
     lost_in_part,
+    numbered_lines,
+    set_again_lines,
     things_lines,
     types_by_path,
     unnamed_lost,
 )
-from nbdist.session.recovery.waiting import refuse_unfinished_cells, until_computed
+from nbdist.session.recovery.waiting import refuse_unfinished, until_computed
 from nbdist.session.values.flow import ask_each, send
 from nbdist.session.values.namespace import Bringing, Brought, ask_things
 from nbdist.spelling import command, option
@@ -161,7 +163,7 @@ def sources(engines: EngineGroup, without: Collection[str]) -> list[int]:
     """
     facts, hosts = engines.facts, engines.plan.hosts
     left_out = {p for p in facts.workers if hosts[p] in without}
-    refuse_unfinished_cells(engines, {*left_out, *facts.stuck})
+    refuse_unfinished(engines, {*left_out, *facts.stuck})
     staying = facts.workers - left_out
     ended = staying & {*facts.lost, *facts.stuck}
     if ended == staying:
@@ -191,7 +193,7 @@ def _answering(engines: EngineGroup, process_ids: Collection[int]) -> list[int]:
     return [process_id for process_id, request in asked.items() if request.answered()]
 
 
-def delete_uncommon_arrays(
+def drop_uncommon(
     engines: EngineGroup, living: Collection[int], *, say: Callable[[str], None]
 ) -> tuple[str, ...]:
     """Delete the arrays that not all processes have computed, so that all remaining ones can be read.
@@ -354,13 +356,10 @@ def _lines(
         lines += lost_lines(gone, in_part=in_part, ended=ended, whole=whole)
     lines += unnamed_lost(found, of=ended)
     lines += empty_array_lines(found)
-    if first.numbered:
-        lines.append(f"   {names_text(first.numbered)}: the number of the process, on each its own")
+    lines += numbered_lines(found)
     lines += doubt_lines(doubted, found)
     lines += things_lines(found)
-    again = sorted({n for one in found.values() for n in one.set_again})
-    if again:
-        lines.append(f"   {names_text(again)}: set again by functions with @nbdist.on_recover")
+    lines += set_again_lines(found)
     lines += [
         f"   {text}" for text in dict.fromkeys(t for one in found.values() for t in one.hooks)
     ]

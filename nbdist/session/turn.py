@@ -174,9 +174,8 @@ class Turn:
             self._closed = True
             if self._shares:
                 self._shares = []
-                self._note_end(
-                    settled=False
-                )  # from now on this kernel does not follow what still runs
+                # From now on this kernel does not follow what still runs.
+                self._note_end(settled=False)
             files, self._files = self._files, None
         for file in files or ():
             os.close(file)

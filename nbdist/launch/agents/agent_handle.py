@@ -292,9 +292,8 @@ class AgentHandle:
             time.sleep(AGAIN_SECONDS)
         if not self._channel.left:
             with self._guard:
-                self._channel.process.wait(
-                    STOP_SECONDS
-                )  # its output has ended, so it ends in a moment
+                # Its output has ended, so it ends in a moment.
+                self._channel.process.wait(STOP_SECONDS)
             self.ended_at = time.time()
             with self._guard:
                 self._on_event(HostEnded())
@@ -323,9 +322,8 @@ class AgentHandle:
                 )
             case events.Started(process_id=process_id, pid=pid):
                 self.pids[process_id] = pid
-                self.exits.pop(
-                    process_id, None
-                )  # of an earlier process with this id, read again by a later kernel
+                # This drops the end of an earlier process with the same id, which a later kernel reads again.
+                self.exits.pop(process_id, None)
             case events.Stopped():
                 self.stopped = True
             case events.Reached(answers=answers):

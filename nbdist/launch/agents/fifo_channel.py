@@ -93,9 +93,8 @@ class _Files(Channel):
         """Yield the lines of the file of events, and wait for more until the agent ends or `leave` is called."""
         received_at = time.monotonic()
         while not self.left:
-            running = (
-                self.process.running
-            )  # checked before reading: if it has ended, all its lines are in the file
+            # Checked before reading: if it has ended, all its lines are in the file.
+            running = self.process.running
             line = self._line()
             if line is not None:
                 received_at = time.monotonic()
@@ -107,9 +106,8 @@ class _Files(Channel):
                 time.sleep(SOON_SECONDS if busy else LATER_SECONDS)
 
     def _line(self) -> bytes | None:
-        with contextlib.suppress(
-            ValueError
-        ):  # the file is closed: this kernel has left in the meantime
+        # The file is closed: this kernel has left in the meantime.
+        with contextlib.suppress(ValueError):
             self._part += self._events.readline()
         if not self._part.endswith(b"\n"):
             return None

@@ -315,7 +315,7 @@ class Files:
         """Folders to put on `sys.path` of processes elsewhere, inside the copy."""
         return [source.name for source in self.sources]
 
-    def remote_working_folder(self, cwd: Path) -> str | None:
+    def remote_cwd(self, cwd: Path) -> str | None:
         """Return where in the copy the working folder lies, or else the first source; None without sources."""
         copies = [
             where for source in self.sources if (where := source.path_in_copy(cwd)) is not None
@@ -401,9 +401,8 @@ class Files:
 
     def _start(self, others: Mapping[str, AgentHandle], *, ask: bool) -> None:
         while any(sending.running for sending in self._sendings):
-            time.sleep(
-                POLL_SECONDS
-            )  # an interrupted transfer ends after its present order, or with its host
+            # An interrupted transfer ends after its present order, or with its host.
+            time.sleep(POLL_SECONDS)
         digests = {name: self._hashes.of(file) for name, file in self._tree.files.items()}
         listed = [(self._tree.files[n], digest) for n, digest in digests.items() if digest]
         self._known = {file.name: digest for file, digest in listed}

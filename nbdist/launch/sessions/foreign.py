@@ -198,11 +198,9 @@ def _checked(client: Any, engine: int, request: Pending[Described | OtherNbdist]
     except NbdistError as error:
         if lacks_nbdist([str(error)]):
             host, python = _evaluated(client, engine, HOST), _evaluated(client, engine, PYTHON)
+            named = f"Engine {engine} (host {host})"
             text = install_nbdist(
-                f"Engine {engine} (host {host})",
-                python,
-                host=host,
-                otherwise="then start the engines again",
+                named, python, host=host, otherwise="then start the engines again"
             )
             raise VersionError(text) from error
         # Another version may not know the call, and then raises another error.

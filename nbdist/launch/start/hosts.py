@@ -219,9 +219,8 @@ def gather(cluster: Cluster, *, progress: StartProgress) -> None:
         _wait_for_home(cluster)
         cluster.warnings = preflight.judge({})
         _place(cluster)
-        _send_files(
-            cluster
-        )  # there is no host to send to, but the files are noted, so that later changes are found
+        # There is no host to send to, but the files are noted, so that later changes are found.
+        _send_files(cluster)
         return
     if cluster.plan.placement.job is not None:
         wait_for_tasks(cluster, check_host, progress=progress)

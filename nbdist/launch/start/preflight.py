@@ -47,9 +47,8 @@ class Preflight:
         self._listener: socket.socket | None = None
         forwarded = plan.placement.forwarded
         if forwarded or not self._here:
-            with contextlib.suppress(
-                OSError
-            ):  # behind address translation, the address is not this machine's own
+            # Behind address translation, the address is not this machine's own.
+            with contextlib.suppress(OSError):
                 self._listener = checkup.listen(address, *forwarded[-1:])
         pool = ThreadPoolExecutor(1)
         self._kernel: Future[Checkup] = pool.submit(kernel_facts, {})

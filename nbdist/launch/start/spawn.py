@@ -197,9 +197,7 @@ def remote_assignment(
             **plan.environment,
         },
         cwd=cwd or str(Path.cwd()),
-        cwd_copy=files.remote_working_folder(Path.cwd())
-        if files is not None and cwd is None
-        else None,
+        cwd_copy=files.remote_cwd(Path.cwd()) if files is not None and cwd is None else None,
         paths=tuple(files.remote_folders) if files is not None else (),
         ports=count,
         silence_s=KERNEL_LOST_SECONDS,

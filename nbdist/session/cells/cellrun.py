@@ -51,7 +51,7 @@ class CellHandle:
 
     @property
     def outcomes(self) -> Mapping[int, ProcessOutcome]:
-        """What each process is doing in the cell, or how it has ended there, by process id."""
+        """The state of each process in the cell, or its final outcome, by process id."""
         with put_off():
             return self._run.execution.outcomes()
 

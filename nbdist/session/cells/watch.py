@@ -61,7 +61,7 @@ class InVain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """What is remembered of a cell from one look to the next; times are those of the monotonic clock.
+    """The memory of a cell from one look to the next; times are those of the monotonic clock.
 
     Attributes:
       started: When the watch began, plus the time that processes spent at prompts.

@@ -15,7 +15,7 @@ from nbdist.session.values.copies import Back, KeptCopies, go_back, make_copies
 from nbdist.session.values.flow import Progress
 
 
-class PresentProcesses:
+class LiveProcesses:
     """The processes of a session as they are now: unlike `EngineGroup`, without ended ones that were replaced."""
 
     def __init__(self, engines: EngineGroup) -> None:
@@ -62,9 +62,8 @@ def make_after_repair(engines: EngineGroup, returned: RolledBack) -> str | None:
     if copies.every_s is None or len(engines.facts.workers) < 2:
         return None
     if before is not None and returned.paths:
-        return _make(
-            engines, before.cell, before.at
-        )  # these copies show the state that was just restored
+        # These copies show the state that was just restored.
+        return _make(engines, before.cell, before.at)
     return _make(engines, engines.facts.last_cell, time.monotonic())
 
 
@@ -72,7 +71,7 @@ def _make(engines: EngineGroup, cell: int, at: float) -> str | None:
     began = time.monotonic()
     try:
         copied = make_copies(
-            PresentProcesses(engines),
+            LiveProcesses(engines),
             {p: engines.plan.hosts[p] for p in engines.facts.workers},
             number=engines.next_number(),
             in_step=engines.in_step_at,
@@ -126,7 +125,7 @@ def roll_back(
     if kept is None or not lost:
         return RolledBack()
     found = go_back(
-        PresentProcesses(engines),
+        LiveProcesses(engines),
         sorted(engines.facts.workers - {*new, *gone}),
         sorted(new),
         number=kept.copied.number,

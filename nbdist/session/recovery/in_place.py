@@ -50,7 +50,7 @@ from nbdist.session.recovery.waiting import (
     NOT_OURS,
     States,
     not_back,
-    refuse_unfinished_cells,
+    refuse_unfinished,
     until_computed,
 )
 from nbdist.session.values.flow import HOW_SECONDS
@@ -136,9 +136,7 @@ class InPlace(SessionRecovery):
             if service is not None and repair:
                 say(f"JAX's coordination service {service}")
             return (
-                replace(repair_with_retries(engines, say=say), because=why)
-                if repair
-                else Settled(why=why)
+                replace(try_repair(engines, say=say), because=why) if repair else Settled(why=why)
             )
         states: States | None = None
         mixed = True
@@ -153,7 +151,7 @@ class InPlace(SessionRecovery):
                 return _without_mixed_arrays(engines)
         except NbdistError as error:
             why, mixed = str(error), False
-        done = repair_with_retries(engines, say=say, states=states) if repair else Settled(why=why)
+        done = try_repair(engines, say=say, states=states) if repair else Settled(why=why)
         return replace(done, because=why, mixed=mixed)
 
     def restore(self, *, progress: StartProgress) -> str:
@@ -174,16 +172,14 @@ class InPlace(SessionRecovery):
         if not engines.cluster.agents.all:
             return self._proven(say)
         stuck = not_back(engines, say=say, interrupted=True)
-        refuse_unfinished_cells(engines, stuck)
+        refuse_unfinished(engines, stuck)
         if (
             not engines.facts.out_of_step
             and engines.exclusive(lambda: why_out_of_step(engines, say=say)) is None
         ):
             return IN_STEP
         said: list[str] = []
-        settled = engines.exclusive(
-            lambda: repair_with_retries(engines, say=said.append, stuck=stuck)
-        )
+        settled = engines.exclusive(lambda: try_repair(engines, say=said.append, stuck=stuck))
         learn(engines, settled, engines.facts.last_cell, said.append)
         if settled.why is not None:
             raise RecoveryError(f"{settled.why}. {engines.facts.remedy}")
@@ -193,7 +189,7 @@ class InPlace(SessionRecovery):
         engines = self._engines
         why = hindrance(engines)
         if why is None:
-            refuse_unfinished_cells(engines, set())
+            refuse_unfinished(engines, set())
             settled = engines.exclusive(lambda: self.prove(repair=False, say=say))
             learn(engines, settled, engines.facts.last_cell, say)
             if settled.why is None:
@@ -218,7 +214,7 @@ def learn(engines: EngineGroup, settled: Settled, cell: int, say: Say) -> Proces
     return engines.facts
 
 
-def repair_with_retries(
+def try_repair(
     engines: EngineGroup,
     *,
     say: Say,

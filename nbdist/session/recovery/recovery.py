@@ -25,7 +25,7 @@ from nbdist.session.cells.context import Remedies
 from nbdist.session.cells.facts import ELSEWHERE
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.remedies import basic_remedies
-from nbdist.session.recovery.waiting import NOT_OURS, not_back, refuse_unfinished_cells
+from nbdist.session.recovery.waiting import NOT_OURS, not_back, refuse_unfinished
 from nbdist.spelling import command, option, sentence
 
 Say = Callable[[str], None]
@@ -132,7 +132,7 @@ class NewStrategy(SessionRecovery):
             say=lambda text: progress(text, 0, len(engines.facts.workers)),
             interrupted=True,
         )
-        refuse_unfinished_cells(engines, hopeless)
+        refuse_unfinished(engines, hopeless)
         if hopeless:
             end_processes(engines.cluster, hopeless)
         gone = hopeless | set(engines.facts.lost)

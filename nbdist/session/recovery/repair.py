@@ -34,7 +34,7 @@ from nbdist.notation import (
 from nbdist.session.asking import ask_all
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.compared import common_serial, disagreeing, lost_lines
-from nbdist.session.recovery.copying import PresentProcesses, make_after_repair, roll_back
+from nbdist.session.recovery.copying import LiveProcesses, make_after_repair, roll_back
 from nbdist.session.recovery.replacing import (
     bring,
     doubts,
@@ -167,7 +167,7 @@ def repair(
     service = initialize.ask_for_service(cluster, again=True)
     # New processes start in the meantime.
     things = ask_things(
-        PresentProcesses(engines),
+        LiveProcesses(engines),
         sources(engines, gone) if gone else (),
         key=str(engines.next_number()),
     )

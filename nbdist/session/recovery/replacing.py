@@ -26,7 +26,7 @@ from nbdist.notation import (
 from nbdist.session.asking import ask_all
 from nbdist.session.cells.doubt import doubt_text
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.copying import PresentProcesses
+from nbdist.session.recovery.copying import LiveProcesses
 from nbdist.session.values.namespace import AskedThings, Bringing, Brought
 from nbdist.session.values.things import DRAWN, changes_numbers
 
@@ -128,7 +128,7 @@ def bring(
     found = {}
     for process_id in sorted(gone):
         found[process_id] = Bringing(
-            processes=PresentProcesses(engines),
+            processes=LiveProcesses(engines),
             newcomer=process_id,
             sources=living,
             things=things,
@@ -214,9 +214,7 @@ def replacement_lines(found: Mapping[int, Brought], ended: Mapping[int, str]) ->
         lines.append(
             f"   {left.name} ({left.type}) could not be brought to {processes_text(found)}: {left.why}"
         )
-    numbered = sorted({name for one in found.values() for name in one.numbered})
-    if numbered:
-        lines.append(f"   {names_text(numbered)}: the number of the process, on each its own")
+    lines += numbered_lines(found)
     lines += empty_array_lines(found)
     lines += _not_as_before(found)
     lines += things_lines(found)
@@ -231,6 +229,20 @@ def unnamed_lost(found: Mapping[int, Brought], *, of: Collection[int]) -> list[s
         return []
     arrays = f"{count_text(len(types), 'array')} that no name leads to ({names_text(types)})"
     return [f"   parts that only {processes_text(of)} had: of {arrays}"]
+
+
+def numbered_lines(found: Mapping[int, Brought]) -> list[str]:
+    """Return a line about names that hold each process's own number."""
+    names = sorted({name for one in found.values() for name in one.numbered})
+    return [f"   {names_text(names)}: the number of the process, on each its own"] if names else []
+
+
+def set_again_lines(found: Mapping[int, Brought]) -> list[str]:
+    """Return a line about names that the user's functions have set on new processes."""
+    names = sorted({name for one in found.values() for name in one.set_again})
+    if not names:
+        return []
+    return [f"   {names_text(names)}: set again by functions with @nbdist.on_recover"]
 
 
 def empty_array_lines(found: Mapping[int, Brought]) -> list[str]:
@@ -288,6 +300,4 @@ def _not_as_before(found: Mapping[int, Brought]) -> list[str]:
         )
     if elsewhere := names(lambda one: one.elsewhere):
         lines.append(f"   {names_text(elsewhere)}: not on process {source}, so not on {new} either")
-    if again := names(lambda one: one.set_again):
-        lines.append(f"   {names_text(again)}: set again by functions with @nbdist.on_recover")
-    return lines
+    return [*lines, *set_again_lines(found)]

@@ -160,7 +160,7 @@ IDLE_SECONDS = 3.0
 """Seconds a process that has left its cell may take to report it."""
 
 
-def refuse_unfinished_cells(engines: EngineGroup, hopeless: set[int]) -> None:
+def refuse_unfinished(engines: EngineGroup, hopeless: set[int]) -> None:
     """Raise if a worker is in a cell, except those in `hopeless`.
 
     Raises:

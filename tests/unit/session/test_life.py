@@ -112,7 +112,7 @@ def test_an_attachment_that_is_interrupted_leaves_the_processes_and_their_cells(
         group.extend(runs)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(life, "still_running_lines", interrupted)
+    monkeypatch.setattr(life, "running_lines", interrupted)
     registry.attach(live.recorded()[0])
     with pytest.raises(KeyboardInterrupt):
         live.attach(session)

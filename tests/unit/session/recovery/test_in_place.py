@@ -29,7 +29,7 @@ from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.recovery import after, in_place
 from nbdist.session.recovery.after import ensure_in_step
 from nbdist.session.recovery.compared import differing_labels, which_differ
-from nbdist.session.recovery.in_place import Settled, hindrance, repair_with_retries
+from nbdist.session.recovery.in_place import Settled, hindrance, try_repair
 from nbdist.session.recovery.remedies import join_proof
 from nbdist.session.recovery.repair import Repaired
 from tests.builders.clock import Clock
@@ -165,7 +165,7 @@ def test_nothing_is_asked_where_one_cannot_answer(
     engines.monitor.reported[1] = RUNNING
     engines.hurry.set()  # nobody waits for a host that is silent
     assert settled(engines, automatic=automatic) == Settled(why=why)
-    assert repair_with_retries(engines, say=print) == Settled(why=why)
+    assert try_repair(engines, say=print) == Settled(why=why)
     assert (engines.asked, repairs) == ([], [])
 
 
@@ -232,7 +232,7 @@ def mended(
 
     monkeypatch.setattr(in_place, "repair_all", fails)
     lines: list[str] = []
-    return begun, lines, repair_with_retries(engines, say=lines.append)  # type: ignore[arg-type]
+    return begun, lines, try_repair(engines, say=lines.append)  # type: ignore[arg-type]
 
 
 def no_room(engines: Any) -> NbdistError:
@@ -582,7 +582,7 @@ def test_after_a_cell_that_has_not_failed_the_next_may_not_count_on_what_has_gon
 
 
 def test_recover_raises_what_hinders_it_and_says_how_to_go_on(monkeypatch: Any) -> None:
-    monkeypatch.setattr(in_place, "refuse_unfinished_cells", lambda engines, hopeless: None)
+    monkeypatch.setattr(in_place, "refuse_unfinished", lambda engines, hopeless: None)
     engines = FakeEngines()
     engines.facts = replace(
         engines.facts, since=3, why="w", lost={1: "killed"}, unreachable=frozenset({1})
@@ -626,7 +626,7 @@ def test_none_is_replaced_where_the_others_could_not_help(
 
 
 def test_recover_in_step_does_nothing_but_prove_it(monkeypatch: Any, repairs: list[int]) -> None:
-    monkeypatch.setattr(in_place, "refuse_unfinished_cells", lambda engines, hopeless: None)
+    monkeypatch.setattr(in_place, "refuse_unfinished", lambda engines, hopeless: None)
     text = after.recover(FakeEngines(), progress=lambda *a: None)
     assert text == "in step: checked just now; nothing to do"
     assert repairs == []

@@ -287,7 +287,7 @@ class EngineGroup:
 
     def interrupt(self, process_ids: Sequence[int]) -> None:
         """Send the framework's interrupt."""
-        self.cluster.signal(framework_named(self.plan.framework).interrupt, process_ids)
+        self.cluster.agents.signal(framework_named(self.plan.framework).interrupt, process_ids)
 
     def _host_event(self, happening: Happening) -> None:
         """Handle the end of a process, even between cells, or a silent host; called on an agent's thread."""

@@ -1,4 +1,4 @@
-"""`Cluster`: the processes of a session and the way to them, from the start of their agents to the end of all."""
+"""`Cluster`: the processes of a session and the connection to them, from the start of their agents to the end."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.start.pool import AgentPool, Agents
 from nbdist.launch.start.preflight import Preflight
 from nbdist.machine import folder as folders
+from nbdist.notation import ONE_HOST
 
 
 @dataclass
 class Cluster:
-    """The processes of a session and the way to them, from the start of their agents to the end of all.
+    """The processes of a session and the connection to them, from the start of their agents to the end.
 
     At first there are only the agents, which import modules. `nbdist.launch.start.connect.start` then starts the
     engines and connects this kernel to them. Engines that ran before this kernel came are connected at once.
@@ -88,9 +89,6 @@ class Cluster:
 
     def planned(self, processes: Sequence[PlannedProcess]) -> list[NewProcess]:
         """Return what their agents need in order to start these processes."""
-        # Here, since it imports asyncio, and the first agents are started before that is needed.
-        from nbdist.notation import ONE_HOST
-
         framework = framework_named(self.plan.framework)
         one_host = {ONE_HOST: "1"} if len(set(self.plan.hosts.values())) == 1 else {}
         return [
@@ -111,10 +109,6 @@ class Cluster:
             for known in (self.engines, self.idents, self.pids):
                 known.pop(process_id, None)
         self.agents.forget(process_ids)
-
-    def signal(self, number: int, process_ids: Sequence[int]) -> None:
-        """Send a signal to processes."""
-        self.agents.signal(number, process_ids)
 
     @property
     def connection(self) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def end_processes(cluster: Cluster, process_ids: Collection[int]) -> None:
     Raises:
       LaunchError: A process still exists.
     """
-    cluster.signal(signal.SIGKILL, sorted(process_ids))
+    cluster.agents.signal(signal.SIGKILL, sorted(process_ids))
     deadline = time.monotonic() + END_SECONDS
     while left := set(process_ids) - set(cluster.exits):
         if time.monotonic() > deadline:

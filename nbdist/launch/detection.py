@@ -1,11 +1,11 @@
-"""Detection of the cluster that JAX would find from a process's variables, without importing JAX.
+"""Detection of the cluster that JAX would find from environment variables, without importing JAX.
 
-A person may name the method of detection, as one of the arguments of `jax.distributed.initialize`. nbdist passes
-coordinator, number of processes and process id all the same, so that JAX takes only the devices of a process from
-the cluster. A start with a method is refused if JAX would not find that cluster, or would fail on it.
+A person may name the method of detection, which is an argument of `jax.distributed.initialize`. nbdist still
+passes coordinator, number of processes and process id itself, so JAX takes only the devices of a process from the
+cluster. A start with a method is refused if JAX would not find that cluster, or would fail on it.
 
-Source: jax/_src/clusters/ and jax/_src/cloud_tpu_init.py of jax 0.10.0 to 0.12.0.1. A test asks JAX itself for
-the same.
+Source: jax/_src/clusters/ and jax/_src/cloud_tpu_init.py of jax 0.10.0 to 0.12.0.1. A test compares the result
+with JAX's own.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class NotFound(Exception):
 class Detected:
     """A cluster as JAX would see it.
 
-    `method` is JAX's name for the method that finds it, `title` the name for a person. `variables` are those by
-    which it is found. `local_process_id` is the number of the device that JAX would use; None: it uses all, or
-    only the running process could say.
+    `method` is JAX's name for the method that finds it, `title` the name for a person. `variables` are the
+    variables by which it is found. `local_process_id` is the number of the device that JAX would use; None: JAX
+    uses all, or only the running process can tell.
     """
 
     method: str
@@ -78,7 +78,7 @@ class Detected:
 def detected(method: str, environment: Mapping[str, str], *, root: Path = Path("/")) -> Detected:
     """Return the cluster that `--cluster-detection-method` names.
 
-    `gcetpu` asks the metadata server on a machine with TPU chips and libtpu, and nobody elsewhere.
+    `gcetpu` asks the metadata server, but only on a machine with TPU chips and libtpu.
 
     Args:
       method: One of `METHODS`.
@@ -89,7 +89,7 @@ def detected(method: str, environment: Mapping[str, str], *, root: Path = Path("
       OptionError: JAX would not find that cluster here, or would fail on it.
     """
     try:
-        return _LOOKS[method](environment, root)
+        return _DETECTORS[method](environment, root)
     except NotFound as error:
         raise OptionError(
             f"{option('cluster_detection_method', method)}: JAX would not find it here: {error}. Leave the option "
@@ -103,13 +103,13 @@ def detected(method: str, environment: Mapping[str, str], *, root: Path = Path("
 
 
 def _open_mpi(environment: Mapping[str, str], root: Path) -> Detected:
-    """Return a cluster of Open MPI; from version 5 on it sets no address, and JAX gets all facts from mpi4py."""
+    """Return the cluster of Open MPI; from version 5 on it sets no address, and JAX gets all facts from mpi4py."""
     more = _jax_detects_more()
     if more and _is_open_mpi_5(environment):
         if not _installed("mpi4py"):
             raise ValueError("Open MPI 5 needs mpi4py, which is not installed")
         return Detected(
-            method="ompi", title="Open MPI 5", variables=_those(environment, OMPI_NUMBERS)
+            method="ompi", title="Open MPI 5", variables=_set_in(environment, OMPI_NUMBERS)
         )
     if OMPI not in environment:
         older = f"{OMPI} is not set (mpirun of Open MPI before version 5 sets it)"
@@ -119,7 +119,7 @@ def _open_mpi(environment: Mapping[str, str], root: Path) -> Detected:
     return Detected(
         method="ompi",
         title="Open MPI",
-        variables=_those(environment, (OMPI, *OMPI_NUMBERS)),
+        variables=_set_in(environment, (OMPI, *OMPI_NUMBERS)),
         local_process_id=_number(environment, OMPI_NUMBERS[-1]),
     )
 
@@ -134,7 +134,7 @@ def _is_open_mpi_5(environment: Mapping[str, str]) -> bool:
 
 
 def _slurm(environment: Mapping[str, str], root: Path) -> Detected:
-    """Return a cluster of a Slurm step; the shell of an allocation lacks some of the variables and is not one."""
+    """Return the cluster of a Slurm step; the shell of an allocation lacks some variables and is refused."""
     missing = [name for name in SLURM if name not in environment]
     if missing:
         are = "is" if len(missing) == 1 else "are"
@@ -143,20 +143,20 @@ def _slurm(environment: Mapping[str, str], root: Path) -> Detected:
     return Detected(
         method="slurm",
         title="Slurm",
-        variables=_those(environment, shown),
+        variables=_set_in(environment, shown),
         local_process_id=_number(environment, "SLURM_LOCALID"),
     )
 
 
 def _mpi4py(environment: Mapping[str, str], root: Path) -> Detected:
-    """Return a cluster through mpi4py, which alone knows the numbers; JAX uses it on request only."""
+    """Return the cluster of mpi4py, which alone knows the numbers; JAX uses it on request only."""
     if not _installed("mpi4py"):
         raise NotFound("mpi4py is not installed")
     return Detected(method="mpi4py", title="mpi4py")
 
 
 def _compute_engine(environment: Mapping[str, str], root: Path) -> Detected:
-    _refuse_no_tpu(environment, root)
+    _refuse_without_tpu(environment, root)
     # Without a chip JAX itself sets TPU_SKIP_MDS_QUERY.
     if not checkup.accelerators(root)["tpus"]:
         raise NotFound("this machine has no TPU chip")
@@ -166,7 +166,7 @@ def _compute_engine(environment: Mapping[str, str], root: Path) -> Detected:
 
 
 def _kubernetes_tpu(environment: Mapping[str, str], root: Path) -> Detected:
-    _refuse_no_tpu(environment, root)
+    _refuse_without_tpu(environment, root)
     if not _jax_detects_more():
         environment = {k: v for k, v in environment.items() if k != tpu_worker.LIST_FILE}
     _worker(tpu_worker.read_kubernetes_worker, environment)
@@ -174,8 +174,8 @@ def _kubernetes_tpu(environment: Mapping[str, str], root: Path) -> Detected:
     return Detected(method="gketpu", title="TPU pod on Kubernetes", variables=shown)
 
 
-def _refuse_no_tpu(environment: Mapping[str, str], root: Path) -> None:
-    """Refuse what JAX takes for no Cloud TPU VM: no libtpu and chip, nor a variable that says so."""
+def _refuse_without_tpu(environment: Mapping[str, str], root: Path) -> None:
+    """Refuse what JAX takes for no Cloud TPU VM: libtpu or a chip is missing, and no variable overrides that."""
     if "JAX_FORCE_TPU_INIT" in environment:
         return
     named = environment.get("TPU_LIBRARY_PATH")
@@ -195,10 +195,10 @@ def _worker(
 
 def _of_pod(environment: Mapping[str, str]) -> dict[str, str]:
     lists = (tpu_worker.LIST_FILE, *tpu_worker.LISTS, "TPU_WORKER_ID", *tpu_worker.MEGASCALE)
-    return _those(environment, lists)
+    return _set_in(environment, lists)
 
 
-_LOOKS: Mapping[str, Callable[[Mapping[str, str], Path], Detected]] = {
+_DETECTORS: Mapping[str, Callable[[Mapping[str, str], Path], Detected]] = {
     "ompi": _open_mpi,
     "slurm": _slurm,
     "mpi4py": _mpi4py,
@@ -207,7 +207,7 @@ _LOOKS: Mapping[str, Callable[[Mapping[str, str], Path], Detected]] = {
 }
 
 
-def _those(environment: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+def _set_in(environment: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
     return {name: environment[name] for name in names if name in environment}
 
 

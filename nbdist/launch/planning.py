@@ -166,16 +166,16 @@ def make_plan(asked: StartOptions, placement: Placement = LOCAL) -> Plan:
     if here and method is not None and method != detection.OFF:
         found_by = detection.detected(method, given).used()
         placement = replace(placement, remarks=(*placement.remarks, found_by))
-    computes = framework_named(asked.framework)
+    framework = framework_named(asked.framework)
     if asked.platform is not None and asked.platform not in PLATFORMS:
         raise OptionError(
             f"{option('platform', asked.platform)}: known are {', '.join(PLATFORMS)}."
         )
-    _refuse_foreign(computes, asked)
+    _refuse_foreign(framework, asked)
     placement = _with_gpus_divided(asked, placement)
     chosen = asked.platform or _of_placement(placement)
-    found = chosen or computes.platform(given)
-    # The devices of other hosts are not known before they are asked.
+    found = chosen or framework.platform(given)
+    # The devices of other hosts are not known before their agents report them.
     accelerators = checkup.accelerators().get(f"{found}s", 0) if here else None
     if found == chosen == "gpu" and accelerators == 0 and asked.local_device_ids is None:
         raise OptionError(f"{option('platform', 'gpu')}: no GPU was found on this machine.")
@@ -186,7 +186,7 @@ def make_plan(asked: StartOptions, placement: Placement = LOCAL) -> Plan:
             "the number of cpu devices; give one of them."
         )
     hosts = _counts(asked, placement, found, accelerators)
-    own = computes.choose(
+    own = framework.choose(
         Asked(
             options=asked,
             platform=found,
@@ -276,7 +276,7 @@ def _asked_arguments(asked: StartOptions) -> dict[str, Any]:
 
 
 def _of_placement(placement: Placement) -> Platform | None:
-    """Return what the hosts compute on, if the placement says so; else None."""
+    """Return what the hosts compute on, if the placement determines it; else None."""
     if placement.launcher == "tpu":
         return "tpu"
     return "gpu" if placement.job is not None and placement.job.gpus else None
@@ -305,15 +305,15 @@ def _refuse_foreign(framework: FrameworkLaunch, asked: StartOptions) -> None:
 def _foreign_text(
     name: str, value: object, framework: FrameworkLaunch, others: Sequence[FrameworkLaunch]
 ) -> str:
-    said = f"{option(name, value)} with {option('framework', framework.name)}"
+    given = f"{option(name, value)} with {option('framework', framework.name)}"
     if name == "evaluators":
         titles = " and ".join(other.title for other in others)
         return (
-            f"{said}: only {titles} has evaluators. Use {option('framework', others[0].name)}, or evaluate in a "
+            f"{given}: only {titles} has evaluators. Use {option('framework', others[0].name)}, or evaluate in a "
             f"cell with {option('on')}."
         )
     words = " or ".join(option("framework", other.name) for other in others)
-    return f"{said}: this is for {words}."
+    return f"{given}: this is for {words}."
 
 
 def _start_method(asked: str | None) -> Literal["fork", "spawn"]:
@@ -329,7 +329,7 @@ def _start_method(asked: str | None) -> Literal["fork", "spawn"]:
 
 
 def _environment(platform: Platform, asked: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that engines get beyond the kernel's environment; those asked for win."""
+    """Return the variables that engines get beyond the kernel's environment; `asked` takes precedence."""
     own = {name: value for one in frameworks() for name, value in one.always(platform).items()}
     kept = {name: value for name, value in own.items() if not os.environ.get(name)}
     return {**kept, **asked}

@@ -16,7 +16,7 @@ from nbdist.session.engine_group import EngineGroup
 A = TypeVar("A")
 
 LOOK_SECONDS = 0.05
-"""How often to look whether a process has ended; an answer that comes is taken at once."""
+"""How often to look whether a process has ended; answers are taken as they arrive."""
 
 MEANWHILE_SECONDS = 1.0
 """How often to say which processes have not answered yet."""
@@ -32,7 +32,7 @@ def ask_all(
 ) -> dict[int, A]:
     """Send one call to each process, and wait for all answers, even after one process has failed.
 
-    Whatever is sent next would otherwise find the others in the middle of the call.
+    Otherwise the next request could reach processes in the middle of this call.
 
     Args:
       engines: Processes of which none is in a cell.
@@ -42,7 +42,8 @@ def ask_all(
       of: The processes to ask; default: all workers.
 
     Raises:
-      RecoveryError: A process failed, did not answer in time, or ended, which ends the wait at once; says which.
+      RecoveryError: A process failed, did not answer in time, or ended, which ends the wait at once; the text says
+        which.
     """
     asking = sorted(engines.facts.workers if of is None else of)
     _refuse_gone(engines, asking)
@@ -87,7 +88,7 @@ def _refuse_gone(engines: EngineGroup, process_ids: Collection[int]) -> None:
 class AskedAlone:
     """Small questions to one idle process alone, such as a completion.
 
-    The answer may have computed all the same: `computed` says so afterwards.
+    Answering may use devices of other processes: `computed` tells so afterwards.
     """
 
     def __init__(self, engines: EngineGroup) -> None:
@@ -100,7 +101,8 @@ class AskedAlone:
         The answer may compute, so no process is asked while another kernel has its turn.
         """
         try:
-            with self._engines.turn.taken(timeout_s=timeout_s, say=str):  # silent: nobody has asked
+            # `str` shows nothing, since no person waits.
+            with self._engines.turn.taken(timeout_s=timeout_s, say=str):
                 return self._ask(call, timeout_s=timeout_s)
         except TurnError:
             return None
@@ -120,14 +122,14 @@ class AskedAlone:
 
     @property
     def unseen(self) -> bool:
-        """Return whether an asked process may have computed, and `computed` has not said so yet."""
+        """Whether an asked process may have computed, and `computed` has not told so yet."""
         return any(not r.ready() or r.computed for r in self._requests)
 
     def computed(self) -> bool:
-        """Return whether an asked process used devices of others that took no part; says so once."""
+        """Return whether an asked process used devices of others that took no part; report each case once."""
         answered = [request for request in self._requests if request.ready()]
         self._requests = [r for r in self._requests if r not in answered]
         for request in answered:
-            with contextlib.suppress(NbdistError):  # one that came too late for whoever asked
+            with contextlib.suppress(NbdistError):  # its answer came after the timeout
                 request.get()
         return any(request.computed for request in answered)

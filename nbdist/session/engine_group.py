@@ -37,7 +37,7 @@ from nbdist.monitor.monitor import Monitor
 from nbdist.monitor.states import ExpectedProcess
 from nbdist.notation import where_text
 from nbdist.session.cells.facts import LifeState, ProcessFacts
-from nbdist.session.cells.history import Read
+from nbdist.session.cells.history import CellRecords
 from nbdist.session.cells.late import EarlierCells
 from nbdist.session.cells.targets import TargetSelector
 from nbdist.session.health import Health
@@ -52,31 +52,31 @@ T = TypeVar("T")
 
 
 class EngineGroup:
-    """Connected and watched processes; stopped once and for all by `stop`, or left to themselves by `leave`.
+    """Connected processes under watch, until `stop` ends them or `leave` leaves them to themselves.
 
-    Made by `begin` or `again`.
+    Created by `begin` or `again`.
 
     Attributes:
-      cluster: The way to them.
+      cluster: The connection to the processes.
       plan: Which process runs where.
       monitor: Receives their reports.
-      health: What is known of them beyond their reports.
+      health: The facts about them beyond their reports.
       reports: Their reports.
-      asides: Questions they answer in the middle of a cell.
-      choice: Reads target words.
+      asides: Questions that they answer in the middle of a cell.
+      choice: Selects processes by target words.
       widgets: Their widgets.
-      earlier: Cells that have ended, whose displays later ones may change.
+      earlier: Ended cells, whose displays later cells may change.
       seconds_to_start: How long the start took.
       in_step_at: The program, as generation and serial, after which the last comparison found them in step.
-      settling: Held while they are brought in step, or values move.
-      turn: Held while something that may compute is sent, and until it has ended.
+      settling: A lock, held while they are brought in step, or values move.
+      turn: Held while something that may compute is sent, until that has ended.
       reported: The reported names of processes that are being replaced, until all are in step again.
-      copies: The copies they keep for each other.
-      on_replaced: Called when processes were started in the place of others.
-      hurry: Set by an interrupt while they are brought in step: ends every wait that is not necessary.
+      copies: The copies of arrays that they keep for each other.
+      on_replaced: Called when processes have replaced others.
+      hurry: Set by an interrupt while they are brought in step, to end every wait that is not necessary.
 
     Args:
-      cluster: The way to them.
+      cluster: The connection to the processes.
       publish: Called with each new snapshot, on the monitor's thread.
     """
 
@@ -92,12 +92,15 @@ class EngineGroup:
         self.turn.known = lambda: (self.in_step_at, not self.facts.out_of_step)
         self.hurry = threading.Event()
         self._lost_controller: ProcessExit | None = None
-        # It listens before there is anything to receive: a subscription takes a moment.
+        # The monitor listens early, since a subscription takes a moment.
         self.monitor = Monitor(
             session=cluster.session,
             planned=tuple(
                 ExpectedProcess(
-                    process_id=p.process_id, host=p.host, role=p.role, task=framework.task(plan, p)
+                    process_id=p.process_id,
+                    host=p.host,
+                    role=p.role,
+                    task=framework.role_name(plan, p),
                 )
                 for p in plan.processes
             ),
@@ -115,7 +118,7 @@ class EngineGroup:
         self.monitor.start()
         self.choice = TargetSelector(
             plan.hosts,
-            named=framework.named(plan),
+            named=framework.ids_by_role(plan),
             workers=self.facts.workers,
             facts=lambda: self.facts,
             activity=self.monitor.activity,
@@ -125,10 +128,10 @@ class EngineGroup:
     def begin(
         cls, cluster: Cluster, *, progress: StartProgress, publish: Callable[[Snapshot], None]
     ) -> EngineGroup:
-        """Start processes whose agents are there.
+        """Start processes whose agents have been started.
 
         Raises:
-          LaunchError: They could not be started; nothing is left.
+          LaunchError: They could not be started; everything is stopped.
         """
         start.start(cluster, progress=progress)
         engines = cls(cluster, publish=publish)
@@ -151,9 +154,9 @@ class EngineGroup:
         *,
         progress: StartProgress,
         publish: Callable[[Snapshot], None],
-        known: Read,
+        known: CellRecords,
     ) -> EngineGroup:
-        """Watch processes that run already; `known` is what another kernel has noted of them.
+        """Watch processes that already run; `known` is what another kernel has recorded about them.
 
         Raises:
           LaunchError: Their framework could not be initialized; they go on.
@@ -176,7 +179,8 @@ class EngineGroup:
             engines.leave()
             raise
         engines._watch()
-        engines.health.note(ProcessFacts.ended, cluster.exits)  # while no kernel was there
+        # Processes may have ended while no kernel was attached.
+        engines.health.note(ProcessFacts.ended, cluster.exits)
         return engines
 
     @property
@@ -186,19 +190,19 @@ class EngineGroup:
 
     @property
     def proves(self) -> bool:
-        """Return whether they can prove that they are in step."""
+        """Whether they can prove that they are in step."""
         return self.facts.proves
 
     @property
     def alive(self) -> bool:
-        """Return whether they were neither stopped nor left."""
+        """Whether they were neither stopped nor left."""
         return self.facts.state is not LifeState.ENDED
 
     def living(self) -> Self:
-        """Return this group, if its processes live.
+        """Return this group.
 
         Raises:
-          SessionError: They were stopped, or this kernel has left them.
+          SessionError: Its processes were stopped, or this kernel has left them.
         """
         if not self.alive:
             raise SessionError(f"The session has ended. {command('start')} starts one.")
@@ -211,7 +215,7 @@ class EngineGroup:
         )
 
     def _connect_all(self) -> None:
-        """Run a first collective on all processes: the one that opens the connections cannot be cut short."""
+        """Run a first collective on all processes: the one that opens the connections cannot be interrupted."""
         if self.proves:
             number = self.next_number()
             for process_id in sorted(self.facts.workers):
@@ -220,7 +224,7 @@ class EngineGroup:
                 )
 
     def meet(self, ports: Mapping[int, Sequence[int]]) -> None:
-        """Tell each process on which ports the others take the connections of collectives."""
+        """Tell each process the ports on which the others accept the connections of collectives."""
         self.health.note(ProcessFacts.able_to_prove, [p in ports for p in self.facts.workers])
         if not self.proves:
             return
@@ -234,13 +238,13 @@ class EngineGroup:
             request.get(DEVICES_SECONDS)
 
     def replaced(self, answers: Mapping[int, Initialized]) -> None:
-        """Note new processes in the place of others, with their answers by process id."""
+        """Note processes that have replaced others, with their answers by process id."""
         self.cluster.answers = {**self.cluster.answers, **answers}
         self.reported.clear()
         self.on_replaced()
 
-    def found_started(self, answers: Mapping[int, Initialized], known: Read) -> None:
-        """Note that another kernel started these in the place of others; `known` is what it has noted of all."""
+    def found_started(self, answers: Mapping[int, Initialized], known: CellRecords) -> None:
+        """Note processes with which another kernel has replaced others; `known` is that kernel's record."""
         self.cluster.answers = {**self.cluster.answers, **answers}
         self.health.note(ProcessFacts.reachable, self.cluster.exits)
         self.health.note(
@@ -248,7 +252,7 @@ class EngineGroup:
         )
 
     def next_number(self) -> int:
-        """Return a number for a proof or a sending that is higher than all before, in whichever kernel."""
+        """Return a number for a proof or a sending that is higher than all earlier ones, in all kernels."""
         return self.turn.next_number()
 
     def _watch(self) -> None:
@@ -259,7 +263,7 @@ class EngineGroup:
         self.seconds_to_start = time.monotonic() - self.cluster.began
 
     def host_text(self, host: str) -> str:
-        """Return `host h1`, or `this machine` where the kernel has put all processes there."""
+        """Return `host h1`, or `this machine` if all processes are placed there."""
         return "this machine" if self.plan.placement.on_this_machine else f"host {host}"
 
     def send(self, process_id: int, call: Call[A], *buffers: bytes) -> Pending[A]:
@@ -274,7 +278,7 @@ class EngineGroup:
         return ask(self.cluster.client, engine, call, *buffers, where=self.where(process_id))
 
     def where(self, process_id: int) -> str:
-        """Return `process 1 (host h1)`, without the host where there is only one."""
+        """Return `process 1 (host h1)`, without the host if there is only one."""
         return where_text([process_id], self.plan.hosts)
 
     def gone(self, process_id: int) -> str | None:
@@ -283,10 +287,10 @@ class EngineGroup:
 
     def interrupt(self, process_ids: Sequence[int]) -> None:
         """Send the framework's interrupt."""
-        self.cluster.signal(framework_named(self.plan.framework).interrupt, process_ids)
+        self.cluster.agents.signal(framework_named(self.plan.framework).interrupt, process_ids)
 
     def _host_event(self, happening: Happening) -> None:
-        """Handle the end of a process, also between cells, or a silent host; called on an agent's thread."""
+        """Handle the end of a process, even between cells, or a silent host; called on an agent's thread."""
         match happening:
             case Fault(text=text):
                 self.monitor.fault(text)
@@ -299,7 +303,7 @@ class EngineGroup:
                     self.cut_off()
                 if (service := self.lost_service) is not None:
                     why = f"JAX's coordination service {service}"
-                    self.health.note(ProcessFacts.unlike, self.facts.last_cell, why)
+                    self.health.note(ProcessFacts.found_out_of_step, self.facts.last_cell, why)
 
     @property
     def lost_controller(self) -> ProcessExit | None:
@@ -311,12 +315,12 @@ class EngineGroup:
 
     @property
     def lost_service(self) -> ProcessExit | None:
-        """The end of JAX's coordination service, where all processes are to join another; None while it serves."""
+        """The end of JAX's coordination service, after which all must join a new one; None while it serves."""
         first = self.plan.processes[0].process_id
         agents = self.cluster.agents
         agent = agents.of(first) if agents.all and self.cluster.rendezvous.served else None
         services = agent.numbers(Coordinating) if agent is not None else set()
-        # Later ones have lower numbers.
+        # Later services have lower numbers.
         return agent.exits.get(min(services)) if agent is not None and services else None
 
     def reconnected(self) -> None:
@@ -325,7 +329,7 @@ class EngineGroup:
         self.health.note(ProcessFacts.reachable, self.cluster.exits)
 
     def cut_off(self) -> None:
-        """Have processes save what they hold: every other request needs the controller, and there is none."""
+        """Have processes save what they hold: all other requests need the controller, which is gone for good."""
         if self.facts.cut_off:
             return
         self.health.note(ProcessFacts.without_controller)
@@ -335,8 +339,8 @@ class EngineGroup:
     def exclusive(self, work: Callable[[], T]) -> T:
         """Do work that an interrupt of the notebook must not end halfway, on a thread of its own.
 
-        The work ends by itself: everything it waits for has a time limit. An interrupt meanwhile only sets
-        `hurry`: the cell has failed already.
+        The work ends by itself, since everything it waits for has a time limit. An interrupt during the work only
+        sets `hurry`.
         """
         results: list[T] = []
         errors: list[BaseException] = []
@@ -348,7 +352,7 @@ class EngineGroup:
             except BaseException as error:  # noqa: BLE001 - raised where it was asked for
                 errors.append(error)
 
-        context = contextvars.copy_context()  # with the door of who reads what is made there
+        context = contextvars.copy_context()  # error texts use the syntax of the person's interface
         thread = threading.Thread(
             target=context.run, args=(run,), name="nbdist-settle", daemon=True
         )
@@ -362,7 +366,7 @@ class EngineGroup:
         return results[0]
 
     def leave(self) -> None:
-        """Let the processes go on without this kernel; publish a last snapshot."""
+        """Leave the processes running without this kernel; publish a last snapshot."""
         self._end(self.cluster.leave)
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""The newest facts about a session's processes, for any thread; the monitor learns each change."""
+"""The newest facts about a session's processes, for all threads; each change goes to the monitor."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ P = ParamSpec("P")
 
 
 class Health:
-    """Holds the facts about the processes; used from any thread.
+    """The holder of the facts about the processes; used from any thread.
 
     Attributes:
-      facts: What is known of them now.
+      facts: The facts now.
       on_doubt: Called with the names in doubt when a repair adds some, or a person is sure of some.
 
     Args:
       plan: The processes' plan.
       monitor: Shows what is known.
-      within_reach: Whether agents of the processes can be reached from here.
+      within_reach: Whether this kernel reaches the agents of the processes.
     """
 
     def __init__(self, plan: Plan, monitor: Monitor, *, within_reach: bool = True) -> None:
@@ -42,7 +42,7 @@ class Health:
         )
         self.on_doubt: Callable[[Mapping[str, Doubt]], None] = lambda unsure: None
         self._back: dict[int, Callable[[], bool]] = {}
-        # The view addresses the person who started the session, whichever thread brings the news.
+        # Advice in the view uses the syntax of the interface that started the session, whichever thread makes it.
         self._door = door()
         self._monitor = monitor
         self._lock = threading.RLock()
@@ -53,7 +53,7 @@ class Health:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> ProcessFacts:
-        """Take an event, a method of `ProcessFacts` with its arguments; return the facts after it."""
+        """Apply an event, a method of `ProcessFacts` with its arguments; return the new facts."""
         with self._lock:
             self.facts = event(self.facts, *args, **kwargs)
             self._show()
@@ -78,10 +78,11 @@ class Health:
             self.note(ProcessFacts.resized, None)
 
     def learn(self, outcomes: Mapping[int, ProcessOutcome], cell: int, *, run: int) -> ProcessFacts:
-        """Learn from a cell that has ended; arguments as for `ProcessFacts.after`."""
+        """Update the facts after a cell has ended; arguments as for `ProcessFacts.after`."""
         with self._lock:
             for process_id in [p for p, s in outcomes.items() if s.outcome == "stuck"]:
-                self._back.pop(process_id, None)  # of what it was stuck in before
+                # The question was about the cell in which it was stuck before.
+                self._back.pop(process_id, None)
             self._monitor.rest([p for p, s in outcomes.items() if s.outcome in REPLIED], cell)
             return self.note(ProcessFacts.after, outcomes, cell, run=run)
 
@@ -92,14 +93,15 @@ class Health:
 
         Args:
           process_ids: The processes.
-          back: Returns whether one has come back since; default: whether it reports that it has left its cell.
+          back: Returns whether a process has come back since; default: whether it reports that it has left its
+            cell.
         """
         with self._lock:
             self._back |= {p: partial(back, p) for p in process_ids} if back is not None else {}
             self.note(ProcessFacts.given_up, process_ids)
 
-    def take_back(self) -> None:
-        """Count stuck processes that have left their cell by now as normal again."""
+    def notice_returned(self) -> None:
+        """Drop the stuck processes that have left their cell by now."""
         back = {p for p in self.facts.stuck if self._is_back(p)}
         with self._lock:
             for process_id in back:
@@ -122,7 +124,7 @@ class Health:
             self.on_doubt(facts.unsure)
 
     def sure_of(self, names: Collection[str]) -> None:
-        """Drop doubts about these names: each was set again, or a person goes on with it as it is."""
+        """Drop doubts about these names, which were set again, or with which a person goes on as they are."""
         with self._lock:
             before = self.facts.unsure
             facts = self.note(ProcessFacts.sure_of, names)
@@ -132,6 +134,6 @@ class Health:
     def _show(self) -> None:
         with through(self._door):
             known = self.facts.known()
-        # Of those that are asked no report says that they are back.
+        # No report says that the processes asked through `_back` have come back.
         reporting = {p: run for p, run in known.stuck_in.items() if p not in self._back}
         self._monitor.know(replace(known, stuck_in=reporting))

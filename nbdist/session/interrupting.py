@@ -1,4 +1,4 @@
-"""Reach processes in the middle of a cell: interrupt it, end it before a common step, or read the stacks."""
+"""Processes in the middle of a cell: interrupt the cell, end it before a common step, or read the stacks."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def interrupt(
         run.interrupt()
         return f"interrupted: cell {cell} ({processes_text(inside)})"
     stopped = background.interrupt()
-    # Its processes may not have reported that they are in it.
+    # Processes of that cell may not have reported yet that they are in it.
     inside = () if awaited is None else awaited.execution.still_in()
     if awaited is not None and inside:
         awaited.interrupt()
         stopped[awaited.cell.number] = inside
     others = [p for p in sorted(engines.plan.hosts) if not any(p in s for s in stopped.values())]
-    # Idle processes get none: a signal that finds a process between two cells might end the next one.
+    # Idle processes get no signal: between two cells, it might end the next one.
     busy = [p for p in others if engines.reports.in_cell(p) or p in engines.facts.stuck]
     if busy:
         engines.interrupt(busy)
@@ -80,37 +80,35 @@ def stop_at_step(engines: EngineGroup, background: Background) -> str:
 
 
 def stacks_text(found: Mapping[int, Threads], missing: Sequence[int], *, whole: bool) -> str:
-    """Return the threads of each process, outermost call first; equal ones stand once, with all their processes.
+    """Return the threads of each process, outermost call first; equal ones appear once.
 
     Args:
       found: The threads, by process id.
       missing: Processes that have not answered.
       whole: Show all threads; else the main thread, and how many others there are.
     """
-    groups: dict[str, list[int]] = {}
-    for process_id, threads in sorted(found.items()):
-        groups.setdefault(_threads_text(threads.threads, whole=whole), []).append(process_id)
-    parts = [f"{processes_text(ids)}\n{text}" for text, ids in groups.items()]
-    return "\n\n".join([*parts, *_missing_text(missing)])
+    texts = {p: _threads_text(one.threads, whole=whole) for p, one in found.items()}
+    return _by_text(texts, missing)
 
 
 def native_text(found: Mapping[int, NativeStacks], missing: Sequence[int]) -> str:
-    """Return the native stack of each process, or why py-spy could not read it; equal ones stand once."""
+    """Return the native stack of each process, or why py-spy could not read it; equal ones appear once."""
+    texts = {p: one.text or f"  no native stack: {one.error}" for p, one in found.items()}
+    return _by_text(texts, missing)
+
+
+def _by_text(texts: Mapping[int, str], missing: Sequence[int]) -> str:
+    """Return each text once, below the processes that have it; then the processes that have not answered."""
     groups: dict[str, list[int]] = {}
-    for process_id, answer in sorted(found.items()):
-        text = answer.text or f"  no native stack: {answer.error}"
+    for process_id, text in sorted(texts.items()):
         groups.setdefault(text, []).append(process_id)
     parts = [f"{processes_text(ids)}\n{text}" for text, ids in groups.items()]
-    return "\n\n".join([*parts, *_missing_text(missing)])
-
-
-def _missing_text(missing: Sequence[int]) -> list[str]:
-    if not missing:
-        return []
-    return [
-        f"{processes_text(missing)}   no answer: the interpreter is busy in one long call, or the process or "
-        "its host is stopped"
-    ]
+    if missing:
+        parts.append(
+            f"{processes_text(missing)}   no answer: the interpreter is busy in one long call, or the process or "
+            "its host is stopped"
+        )
+    return "\n\n".join(parts)
 
 
 def _threads_text(threads: Sequence[ThreadStack], *, whole: bool) -> str:

@@ -1,7 +1,7 @@
-"""Keep a session beyond the end of its kernel, and keep the user's files on its hosts equal to the originals.
+"""Sessions beyond the end of their kernel, and the copies of the user's files on their hosts.
 
-A session is written down so that another kernel finds it; that kernel takes over what was left behind, and follows
-the cells that still run. The start of a session brings the user's files, and `sync_files` updates them.
+A session is recorded so that another kernel finds it. That kernel takes over what was left unfinished, and follows
+the cells that still run. The start of a session copies the user's files, and `sync_files` updates the copies.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nbdist.launch.files.sync import Copied, Files
 from nbdist.launch.model.start_options import Rules
 from nbdist.launch.sessions import recorded
 from nbdist.launch.start.pool import Agents
-from nbdist.launch.start.replace import end
+from nbdist.launch.start.replace import end_processes
 from nbdist.notation import processes_text
 from nbdist.session.cells.attached_cell import RegainedRun
 from nbdist.session.cells.cellrun import CellHandle
@@ -29,9 +29,9 @@ from nbdist.session.cells.context import EndOfCell
 from nbdist.session.cells.execution import Cell
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.followed import Background
-from nbdist.session.cells.history import read as read_history
+from nbdist.session.cells.history import read_history
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.after import cell_context, make_sure
+from nbdist.session.recovery.after import cell_context, ensure_in_step
 from nbdist.session.recovery.expression import fence
 from nbdist.session.turn import TurnNotes
 from nbdist.spelling import Placeholder, command, start_with
@@ -40,10 +40,10 @@ OnEnd = Callable[[EndOfCell], ProcessFacts]
 
 
 def write_down(engines: EngineGroup, *, rules: Rules) -> str | None:
-    """Record the session so that it can be found from elsewhere.
+    """Record the session so that other kernels find it.
 
     Returns:
-      Why this is not possible, as a sentence; None when it was done.
+      Why this is not possible, as a sentence; None if it was done.
     """
     try:
         recorded.write_down(engines.cluster, rules=rules)
@@ -57,7 +57,7 @@ def write_down(engines: EngineGroup, *, rules: Rules) -> str | None:
     return None
 
 
-def take_up(
+def follow_open_cells(
     engines: EngineGroup,
     cells: Iterable[OpenCell],
     *,
@@ -65,12 +65,12 @@ def take_up(
     rules: Rules,
     ended: OnEnd,
 ) -> Iterator[RegainedRun]:
-    """Follow the cells that another kernel has sent and that nobody follows.
+    """Follow the cells of other kernels that no kernel follows any more.
 
     Args:
       engines: The processes.
-      cells: As they were noted when they were sent.
-      besides: Numbers of other kernels that live; they handle their own cells.
+      cells: The cells, as they were noted when they were sent.
+      besides: The pids of other living kernels, which handle their own cells.
       rules: The session's rules.
       ended: Called with the end of each cell.
 
@@ -81,7 +81,7 @@ def take_up(
         requests = {p: r for p, r in cell.requests.items() if p in engines.plan.hosts}
         if cell.kernel in besides or not requests:
             continue
-        # Processes that have not got this cell count their sent programs from an earlier cell on.
+        # Processes that did not get this cell count their sent programs from an earlier cell on.
         engines.in_step_at = engines.in_step_at or cell.in_step
         context = cell_context(engines, requests, rules=rules, ended=ended)
         folder = context.folder / f"again-{time.time_ns()}"
@@ -101,7 +101,7 @@ def take_up(
         yield run
 
 
-def take_over(
+def take_over_turn(
     engines: EngineGroup,
     before: TurnNotes,
     background: Background,
@@ -110,20 +110,20 @@ def take_over(
     rules: Rules,
     ended: OnEnd,
 ) -> str | None:
-    """Handle what another kernel has left behind from its turn, before this kernel sends anything in its own.
+    """Handle what another kernel left unfinished in its turn, before this kernel sends anything in its own.
 
-    The cells of an ended kernel are followed to their ends, and nothing that it has sent begins later.
+    The cells of an ended kernel are followed to their ends, and nothing else that it sent may begin later.
 
     Args:
       engines: The processes.
       before: The notes of that kernel.
       background: Gets the cells that are followed from now on.
-      besides: As for `take_up`.
+      besides: As for `follow_open_cells`.
       rules: The session's rules.
-      ended: As for `take_up`.
+      ended: As for `follow_open_cells`.
 
     Returns:
-      What was done, or why the processes are not in step; None when they are and nothing was done.
+      What was done, or why the processes are not in step; None if they are and nothing was done.
     """
     engines.in_step_at = before.in_step
     started = recorded.started_elsewhere(engines.cluster)
@@ -134,25 +134,26 @@ def take_over(
         followed = {run.execution.number for run in background.runs}
         open_cells = read_history(Path(engines.cluster.folder)).running
         cells = [cell for cell in open_cells if cell.run not in followed]
-        for run in take_up(engines, cells, besides=besides, rules=rules, ended=ended):
+        for run in follow_open_cells(engines, cells, besides=besides, rules=rules, ended=ended):
             run.when_over = engines.turn.kept(run.cell.number)
             background.add(run)
             run.until_known()
-        fence(engines, lambda: background.busy(), rules=rules)
+        fence(engines, background.busy, rules=rules)
     elif not engines.facts.out_of_step:
         return None
     if not engines.proves or background.inside():
         return None
-    return make_sure(engines, automatic=rules.recover)
+    return ensure_in_step(engines, automatic=rules.recover)
 
 
 def _end_unfinished(engines: EngineGroup) -> None:
-    """End processes that a kernel started in the place of others before it ended itself, without finishing.
+    """End processes with which a kernel was replacing others when it ended itself.
 
-    They have joined nobody, or have half of what they are to have; they are replaced like any ended process.
+    They have not joined the others, or have only part of their names and arrays; after this, they are replaced
+    like any ended process.
 
     Raises:
-      LaunchError: One cannot be ended.
+      LaunchError: A process cannot be ended.
     """
     cluster = engines.cluster
     if not cluster.agents.all:
@@ -164,14 +165,14 @@ def _end_unfinished(engines: EngineGroup) -> None:
         if p not in ended and cluster.agents.of(p).pids.get(p, pid) != pid
     }
     if unfinished:
-        end(cluster, unfinished)
-        # Their own reports say nothing: these agree with whatever the processes were brought.
+        end_processes(cluster, unfinished)
+        # Their own reports only repeat what they were brought, so they are not used for comparison.
         engines.reported |= {p: {} for p in unfinished}
         engines.health.note(ProcessFacts.ended, cluster.exits)
 
 
-def say_running(runs: Iterable[RegainedRun]) -> list[str]:
-    """Return a sentence for each of these cells that still runs."""
+def running_lines(runs: Iterable[RegainedRun]) -> list[str]:
+    """Return a sentence for each of these cells that is still running."""
     said = []
     for run in runs:
         run.until_known()
@@ -186,8 +187,8 @@ def say_running(runs: Iterable[RegainedRun]) -> list[str]:
     return said
 
 
-def say_kept(session: str) -> str:
-    """Return a sentence on how to come back to a session that outlives its kernel."""
+def kept_text(session: str) -> str:
+    """Return a sentence about how to return to a session that outlives its kernel."""
     return (
         f"Session {session} is kept: {command('attach', session)} is back after a restart of this kernel, "
         f"{command('shutdown')} or nbdist stop {session} ends it."
@@ -199,7 +200,7 @@ IMPORTED_SECONDS = 2.0
 
 
 def files_brought(agents: Agents) -> list[str]:
-    """Return lines about what a start has done with the user's files."""
+    """Return lines about the copies of the user's files that a start has made."""
     if agents.files is None or not agents.others:
         return []
     folders = agents.files.working_folders(agents.others)
@@ -221,7 +222,7 @@ def sync_files(engines: EngineGroup) -> Copied:
             f"{start_with('sync', Placeholder('PATH'))} names them."
         )
     done = files.sync(engines.cluster.agents.others)
-    if not done.any_news:
+    if not done.has_changes:
         return done
     old, busy = imported(engines, files, done.changed)
     return replace(done, old=old, busy=busy)
@@ -230,21 +231,21 @@ def sync_files(engines: EngineGroup) -> Copied:
 def imported(
     engines: EngineGroup, files: Files, changed: Iterable[str]
 ) -> tuple[dict[str, tuple[int, ...]], tuple[int, ...]]:
-    """Return who has imported a module whose file has changed, by module, and the processes that did not answer.
+    """Return the processes that have imported each changed module, and the processes that did not answer.
 
-    The asked processes look again for modules that they have not found before.
+    As a side effect, the processes look again for modules that they did not find before.
     """
     asked = {}
     for process_id in engines.choice.able():
-        place = engines.cluster.agents.place(process_id)
-        folder = None if place is None else place.folder
+        info = engines.cluster.agents.host_info(process_id)
+        folder = None if info is None else info.folder
         paths = tuple(files.path(name, folder) for name in changed)
         asked[process_id] = engines.send(process_id, AskImported(paths=paths))
     found: dict[str, tuple[int, ...]] = {}
     deadline = time.monotonic() + IMPORTED_SECONDS
     for process_id, request in asked.items():
         request.wait(max(0.0, deadline - time.monotonic()))
-        with contextlib.suppress(GoneError):  # one that ends meanwhile needs no new modules
+        with contextlib.suppress(GoneError):  # a process that has ended needs no new modules
             for name in request.get()[0].modules if request.ready() else ():
                 found[name] = (*found.get(name, ()), process_id)
     return found, tuple(p for p, request in asked.items() if not request.ready())

@@ -19,12 +19,17 @@ from nbdist.launch.start.spawn import spawn
 from nbdist.notation import count_text, seconds_text
 from nbdist.session import resizing
 from nbdist.session.asking import AskedAlone
-from nbdist.session.cells.history import History
-from nbdist.session.cells.history import read as read_history
+from nbdist.session.cells.history import History, read_history
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.keeping import files_brought, say_kept, say_running, take_over, write_down
+from nbdist.session.keeping import (
+    files_brought,
+    kept_text,
+    running_lines,
+    take_over_turn,
+    write_down,
+)
 from nbdist.session.looking import Evaluation, Looks
-from nbdist.session.recovery.after import left_unsettled, make_sure, recover
+from nbdist.session.recovery.after import ensure_in_step, left_unsettled, recover
 from nbdist.session.recovery.expression import deliver
 from nbdist.session.running import Cells
 from nbdist.session.turn import TurnNotes
@@ -32,12 +37,12 @@ from nbdist.spelling import Door, through
 from nbdist.view.widgets import Event
 
 
-def describe(engines: EngineGroup, came: str) -> str:
+def describe(engines: EngineGroup, state: str) -> str:
     """Return one line about a start: processes, hosts, devices, and how long it took.
 
     Args:
       engines: The processes.
-      came: `ready` for processes that were started, `attached` for those that ran already.
+      state: `ready` for processes that were started, `attached` for processes that already ran.
     """
     plan = engines.plan
     hosts = set(plan.hosts.values())
@@ -53,12 +58,12 @@ def describe(engines: EngineGroup, came: str) -> str:
     named = f"{plan.framework} {version}" if version else plan.framework
     return (
         f"{count_text(len(plan.processes), 'process')} on {where}, {devices}, "
-        f"{named}, {came} in {seconds_text(engines.seconds_to_start)}"
+        f"{named}, {state} in {seconds_text(engines.seconds_to_start)}"
     )
 
 
 def remarks(engines: EngineGroup, brought: Iterable[str]) -> list[str]:
-    """Return remarks that a person must read about a start, a sentence each; they stand below the line about it.
+    """Return remarks that a person must read about a start, a sentence each, shown below the line about it.
 
     Args:
       engines: The processes.
@@ -73,14 +78,14 @@ def remarks(engines: EngineGroup, brought: Iterable[str]) -> list[str]:
 
 
 TURN_SECONDS = 0.9
-"""How long a new kernel waits for another kernel's turn before it starts without one."""
+"""Seconds a newly attached kernel waits for another kernel's turn before it goes on without a turn."""
 
 WIDGET_SECONDS = 10.0
-"""How long a person's action on a widget waits for other kernels' cells."""
+"""Seconds a person's action on a widget waits for other kernels' cells."""
 
 
 class Life:
-    """The processes, their cells, and all that may be asked of them; made by `begin` or `attach`.
+    """The processes, their cells, and all that may be asked of them; created by `begin` or `attach`.
 
     A restart of the session is the end of one life and the beginning of another.
 
@@ -89,7 +94,7 @@ class Life:
       rules: The session's rules.
       history: The history of its cells.
       number: The highest cell number so far.
-      came: As for `nbdist.session.life.describe`.
+      state: As for `nbdist.session.life.describe`.
     """
 
     def __init__(
@@ -99,14 +104,14 @@ class Life:
         rules: Rules,
         history: History,
         number: int = 0,
-        came: str,
+        state: str,
     ) -> None:
         self.engines = engines
         self.alone = AskedAlone(engines)
         self.cells = Cells(engines, self.alone, rules=rules, history=history, number=number)
         self.evaluation = Evaluation(engines, self.cells, rules)
         self.looks = Looks(engines, self.cells, self.evaluation)
-        self.described = describe(engines, came)
+        self.described = describe(engines, state)
         self._session = engines.cluster.session
         self._rules = rules
         self._brought: list[str] = []
@@ -126,17 +131,17 @@ class Life:
         publish: Callable[[Snapshot], None],
         after: Life | None = None,
     ) -> Life:
-        """Start processes whose agents are there.
+        """Start processes whose agents have been started.
 
         Args:
           cluster: Their agents.
           rules: The session's rules.
           progress: As for `nbdist.start`.
           publish: Called with each new snapshot, on the monitor's thread.
-          after: The life before this one, whose cells were those of the same session.
+          after: The life before this one in the same session, whose history is kept.
 
         Raises:
-          LaunchError: They could not be started; nothing is left.
+          LaunchError: They could not be started; everything is stopped.
         """
         engines = EngineGroup.begin(cluster, progress=progress, publish=publish)
         try:
@@ -147,7 +152,7 @@ class Life:
                 rules=rules,
                 history=history,
                 number=max((cell.number for cell in history.cells), default=0),
-                came="ready",
+                state="ready",
             )
             life._brought = files_brought(engines.cluster.agents)
             unwritten = life.write_down()
@@ -156,7 +161,7 @@ class Life:
             registry.remove(cluster.session)
             raise
         if engines.plan.keep:
-            life._remarks = [unwritten or say_kept(cluster.session)]
+            life._remarks = [unwritten or kept_text(cluster.session)]
         return life
 
     @classmethod
@@ -168,7 +173,7 @@ class Life:
         progress: StartProgress,
         publish: Callable[[Snapshot], None],
     ) -> Life:
-        """Go on with processes that run already, and with the cells they run; arguments as for `begin`.
+        """Take up processes that already run, with their running cells; arguments as for `begin`.
 
         Raises:
           LaunchError: Their framework could not be initialized; they go on.
@@ -179,7 +184,7 @@ class Life:
         history = History(folder)
         history.cells = known.past
         with contextlib.ExitStack() as failed:
-            failed.callback(registry.go, cluster.session)
+            failed.callback(registry.detach, cluster.session)
             engines = EngineGroup.again(cluster, progress=progress, publish=publish, known=known)
             failed.callback(engines.leave)
             life = cls(
@@ -187,41 +192,41 @@ class Life:
                 rules=rules,
                 history=history,
                 number=max(numbers, default=0),
-                came="attached",
+                state="attached",
             )
             failed.callback(life.cells.background.leave)
             failed.callback(engines.turn.close)
-            life._go_on()
+            life._resume()
             failed.pop_all()
         return life
 
     def _known(self) -> tuple[tuple[int, int] | None, bool]:
-        """Return the facts for the next kernel: the last program in step, and whether all is settled."""
+        """Return the facts for the next kernel: the last program in step, and whether all are in step now."""
         settled = not self.engines.facts.out_of_step and not self.alone.unseen
         return self.engines.in_step_at, settled
 
     def _take_over(self, before: TurnNotes) -> str | None:
-        return take_over(
+        return take_over_turn(
             self.engines,
             before,
             self.cells.background,
-            besides=registry.others(self._session),
+            besides=registry.other_kernels(self._session),
             rules=self._rules,
             ended=self.cells.ended,
         )
 
-    def _go_on(self) -> None:
-        """Follow the cells that still run, and say which; if none does, bring the processes in step.
+    def _resume(self) -> None:
+        """Report the cells that still run; if there are none, bring the processes in step.
 
-        If another kernel has its turn, that kernel does this.
+        If another kernel has its turn, it is left to that kernel.
         """
         engines, cells = self.engines, self.cells
         self._remarks = list(engines.cluster.remarks)
         try:
             with engines.turn.taken(timeout_s=TURN_SECONDS) as done:
-                self._remarks += say_running(cells.regained)
+                self._remarks += running_lines(cells.regained)
                 if engines.proves and not cells.regained and left_unsettled(engines):
-                    done = make_sure(engines, automatic=self._rules.recover) or done
+                    done = ensure_in_step(engines, automatic=self._rules.recover) or done
                 self._remarks += [done] if done else []
         except TurnError:
             return
@@ -239,7 +244,8 @@ class Life:
                 return done
             done = recover(self.engines, progress=progress)
             self.cells.history.recovered()
-        if self.engines.cluster.agents.all:  # else it is another kernel's, or nobody's, to be found
+        # The record is written by the kernel that started the processes, if any.
+        if self.engines.cluster.agents.all:
             self.write_down()
         return done
 
@@ -253,8 +259,8 @@ class Life:
     def leave(self) -> None:
         """Let the processes go on without this kernel. A second call does nothing."""
         if self.engines.alive:
-            registry.go(self._session)
-            self.engines.turn.close()  # before its cells are left: the next kernel is to follow them
+            registry.detach(self._session)
+            self.engines.turn.close()  # before the cells are left, since the next kernel is to follow them
             self.cells.background.leave()
             self.engines.leave()
 
@@ -267,18 +273,18 @@ class Life:
         progress: StartProgress,
         say: Callable[[str], None],
     ) -> tuple[Life, str]:
-        """Return another life of this session, on other processes that have the variables of these.
+        """Return another life of this session, on new processes that get the variables of these.
 
         Args:
-          asked: The plan of the other processes.
+          asked: The plan of the new processes.
           without: Hosts of this life that are left out.
           publish: As for `begin`.
           progress: As for `nbdist.start`.
-          say: Called with lines about what will not be as before, before anything is started.
+          say: Called with lines about what will change, before anything is started.
 
         Returns:
-          The other life, and what was done, in one line and one more for each thing that is not as before. This
-          life goes on until it is `replaced`.
+          The new life, and what was done: one line, and one more for each thing that is not as before. This life
+          goes on until it is `replaced`.
 
         Raises:
           NbdistError: This is not possible, or did not succeed; this life goes on.
@@ -288,7 +294,7 @@ class Life:
         living = resizing.sources(engines, without)
         lost: tuple[str, ...] = ()
         if engines.facts.out_of_step:
-            lost = engines.exclusive(lambda: resizing.calm(engines, living, say=say))
+            lost = engines.exclusive(lambda: resizing.drop_uncommon(engines, living, say=say))
         for text in resizing.changes(engines, living[0], len(asked.workers)):
             say(text)
         count, before = len(asked.workers), len(engines.plan.workers)
@@ -313,7 +319,7 @@ class Life:
                     life.stop()
                     raise
         except BaseException:
-            self.write_down()  # so that the session is found where it was
+            self.write_down()  # so that the record names these processes again
             raise
         life.engines.health.recovered(unsure=done.unsure)
         after = seconds_text(time.monotonic() - began)
@@ -321,16 +327,16 @@ class Life:
         return life, "\n".join([head, *done.lines])
 
     def replaced(self) -> None:
-        """Stop what was started, while another life of the same session goes on."""
+        """Stop this life's processes, while another life of the same session goes on."""
         self.cells.background.leave()
         self.engines.stop()
 
     def write_down(self) -> str | None:
-        """Record the session so that it can be found from elsewhere; return why this is not possible, if so."""
+        """Record the session so that other kernels find it; return why that is impossible, or None."""
         return write_down(self.engines, rules=self._rules)
 
     def _widget_event(self, event: Event) -> None:
-        """Have the processes do what a person asks of a widget: all at the same time, as a cell."""
+        """Carry out a person's action on a widget, on all processes at the same time, as a cell."""
         engines = self.engines.living()
         try:
             with through(Door.MAGIC), engines.turn.taken(timeout_s=WIDGET_SECONDS):

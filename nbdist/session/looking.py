@@ -1,4 +1,4 @@
-"""Look at the processes from the notebook: evaluate expressions, find arrays, show the session as it changes."""
+"""Looks at the processes from the notebook: expressions, arrays, and displays that follow the session."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from nbdist.errors import ArrayError, SessionError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.start_options import Rules
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.expression import Answers, ask_all_workers, ask_some, is_name
+from nbdist.session.recovery.expression import ask_all_workers, ask_some, is_name
 from nbdist.session.running import Cells
+from nbdist.session.values.flow import Answers
 from nbdist.spelling import command
 from nbdist.view.feed import Feed
 from nbdist.view.picture import Picture
@@ -33,13 +34,13 @@ A = TypeVar("A")
 
 
 class Evaluation:
-    """Questions to processes that are in no cell about the values of expressions.
+    """Evaluation of expressions on idle processes.
 
     One process evaluates a plain name. Any other expression may compute, so all processes evaluate it together.
 
     Args:
       engines: The processes.
-      cells: The session's cells; an expression waits until the ends of cells are handled.
+      cells: The session's cells, whose ends are handled before an expression is evaluated.
       rules: The session's rules.
     """
 
@@ -49,7 +50,7 @@ class Evaluation:
         self._rules = rules
 
     def first(self, call: EvaluatingExpression[A], *, timeout_s: float) -> A:
-        """Return the lowest process's answer to an expression, as `of`."""
+        """Return the lowest process's answer to an expression; raise as `of` does."""
         first = self._engines.choice.targets(None)[:1]
         answers = self.of(call, first, timeout_s=timeout_s)
         return answers[first[0]][0]
@@ -66,20 +67,19 @@ class Evaluation:
 
         Raises:
           SessionError: A process is busy, or did not answer in time; or the expression may compute, and the
-            processes are not in step; or it may use values that were copied from another process (said only
-            once).
+            processes are not in step; or it may use names in doubt (raised only once).
           NbdistError: The error that a process raised.
         """
         engines = self._engines
         together = engines.proves and not is_name(call.expression)
         with engines.turn.taken(timeout_s=timeout_s):
             if together:
-                self._cells.brought_in_step(call.expression)
+                self._cells.bring_in_step(call.expression)
             else:
-                self._cells.say_ends()
+                self._cells.print_ends()
             self.refuse_while_busy(ids)
             if together or isinstance(call, Offer):
-                # Bringing a value here uses it.
+                # To bring a value here is to use it.
                 self._cells.refuse_unsure(f"_ = ({call.expression})")
             if not together:
                 return ask_some(engines, call, ids, timeout_s=timeout_s)
@@ -88,10 +88,10 @@ class Evaluation:
             )
 
     def refuse_while_busy(self, ids: Sequence[int]) -> None:
-        """Raise if one of these processes is in a cell that was sent to it.
+        """Raise if one of these processes is in a cell.
 
         Raises:
-          SessionError: One is; says in which.
+          SessionError: A process is; the text says in which cell.
         """
         busy = self._cells.background.busy()
         inside = next((p for p in ids if p in busy), None)
@@ -103,16 +103,16 @@ class Evaluation:
 
 
 REPORTED_SECONDS = 2.0
-"""How long a new array may take to be reported; processes look at least once a second."""
+"""Seconds a new array may take to be reported; processes look at least once a second."""
 
 AGAIN_SECONDS = 0.005
 """How often to look whether a new array has been reported."""
 
 
 class Looks:
-    """Answers for `Session.shards`, `layout`, `nan`, `explain` and `values`.
+    """The answers of `Session.shards`, `layout`, `nan`, `explain` and `values`.
 
-    `evaluation` asks idle processes; while a process is in a cell, `shards` and `layout` take what was reported.
+    `evaluation` asks idle processes; while a process is in a cell, `shards` and `layout` use its reports.
     """
 
     def __init__(self, engines: EngineGroup, cells: Cells, evaluation: Evaluation) -> None:
@@ -158,19 +158,19 @@ class Looks:
             raise SessionError(
                 f"NaN are counted in JAX arrays; this session computes with {framework.title}."
             )
-        workers = [p for p in engines.choice.targets(None) if p in engines.facts.workers]
+        workers = engines.choice.targets(None)
         found = self._evaluation.of(CountNan(expression=expression), workers, timeout_s=timeout_s)
         return nan_text(expression, {p: answer for p, (answer, _) in found.items()})
 
     def explain(self, expression: str, *, timeout_s: float) -> Explained:
         """Return the program that a call would run; see `nbdist.session.session.Session.explain`."""
         engines = self._engines
-        workers = [p for p in engines.choice.targets(None) if p in engines.facts.workers]
+        workers = engines.choice.targets(None)
         found = self._evaluation.of(
             CompileCall(expression=expression), workers, timeout_s=timeout_s
         )
         answers = {p: answer for p, (answer, _) in found.items()}
-        # Shows the arrays after the call: evaluating its arguments may have made some.
+        # Evaluating the call's arguments may have made arrays, which are to be shown.
         engines.reports.look(self._cells.background.busy())
         return Explained.of(
             expression.strip(), answers, engines.plan.hosts, session=self._snapshot()
@@ -179,7 +179,7 @@ class Looks:
     def values(self, path: str, *, timeout_s: float) -> dict[str, Any]:
         """Return a summary of an array's values; see `nbdist.session.session.Session.values`."""
         engines = self._engines
-        workers = [p for p in engines.choice.targets(None) if p in engines.facts.workers]
+        workers = engines.choice.targets(None)
         self._evaluation.refuse_while_busy(workers)
         found = ask_some(engines, Summarize(path=path), workers, timeout_s=timeout_s)
         return shown_values(path, {p: answer for p, (answer, _) in found.items()})
@@ -188,7 +188,7 @@ class Looks:
         return self._engines.monitor.snapshot()
 
     def _elsewhere(self, path: str) -> Shards | None:
-        """Return arrays that other processes have reported under a path, if the process asked has none."""
+        """Return arrays that other processes have reported under a path, if the asked process has none."""
         engines = self._engines
         first = engines.choice.targets(None)[0]
         while_ = f"there is no such array on {engines.where(first)}"
@@ -199,7 +199,7 @@ class Looks:
         return found
 
     def _layout_reported(self, path: str, doing: str) -> Layout | Shards:
-        """Return the same as `layout`, as it was last reported."""
+        """Return what `layout` returns, from the last reports."""
 
         def look(now: Snapshot) -> Layout | Shards | None:
             model = Layout.seen(path, now, while_=doing)
@@ -211,14 +211,14 @@ class Looks:
         return found
 
     def _when_reported(self, look: Callable[[Snapshot], Any]) -> Any:
-        """Return what `look` finds in the reports, waiting a moment for arrays that were made just before."""
+        """Return what `look` finds in the reports, with a moment's wait for arrays that have just been made."""
         deadline = time.monotonic() + REPORTED_SECONDS
         while not (found := look(self._snapshot())) and time.monotonic() < deadline:
             time.sleep(AGAIN_SECONDS)
         return found
 
     def _doing(self) -> str | None:
-        """Return in which cell the lowest busy process is; None where none is in a cell."""
+        """Return in which cell the lowest busy process is; None if none is in a cell."""
         engines = self._engines
         sent = self._cells.background.busy()
         inside = next(
@@ -226,7 +226,7 @@ class Looks:
         )
         if inside is None or engines.reports.in_cell(inside):
             return None if inside is None else engines.reports.doing(inside)
-        # It was sent a cell, and has not reported that yet.
+        # The process was sent a cell, and has not reported that yet.
         return f"{engines.where(inside)} is in cell {sent[inside]}"
 
 
@@ -242,10 +242,10 @@ MAX_PICTURES = 8
 
 
 class Views:
-    """The displays of a session, which follow it from one start to the next: its live view, and pictures in cells.
+    """The displays of a session, across restarts: its live view, and pictures in cells.
 
     Args:
-      feed: Sends the snapshots to the live view; None: one is made here.
+      feed: Sends the snapshots to the live view; None: a new one.
     """
 
     def __init__(self, feed: Feed | None) -> None:
@@ -257,8 +257,8 @@ class Views:
         """Return a picture that follows the session.
 
         Args:
-          snapshot: Returns what is known now.
-          path: The array that is chosen in the picture; None: none is.
+          snapshot: Returns the present snapshot.
+          path: The path of the array that is selected in the picture, or None.
         """
         picture = Picture(self.feed, snapshot, path=path)
         self._pictures = [*self._pictures[-MAX_PICTURES + 1 :], picture]

@@ -1,6 +1,6 @@
-"""Move values: push and pull between the notebook and the processes, save and restore by shard.
+"""Moves of values: push and pull between the notebook and the processes, save and restore by shard.
 
-Each of these functions carries out one request of a person, from the first message to the last.
+Each function carries out one request of a person, from the first message to the last.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import contextlib
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from nbdist.contract.calls.namespace import ReadArrays, SaveArrays, SavedName, Saving, SetRestored
 from nbdist.contract.calls.values import LetGo, Offer, Receive, ValueOffer
@@ -19,13 +19,12 @@ from nbdist.notation import bytes_text, count_text, names_text
 from nbdist.session.cells.doubt import refuse_computing
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.expression import (
-    Answers,
     ask_all_workers,
     ask_some,
     is_name,
     refuse_busy,
 )
-from nbdist.session.values.flow import Progress, ask_each, refuse_too_large, silent
+from nbdist.session.values.flow import Answers, Progress, ask_each, refuse_too_large, silent
 from nbdist.session.values.offers import Offers, ValueComparison
 from nbdist.session.values.pull import LARGE_BYTES, Pull
 from nbdist.session.values.push import Packed, Push, described
@@ -34,14 +33,7 @@ from nbdist.spelling import option
 __all__ = ["LARGE_BYTES", "Progress", "pull", "push", "silent"]
 
 PUSH_SECONDS = 120.0
-"""How long a push may go on while nothing moves."""
-
-
-class Evaluates(Protocol):
-    """A function that asks processes what they offer of a value."""
-
-    def __call__(self, offer: Offer, ids: Sequence[int]) -> Answers[ValueOffer]:
-        """Return one description for each process."""
+"""Seconds after which a push without progress is given up."""
 
 
 def push(
@@ -71,8 +63,8 @@ def push(
             "Nothing was sent."
         )
     names = names_text(map(repr, values))
-    said = f"the push of {names} was interrupted; no process has anything of it, and nothing was changed."
-    with _interrupted_in_one_line(said), _exchange(engines, targets) as token:
+    line = f"the push of {names} was interrupted; nothing was changed on any process."
+    with _interrupted_in_one_line(line), _exchange(engines, targets) as token:
         content = Packed(values, all_apart=sharding is not None)
         refuse_busy(engines, targets, "Values can be pushed only while no cell runs", known=busy)
         call = Receive(token=token, arrays=described(content.arrays), sharding=sharding)
@@ -101,13 +93,13 @@ def push(
             )
             with engines.settling:
                 going.send(content.structure, progress=progress)
-            # All of them or none: an interrupt comes before or after.
+            # On all processes or on none: an interrupt takes effect before or after this.
             engines.exclusive(going.name)
 
 
 def pull(
     engines: EngineGroup,
-    evaluated: Evaluates,
+    evaluated: Callable[[Offer, Sequence[int]], Answers[ValueOffer]],
     targets: Sequence[int],
     expression: str,
     *,
@@ -121,7 +113,7 @@ def pull(
 
     Args:
       engines: The processes.
-      evaluated: Asks them what they offer.
+      evaluated: Asks processes what they offer of the value; returns a description of each.
       targets: The processes whose value is wanted.
       expression: An expression that the processes evaluate.
       each: Whether to bring the value of each target, by process id.
@@ -130,7 +122,7 @@ def pull(
       timeout_s: How many seconds the processes may take to answer.
       progress: Called as bytes come.
     """
-    said = f"the pull of {expression!r} was interrupted; nothing in this notebook was changed."
+    line = f"the pull of {expression!r} was interrupted; nothing in this notebook was changed."
 
     def once() -> Any:
         with _exchange(engines, targets) as token:
@@ -152,30 +144,31 @@ def pull(
                 one = targets[:1]
                 return coming.values(of=one, besides=compared.jobs(), progress=progress)[one[0]]
 
-    with _interrupted_in_one_line(said):
+    with _interrupted_in_one_line(line):
         try:
             return once()
         except StaleError:
-            # After a repair, whatever has a name is there as before; an expression is not computed twice unasked.
+            # A repair came in between: a name still has its value, but an expression is not computed twice
+            # unasked.
             if not is_name(expression):
                 raise
             return once()
 
 
 @contextlib.contextmanager
-def _interrupted_in_one_line(said: str) -> Iterator[None]:
+def _interrupted_in_one_line(text: str) -> Iterator[None]:
     """Show a line in place of a traceback when the person interrupts."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
-        line = f"KeyboardInterrupt: {said}"
+        line = f"KeyboardInterrupt: {text}"
         interrupt._render_traceback_ = lambda: [line]  # type: ignore[attr-defined]
         raise
 
 
 @contextlib.contextmanager
 def _exchange(engines: EngineGroup, process_ids: Sequence[int]) -> Iterator[str]:
-    """Yield a token for the values on their way; at the end the processes keep none of them.
+    """Yield a token for values on their way; at the end the processes drop what they hold under it.
 
     Args:
       engines: The processes.
@@ -191,13 +184,13 @@ def _exchange(engines: EngineGroup, process_ids: Sequence[int]) -> Iterator[str]
 
 
 SET_SECONDS = 60.0
-"""How long a process may take to give restored values their names."""
+"""Seconds a process may take to give restored values their names."""
 
 SLACK_SECONDS = 5.0
-"""How much longer the notebook waits than the processes, which say what they have waited for."""
+"""How many seconds longer the notebook waits than the processes, whose errors say what they waited for."""
 
 COMPUTES = "save(path)"
-"""Code that stands for a save or a restore: both are refused where a cell with this code is refused."""
+"""Code that stands for a save or a restore: both are refused whenever a cell with this code is."""
 
 WHY_IDLE = "All processes write and read together"
 """The reason why no process may be in a cell, as the beginning of a sentence."""
@@ -212,7 +205,7 @@ class Saved:
       names: The variables.
       nbytes: Bytes of their whole arrays.
       left_out: Names that were not asked for and cannot be saved, each with the reason in words.
-      how: How each restored variable lies, in words, by name; empty after a save.
+      how: How each restored variable is laid out, in words, by name; empty after a save.
     """
 
     path: str
@@ -281,22 +274,18 @@ def restore(
       rules: The session's rules.
       timeout_s: How many seconds reading may take.
     """
-    token = uuid.uuid4().hex
-    call = ReadArrays(path=path, names=_checked(path, names), token=token, timeout_s=timeout_s)
+    checked = _checked(path, names)
     workers = sorted(engines.facts.workers)
-    try:
+    with _exchange(engines, workers) as token:
+        call = ReadArrays(path=path, names=checked, token=token, timeout_s=timeout_s)
         found = _asked(engines, call, busy=busy, rules=rules)
 
-        def name() -> None:
+        def set_names() -> None:
             asked = {p: engines.send(p, SetRestored(token=token)) for p in workers}
             ask_each(engines, asked, timeout_s=SET_SECONDS)
 
-        # All of them or none: an interrupt comes before or after.
-        engines.exclusive(name)
-    finally:
-        for process_id in workers:
-            with contextlib.suppress(GoneError):
-                engines.send(process_id, LetGo(token=token))
+        # On all processes or on none: an interrupt takes effect before or after this.
+        engines.exclusive(set_names)
     return _saved(found)
 
 

@@ -1,4 +1,4 @@
-"""Reports and answers of the processes, also from the middle of a cell: where they are, and what they hold."""
+"""Reports and answers of the processes, even in the middle of a cell: where they are, and what they hold."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from nbdist.session.health import Health
 from nbdist.spelling import command
 
 LOOK_SECONDS = 0.5
-"""How long idle processes may take to say what they hold when a person asks."""
+"""Seconds idle processes may take to report what they hold when a person asks."""
 
 IDLE_SECONDS = 2.0
 """How long a process that has left its cell may take to report it; processes report at least once a second."""
@@ -44,24 +44,24 @@ POLL_SECONDS = 0.005
 """How often to look whether a report has come."""
 
 DEVICES_SECONDS = 5.0
-"""How long after joining to wait for all processes to report their devices."""
+"""Seconds to wait for all processes to report their devices after they have joined."""
 
 FIRST_SECONDS = 30.0
-"""A process that has joined reports within a tenth of a second; after this long, no report will come."""
+"""Seconds after which no report will arrive; a process that has joined reports within a tenth of a second."""
 
 AGAIN_SECONDS = 1.5
-"""How long processes that run already may take to report."""
+"""Seconds processes that already run may take to report."""
 
 REPEAT_SECONDS = 0.05
-"""How often processes that run already are asked to report."""
+"""How often processes that already run are asked to report."""
 
 
 class Reports:
-    """The processes' reports in one session: where they are, and what they hold as soon as a person asks.
+    """The processes' reports in one session, which are renewed when a person asks.
 
     Args:
       monitor: Receives the reports.
-      health: Knows the facts beyond the reports.
+      health: The facts beyond the reports.
       hosts: Host names by process id.
       send: Sends a process a request, as `EngineGroup.send`.
     """
@@ -85,8 +85,8 @@ class Reports:
     def in_cell(self, process_id: int) -> bool:
         """Return whether a process is in a cell that has not ended.
 
-        A report from before the end of a cell may come after that end, or after the end of the next cell. Such a
-        report says of an ended cell that it runs.
+        A report from before the end of a cell may arrive after that end, or after the end of the next cell; then
+        it wrongly says that the cell runs.
         """
         activity = self._monitor.activity(process_id)
         return (
@@ -105,10 +105,10 @@ class Reports:
         return f"{where} is in cell {activity.cell}{line}"
 
     def look(self, in_cells: Collection[int]) -> None:
-        """Make processes report what they hold now, so that the next picture is up to date.
+        """Make processes report what they hold now, so that the next picture is up to date; wait for that.
 
         Args:
-          in_cells: Processes that have not left their cells; their probes report by themselves.
+          in_cells: Processes that have not left their cells; they report by themselves.
         """
         facts = self._health.facts
         there = [
@@ -116,7 +116,7 @@ class Reports:
             for p in sorted(self._hosts)
             if p not in in_cells and p not in facts.lost and p not in facts.stuck
         ]
-        # Replies have said that the cell has ended; reports that say so may still be on their way.
+        # After the replies of a cell, the reports of its end may still be on their way.
         deadline = time.monotonic() + IDLE_SECONDS
         while any(map(self.busy, there)) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
@@ -130,7 +130,7 @@ class Reports:
         for process_id, request in asked.items():
             request.wait(max(0.0, deadline - time.monotonic()))
             if request.ready():
-                # A process that has ended while it was asked reports nothing more; its end is reported elsewhere.
+                # A process that has ended in the meantime sends no report; its end is handled elsewhere.
                 with contextlib.suppress(GoneError):
                     sequences[process_id] = request.get()[0].sequence
         self._monitor.wait_for(sequences, timeout_s=within_s)
@@ -142,10 +142,10 @@ class Reports:
           devices: Whether they have devices to report.
 
         Raises:
-          LaunchError: The processes' reports do not arrive. Nothing of their cells would be seen, nor whether an
+          LaunchError: The processes' reports do not arrive: neither their cells would be seen, nor whether an
             interrupt may be sent to them.
         """
-        # By themselves they would report a little later.
+        # Asked, since they would report by themselves only a little later.
         self.renew(list(self._hosts), within_s=DEVICES_SECONDS)
         deadline = time.monotonic() + FIRST_SECONDS
         while silent := [p for p in sorted(self._hosts) if self._state(p) is None]:
@@ -162,11 +162,11 @@ class Reports:
     def again(
         self, there: Sequence[int], repeat: Callable[[Sequence[int]], None], *, devices: bool
     ) -> None:
-        """Wait a moment until processes that run already have reported, also in the middle of a cell.
+        """Wait a moment until processes that already run have reported, even in the middle of a cell.
 
         Args:
           there: The living processes.
-          repeat: Makes them repeat their last reports.
+          repeat: Makes processes repeat their last reports.
           devices: Whether they have devices to report.
         """
         deadline = time.monotonic() + AGAIN_SECONDS
@@ -181,7 +181,7 @@ class Reports:
     def _ask(self, process_ids: Sequence[int], look: Look) -> dict[int, Pending[Looked]]:
         asked = {}
         for process_id in process_ids:
-            # One that ends meanwhile reports nothing more; its end is reported elsewhere.
+            # A process that has ended in the meantime sends no report; its end is handled elsewhere.
             with contextlib.suppress(GoneError):
                 asked[process_id] = self._send(process_id, look)
         return asked
@@ -201,18 +201,18 @@ class Reports:
 T = TypeVar("T")
 
 WITHIN_SECONDS = 1.0
-"""How long to wait for answers; a process answers within milliseconds, unless its interpreter is busy in one long
+"""Seconds to wait for answers; a process answers within milliseconds, unless its interpreter is busy in one long
 call."""
 
 ANSWER_LOOK_SECONDS = 0.1
-"""How long an interrupt may take to end a wait for answers."""
+"""Seconds an interrupt may take to end a wait for answers."""
 
 
 class Asking:
-    """Questions that processes answer past their main threads, one at a time; used from any thread.
+    """Questions that processes answer without their main threads, one question at a time; used from any thread.
 
-    The agents of the processes pass a question on. Each process answers with a message of its own, which the
-    monitor reads: on two cores this takes half the time of a request to each of four processes.
+    Agents pass a question on to their processes. Each process answers with a message, which the monitor reads:
+    with four processes on two cores, this takes half the time of four requests.
 
     Args:
       send: Asks processes; see `nbdist.launch.start.pool.Agents.ask`.
@@ -232,10 +232,10 @@ class Asking:
         *,
         within_s: float = WITHIN_SECONDS,
     ) -> dict[int, T]:
-        """Return the answers of these processes, by process id, as far as they come in time.
+        """Return the answers of these processes that arrive in time, by process id.
 
         Args:
-          aside: The question; an answer of another type than its own is left out.
+          aside: The question; an answer of the wrong type is left out.
           process_ids: The processes to ask.
           within_s: How long to wait for answers.
         """
@@ -243,7 +243,7 @@ class Asking:
             deadline = time.monotonic() + within_s
             with put_off():
                 with self._came:
-                    number = self._number = time.time_ns()  # rises, whichever kernel asks
+                    number = self._number = time.time_ns()  # rises in every kernel
                     self._found = {}
                 self._send(aside, process_ids, number)
             while not self._all_here(process_ids, deadline - time.monotonic()):
@@ -256,7 +256,7 @@ class Asking:
         }
 
     def _all_here(self, process_ids: Sequence[int], left_s: float) -> bool:
-        """Return whether all have answered or no time is left; if not, first wait for the next answer."""
+        """Return whether all have answered or no time is left; otherwise wait for an answer, and return False."""
         with put_off(), self._came:
             if left_s <= 0 or self._found.keys() >= set(process_ids):
                 return True
@@ -272,17 +272,17 @@ class Asking:
 
 
 STACK_SECONDS = 3.0
-"""How long processes may take to read their stacks, and to note that they are to stop."""
+"""Seconds processes may take to read their stacks, or to note that they are to stop."""
 
 NATIVE_SECONDS = 25.0
-"""How long processes may take to have py-spy read their stacks."""
+"""Seconds processes may take to have py-spy read their stacks."""
 
 REPLIES = 10
-"""How many times the reply to a debugger's question is sent to a process that does not confirm it."""
+"""How often the reply to a debugger's question is sent to a process that does not confirm it."""
 
 
 class Asides:
-    """Questions to the processes of one session past their main threads, also in the middle of a cell.
+    """Questions to the processes of one session that they answer even in the middle of a cell.
 
     Args:
       agents: The processes' agents.
@@ -332,7 +332,7 @@ class Asides:
         """Send a process the reply to a question of its debugger; see `nbdist.engine.cell.debugger`.
 
         Returns:
-          Whether the process has taken it; it takes it once, however often it is sent.
+          Whether the process has taken the reply; it takes a reply once, however often it is sent.
         """
         for _ in range(REPLIES):
             found = self._asking.ask(
@@ -343,7 +343,7 @@ class Asides:
         return False
 
     def stacks(self, process_ids: Sequence[int]) -> dict[int, Threads]:
-        """Return the threads of the processes that answer soon, also of busy ones.
+        """Return the threads of the processes that answer in time, even of busy ones.
 
         Raises:
           SessionError: Somebody else has started these processes.

@@ -1,4 +1,4 @@
-"""Another number of processes: new ones start, get names and arrays of the present ones, and replace them."""
+"""Change of the number of processes: new ones start, get names and arrays of the old ones, and replace them."""
 
 from __future__ import annotations
 
@@ -29,18 +29,20 @@ from nbdist.notation import (
 from nbdist.session.asking import ask_all
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.compared import common_serial, disagreeing, lost_lines
-from nbdist.session.recovery.copying import back
+from nbdist.session.recovery.copying import roll_back
 from nbdist.session.recovery.replacing import (
-    doubted_said,
-    empty_said,
+    doubt_lines,
+    doubts,
+    empty_array_lines,
     forgotten_in_part,
     lost_in_part,
-    named,
-    things_said,
+    numbered_lines,
+    set_again_lines,
+    things_lines,
+    types_by_path,
     unnamed_lost,
-    unsure,
 )
-from nbdist.session.recovery.waiting import refuse_busy, until_computed
+from nbdist.session.recovery.waiting import refuse_unfinished, until_computed
 from nbdist.session.values.flow import ask_each, send
 from nbdist.session.values.namespace import Bringing, Brought, ask_things
 from nbdist.spelling import command, option
@@ -51,13 +53,13 @@ ANSWER_SECONDS = 10.0
 """How long a process that is in no cell may take to answer."""
 
 SAVE_SECONDS = 300.0
-"""How long looking at all arrays may take; this includes the wait for a computation that was sent."""
+"""Seconds for looking at all arrays; this includes the wait for a computation that was sent."""
 
 BRING_SECONDS = 120.0
-"""How long nothing may move while a namespace is brought."""
+"""Seconds after which the copy of a namespace is given up if nothing moves."""
 
 LEAVING_SECONDS = 2.0
-"""How long a process on a host that is left out may take to answer; one in a cell does not answer."""
+"""Seconds a process on a host that is left out may take to answer; one in a cell does not answer."""
 
 NEW = 1 << 20
 """Added to the ids of new processes while both groups exist."""
@@ -68,8 +70,8 @@ class Resized:
     """The result of a change of the number of processes.
 
     Attributes:
-      lines: What the new processes have, and what of it may not be as before, each indented by three spaces.
-      unsure: See `nbdist.session.recovery.replacing.unsure`.
+      lines: Lines about what the new processes have, and what of it may differ, each indented by three spaces.
+      unsure: See `nbdist.session.recovery.replacing.doubts`.
       whole: Whether the new processes have everything the earlier ones had, and nothing of it is in doubt.
     """
 
@@ -79,10 +81,10 @@ class Resized:
 
 
 def refuse(engines: EngineGroup, asked: Plan) -> None:
-    """Raise if the number of processes of a session cannot be changed.
+    """Refuse to change the number of processes of a session if that is impossible.
 
     Raises:
-      SessionError: It cannot; says what to do.
+      SessionError: It is impossible; the text says what to do.
     """
     then = (
         f"Nothing was changed. {command('save')}, a start with another number, and {command('restore')} "
@@ -99,7 +101,7 @@ def planned(asked: Plan, processes: int) -> Plan:
     """Return the plan with another number of processes on this machine, or in the same allocation.
 
     Raises:
-      OptionError: There are already so many, or the number is not possible.
+      OptionError: There are as many already, or the number is impossible.
     """
     if processes < 1:
         raise OptionError(
@@ -121,7 +123,7 @@ def planned_without(asked: Plan, hosts: Collection[str]) -> Plan:
     """Return the plan without these hosts.
 
     Raises:
-      OptionError: There are no such hosts, or no others.
+      OptionError: There are no such hosts, or no other hosts.
     """
     if asked.placement.job is not None:
         raise OptionError(
@@ -144,7 +146,7 @@ def planned_without(asked: Plan, hosts: Collection[str]) -> Plan:
 
 
 def hosts_gone(engines: EngineGroup) -> list[str]:
-    """Return the hosts on which nothing can be started as things are; they may be back by now."""
+    """Return the hosts on which nothing could be started when last heard of; they may be back by now."""
     facts = engines.facts
     if not (facts.leaves_out and facts.proves and engines.cluster.agents.all):
         return []
@@ -152,16 +154,16 @@ def hosts_gone(engines: EngineGroup) -> list[str]:
 
 
 def sources(engines: EngineGroup, without: Collection[str]) -> list[int]:
-    """Return the processes whose names and arrays are taken, the one whose names are taken first.
+    """Return the processes whose arrays are copied; the first is the one whose names are copied.
 
-    Processes on hosts that are left out come last: arrays that only they have are taken as well, if they answer.
+    Processes on hosts that are left out come last, so that arrays that only they have are copied if they answer.
 
     Raises:
-      SessionError: One of them is in a cell or gone, or they may hold values that do not belong together.
+      SessionError: A process is in a cell or gone, or they may hold values that do not belong together.
     """
     facts, hosts = engines.facts, engines.plan.hosts
     left_out = {p for p in facts.workers if hosts[p] in without}
-    refuse_busy(engines, {*left_out, *facts.stuck})
+    refuse_unfinished(engines, {*left_out, *facts.stuck})
     staying = facts.workers - left_out
     ended = staying & {*facts.lost, *facts.stuck}
     if ended == staying:
@@ -174,7 +176,7 @@ def sources(engines: EngineGroup, without: Collection[str]) -> list[int]:
             "brings them there; then their number can be changed."
         )
     leaving = _answering(engines, left_out - {*facts.lost, *facts.stuck})
-    # Process 0 is the one that code makes an exception of most often.
+    # Process 0 comes last among those that stay, since code most often treats it differently.
     return [*sorted(staying - ended, key=lambda p: (p == 0, p)), *leaving]
 
 
@@ -191,18 +193,18 @@ def _answering(engines: EngineGroup, process_ids: Collection[int]) -> list[int]:
     return [process_id for process_id, request in asked.items() if request.answered()]
 
 
-def calm(
+def drop_uncommon(
     engines: EngineGroup, living: Collection[int], *, say: Callable[[str], None]
 ) -> tuple[str, ...]:
-    """Delete the arrays that not all processes have computed; after that all others can be read.
+    """Delete the arrays that not all processes have computed, so that all remaining ones can be read.
 
     Args:
       engines: Processes of which none is in a cell.
       living: The living processes of a session that is out of step.
-      say: Gets lines while it lasts.
+      say: Called with lines while it lasts.
 
     Returns:
-      The paths of these arrays.
+      The paths of the deleted arrays.
 
     Raises:
       RecoveryError: A process failed, ended, or did not answer.
@@ -224,10 +226,10 @@ def calm(
 
 
 def changes(engines: EngineGroup, source: int, processes: int) -> tuple[str, ...]:
-    """Return what would lie differently on another number of processes, a sentence each; changes nothing.
+    """Return what would be laid out differently on another number of processes, a sentence each; change nothing.
 
     Raises:
-      ArrayError: Something cannot exist there.
+      ArrayError: Something cannot exist on that number.
     """
     token = str(engines.next_number())
     try:
@@ -248,12 +250,12 @@ def bring(
 
     Args:
       before: The earlier processes.
-      now: The new ones, joined; none has any names yet.
-      living: As `sources` returns them.
+      now: The new processes, joined; none has any names yet.
+      living: The processes that `sources` returns.
       lost: Arrays that have no values any more.
 
     Raises:
-      NbdistError: A process has ended meanwhile, did not answer, or could not make the values that came.
+      NbdistError: A process has ended in the meantime, did not answer, or could not make the values that came.
     """
     generation = 1
     if before.proves:
@@ -262,18 +264,18 @@ def bring(
     found = _brought(before, now, living, generation)
     missing = lost_in_part(found)
     ended = before.facts.workers - set(living)
-    returned = back(before, {*lost, *named(missing)}, gone=ended)
+    returned = roll_back(before, {*lost, *types_by_path(missing)}, gone=ended)
     if returned.paths:
-        # Of what they have gone back to, each part is somewhere.
+        # Every part of the rolled-back arrays exists somewhere, so all is brought again.
         found = _brought(before, now, living, generation)
         missing = lost_in_part(found)
     still = set(lost) - returned.paths
     in_part = forgotten_in_part(now, missing, known=still)
     gone = sorted({*still, *in_part})
     again = {name for one in found.values() for name in one.set_again}
-    # What was in doubt before is no surer on processes that have it from those.
+    # Names in doubt stay in doubt on the processes that get them.
     doubted = {name: why for name, why in before.facts.unsure.items() if name not in again}
-    doubted |= unsure(found)
+    doubted |= doubts(found)
     return Resized(
         lines=(
             *_lines(found, gone, doubted, in_part=in_part, ended=ended),
@@ -287,7 +289,7 @@ def bring(
 def _brought(
     before: EngineGroup, now: EngineGroup, living: Sequence[int], generation: int
 ) -> dict[int, Brought]:
-    """Bring each new process its names and arrays; a second call brings all again. Return what each got."""
+    """Bring each new process its names and arrays, from the start in every call; return what each got."""
     both = Both(before, now)
     things = ask_things(both, living, key=str(now.next_number()))
     return {
@@ -353,14 +355,11 @@ def _lines(
         whole = all(one.whole for one in found.values()) and not unnamed_lost(found, of=ended)
         lines += lost_lines(gone, in_part=in_part, ended=ended, whole=whole)
     lines += unnamed_lost(found, of=ended)
-    lines += empty_said(found)
-    if first.numbered:
-        lines.append(f"   {names_text(first.numbered)}: the number of the process, on each its own")
-    lines += doubted_said(doubted, found)
-    lines += things_said(found)
-    again = sorted({n for one in found.values() for n in one.set_again})
-    if again:
-        lines.append(f"   {names_text(again)}: set again by functions with @nbdist.on_recover")
+    lines += empty_array_lines(found)
+    lines += numbered_lines(found)
+    lines += doubt_lines(doubted, found)
+    lines += things_lines(found)
+    lines += set_again_lines(found)
     lines += [
         f"   {text}" for text in dict.fromkeys(t for one in found.values() for t in one.hooks)
     ]

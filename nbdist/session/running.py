@@ -1,4 +1,4 @@
-"""The cells of a session: they are sent, waited for or followed, and their ends are handled."""
+"""The cells of a session: how they are sent, waited for or followed, and how their ends are handled."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from nbdist.session.cells.doubt import (
 )
 from nbdist.session.cells.execution import Cell, without_leading_blank_lines
 from nbdist.session.cells.facts import ProcessFacts
-from nbdist.session.cells.failure import refuse_busy, refuse_sound
+from nbdist.session.cells.failure import refuse_in_cell, refuse_without_failure
 from nbdist.session.cells.followed import Background, FollowedRun, queued_text
 from nbdist.session.cells.history import History, ListedCell, listed
 from nbdist.session.cells.outcome import outcome_of_cell
@@ -41,25 +41,25 @@ from nbdist.session.recovery import copying
 from nbdist.session.recovery.after import (
     after_cell,
     cell_context,
-    controller_brought_back,
-    make_sure,
+    ensure_in_step,
+    restore_controller,
 )
-from nbdist.session.recovery.compared import have_sent_the_same, place_of
+from nbdist.session.recovery.compared import common_program, have_sent_the_same
 from nbdist.session.recovery.replacing import replaceable
 from nbdist.session.recovery.waiting import not_back
 from nbdist.session.values.copies import Copies
 
 USED_SECONDS = 5.0
-"""How long an idle process may take to say what a cell would use."""
+"""Seconds an idle process may take to say which names a cell would use."""
 
 FAILURE_SECONDS = 30.0
-"""How long an idle process may take to say what its last cell has raised."""
+"""Seconds an idle process may take to say what its last failed cell raised."""
 
 IDLE_LOOK_SECONDS = 0.05
 """How often to look whether awaited processes have finished."""
 
 REPORT_SECONDS = 1.0
-"""How long processes may take to report their names after a cell that has failed."""
+"""Seconds processes may take to report their names after a failed cell."""
 
 SETTLE_SECONDS = 0.005
 """How often to look whether the end of a cell on a thread has been handled."""
@@ -81,14 +81,14 @@ class CellOptions:
 
 
 class Cells:
-    """The cells of a session from one start, or attachment, of its processes on.
+    """The cells of a session since one start, or attachment, of its processes.
 
     Args:
       engines: The processes.
-      alone: Asks one of them alone.
+      alone: The questions to single processes, which may have computed.
       rules: The session's rules.
-      history: The cells that have ended; those that end are added.
-      number: The highest cell number so far; cells are counted from there where a notebook does not count them.
+      history: The record of cells, to which these cells are added.
+      number: The highest cell number so far; a cell without a number from the notebook gets the next one.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Cells:
         return tuple(run for run in self.background.runs if isinstance(run, RegainedRun))
 
     def listed(self) -> tuple[ListedCell, ...]:
-        """Return the cells in the background and the last ended ones, in order of sending; then those in line."""
+        """Return the cells in the background and the last ended ones, in order of sending; then queued cells."""
         now = time.time()
         behind = f"queued behind {self._engines.turn.ahead() or 'another thread'}"
         queued = [
@@ -131,13 +131,13 @@ class Cells:
         before = self._engines.facts.unsure
         with self._in_turn(number, code, options.timeout_s) as taken_over:
             engines = self._engines
-            brought = self.brought_in_step(code)
+            brought = self.bring_in_step(code)
             done = "\n".join(filter(None, (taken_over, brought)))
             chosen = engines.choice.targets(options.on)
             unsure = self.refuse_unsure(code, done, before=before)
             if self._rules.check if options.check is None else options.check:
                 self._compare(chosen, code)
-            # IPython takes leading blank lines away before it counts.
+            # IPython removes leading blank lines before it counts lines.
             code, blank = without_leading_blank_lines(code)
             grace_s = self._rules.grace_s if options.grace_s is None else options.grace_s
             context = cell_context(
@@ -148,7 +148,7 @@ class Cells:
                 requested=self._requested,
                 ended=self.ended,
             )
-            # One that nobody waits for is seen to its end on a thread: the next cell must find all in step.
+            # A thread follows a cell that nobody waits for to its end, since the next cell must find all in step.
             run = (CellRun if options.wait else FollowedRun)(
                 Cell(number=number, code=code, offset=options.offset + blank),
                 targets=chosen,
@@ -160,7 +160,7 @@ class Cells:
                 ],
                 renderer=options.renderer,
             )
-            # A cell that was sent is seen to its end.
+            # No interrupt may come between sending a cell and following it.
             with put_off():
                 handle = run.begin()
                 if isinstance(run, FollowedRun):
@@ -175,7 +175,7 @@ class Cells:
 
     @contextlib.contextmanager
     def _in_turn(self, number: int, code: str, timeout_s: float | None) -> Iterator[str | None]:
-        """Wait for this kernel's turn, and list the cell as queued until then; as `Turn.taken`."""
+        """Take the turn as `Turn.taken` does, and list the cell as queued until then."""
         queued = ListedCell(
             number=number, code=code, processes=(), started=time.time(), seconds=0.0, state="queued"
         )
@@ -191,14 +191,14 @@ class Cells:
 
     @property
     def awaited(self) -> CellRun | None:
-        """Return the cell that this kernel waits for; from any thread."""
+        """The cell that this kernel waits for, readable from any thread."""
         return self._awaited
 
-    def brought_in_step(self, code: str) -> str | None:
-        """Do as `wait_for_ends`; where this code computes, also wait for processes that went on compiling.
+    def bring_in_step(self, code: str) -> str | None:
+        """Act as `wait_for_ends`; if this code computes, also wait for processes that went on compiling.
 
         Raises:
-          ProcessError: A cell in the background has failed, and nobody was shown that.
+          ProcessError: A cell in the background has failed, and nobody has seen its error.
           SessionError: The processes are not in step, and the code could compute.
           KeyboardInterrupt: A person no longer waits.
         """
@@ -206,13 +206,13 @@ class Cells:
         done = self.wait_for_ends()
         self.background.refuse_unseen()
         if engines.facts.stuck and computes(code) and self._came_back():
-            done = make_sure(engines, automatic=True)
+            done = ensure_in_step(engines, automatic=True)
         if engines.proves and engines.facts.out_of_step:
             refuse_computing(code, engines.facts)
         return done
 
     def _came_back(self, until: float | None = None) -> bool:
-        """Return whether all processes given up in a cell are back; waits for those that compile."""
+        """Return whether all stuck processes are back; wait for those that compile."""
         engines = self._engines
         stuck = self._rules.recover and engines.proves and engines.facts.stuck
         return bool(stuck) and not not_back(engines, say=print, until=until)
@@ -220,18 +220,18 @@ class Cells:
     def refuse_unsure(
         self, code: str, done: str = "", *, before: Mapping[str, Doubt] | None = None
     ) -> str | None:
-        """Refuse code that computes with names that may not be what they were; the second time it is let through.
+        """Refuse code that computes with names in doubt; let it through the second time.
 
         Args:
           code: A cell, or code that stands for an expression.
-          done: What was done before it, which is said with a refusal.
-          before: The names in doubt before that; it gives the reason for names that were copied since then.
+          done: What was done before the code, which begins the text of a refusal.
+          before: The names in doubt before that was done; `done` explains the doubts that are new since then.
 
         Returns:
-          A line about names that the code only looks at; None where there are none.
+          A line about names in doubt that the code only looks at; None if there are none.
 
         Raises:
-          SessionError: It may use such names.
+          SessionError: The code may use such names.
         """
         health = self._engines.health
         if not health.facts.unsure:
@@ -249,13 +249,13 @@ class Cells:
         try:
             health.sure_of(refuse_unsure(code, facts, used, said=said))
         except UnsureError as error:
-            # Of the others nothing was said: a cell that uses those waits as well.
+            # Only these names were reported: a cell that uses others in doubt is refused once as well.
             health.sure_of(error.names)
             raise SessionError("\n".join(filter(None, (done, str(error))))) from None
         return unsure_text(code, facts, used, said=said)
 
     def _used(self, code: str) -> tuple[str, ...] | None:
-        """Ask a process, which knows earlier cells, for the names a cell would use. None: nobody answers."""
+        """Return the names a cell would use, as a process says, which knows earlier cells; None: none answers."""
         engines = self._engines
         able = [p for p in engines.choice.able() if p in engines.facts.workers]
         try:
@@ -281,7 +281,7 @@ class Cells:
         engines = self._engines
         refuse_disagreement(
             engines.send,
-            [p for p in targets if p in engines.facts.workers],  # nobody computes with an evaluator
+            [p for p in targets if p in engines.facts.workers],  # evaluators do not compute in step
             without_leading_blank_lines(code)[0],
             hosts=engines.plan.hosts,
             activity=engines.monitor.activity,
@@ -298,15 +298,15 @@ class Cells:
             return
         with engines.turn.taken():
             self.wait_for_ends()
-            refuse_busy([p for p in chosen if engines.reports.in_cell(p)])
-            refuse_sound(_failures(engines, chosen))
+            refuse_in_cell([p for p in chosen if engines.reports.in_cell(p)])
+            refuse_without_failure(_failures(engines, chosen))
             self.run("%debug", CellOptions(on=chosen, check=False, cell=cell))
 
     def sync(self, *, timeout_s: float | None) -> None:
         """Wait until every process has finished what it was given.
 
         Raises:
-          ProcessError: A cell that was waited for has failed, and not because somebody has interrupted it.
+          ProcessError: A cell that was waited for has failed, except by an interrupt.
           TimeoutError: Some are still busy after `timeout_s` seconds.
         """
         until = None if timeout_s is None else time.monotonic() + timeout_s
@@ -314,7 +314,7 @@ class Cells:
             run.wait(timeout_s, show=False)
         engines, followed = self._engines.living(), self.background.runs
         _wait_until_idle(engines, timeout_s=timeout_s)
-        # The last output of a cell may come after its processes have answered.
+        # The last output of a cell may arrive after its processes have answered.
         while any(not run.done for run in followed):
             if until is not None and time.monotonic() > until:
                 cells = names_text(str(run.cell.number) for run in followed if not run.done)
@@ -324,19 +324,19 @@ class Cells:
         with engines.turn.taken(timeout_s=left_s):
             self.wait_for_ends()
             if self._came_back(until):
-                make_sure(engines, automatic=True)
+                ensure_in_step(engines, automatic=True)
         for ended in (*self.background.unseen(), *followed):
-            # Whoever has interrupted it knows; whether it had ended before this wait began is chance.
-            if ended.done and not ended.stopped and (error := ended.error()) is not None:
+            # Whoever interrupted a cell knows that it failed; failures from just before this wait count as well.
+            if ended.done and not ended.stopped and (error := ended.take_error()) is not None:
                 raise error
 
     def wait_for_ends(self) -> str | None:
-        """Wait until the ends of cells on threads are handled: all processes are in step, or known not to be.
+        """Wait until the ends of followed cells are handled: all processes are in step, or known not to be.
 
-        Where a process has ended since, or one alone has computed, that is handled now.
+        If a process has ended since, or has computed alone, that is handled now.
 
         Returns:
-          What was done, or why they are not in step; None when nothing had to be done.
+          What was done, or why they are not in step; None if nothing had to be done.
         """
         for run in self.background.runs:
             while (run.has_left or run.ending) and not run.done:
@@ -344,19 +344,19 @@ class Cells:
         engines = self._engines.living()
         with engines.settling:
             pass
-        done = self._see_to_ends()
+        done = self._handle_ends()
         if done is None and engines.facts.out_of_step:
-            # An end may have been reported just after it was looked for.
-            done = self._see_to_ends()
+            # The end of a process may have been reported just after the first look.
+            done = self._handle_ends()
         return done
 
-    def say_ends(self) -> None:
-        """Do as `wait_for_ends` where there is no cell: print what was done."""
+    def print_ends(self) -> None:
+        """Act as `wait_for_ends`, and print what was done."""
         done = self.wait_for_ends()
         if done is not None:
             print(done)
 
-    def _see_to_ends(self) -> str | None:
+    def _handle_ends(self) -> str | None:
         engines = self._engines
         automatic = self._rules.recover
         ended = automatic and engines.lost_controller is not None
@@ -365,8 +365,8 @@ class Cells:
             or ended
             or (automatic and (engines.lost_service is not None or replaceable(engines)))
         ):
-            return make_sure(engines, automatic=automatic)
-        return controller_brought_back(engines) if ended else None
+            return ensure_in_step(engines, automatic=automatic)
+        return restore_controller(engines) if ended else None
 
     def _begun(self, run: int, targets: Sequence[int]) -> None:
         self._engines.living().monitor.sent(targets, run)
@@ -375,7 +375,7 @@ class Cells:
         self.history.begun(replace(cell, in_step=self._engines.in_step_at))
 
     def ended(self, end: EndOfCell) -> ProcessFacts:
-        """Learn from a cell that has ended, and bring the processes in step."""
+        """Record a cell that has ended, and bring the processes in step."""
         engines = self._engines.living()
         ran = any(s.outcome != "not run" for s in end.outcomes.values())
         facts = (
@@ -385,7 +385,7 @@ class Cells:
         )
         if ran and engines.proves and not facts.workers.isdisjoint(end.outcomes):
             if end.clean and have_sent_the_same(end.steps, facts.workers):
-                engines.in_step_at = place_of(end.steps) or engines.in_step_at
+                engines.in_step_at = common_program(end.steps) or engines.in_step_at
             else:
                 facts = after_cell(engines, end, automatic=self._rules.recover)
                 if not facts.out_of_step:
@@ -407,7 +407,7 @@ class Cells:
         return facts
 
     def _say_apart(self, end: EndOfCell, *, lost: Collection[str]) -> None:
-        """Name what a failed cell has left different on processes that had it alike, besides lost arrays."""
+        """Show which names, besides lost arrays, a failed cell has made differ between the processes."""
         engines = self._engines
         workers = sorted(engines.facts.workers)
         engines.reports.renew(workers, within_s=REPORT_SECONDS)
@@ -417,7 +417,7 @@ class Cells:
             end.say(f"{names_text(names)} {verb} between the processes after this cell")
 
     def _copy(self, end: EndOfCell) -> None:
-        """Copy what only one process has to another, if that is due."""
+        """Copy arrays that only one process has to another process, if copies are due."""
         engines = self._engines
         if not copying.due(engines) or self.background.inside():
             return
@@ -427,13 +427,13 @@ class Cells:
 
 
 def _failures(engines: EngineGroup, process_ids: Sequence[int]) -> dict[int, str | None]:
-    """Return the error of the last failed cell on each of these processes; None where none has failed."""
+    """Return the error of the last failed cell on each of these processes; None if none has failed."""
     asked = {p: engines.send(p, AskLastFailure()) for p in process_ids}
     return {p: request.get(FAILURE_SECONDS)[0].error for p, request in asked.items()}
 
 
 def _wait_until_idle(engines: EngineGroup, *, timeout_s: float | None) -> None:
-    """Wait until every process that can has finished what it was given.
+    """Wait until every process that can take a cell has finished what it was given.
 
     Raises:
       TimeoutError: Some are still busy after `timeout_s` seconds.

@@ -16,7 +16,7 @@ from nbdist.launch.files.sync import Copied
 from nbdist.launch.model.happenings import StartProgress, silent
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.start_options import Rules
-from nbdist.launch.sessions.recorded import say_given, with_values
+from nbdist.launch.sessions.recorded import values_used_lines, with_values
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.spawn import spawn
 from nbdist.session import interrupting, moving, resizing
@@ -40,29 +40,29 @@ from nbdist.view.status import status_text
 A = TypeVar("A")
 
 Say = Callable[[str], None]
-"""Called with lines of text while something lasts."""
+"""Called with lines of text while something takes long."""
 
 ANSWER_SECONDS = 30.0
-"""How long an idle process may take to answer a small request."""
+"""Seconds an idle process may take to answer a small request."""
 
 COMPILE_SECONDS = 600.0
-"""How long the processes may take to compile the program of a call."""
+"""Seconds the processes may take to compile the program of a call."""
 
 LOOK_SECONDS = 5.0
-"""How long processes may take to look at the values of an array."""
+"""Seconds processes may take to look at the values of an array."""
 
 SAVE_SECONDS = 600.0
-"""How long a save, or a restore, may take by default."""
+"""Seconds a save, or a restore, may take by default."""
 
 PULL_SECONDS = 120.0
-"""How long processes may take to send a value."""
+"""Seconds processes may take to send a value."""
 
 
 class Session:
     """Processes that run cells together; also a context manager that ends them.
 
-    Made by `nbdist.start` or `nbdist.attach`. Any thread may call its methods, and other kernels may attach: one
-    of them at a time sends what may compute, the others wait in line.
+    Created by `nbdist.start` or `nbdist.attach`. Any thread may call its methods, and other kernels may attach:
+    one thread and kernel at a time sends what may compute, and the others wait in line.
     """
 
     def __init__(
@@ -121,12 +121,12 @@ class Session:
 
     @property
     def kept(self) -> bool:
-        """Return whether it outlives this kernel: it is to be kept, or somebody else has started it."""
+        """Whether it outlives this kernel: it is to be kept, or somebody else has started it."""
         return self.plan.keep or not self.ours
 
     @property
     def ours(self) -> bool:
-        """Return whether `shutdown` stops it; a session that somebody else has started is only left."""
+        """Whether `shutdown` stops it; a session that somebody else has started is only left."""
         return bool(self._life.engines.cluster.agents.all)
 
     @property
@@ -151,19 +151,19 @@ class Session:
     def client(self) -> Any:
         """ipyparallel's own client of the engines, for tasks that nbdist does not do.
 
-        Requests sent through it are in no order with cells. If they compute on the devices of several processes
-        while this or another kernel runs a cell, collectives can pair and give wrong numbers. The next cell then
-        fails if the processes have sent different programs, and has them repaired, which may lose results of the
-        last cell; earlier printed output is not taken back.
+        Requests sent through it are not ordered with cells. If they compute on the devices of several processes
+        while this or another kernel runs a cell, collectives can pair and give wrong numbers. If the processes
+        have then sent different programs, the next cell fails and has them repaired, which may lose results of the
+        last cell; numbers already printed are not corrected.
         """
         return self._alive().engines.cluster.client
 
     def stacks(self, on: Targets = None, *, native: bool = False) -> str:
-        """Return the Python stacks of processes, equal ones once, also while they run a cell.
+        """Return the Python stacks of processes, equal ones once, even while they run a cell.
 
         Args:
-          on: All threads of these; None: the main threads of all.
-          native: Down into C and C++, where py-spy is there and may trace; of all threads.
+          on: Show all threads of these processes; None: the main threads of all processes.
+          native: Include C and C++ frames, and all threads, if py-spy is installed and may trace.
 
         Returns:
           Text, as `%dist_stack` prints it.
@@ -178,7 +178,7 @@ class Session:
         """Return everything known of the whole session now.
 
         Returns:
-          Plain data, of a size that grows with devices and arrays; sizes are bytes, times Unix seconds.
+          Plain data that grows with devices and arrays; sizes are in bytes, times in Unix seconds.
         """
         return self._life.engines.monitor.snapshot()
 
@@ -186,7 +186,7 @@ class Session:
         """Return where each process is.
 
         Returns:
-          Text of one row a process, as `%dist_status` prints it: state, cell, line, seconds, memory.
+          Text with one row for each process, as `%dist_status` prints it: state, cell, line, seconds, memory.
         """
         self._look()
         copies = self._life.engines.copies.text() if self.alive else None
@@ -196,7 +196,7 @@ class Session:
         """Return the view of this session, and of where one array lies.
 
         Args:
-          path: Of the array, as the view lists it, such as `params['w']`; None: none is chosen.
+          path: The path of the array, as the view lists it, such as `params['w']`; None: none is selected.
 
         Returns:
           A picture that follows the session; `show()` displays it.
@@ -239,10 +239,10 @@ class Session:
         Args:
           code: What IPython runs as a cell: statements, magics, `!cmd`, top-level `await`.
           on: Target words (`"0,2:4"`, `"[0,1-2]"`, `"host=h1"`) or process ids; default: all.
-          timeout_s: Interrupt the cell after so many seconds.
+          timeout_s: Interrupt the cell after this many seconds.
           grace_s: How many seconds other processes may stay in the cell when one has failed.
           wait: Return when the cell has ended; otherwise at once.
-          live: Where it is not waited for, show its output all the same, as it comes.
+          live: Without `wait`, show the output nevertheless, as it arrives.
           check: First compare what must be equal on all targets, without a collective; default: as the session
             was started.
           cell: The notebook's execution count; default: counted here.
@@ -286,25 +286,25 @@ class Session:
     def debug(self, on: Targets, *, cell: int | None = None) -> None:
         """Open the prompt of a debugger on processes.
 
-        Where one waits at a breakpoint in a cell of the background, that cell is followed to its end, and the
-        prompts of its processes are answered; an interrupt ends only this call. Otherwise it is a post-mortem:
-        each process looks at the frame in which the last cell that has failed there raised.
+        If one waits at a breakpoint in a background cell, that cell is followed to its end, and the prompts of its
+        processes are shown here; an interrupt ends only this call. Otherwise the debugger is a post-mortem: each
+        process shows the frame in which its last failed cell raised.
 
         Args:
           on: The processes, as in `run`.
           cell: The notebook's execution count; default: counted here.
 
         Raises:
-          SessionError: No cell has failed on one of them, or it is in the middle of one.
+          SessionError: No cell has failed on one of the processes, or one is in the middle of a cell.
           ProcessError: The debugger was left with an error.
         """
         self._alive().cells.debug(on, cell=cell)
 
     def interrupt(self, cell: int | None = None) -> str:
-        """Interrupt everything that runs on all processes; then prove that they are in step, or bring them there.
+        """Interrupt everything that runs on all processes; then prove that they are in step, or repair them.
 
         Args:
-          cell: The number of one cell in the background; None: all that runs.
+          cell: The number of one cell in the background; None: everything that runs.
 
         Returns:
           One line that says what was interrupted.
@@ -319,8 +319,8 @@ class Session:
     def stop_at_step(self) -> str:
         """Make all processes leave the cells in the background before the same step; all stay in step.
 
-        A step begins where the cell calls `nbdist.checkpoint()`, and where Keras begins a batch. A cell that never
-        does either runs on.
+        A step begins when the cell calls `nbdist.checkpoint()`, and when Keras begins a batch. A cell in which
+        neither happens runs on.
 
         Returns:
           One line for each cell.
@@ -343,28 +343,28 @@ class Session:
     ) -> None:
         """Put values of this kernel into the processes' namespaces under these names, on all of them or on none.
 
-        Functions and objects of the notebook's own classes go along with their code. With a sharding, each process
-        is sent only its pieces of a NumPy array, and has them as one global `jax.Array`. Arrays of 1 MB and more
-        are in memory once on each host, for all its processes; one that writes to its array gets a copy of each
-        page that it writes to.
+        Functions and objects of the notebook's own classes are sent with their code. With a sharding, each process
+        gets only its pieces of a NumPy array, as one global `jax.Array`. Arrays of 1 MB and more are in memory
+        once on each host, shared by its processes; a process that writes to its array gets copies of the pages it
+        writes.
 
         Args:
-          values: By name.
-          on: To these processes only; default: all.
+          values: The values, by name.
+          on: The processes that get them; default: all.
           sharding: An expression of the processes, such as `"NamedSharding(mesh, P('x'))"`; each value must be a
             NumPy array.
-          progress: Called with the bytes that were sent and their total.
+          progress: Called with the bytes sent so far and their total.
 
         Raises:
-          ArrayError: A value that cannot be pickled, or no array where one is needed; nothing has been sent.
+          ArrayError: A value cannot be pickled, or is no array although one is needed; nothing has been sent.
           SpecError: The sharding does not fit an array; nothing has been changed.
-          OptionError: `sharding` with `on`.
+          OptionError: `sharding` was combined with `on`.
           SessionError: A process is in a cell, or did not answer in time; nothing has been changed.
-          GoneError: A process ended meanwhile.
+          GoneError: A process ended in the meantime.
         """
         life = self._alive()
         with life.engines.turn.taken(timeout_s=moving.PUSH_SECONDS):
-            life.cells.say_ends()
+            life.cells.print_ends()
             targets = life.engines.choice.targets(on)
             moving.push(
                 life.engines,
@@ -391,28 +391,29 @@ class Session:
     ) -> Any:
         """Bring one value here: an array, or a container of any depth with all the arrays in it, as NumPy.
 
-        A global array comes whole, each unique piece sent once. An array that is whole on several processes must
-        be equal on all of them: they compare digests. A Flax NNX module comes as its state, a typed PRNG key as
-        its key data. A value that is no array is pickled; this kernel must have its classes. An expression that is
-        more than a name is evaluated on all processes at the same time, whatever `on` says, since it may compute.
+        A global array arrives whole, each unique piece sent once. An array that is whole on several processes must
+        be equal on all of them, which is checked by digests. A Flax NNX module arrives as its state, a typed PRNG
+        key as its key data. A value that is no array is pickled; this kernel must have its classes. An expression
+        that is more than a name may compute, so it is evaluated on all processes at the same time, whatever `on`
+        says.
 
         Args:
           expression: A name, or any expression, of the processes' namespace.
-          on: From these processes only; default: all.
-          each: Bring the value of each process, which may differ: a dict by process id.
-          limit_bytes: What is larger in whole is refused, or asked about.
-          confirm: Asked with a sentence before something larger is sent.
+          on: The processes whose value is wanted; default: all.
+          each: Bring the value of each process, which may differ, as a dict by process id.
+          limit_bytes: A larger value is refused, or asked about.
+          confirm: Asked with a sentence before a larger value is sent.
           timeout_s: How many seconds the processes may take to answer.
-          progress: Called with the bytes that have come and their total.
+          progress: Called with the bytes received so far and their total.
 
         Returns:
           The value, arrays as NumPy in their global shape; with `each` a dict of such values by process id.
 
         Raises:
-          ArrayError: Unknown, deleted, donated, a tracer, too large, not picklable, of a class that is not here,
-            or not the same on all processes.
+          ArrayError: The value is unknown, deleted, donated, a tracer, too large, not picklable, of a class that
+            this kernel lacks, or not the same on all processes.
           SessionError: A process is busy, or did not answer in time.
-          GoneError: A process ended meanwhile.
+          GoneError: A process ended in the meantime.
         """
         life = self._alive()
         with life.engines.turn.taken(timeout_s=timeout_s):
@@ -437,24 +438,24 @@ class Session:
     ) -> Saved:
         """Write variables of the processes into a folder, by shard, each process its own, with Orbax.
 
-        Arrays of JAX can be saved, and dicts, lists, named tuples and other pytrees of them, which may also hold
+        JAX arrays can be saved, and dicts, lists, named tuples and other pytrees of them, which may also hold
         NumPy arrays, typed PRNG keys, numbers and texts. Values that each process has for itself must be equal on
-        all. The save that was in the folder before stays whole until this one is.
+        all. An earlier save in the folder stays complete until this one is.
 
         Args:
-          path: A folder that all hosts see, or one to be made in a folder that they see.
-          names: Of the variables; default: all that hold arrays on several processes.
-          timeout_s: How many seconds it may take.
+          path: A folder that all hosts see, or one to be created in such a folder.
+          names: The names of the variables; default: all that hold arrays on several processes.
+          timeout_s: How many seconds the save may take.
 
         Returns:
           What was saved, and what was left out.
 
         Raises:
           ArrayError: A name is unknown, differs between the processes, or holds what cannot be saved.
-          OptionError: The folder is no save of nbdist, or not all hosts see it.
+          OptionError: The folder is not a save of nbdist, or not all hosts see it.
           SessionError: A process is busy or did not end in time; Orbax is not installed; or the session computes
             with TensorFlow.
-          GoneError: A process ended meanwhile.
+          GoneError: A process ended in the meantime.
         """
         life = self._alive()
         with life.engines.turn.taken(timeout_s=timeout_s):
@@ -475,26 +476,26 @@ class Session:
         *,
         timeout_s: float = SAVE_SECONDS,
     ) -> Saved:
-        """Read variables that `save` has written, on as many processes or another number, on all or on none.
+        """Read variables that `save` has written, on the same or another number of processes, on all or on none.
 
         An existing name keeps its own sharding; its arrays must have the saved shapes and dtypes. A new name gets
-        its saved `PartitionSpec` on a mesh with the saved axes, of whatever sizes: the mesh that is set, or one
-        that has a name. Without such a mesh it is replicated over all devices.
+        its saved `PartitionSpec` on a mesh with the saved axes, of any sizes: the mesh that is set, or one that
+        has a name. Without such a mesh it is replicated over all devices.
 
         Args:
           path: The folder.
-          names: Of the variables; default: all of the save.
-          timeout_s: How many seconds it may take.
+          names: The names of the variables; default: all of the save.
+          timeout_s: How many seconds the restore may take.
 
         Returns:
-          What was restored, and how it lies.
+          What was restored, and how it is laid out.
 
         Raises:
-          ArrayError: The folder has no whole save, or what is there under a name does not fit.
+          ArrayError: The folder has no complete save, or a saved value does not fit the existing one of its name.
           SpecError: An axis of the mesh does not divide a dimension.
           SessionError: A process is busy or did not end in time; Orbax is not installed; or the session computes
             with TensorFlow.
-          GoneError: A process ended meanwhile.
+          GoneError: A process ended in the meantime.
         """
         life = self._alive()
         with life.engines.turn.taken(timeout_s=timeout_s):
@@ -527,10 +528,10 @@ class Session:
         return self._alive().looks.shards(expression, timeout_s=timeout_s)
 
     def values(self, path: str, *, timeout_s: float = LOOK_SECONDS) -> dict[str, Any]:
-        """Return a summary of the array under a path, as the live view shows it, from each process's part of it.
+        """Return a summary of the array under a path, as the live view shows it, made of each process's part.
 
         Args:
-          path: As the view lists it; nothing is evaluated.
+          path: The path, as the view lists it; nothing is evaluated.
           timeout_s: How many seconds the processes may take to answer.
 
         Returns:
@@ -564,8 +565,8 @@ class Session:
         All processes lower and compile it from the types of the arguments; nothing of it runs.
 
         Args:
-          expression: A call of what `jax.jit` has made, such as `step(params, batch)`; its function and arguments
-            may be any expressions of the processes' namespace.
+          expression: A call of a function made by `jax.jit`, such as `step(params, batch)`; its function and
+            arguments may be any expressions of the processes' namespace.
           timeout_s: How many seconds the processes may take to compile it.
 
         Returns:
@@ -574,7 +575,7 @@ class Session:
 
         Raises:
           ArrayError: `expression` is no call, raises, or its function is not made by `jax.jit`.
-          ProgramError: What the compiler gives cannot be read.
+          ProgramError: The compiler's result cannot be read.
           SessionError: A process is busy, or did not answer in time.
         """
         return self._alive().looks.explain(expression, timeout_s=timeout_s)
@@ -621,7 +622,7 @@ class Session:
         """Wait until every process has finished what it was given.
 
         Args:
-          timeout_s: How many seconds at most; None: as long as it takes.
+          timeout_s: The longest wait in seconds; None: without a limit.
 
         Raises:
           ProcessError: A cell that was waited for has failed.
@@ -630,44 +631,43 @@ class Session:
         self._alive().cells.sync(timeout_s=timeout_s)
 
     def sync_files(self) -> Copied:
-        """Bring changed files among those that `sync` named to the hosts, as `%dist_sync` does.
+        """Bring changed files of the paths that `sync` named to the hosts, as `%dist_sync` does.
 
-        Modules that are imported already stay as they are.
+        Modules that are already imported stay as they are.
 
         Returns:
-          What was sent to which hosts, in how many seconds, and the modules that are still the old ones.
+          What was sent to which hosts, in how many seconds, and the modules of which the old version is loaded.
 
         Raises:
           SessionError: The session was started without `sync`.
-          OptionError: The files have become too much; nothing was sent.
-          SyncError: A host could not take them; it has what it had.
+          OptionError: The files have become too many or too large; nothing was sent.
+          SyncError: A host could not take them; its files are unchanged.
         """
         return sync_files(self._alive().engines)
 
     def resize(
         self, processes: int, *, progress: StartProgress | None = None, say: Say = print
     ) -> str:
-        """Go on with another number of processes on this machine, which have the variables of the present ones.
+        """Go on with another number of processes on this machine, which get the variables of the present ones.
 
-        New processes are started beside the others, get the names of one of them and their parts of all arrays,
-        and take their place. A mesh over all devices is made anew: the first axis that can takes another size.
-        Arrays keep their `PartitionSpec` on it; a dimension that the new size does not divide is whole on each
-        device.
+        New processes are started beside the old ones, get the names of one of them and their parts of all arrays,
+        and replace them. A mesh over all devices is made anew: the first axis that can change size does. Arrays
+        keep their `PartitionSpec` on it; a dimension that the new size does not divide is whole on each device.
 
         Args:
-          processes: How many there are to be.
+          processes: The new number of processes.
           progress: As for `nbdist.start`.
-          say: Gets what will lie otherwise, before anything is started.
+          say: Called with what will be laid out differently, before anything is started.
 
         Returns:
           What was done, in one line, and one more for each thing that is not as before.
 
         Raises:
-          OptionError: There are so many, or that cannot be; nothing was changed.
-          SessionError: Of this session it cannot be changed, or it is not in step; nothing was changed.
-          ArrayError: A mesh or a variable cannot be on so many; nothing was changed.
-          LaunchError: They could not be started; nothing was changed.
-          GoneError: A process ended meanwhile; the processes there were are still there.
+          OptionError: There are as many already, or the number is impossible; nothing was changed.
+          SessionError: The number cannot change in this session, or it is not in step; nothing was changed.
+          ArrayError: A mesh or a variable cannot exist on this number; nothing was changed.
+          LaunchError: The new processes could not be started; nothing was changed.
+          GoneError: A process ended in the meantime; the old processes are still there.
         """
         return self._resize(lambda plan: resizing.planned(plan, processes), (), progress, say)
 
@@ -689,7 +689,7 @@ class Session:
                 plan, without=without, publish=channel.publish, progress=progress or silent, say=say
             )
         atexit.unregister(self.leave)
-        self._given = say_given(self._asked)
+        self._given = values_used_lines(self._asked)
         self._take(life)
         channel.open(life.engines.monitor.snapshot())
         before.replaced()
@@ -702,26 +702,26 @@ class Session:
         progress: StartProgress | None = None,
         say: Say = print,
     ) -> str:
-        """Bring the processes in step again, and start others in the place of those that have ended.
+        """Bring the processes in step again, and replace those that have ended.
 
         Variables stay, except values that had not been computed on all processes. A new process gets the names of
-        a living one, and the parts of arrays that others have; whatever only the ended process had is lost, and
-        named. Where a host was gone and is back, all processes are started anew in this way. With TensorFlow new
-        processes have no variables, and the strategy is made anew.
+        a living one, and the parts of arrays that others have; what only the ended process had is lost, and
+        listed. If a host was gone and is back, all processes are started anew in this way. With TensorFlow, new
+        processes have no variables, and the strategy is created anew.
 
         Args:
-          without: Hosts that are left out, such as one that does not come back: other processes take the place
-            of those on the others, as in `resize`.
+          without: Hosts to leave out, such as one that does not come back: new processes on the remaining hosts
+            replace all others, as in `resize`.
           progress: As for `nbdist.start`.
-          say: As for `resize`, where hosts are left out or are back.
+          say: As for `resize`, if hosts are left out or are back.
 
         Returns:
           What was done, in one line, and one more for each thing that is not as before.
 
         Raises:
           SessionError: A process is in the middle of a cell.
-          RecoveryError: It did not succeed with JAX or Keras; the session stays as it is.
-          LaunchError: It did not succeed with TensorFlow.
+          RecoveryError: The repair failed (JAX and Keras); the session stays as it is.
+          LaunchError: The repair failed (TensorFlow).
           HostError: A host that was gone is not back; nothing was changed.
           OptionError: `without` names no host of the session, or all.
         """
@@ -747,8 +747,8 @@ class Session:
           progress: As for `nbdist.start`.
 
         Raises:
-          SessionError: Somebody else has started them, or a variable that another kernel started them with is not
-            set in this one; nothing has been stopped.
+          SessionError: Somebody else has started them, or this kernel lacks an environment variable with which
+            another kernel started them; nothing has been stopped.
         """
         if not self.ours:
             raise SessionError(
@@ -759,10 +759,10 @@ class Session:
         plan = with_values(asked, os.environ)
         self.shutdown()
         self._live(spawn(plan, session=self.id), progress or silent)
-        self._given = say_given(asked)
+        self._given = values_used_lines(asked)
 
     def shutdown(self) -> None:
-        """Stop what was started, by handle; only leave what somebody else has started.
+        """Stop the processes; only leave those that somebody else has started.
 
         A second call does nothing.
         """
@@ -773,12 +773,12 @@ class Session:
         atexit.unregister(self.leave)
 
     def detach(self) -> None:
-        """Let the processes go on without this kernel. Those of a session that is not kept end with it."""
+        """Leave the processes running without this kernel; a session that is not kept ends with its own kernel."""
         self._life.leave()
         atexit.unregister(self.leave)
 
     def leave(self) -> None:
-        """Let go on what outlives this kernel, and stop the rest."""
+        """Leave the processes running if the session outlives this kernel; otherwise stop them."""
         if self.kept:
             self.detach()
         else:

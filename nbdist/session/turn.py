@@ -1,11 +1,11 @@
 """The turn of a kernel: one kernel at a time sends work that may compute, so all processes get it in one order.
 
-Cells of two kernels can reach process 0 as A, B and process 1 as B, A; their collectives would pair, and give
-wrong numbers. So a kernel holds a lock in the session's private folder from before the first message of a cell
-until the cell has ended on all its processes. The operating system frees the lock when the kernel dies, however it
-does.
+Without turns, cells of two kernels could reach process 0 as A, B and process 1 as B, A; their collectives would
+pair and give wrong numbers. So a kernel holds a lock in the session's private folder from before the first message
+of a cell until the cell has ended on all its processes. The operating system frees the lock when the kernel dies,
+in whatever way.
 
-A waiting kernel first takes a second lock, the door: so a kernel that sends in a loop cannot overtake it.
+A waiting kernel first takes a second lock, the door, so that a kernel which sends in a loop cannot overtake it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from nbdist.spelling import command
 
 FIRST_PAUSE_SECONDS = 0.0005
 LONGEST_PAUSE_SECONDS = 0.02
-"""Pause between two looks whether a turn has come: short at first, longer while others compute for long."""
+"""Seconds between two attempts to get the turn: short at first, longer while another kernel computes for long."""
 
 SAY_SECONDS = 1.0
-"""After this long in line, a text says behind what."""
+"""Seconds in line after which a text says behind what."""
 
 MOST_BYTES = 4096
 
-Place = tuple[int, int]
+ProgramNumber = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +45,11 @@ class TurnNotes:
     """The notes of a kernel for the next one, in the locked file.
 
     Attributes:
-      by: The kernel whose turns these were; empty before the first.
+      by: The kernel that had the turn; empty before the first turn.
       number: The highest number of what was sent; see `Turn.next_number`.
-      held: Whether it has the turn; if the lock is free all the same, that kernel has ended in the middle.
-      cell: The number of the cell that it runs; None for something else.
-      in_step: After which program, as generation and serial, all processes were in step; None: not known.
+      held: Whether the kernel has the turn; if the lock is free nevertheless, the kernel has died in its turn.
+      cell: The number of the cell that it runs; None for other work.
+      in_step: The last program, as generation and serial, after which all processes were in step; None: unknown.
       settled: Whether they were in step when the turn ended.
     """
 
@@ -57,18 +57,18 @@ class TurnNotes:
     number: int = 0
     held: bool = False
     cell: int | None = None
-    in_step: Place | None = None
+    in_step: ProgramNumber | None = None
     settled: bool = True
 
 
 class Turn:
-    """This kernel's share in the order of all kernels of a session, and the order of its own threads.
+    """This kernel's turns among all kernels of a session, and the order of its own threads.
 
     Attributes:
-      on_change: Called in a turn, before anything is sent, where another kernel has had the last one. Gets that
-        kernel's notes, and returns what it has done. Where it raises, it is called again in the next turn.
-      known: Returns what this kernel knows of the processes: after which program they were in step, and whether
-        they are.
+      on_change: Called in a turn, before anything is sent, if another kernel had the last turn. Gets that kernel's
+        notes, and returns what it has done. If it raises, it is called again in the next turn.
+      known: Returns what this kernel knows of the processes: the program after which they were in step, and
+        whether they still are.
 
     Args:
       path: The locked file, the same in all kernels of the session.
@@ -86,7 +86,7 @@ class Turn:
         self._before: TurnNotes | None = None
         self._closed = False
         self.on_change: Callable[[TurnNotes], str | None] = lambda before: None
-        self.known: Callable[[], tuple[Place | None, bool]] = lambda: (None, True)
+        self.known: Callable[[], tuple[ProgramNumber | None, bool]] = lambda: (None, True)
 
     @contextlib.contextmanager
     def taken(
@@ -96,20 +96,20 @@ class Turn:
         timeout_s: float | None = None,
         say: Callable[[str], object] = print,
     ) -> Iterator[str | None]:
-        """Hold the turn while the block runs: no other kernel or thread sends or computes meanwhile.
+        """Hold the turn while the block runs: no other kernel or thread sends or computes anything.
 
         A nested block on the same thread is part of the outer one.
 
         Args:
-          cell: The number of the cell that is sent, which others are shown.
-          timeout_s: How long it may wait; None: as long as it takes.
-          say: Gets a line when the wait is long.
+          cell: The number of the cell that is sent, which other kernels show while they wait.
+          timeout_s: The longest wait in seconds; None: without a limit.
+          say: Called with a line if the wait is long.
 
         Yields:
-          What was done after another kernel, to be said; None: nothing.
+          What `on_change` has done, as text for a person; None: nothing.
 
         Raises:
-          TurnError: Others took too long; nothing was sent.
+          TurnError: The wait took too long; nothing was sent.
           SessionError: The session has ended.
           KeyboardInterrupt: A person no longer waits; nothing was sent.
         """
@@ -160,7 +160,7 @@ class Turn:
             return self._number
 
     def ahead(self) -> str | None:
-        """Return what has the turn, `cell 7 of another kernel`; None where this kernel has it, or nobody."""
+        """Return what has the turn, such as `cell 7 of another kernel`; None if this kernel has it, or none."""
         if self._closed or self._shares:
             return None
         noted = self._read()
@@ -174,7 +174,8 @@ class Turn:
             self._closed = True
             if self._shares:
                 self._shares = []
-                self._note_end(settled=False)  # nobody here follows what still runs
+                # From now on this kernel does not follow what still runs.
+                self._note_end(settled=False)
             files, self._files = self._files, None
         for file in files or ():
             os.close(file)
@@ -230,7 +231,7 @@ class Turn:
     def _unshare(self, cell: int | None) -> None:
         with self._changed:
             if cell not in self._shares:
-                return  # closed meanwhile
+                return  # closed in the meantime
             self._shares.remove(cell)
             if self._files is None:
                 return
@@ -254,7 +255,7 @@ class Turn:
         """Return the files of the door and of the turn.
 
         Raises:
-          SessionError: They cannot be made: without them nothing is in order.
+          SessionError: They cannot be opened, so that no order can be kept.
         """
         with self._changed:
             if self._closed:
@@ -287,7 +288,7 @@ class Turn:
 
 
 class _Waiting:
-    """A wait for the turn: it can be interrupted, has a limit, and says behind what it is."""
+    """A wait for the turn, with a limit; it can be interrupted, and shows what has the turn."""
 
     def __init__(
         self,
@@ -312,7 +313,7 @@ class _Waiting:
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     def look(self, behind: str) -> None:
-        """Act between two looks; raise if the wait is over."""
+        """Show what has the turn, if that is due; raise if the wait was interrupted or is over."""
         raise_put_off()
         now = time.monotonic()
         if not self._said and now - self._began >= SAY_SECONDS:

@@ -11,7 +11,7 @@ from nbdist.contract.calls.stepping import AskSent
 from nbdist.engine.frameworks.jax.step.step import SWITCH
 from nbdist.errors import ProcessError
 from nbdist.session.asking import ask_all
-from nbdist.session.recovery.in_place import unproven
+from nbdist.session.recovery.in_place import prove_now
 from tests.bench.figures import Silent, seconds
 from tests.bench.noop import BLOCK
 
@@ -88,7 +88,7 @@ def proofs(*, count: int) -> dict[str, list[float]]:
         engines = session._life.engines
         asks = {
             "asked": lambda: ask_all(engines, AskSent(), within_s=60),
-            "proven": lambda: unproven(engines),
+            "proven": lambda: prove_now(engines),
         }
         found: dict[str, list[float]] = {name: [] for name in asks}
         for _ in range(count + 1):

@@ -179,7 +179,7 @@ class FakeHosts:
             spawn,
         ):
             monkeypatch.setattr(module, "time", self.clock)
-        monkeypatch.setattr(initialize, "until_it_listens", lambda rendezvous: None)
+        monkeypatch.setattr(initialize, "wait_for_coordinator", lambda rendezvous: None)
         made = spawn.folders.make
 
         def make() -> str:

@@ -269,7 +269,7 @@ def test_kernels_of_one_session_go_on_with_the_processes_that_any_of_them_has_st
     first.good("%dist_shutdown")
 
 
-@pytest.mark.parametrize("before", ["bring", "make_again"])
+@pytest.mark.parametrize("before", ["bring", "make_after_repair"])
 def test_a_repair_in_which_its_kernel_was_killed_is_begun_again_by_the_next(
     kernels: Kernels, before: str
 ) -> None:
@@ -306,7 +306,7 @@ def test_values_of_variables_are_not_written_down_and_a_restart_asks_for_them(
     assert other.good(read).text.rstrip().endswith("s3cret")
     other.fails("%dist_init --restart", "%env MY_TOKEN=VALUE")
     assert other.good(read).text.rstrip().endswith("s3cret"), "nothing was stopped"
-    other.shows("%env MY_TOKEN=another\n%dist_init --restart", "MY_TOKEN as this kernel has it")
+    other.shows("%env MY_TOKEN=another\n%dist_init --restart", "MY_TOKEN taken from this kernel")
     assert other.good(read).text.rstrip().endswith("another")
     other.good("%dist_shutdown")
 

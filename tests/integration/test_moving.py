@@ -56,7 +56,7 @@ assert not any('nbdist-' in line for line in open('/proc/self/maps'))
 fds = [f'/proc/self/fd/{n}' for n in os.listdir('/proc/self/fd')]
 assert not any('memfd:nbdist-' in os.readlink(fd) for fd in fds if os.path.exists(fd))
 """
-NOT_PUSHED = "was interrupted; no process has anything of it, and nothing was changed."
+NOT_PUSHED = "was interrupted; nothing was changed on any process."
 
 
 @contextlib.contextmanager

@@ -222,7 +222,7 @@ def test_two_at_once(session: Session, undisturbed: list[float]) -> None:
     assert session.pull("me", each=True) == NUMBERS
 
 
-@pytest.mark.parametrize("when", cases("bring", "start_again", "until_it_serves"))
+@pytest.mark.parametrize("when", cases("bring", "start_again", "wait_for_service"))
 def test_another_that_ends_in_the_middle_of_a_repair_is_replaced_as_well(
     session: Session,
     undisturbed: list[float],
@@ -234,7 +234,7 @@ def test_another_that_ends_in_the_middle_of_a_repair_is_replaced_as_well(
     session.run("losses += train(3)")
     session.run(RENEW)
     pids = [pid_of(session, 2)]
-    owner, name = (repair.initialize if when == "until_it_serves" else repair), when
+    owner, name = (repair.initialize if when == "wait_for_service" else repair), when
     does = getattr(owner, name)
 
     def killing(*arguments: object, **options: object) -> object:

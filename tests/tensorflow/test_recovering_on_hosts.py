@@ -29,7 +29,7 @@ def test_they_are_replaced_however_often_beside_one_of_this_machine(hosts: TestB
         seen = addresses(session)
         for time in range(TIMES):
             lost = 1 + time % 2
-            session._life.engines.cluster.signal(signal.SIGKILL, [lost])
+            session._life.engines.cluster.agents.signal(signal.SIGKILL, [lost])
             wait_for(lambda: session.out_of_step)
             assert f"process {lost} started again" in session.recover()
             now = addresses(session)

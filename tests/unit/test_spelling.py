@@ -23,7 +23,7 @@ from nbdist.magics.options import MAGICS
 from nbdist.session.cells.facts import RECOVER, ProcessFacts
 from nbdist.session.cells.supervisor import timeout_error
 from nbdist.session.interrupting import stacks_text
-from nbdist.session.keeping import say_kept
+from nbdist.session.keeping import kept_text
 from nbdist.session.session import Session
 from nbdist.spelling import (
     COMMANDS,
@@ -198,7 +198,7 @@ MESSAGES: list[tuple[Callable[[], object], str, str]] = [
     (lambda: OUT.remedy, "%dist_recover", "session.recover()"),
     (lambda: timeout_error({}, 2.0, OUT), "(--timeout)", "(timeout_s)"),
     (lambda: stacks_text(THREADS, [], whole=False), "%dist_stack", "session.stacks()"),
-    (lambda: say_kept("ab12"), "%dist_init --attach ab12", "nbdist.attach('ab12')"),
+    (lambda: kept_text("ab12"), "%dist_init --attach ab12", "nbdist.attach('ab12')"),
     (
         lambda: NoArrays().placed(None, "P('x')"),
         "--sharding \"P('x')\"",

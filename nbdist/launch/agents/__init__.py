@@ -1,7 +1,7 @@
-"""The kernel's end of agents: the way to one, and the channel to it, for orders, events and its end.
+"""The kernel's end of agents: how one is reached, and the channel for its orders and events.
 
-`agent_handle` speaks with one agent, and `job_agent` with all of a job. The orders and events go over pipes here,
-and over files in `fifo_channel`. An agent on pipes ends with its kernel: it sees the end of input.
+`agent_handle` is for one agent, `job_agent` for all agents of a job. Orders and events go over pipes here, and
+over files in `fifo_channel`. An agent on pipes ends with its kernel, since it sees the end of input.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class ChildProcess:
 class Channel:
     """Channel to one agent, or to the command that leads to it: the process and its streams.
 
-    The ends of its pipes are kept from children that this process forks from now on, as long as the channel lives.
-    As long as any process has the write end, the reader never meets the end of input. And data that were in a
-    buffer at the fork would be written a second time when the child ends. The descriptors stay open in the child,
-    and lead nowhere. Forks that bypass Python are not seen.
+    While the channel lives, children that this process forks do not get its pipes: in a child, the descriptors
+    lead to `os.devnull`. A child with the write end would keep the reader from ever seeing the end of input, and
+    would write a second time, when it ends, what was in a buffer at the fork. Forks that bypass Python are not
+    covered.
 
     Args:
       process: The process of the agent or command.
@@ -98,7 +98,7 @@ class Channel:
         raise NotImplementedError
 
     def leave(self) -> None:
-        """Make `lines` end, although a kept agent goes on."""
+        """Make `lines` end; a kept agent goes on."""
 
     def close(self) -> None:
         """Release the kernel's resources for the agent; no thread may be in `lines` any more."""
@@ -177,9 +177,9 @@ class Pipes(Channel):
 
 
 class Watch:
-    """Reports of a scheduler or `mpirun` about the job that holds the processes; the defaults report nothing.
+    """Reports of a scheduler or `mpirun` about the job that runs the processes; the defaults report nothing.
 
-    They are read from the standard error of the job's command; the scheduler is asked for the rest.
+    Reports are read from the standard error of the job's command; the scheduler is asked for the rest.
 
     Args:
       title: The scheduler's name, as shown.
@@ -217,11 +217,12 @@ LOCAL_COMMAND = (sys.executable, "-m", "nbdist.agent")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSpec:
-    """The way to one agent: the command that starts it, whose host it is on, and what its end means.
+    """How one agent is started and reached: its command, its host, and who reports on it.
 
-    `name` is the host's, as shown; `environment` is that of `command`, None: this kernel's own. `remote` says that
-    the agent's folder and processes are on another machine; `host` and `options` say which machine it is and how
-    ssh leads there, None for a job of a scheduler. `watch` reads what the scheduler says about the job.
+    `name` is the host's name, as shown. `environment` is the environment of `command`; None: this kernel's own.
+    `remote` says whether the agent's folder and processes are on another machine; `host` and `options` say which
+    machine that is and how ssh reaches it, None for a job of a scheduler. `watch` reads the scheduler's reports on
+    the job.
     """
 
     name: str

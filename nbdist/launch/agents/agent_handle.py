@@ -35,22 +35,22 @@ logger = logging.getLogger(__name__)
 STOP_SECONDS = 3.0
 """Seconds an agent may take to stop everything it started; it needs about 0.6 s at most."""
 
-TAKES_SECONDS = 0.5
+ORDER_SECONDS = 0.5
 """Seconds the stop waits for an order that is being written."""
 
 AGAIN_SECONDS = 0.1
-"""Seconds until a channel that could not be read is read again."""
+"""Seconds until the next attempt to read a channel that could not be read."""
 
 STOPPED = "the session was stopped"
 
 
 class AgentHandle:
-    """A running agent: its process and the way to it.
+    """A running agent: its process, and the channel to it.
 
     Args:
-      reach: How it was started.
+      reach: How the agent is reached.
       channel: The process, and the streams to and from it.
-      log: The file of its standard error, which is read when it fails before it can report anything.
+      log: The file of its standard error, which is read when the agent fails before it can report anything.
       on_event: Called from a thread of this object with each event of the agent.
     """
 
@@ -95,7 +95,7 @@ class AgentHandle:
         log: Path,
         on_event: Callable[[Happening], None],
     ) -> Self:
-        """Start an agent; `assignment` says what it is for, and whether it outlives this kernel."""
+        """Start an agent; `assignment` says what it is to do, and whether it outlives this kernel."""
         channel: Channel
         if assignment.kept:
             channel = LastingChild(reach.command, reach.environment, log, first=to_line(assignment))
@@ -139,7 +139,7 @@ class AgentHandle:
 
     @property
     def found(self) -> ProcessHandle | None:
-        """The agent's process, for others to find; None when it has ended."""
+        """The agent's process, by which another kernel finds it; None when it has ended."""
         return found(self.pid)
 
     @property
@@ -172,12 +172,12 @@ class AgentHandle:
         """Return the seconds this kernel has run since each host this agent stands for last sent something."""
         return {host: self._pauses.ran_since(at) for host, at in self.hosts_received_at().items()}
 
-    def look_after_tasks(self, silence_s: float) -> None:
-        """Note tasks that have ended or been silent for `silence_s`, while others go on; one agent has none."""
+    def note_lost_tasks(self, silence_s: float) -> None:
+        """Note tasks that have ended or been silent for `silence_s` while others go on; only jobs have tasks."""
 
     def begin_to_stop(self) -> None:
         """Order the agent to stop everything it started; do not wait."""
-        if not self._lock.acquire(timeout=TAKES_SECONDS):
+        if not self._lock.acquire(timeout=ORDER_SECONDS):
             self._channel.process.kill()  # another thread is stuck in an order that the agent does not read
             return
         try:
@@ -202,9 +202,9 @@ class AgentHandle:
         self._channel.process.kill()
 
     def _needs_a_signal(self) -> bool:
-        """Return whether the agent may not see the end of its orders: during a long import it does not read.
+        """Return whether the agent may miss the end of its orders: it reads nothing during a long import.
 
-        An agent on another machine checks by itself.
+        An agent on another machine checks for that itself.
         """
         return not self.reach.remote
 
@@ -215,7 +215,7 @@ class AgentHandle:
             if self._channel.process.wait(0.05):
                 return False
             if self._is_out_of_reach():
-                break  # nobody there will answer; what runs there ends by itself
+                break  # no answer will come; what runs there ends by itself
         self._channel.process.kill()  # its children are signalled by the operating system
         self._channel.process.wait(STOP_SECONDS)
         return True
@@ -227,7 +227,7 @@ class AgentHandle:
         """Return the end of the standard error of the agent, or of the command that leads to it."""
         return tail(self.log)
 
-    def controller_words(self) -> tuple[str, ...]:
+    def controller_log_tail(self) -> tuple[str, ...]:
         """Return the end of the log of ipyparallel's controller."""
         return tail(self.log.parent / "controller.log", lines=LOG_LINES)
 
@@ -238,7 +238,7 @@ class AgentHandle:
         return replace(self._end(*self._because()), time=self.ended_at)
 
     def _because(self) -> tuple[str, int | None]:
-        """Return the cause that put the engines out of reach, and its exit status if the cause is a process."""
+        """Return what put the engines out of reach, and its exit status if it is a process."""
         if self.stopped:
             return STOPPED, None
         if self.given_up:
@@ -275,8 +275,8 @@ class AgentHandle:
     def beat(self) -> None:
         """Tell the agent that the kernel is alive; never wait.
 
-        A host that is being sent an order sees that anyway, and a host that accepts no more data must not delay
-        this message to the others.
+        An order that is being sent shows as much, and a host that accepts no more data must not delay the message
+        to the others.
         """
         if not self._lock.acquire(blocking=False):
             return
@@ -292,9 +292,8 @@ class AgentHandle:
             time.sleep(AGAIN_SECONDS)
         if not self._channel.left:
             with self._guard:
-                self._channel.process.wait(
-                    STOP_SECONDS
-                )  # its output has ended, so it ends in a moment
+                # Its output has ended, so it ends in a moment.
+                self._channel.process.wait(STOP_SECONDS)
             self.ended_at = time.time()
             with self._guard:
                 self._on_event(HostEnded())
@@ -323,7 +322,8 @@ class AgentHandle:
                 )
             case events.Started(process_id=process_id, pid=pid):
                 self.pids[process_id] = pid
-                self.exits.pop(process_id, None)  # one from before, read again by a later kernel
+                # This drops the end of an earlier process with the same id, which a later kernel reads again.
+                self.exits.pop(process_id, None)
             case events.Stopped():
                 self.stopped = True
             case events.Reached(answers=answers):

@@ -1,8 +1,8 @@
 """Channels to an agent that outlive the kernel, so that another kernel finds the agent again.
 
 A kept agent reads its orders from a named pipe that it holds open itself, and writes its events to a file. Both
-are in the session's private folder, so that another kernel finds there all it needs. The command may be `ssh` or
-`srun`: the agent it leads to is kept as well.
+are in the session's private folder, where another kernel finds them. The command may be `ssh` or `srun`: the agent
+that it starts is kept as well.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from nbdist.launch.agents import Channel, ChildProcess, has_room
 from nbdist.machine.processes import ProcessHandle, found
 
 PIPE_BYTES = 1 << 14
-"""Bytes that a pipe holds at least before anybody reads (macOS: 16384; Linux: 65536)."""
+"""Bytes that can be written to a pipe before anybody reads, at least (macOS: 16384; Linux: 65536)."""
 
 KERNEL, MARKER = "NBDIST_KERNEL", "NBDIST_KEPT"
 """Variables for a command that may wait long: its kernel's pid, and a file that exists once others can find it."""
 
 STOP = to_line(Stop())
-"""The order that ends a kept agent, where pipes use end of input."""
+"""The order that ends a kept agent; an agent on pipes ends at the end of input."""
 
 SOON_SECONDS, LATER_SECONDS = 0.005, 0.05
 BUSY_SECONDS = 2.0
@@ -49,14 +49,14 @@ class _Files(Channel):
     """Orders into a named pipe, events out of a file; used from two threads, one per direction."""
 
     def __init__(self, process: ChildProcess | ProcessHandle, orders: Path, events: Path) -> None:
-        # Also open for reading, so that opening waits for nobody, and an agent that has ended raises nothing.
+        # Also open for reading, so that opening does not block, and writing to an ended agent raises nothing.
         self._orders = os.open(orders, os.O_RDWR | os.O_CLOEXEC)
         self._events: BinaryIO = events.open("rb")
         self._part = b""
         super().__init__(process)
 
     def ends(self) -> Iterator[int]:
-        """Yield the descriptor of the pipe, if open. A child that inherited it would also hold its lock."""
+        """Yield the descriptor of the pipe, if open; a child that inherited it would also hold its lock."""
         if self._orders >= 0:
             yield self._orders
 
@@ -68,7 +68,7 @@ class _Files(Channel):
         """Write one order to the named pipe."""
         if self.left:
             raise BrokenPipeError("This kernel has left the session.")
-        # A kernel that was killed while it wrote has left half an order, which must not begin this one.
+        # A kernel that was killed while writing may have left half an order; the newline ends that one.
         self._write(b"\n" + line)
 
     def _write(self, data: bytes) -> None:
@@ -93,9 +93,8 @@ class _Files(Channel):
         """Yield the lines of the file of events, and wait for more until the agent ends or `leave` is called."""
         received_at = time.monotonic()
         while not self.left:
-            running = (
-                self.process.running
-            )  # asked first: if it has ended, all its lines are in the file
+            # Checked before reading: if it has ended, all its lines are in the file.
+            running = self.process.running
             line = self._line()
             if line is not None:
                 received_at = time.monotonic()
@@ -107,7 +106,8 @@ class _Files(Channel):
                 time.sleep(SOON_SECONDS if busy else LATER_SECONDS)
 
     def _line(self) -> bytes | None:
-        with contextlib.suppress(ValueError):  # the file is closed: this kernel has left meanwhile
+        # The file is closed: this kernel has left in the meantime.
+        with contextlib.suppress(ValueError):
             self._part += self._events.readline()
         if not self._part.endswith(b"\n"):
             return None
@@ -138,8 +138,8 @@ class LastingChild(_Files):
       command: Its command line.
       environment: Its environment; None: this kernel's own.
       log: The file of its standard error; its orders and events are beside that file.
-      first: Its first order, written before the child starts: a kernel that is killed at any moment leaves no
-        agent that waits for an order for ever.
+      first: Its first order, written before the child starts, so that a kernel killed at any moment leaves no
+        agent that waits forever.
 
     Raises:
       OSError: The files or the process cannot be made.
@@ -187,7 +187,7 @@ class LastingChild(_Files):
         _LEFT[:] = [one for one in (*_LEFT, self._child) if one.poll() is None]
 
     def keep(self) -> None:
-        """Note that others can find the child: a command that waits for a job goes on without this kernel."""
+        """Note that other kernels can find the child, so that a command waiting for a job goes on alone."""
         self._marker.touch(mode=0o600)
 
     @property
@@ -201,7 +201,7 @@ class LastingChild(_Files):
 
 
 class FoundAgain(_Files):
-    """A kept agent that another kernel started; that kernel may be gone or still alive.
+    """A kept agent that another kernel has started, whether or not that kernel still runs.
 
     Raises:
       OSError: Its files are gone.

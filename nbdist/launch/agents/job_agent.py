@@ -24,7 +24,7 @@ class JobAgent(AgentHandle):
     """
 
     stop_seconds = 6.0
-    """The command is ended after 2 s if its tasks do not end by themselves, and cleans up."""
+    """Seconds for the job's command: it gives tasks 2 s to end by themselves, and then cleans up."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class JobAgent(AgentHandle):
             found[host] = max(found.get(host, received_at), received_at)
         return found
 
-    def look_after_tasks(self, silence_s: float) -> None:
+    def note_lost_tasks(self, silence_s: float) -> None:
         """Note tasks that have ended, or been silent for `silence_s`, while others go on."""
         if self.ended_at is not None:
             return
@@ -84,8 +84,8 @@ class JobAgent(AgentHandle):
     def begin_to_stop(self) -> None:
         """Order all tasks to end, also on a host that was cut off.
 
-        The end of the orders reaches such a host late, and the command kills tasks that have not ended by then.
-        The scheduler reaches the host by a connection of its own, and asks the tasks to end before it kills them.
+        The end of the orders reaches such a host late, and by then the command has killed the tasks. The scheduler
+        reaches the host by its own connection, and asks the tasks to end before it kills them.
         """
         super().begin_to_stop()
         silent = any(silence_s > SILENT_SECONDS for silence_s in self.silences().values())
@@ -94,7 +94,7 @@ class JobAgent(AgentHandle):
             self.watch.cancel()
 
     def _needs_a_signal(self) -> bool:
-        """Return whether the job still waits in a queue: then it reads nothing."""
+        """Return whether the job still waits in a queue, where it reads nothing."""
         return self.waiting is not None
 
     def _is_out_of_reach(self) -> bool:

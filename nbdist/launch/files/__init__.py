@@ -1,4 +1,4 @@
-"""The user's files that are to be on every host: the paths that `--sync` names, and the files there."""
+"""The user's files that are to be on every host: the paths that `--sync` names, and the files below them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ ALL_FILES = 20_000
 """A copy that would be larger is refused: most likely a folder was named that holds data."""
 
 RACY_SECONDS = 2.0
-"""A file changed within this time may change again and keep its time of change; its contents are read anew."""
+"""A file changed less than this many seconds ago may change again without a new time of change, so it is read
+anew."""
 
 NAMED_LEFT_OUT = 5
 
@@ -36,9 +37,9 @@ NAMED_LEFT_OUT = 5
 class SyncPath:
     """One path that `--sync` names.
 
-    `path` is its real path on this machine. `name` is the folder of the copy that is put on `sys.path` of the
-    processes there, and `inside` is where in the copy the files of `path` lie: the same for a folder of modules,
-    one level deeper for a package or a single file.
+    `path` is its real path on this machine. `name` is the folder of the copy that is put on `sys.path` of remote
+    processes. `inside` is where in the copy the files of `path` lie: equal to `name` for a folder of modules, one
+    level deeper for a package or a single file.
     """
 
     path: Path
@@ -50,7 +51,7 @@ class SyncPath:
         """The folder to put on `sys.path` of processes on this machine."""
         return self.path if self.inside == self.name else self.path.parent
 
-    def there(self, path: Path) -> str | None:
+    def path_in_copy(self, path: Path) -> str | None:
         """Return where in the copy a path of this machine lies; None if it is outside."""
         if not path.is_relative_to(self.path):
             return None
@@ -111,8 +112,8 @@ def walk(found: Sequence[SyncPath]) -> SyncFiles:
     """Return the files that are to be copied now; read no contents.
 
     Raises:
-      OptionError: There is too much, with where most of it lies; or a source is gone, which must not remove all
-        its files elsewhere.
+      OptionError: There are too many files or bytes (the error says where most lie); or a source is gone: that
+        must not remove its files from the hosts.
     """
     files: dict[str, File] = {}
     left_out: list[str] = []
@@ -143,7 +144,7 @@ def _paths(source: SyncPath, left_out: list[str]) -> Iterator[tuple[str, Path]]:
 def _below(
     source: SyncPath, folder: Path, name: str, within: tuple[Path, ...], left_out: list[str]
 ) -> Iterator[tuple[str, Path]]:
-    """Yield the files of one folder and its subfolders; `within` are the real folders that lead to it."""
+    """Yield the files of one folder and its subfolders; `within` are its real parent folders, against loops."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:

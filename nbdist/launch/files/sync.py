@@ -1,7 +1,7 @@
 """Copies of the user's files on the hosts, sent over the connection that leads to each agent there.
 
 See `nbdist.agent.sync` and `FileOrder` in `nbdist.contract.orders`. Each host, or all tasks of a job, has a thread
-of its own, so that a slow one delays no other, and an interrupt of the notebook leaves no order half written.
+of its own, so that a slow one delays no other and an interrupt of the notebook leaves no order half written.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Sending:
 
     Args:
       agent: The agent that receives the files.
-      name: The name of this transfer, which no other has.
+      name: The unique name of this transfer.
       listed: All files of the copy, each with its digest.
       ask: Whether to ask first which files are needed, since the host may have some of them.
     """
@@ -116,7 +116,7 @@ class Sending:
         }
 
     def _answers(self, kind: type[A]) -> list[tuple[int | None, A]]:
-        """Return the answers to this transfer, and the task of a job that each comes from."""
+        """Return the answers to this transfer, each with the task of a job that it comes from."""
         return [
             (task, event)
             for task, event in list(self.agent.copying)
@@ -129,7 +129,7 @@ class Sending:
         except _Stopped as stopped:
             self.error = str(stopped)
         except Exception as error:
-            # Such as an answer of a wrong shape: the thread that waits for this transfer must learn of it.
+            # Such as a malformed answer; the thread that waits for this transfer must learn of it.
             logger.exception("files could not be brought to %s", self.agent.reach.name)
             self.error = f"{type(error).__name__}: {error}"
 
@@ -144,7 +144,7 @@ class Sending:
         numbers: Collection[int] = range(len(self._listed))
         if self._ask:
             self._order(AskForFiles(id=self._name))
-            # The tasks of a job all receive the same, and each takes what it lacks or has already.
+            # All tasks of a job receive the same orders, so each also gets files that only other tasks need.
             numbers = {n for event in self._wait(FilesNeeded) for n in event.needs}
         for number in sorted(numbers):
             file, _ = self._listed[number]
@@ -159,7 +159,7 @@ class Sending:
             with file.path.open("rb") as opened:
                 self._send_pieces(file.name, opened.read)
         except OSError:
-            self._order(DropFile(id=self._name, name=file.name))  # it has gone since it was listed
+            self._order(DropFile(id=self._name, name=file.name))  # deleted since it was listed
 
     def _send_pieces(self, name: str, read: Callable[[int], bytes]) -> None:
         digest, size = hashlib.sha256(), 0
@@ -208,7 +208,7 @@ class Sending:
 
 
 def host_of(agent: AgentHandle, task: int | None) -> str:
-    """Return the host that an answer comes from, by the number of its task; None: the agent is of no job."""
+    """Return the host that an answer comes from; `task` is the number of its task, None if there is no job."""
     if task is None:
         return agent.reach.name
     facts = agent.facts.get(task)
@@ -216,7 +216,7 @@ def host_of(agent: AgentHandle, task: int | None) -> str:
 
 
 FIRST = "first"
-"""The name of the transfer that is part of a start; all other names are used only once, also by other kernels."""
+"""The name of the transfer during a start; all other names are unique, in all kernels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,14 +224,14 @@ class Copied:
     """Result of one transfer.
 
     Attributes:
-      hosts: By host name; empty if there is this machine alone, which needs no copy.
+      hosts: Results by host name; empty if there is only this machine, which needs no copy.
       files: How many files there are.
-      seconds: How long it took; None for the transfer that is part of a start.
+      seconds: How long it took; None for the transfer during a start.
       left_out: Files that were not copied, with the reason.
       changed: Files that are new or different on some host, by name in the copy.
       lost: Hosts that can no longer be reached.
       old: By module, the processes that had imported it before it changed.
-      busy: Processes in a cell, which did not say what they had imported.
+      busy: Processes in a cell, of which it is not known what they had imported.
     """
 
     hosts: Mapping[str, HostCopy]
@@ -244,8 +244,8 @@ class Copied:
     busy: tuple[int, ...] = ()
 
     @property
-    def any_news(self) -> bool:
-        """Whether any process may see another file than before."""
+    def has_changes(self) -> bool:
+        """Whether any process may see a file that differs from before."""
         return bool(self.changed) or any(copy.sent for copy in self.hosts.values())
 
     def text(self) -> str:
@@ -306,18 +306,20 @@ class Files:
         self._sendings: list[Sending] = []
 
     @property
-    def here(self) -> list[str]:
+    def local_folders(self) -> list[str]:
         """Folders to put on `sys.path` of processes on this machine."""
         return list(dict.fromkeys(str(source.base) for source in self.sources))
 
     @property
-    def there(self) -> list[str]:
+    def remote_folders(self) -> list[str]:
         """Folders to put on `sys.path` of processes elsewhere, inside the copy."""
         return [source.name for source in self.sources]
 
-    def folder_there(self, cwd: Path) -> str | None:
-        """Return the copy of the working folder, if it is copied, else of the first source; None without any."""
-        copies = [where for source in self.sources if (where := source.there(cwd)) is not None]
+    def remote_cwd(self, cwd: Path) -> str | None:
+        """Return where in the copy the working folder lies, or else the first source; None without sources."""
+        copies = [
+            where for source in self.sources if (where := source.path_in_copy(cwd)) is not None
+        ]
         folders = [source.name for source in self.sources]
         return next(iter([*copies, *folders]), None)
 
@@ -329,15 +331,15 @@ class Files:
         return f"{folder}/{FOLDER}/{name}"
 
     def begin(self, others: Mapping[str, AgentHandle]) -> None:
-        """Send all files to hosts that have none yet; see `written` and `first`."""
+        """Start sending all files to hosts that have none yet; see `written` and `first`."""
         self._start(others, ask=False)
 
     def written(self) -> bool:
-        """Return whether all that `begin` sends is on its way, so that later orders arrive after it."""
+        """Return whether `begin` has written everything, so that later orders arrive after the files."""
         return all(sending.written or not sending.running for sending in self._sendings)
 
     def first(self) -> Copied:
-        """Return the result of the transfer of the start; the hosts that have come up have done it."""
+        """Return the result of the transfer during the start, which all hosts that came up have completed."""
         return self._done(None)
 
     def working_folders(self, others: Mapping[str, AgentHandle]) -> str | None:
@@ -357,7 +359,7 @@ class Files:
 
     def _of_what(self) -> str:
         cwd = Path.cwd()
-        within = any(source.there(cwd) is not None for source in self.sources)
+        within = any(source.path_in_copy(cwd) is not None for source in self.sources)
         return str(cwd if within else self.sources[0].path)
 
     def sync(self, others: Mapping[str, AgentHandle]) -> Copied:
@@ -376,11 +378,11 @@ class Files:
                 time.sleep(POLL_SECONDS)
         except BaseException:
             self.stop()
-            self._known = before  # what has changed is still to be sent
+            self._known = before  # the changes are still to be sent
             raise
         needed = {name for sending in self._sendings for name in sending.needed}
         other = {name for name, digest in before.items() if self._known.get(name, digest) != digest}
-        # A kernel that has attached does not know the earlier files, and relies on what the hosts need.
+        # A kernel that has attached does not know the earlier files, so it counts what the hosts needed.
         changed = other | (needed.intersection(before) if before else needed)
         failed = {s.agent.reach.name: s.error for s in self._sendings if s.error is not None}
         if failed:
@@ -399,9 +401,8 @@ class Files:
 
     def _start(self, others: Mapping[str, AgentHandle], *, ask: bool) -> None:
         while any(sending.running for sending in self._sendings):
-            time.sleep(
-                POLL_SECONDS
-            )  # an interrupted transfer ends with its present order, or with its host
+            # An interrupted transfer ends after its present order, or with its host.
+            time.sleep(POLL_SECONDS)
         digests = {name: self._hashes.of(file) for name, file in self._tree.files.items()}
         listed = [(self._tree.files[n], digest) for n, digest in digests.items() if digest]
         self._known = {file.name: digest for file, digest in listed}
@@ -429,8 +430,8 @@ def _failed(failed: Mapping[str, str], others: Collection[Sending]) -> str:
     )
 
 
-def files_again(paths: Sequence[str]) -> Files | None:
-    """Return the files of a session that another kernel has started; None if it has none, or they are gone."""
+def reopen_files(paths: Sequence[str]) -> Files | None:
+    """Return the files of a session that another kernel has started; None if there are none, or they are gone."""
     try:
         return Files(sources(paths)) if paths else None
     except OptionError:

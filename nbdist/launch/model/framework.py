@@ -1,4 +1,4 @@
-"""Framework as a launch sees it: facts and choices that a start, and the session after it, need.
+"""Frameworks as a launch sees them: the facts and choices that a start, and the session after it, need.
 
 The functions here find frameworks by name, name the processes of a plan, and say whether their number can change.
 None of them imports a framework.
@@ -32,10 +32,10 @@ FOLDER = "nbdist.launch.frameworks"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The options of a start to which a framework responds, and what has been found out about it.
+    """The options of a start, and the facts on which a framework's choices depend.
 
-    `processes` is how many there will be, evaluators not counted. `environment` is what the processes would get;
-    `here` says whether process 0 is on this machine.
+    `processes` is the number of processes, evaluators not counted. `environment` is what the processes would get
+    so far. `here` says whether process 0 is on this machine.
     """
 
     options: StartOptions
@@ -67,7 +67,7 @@ class FrameworkLaunch:
     """The name as people write it."""
 
     options: frozenset[str] = frozenset()
-    """Options that only some frameworks have, this one included, such as `backend` and `evaluators`."""
+    """Options of this framework that not all have, such as `backend` and `evaluators`."""
 
     has_roles: bool = False
     """Whether processes have a role and a number in it, such as `worker 0, chief`."""
@@ -143,14 +143,11 @@ class FrameworkLaunch:
         return [EmptyStage()]
 
     def late(self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> Any:
-        """Return the first of `stages`, for a process that joins others which have joined each other before."""
+        """Return the first of `stages`, for a process that joins processes which are already connected."""
         return self.stages(plan, process, rendezvous)[0]
 
     def always(self, platform: Platform) -> dict[str, str]:
-        """Return variables for the processes of every session.
-
-        A user may import this framework beside the one that the session was started for.
-        """
+        """Return variables for the processes of every session: a user may import several frameworks."""
         return {}
 
     def rejoin(self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> dict[str, Any]:
@@ -207,8 +204,8 @@ def frameworks() -> list[FrameworkLaunch]:
     return [framework_named(name) for name in framework_names()]
 
 
-def named(plan: Plan) -> dict[str, tuple[int, ...]]:
-    """Return process ids by role; empty if the framework has no roles."""
+def ids_by_role(plan: Plan) -> dict[str, tuple[int, ...]]:
+    """Return process ids by the name of their role; empty if the framework has no roles."""
     if not framework_named(plan.framework).has_roles:
         return {}
     workers = tuple(process.process_id for process in plan.workers)
@@ -216,7 +213,7 @@ def named(plan: Plan) -> dict[str, tuple[int, ...]]:
     return {"worker": workers, "chief": workers[:1], "evaluator": evaluators}
 
 
-def task(plan: Plan, process: PlannedProcess) -> str | None:
+def role_name(plan: Plan, process: PlannedProcess) -> str | None:
     """Return the framework's name for a process, such as `"worker 0, chief"`; None if it has no such names."""
     return framework_named(plan.framework).role(process.role, process.task_index)
 
@@ -231,21 +228,21 @@ def why_fixed(plan: Plan) -> str | None:
     if framework.recovery != "in place" or plan.backend not in (None, "jax"):
         back_end = f" on {plan.backend}" if plan.backend else ""
         return (
-            "The number of processes is changed for JAX, and for Keras on JAX, and these compute with "
+            "The number of processes can change for JAX, and for Keras on JAX; these compute with "
             f"{framework.title}{back_end}."
         )
     if plan.addresses:
         return "Addresses were given to processes one by one."
     if plan.platform != "cpu":
         return (
-            f"The number of processes is changed where they compute on the CPU alone: a {plan.platform.upper()} "
-            "belongs to one process at a time, and new ones begin while the others are there."
+            f"The number of processes can change only on the CPU: a {plan.platform.upper()} belongs to one "
+            "process at a time, and new processes start while the others still run."
         )
     job = plan.placement.job
     if job is not None and job.allocation is None:
         return (
-            "The processes are the tasks of a job, which keeps its size; a step of an allocation (salloc, "
-            "sbatch) need not."
+            "The processes are the tasks of a job, and a job keeps its size; a step of an allocation (salloc, "
+            "sbatch) can change its own."
         )
     if not plan.initialize:
         return "The cells themselves have joined the processes."

@@ -42,11 +42,11 @@ CONTROLLER = "ipyparallel's controller"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessExit:
-    """How a process ended, as far as that is known.
+    """How a process ended, as far as is known.
 
-    `code` is its exit status, or minus the signal's number, None if the host itself is out of reach; `oom` says
+    `code` is its exit status, or minus the signal's number; None if the host itself is out of reach. `oom` says
     whether the out-of-memory killer ended a process of its control group at that time. `last_lines` is the end of
-    its own standard error and output. `because_of` names the cause that put it out of reach, if it did not end
+    its own standard error and output. `because_of` names what put the process out of reach, if it did not end
     itself.
     """
 
@@ -60,7 +60,7 @@ class ProcessExit:
 
     @property
     def of_the_controller(self) -> bool:
-        """Whether the process lives, but cannot be asked since ipyparallel's controller has ended."""
+        """Whether the process still runs, and is out of reach because ipyparallel's controller has ended."""
         return self.because_of == CONTROLLER
 
     def __str__(self) -> str:
@@ -84,7 +84,7 @@ class ProcessExit:
 StartProgress = Callable[[str, int, int], None]
 """Callback of a start, for anyone who shows its progress.
 
-It gets the words of a stage, how many processes (or hosts) have reached that stage, and how many there are."""
+It gets the text for a stage, how many processes (or hosts) have reached that stage, and how many there are."""
 
 POLL_SECONDS = 0.01
 
@@ -102,7 +102,7 @@ Listener = Callable[[Happening], None]
 
 
 class AgentEvents:
-    """Distributor of a session's happenings. Listeners run on the thread on which the event arrived."""
+    """Distributor of a session's happenings. Listeners run on the thread on which a happening arrived."""
 
     def __init__(self) -> None:
         # Replaced as a whole: threads that publish meanwhile go on with the tuple they have.
@@ -120,7 +120,7 @@ class AgentEvents:
         """Call all listeners.
 
         Raises:
-          Exception: A listener raised it; the others have been called all the same.
+          Exception: A listener raised it; the others have been called nevertheless.
         """
         with contextlib.ExitStack() as stack:
             for listener in reversed(self._listeners):

@@ -144,7 +144,7 @@ def read_hosts(path: Path) -> tuple[AskedHost, ...]:
     """Return the hosts of a file: a line is written as for `--hosts` or with `slots=N`; `#` begins a comment.
 
     Raises:
-      OptionError: The file cannot be read, or holds no host, a line that cannot be read, or one of those that
+      OptionError: The file cannot be read, or holds no host, a line that cannot be read, or hosts that
         `parse_hosts` refuses.
     """
     given = option("hosts_file", path)
@@ -196,7 +196,7 @@ def _pattern(name: str, entry: str, given: str) -> HostPattern:
 def _each_once(
     entries: Sequence[tuple[HostPattern, AskedHost]], given: str
 ) -> tuple[AskedHost, ...]:
-    """Return all hosts; they are made only when their number is known."""
+    """Return all hosts, each named once; check their number before creating them."""
     if not entries:
         raise OptionError(f"{given}: no host is named. Expected {FORM}, {SUCH_AS}.")
     try:
@@ -221,27 +221,27 @@ def host_counts(hosts: Sequence[AskedHost], processes: int | None) -> list[tuple
       OptionError: The numbers do not agree, or cannot be divided.
     """
     names = [socket.gethostname() if host.local else host.name for host in hosts]
-    said = [host.processes for host in hosts]
-    known = [number for number in said if number is not None]
-    silent = len(said) - len(known)
+    given = [host.processes for host in hosts]
+    known = [number for number in given if number is not None]
+    unnumbered = len(given) - len(known)
     listed = ", ".join(
-        name if n is None else f"{name}:{n}" for name, n in zip(names, said, strict=True)
+        name if n is None else f"{name}:{n}" for name, n in zip(names, given, strict=True)
     )
     each = 1
     if processes is not None:
         left = processes - sum(known)
-        if left < silent or (silent == 0 and left) or (silent and left % silent):
+        if left < unnumbered or (unnumbered == 0 and left) or (unnumbered and left % unnumbered):
             raise OptionError(
                 f"{option('processes', processes)} with hosts {listed}: these numbers do not agree. Leave "
                 f"{option('processes')} out, or give hosts without numbers that {processes} can be divided "
                 "among."
             )
-        each = left // silent if silent else 1
-    return [(name, each if n is None else n) for name, n in zip(names, said, strict=True)]
+        each = left // unnumbered if unnumbered else 1
+    return [(name, each if n is None else n) for name, n in zip(names, given, strict=True)]
 
 
 SILENT_SECONDS = 3.0
-"""Time without a message after which a host is shown as silent; each sends a sign of life once a second."""
+"""Seconds without a message after which a host is shown as silent; each host sends a heartbeat once a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,7 +263,7 @@ class HostInfo(Host):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SshOptions:
-    """How hosts are reached.
+    """How ssh reaches hosts.
 
     `config` is a configuration file in place of the person's own; `python` the interpreter on the hosts; `extra`
     is passed to ssh unchanged. `forwarded` are ports of this machine's loopback address that a host reaches at the

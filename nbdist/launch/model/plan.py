@@ -1,7 +1,7 @@
-"""Launch plan, as data: hosts × processes × roles × devices, and how the processes come to their hosts.
+"""Launch plan, as data: hosts × processes × roles × devices, and who starts the processes there.
 
-A plan says what is to be started, not how; its placement says where, and who starts it there. Process ids come
-from here: dense from 0, in the order of hosts and slots, so that the same host and slot always gets the same id.
+A plan says what is to be started; its placement says where, and by which launcher. Process ids are set here: dense
+from 0, in the order of hosts and slots, so that the same host and slot always gets the same id.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Launcher = Literal["local", "ssh", "tpu", "slurm", "mpi"]
 class Job:
     """The job that a scheduler or `mpirun` is asked for.
 
-    `command` is its command line up to the number of tasks and the program, `python`, that they run;
-    `task_variable` the environment variable in which each task finds its number. `processes` is how many there
-    will be, evaluators not counted. `name` is the job's name, which no other has; `allocation` the number of the
-    allocation of which it is a step. `near` are addresses of hosts on which it may run. `gpus` says that GPUs are
-    asked for, `gpus_divided` that somebody else divides them among the tasks.
+    `command` is its command line, without the number of tasks and the program that they run, `python`.
+    `task_variable` is the environment variable in which each task finds its number. `processes` is the number of
+    processes, evaluators not counted. `name` is the job's unique name, `allocation` the number of the allocation
+    of which it is a step. `near` are addresses of hosts on which it may run. `gpus` says that GPUs are asked for,
+    `gpus_divided` that somebody else divides them among the tasks.
     """
 
     command: tuple[str, ...]
@@ -49,19 +49,19 @@ class Job:
 
 
 _OF_TASKS = ("--nodes=", "--ntasks-per-node=")
-"""Options of `srun` that another number of tasks need not agree with."""
+"""Options of `srun` that would contradict another number of tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """How the processes of a plan come to their hosts.
+    """Where the processes of a plan run, and who starts them there.
 
-    `hosts` are those asked for by name, empty for this machine alone and if a scheduler chooses; `ssh` says how
-    they are reached. `min_hosts` is how many must come up, None: all. `cwd` is the working folder there, None: the
-    kernel's own. `sync` are the paths of the user's files that all hosts are to have. `controller_address` is an
-    address of this machine that all hosts reach, None: one is found; `tunnel` says that they reach no address of
-    it, and use the ssh connections that lead to them. `remarks` are sentences that a person should read about how
-    hosts were found; `ssh_advice` is what to type when ssh is refused.
+    `hosts` are the hosts asked for by name, empty for this machine alone and if a scheduler chooses; `ssh` says
+    how they are reached. `min_hosts` is how many must come up, None: all. `cwd` is the working folder there, None:
+    the kernel's own. `sync` are the paths of the user's files that all hosts are to have. `controller_address` is
+    an address of this machine that all hosts reach, None: one is found. `tunnel` says that the hosts reach no
+    address of this machine, and use the ssh connections to them instead. `remarks` are sentences that a person
+    should read about how hosts were found; `ssh_advice` is what to type when ssh is refused.
     """
 
     launcher: Launcher = "local"
@@ -115,10 +115,10 @@ class Plan:
     """All processes to be started, with the options they share.
 
     `backend` is what Keras computes with, None if the framework is not Keras. `jax` holds the keyword arguments of
-    `jax.distributed.initialize` that were asked for by name; `addresses` are those asked for, as `HOST:PORT`: for
-    Keras the coordinator alone or one for each process, for TensorFlow one for each process, empty if they are to
-    be chosen. `environment` is set in each process before its framework is imported; `given` are the names of
-    those variables that a person gave, `withheld` the names of those whose values this kernel does not know.
+    `jax.distributed.initialize` that a person has given. `addresses` are the addresses that a person has given, as
+    `HOST:PORT`: for Keras the coordinator's or one for each process, for TensorFlow one for each process; empty if
+    nbdist is to choose them. `environment` is set in each process before its framework is imported; `given` names
+    the variables of it that a person gave, `withheld` the variables whose values this kernel does not know.
     `devices_by_flags` says that the XLA_FLAGS of the processes set how many virtual devices each has. `keep` lets
     the processes outlive the kernel.
     """
@@ -233,12 +233,12 @@ def plan_for(
       devices_per_process: On CPU, virtual devices of each process (default 1); on GPU, how many
         each gets (default: all, divided evenly).
       platform: What the processes compute on.
-      accelerators: GPUs or TPU chips of a host; not read for CPU. None if that is not known: each process
+      accelerators: The number of GPUs or TPU chips of a host; not used for CPU. None if unknown: each process
         then gets as many as are asked for.
       local_device_ids: One list of device ids for each process.
       partition_index: One index for each process; all processes or none.
-      evaluators: Processes beside the others, with the highest ids, on the last host; they compute on the CPU
-        if accelerators are divided, so that they take none from the others.
+      evaluators: The number of further processes, with the highest ids, on the last host. If accelerators are
+        divided, they compute on the CPU, so that they take none from the others.
       **shared: The remaining fields of `Plan`.
 
     Raises:
@@ -309,7 +309,7 @@ def _divide(
     accelerators: int | None,
     asked: Sequence[Sequence[int]] | None,
 ) -> list[tuple[int, ...] | None]:
-    """Return local device ids of each process of a host; no accelerator goes to two processes unasked."""
+    """Return local device ids of each process of a host; two processes share no accelerator unless asked to."""
     if asked is not None:
         return _as_asked(asked)
     if platform == "cpu":

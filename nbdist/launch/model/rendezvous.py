@@ -21,11 +21,11 @@ from nbdist.spelling import option
 class Rendezvous:
     """Addresses, each `HOST:PORT`.
 
-    `coordinator` is where JAX's coordination service is: `served` if it is ours, else process 0 serves; `tasks` is
-    where each process serves, by process id, in frameworks where each does. `own` is the address, without a port,
-    under which the others know the host of each process; empty if a person has chosen the coordinator's address
-    and all are on one machine. `relays` is where each process reaches the service through the agent of its host,
-    by process id; missing processes reach it at its own address.
+    `coordinator` is the address of JAX's coordination service; `served` says that an agent serves there, else
+    process 0 does. `tasks` is where each process serves, by process id, in frameworks where each does. `own` is
+    the address, without a port, under which other hosts know the host of each process; empty if a person has
+    chosen the coordinator's address and all are on one machine. `relays` is where each process reaches the service
+    through the agent of its host, by process id; processes that are not listed reach it directly.
     """
 
     coordinator: str
@@ -41,9 +41,9 @@ class Rendezvous:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a process can serve: a port that is reserved for it, and the address of its host.
+    """Where a process can serve: a port that is reserved for it, and its host's address.
 
-    The address is None if no address leads there from another host: all processes are on this machine.
+    The address is None if all processes are on this machine, so that no other host needs one.
     """
 
     address: str | None
@@ -56,7 +56,7 @@ def checked_coordinator(
     """Return `HOST[:PORT]` if process 0 can serve there; without a port, one is reserved later.
 
     Args:
-      text: As a person wrote it.
+      text: The address, as a person wrote it.
       variable: The variable that holds it; None: the option `coordinator`.
       here: Whether process 0 is on this machine, so that it can be tried.
 
@@ -107,7 +107,8 @@ def meet(plan: Plan, places: Mapping[int, Place], *, again: bool = False) -> Ren
     Args:
       plan: The processes to be started.
       places: Where each process can serve, by process id.
-      again: Whether the first ports are still in use: hosts stay, ports that a person has chosen do not.
+      again: Whether the ports of an earlier rendezvous are still in use: addresses that a person has chosen then
+        keep their host, and get another port.
     """
     ids = [process.process_id for process in plan.processes]
 

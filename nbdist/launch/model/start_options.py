@@ -38,7 +38,7 @@ class Flag:
     """An option of `%dist_init`.
 
     Attributes:
-      names: Such as `("-n", "--processes")`.
+      names: Its names, such as `("-n", "--processes")`.
       help: One line.
       group: The heading under which `--help` lists it.
       argparse: More keyword arguments of `ArgumentParser.add_argument`.
@@ -58,7 +58,7 @@ class Flag:
 
     @property
     def dest(self) -> str:
-        """The name under which argparse keeps it."""
+        """The name of its attribute in argparse's result."""
         return self.name.removeprefix("--").replace("-", "_")
 
 
@@ -81,10 +81,10 @@ def _option(
 
 
 def numbers(text: str, option: str) -> tuple[int, ...]:
-    """Return `"0,1"` or `"0-3"` as numbers; empty if nothing stands between the commas.
+    """Return `"0,1"` or `"0-3"` as numbers; empty if there is nothing between the commas.
 
     Raises:
-      OptionError: Something else stands there.
+      OptionError: The text holds anything else.
     """
     parts = [part for part in text.split(",") if part.strip()]
     try:
@@ -94,7 +94,7 @@ def numbers(text: str, option: str) -> tuple[int, ...]:
 
 
 def environment_of(pairs: Sequence[str]) -> dict[str, str]:
-    """Return `["A=1", "B"]` as a dictionary; a name alone stands for the value it has here.
+    """Return `["A=1", "B"]` as a dictionary; a name alone stands for this kernel's value.
 
     Raises:
       OptionError: An entry without a name, or a name alone that is not set here.
@@ -134,7 +134,7 @@ def _environment(pairs: Sequence[str] | None) -> dict[str, str] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartOptions:
-    """The options of a start, times in seconds. Nothing is checked here: making a plan refuses bad input."""
+    """The options of a start, times in seconds. Making a plan checks them, not this class."""
 
     processes: int | None = _option(
         None,
@@ -187,7 +187,7 @@ class StartOptions:
     )
     copies_s: float | None = _option(
         None,
-        "after a cell, S seconds after the last time or later, copy arrays; to another process what one alone has",
+        "copy arrays after a cell, at most every S seconds; those of one process also to another",
         PROCESSES,
         type=float,
         metavar="S",

@@ -1,8 +1,8 @@
 """Sessions of engines that somebody else has started: found, identified, numbered, and joined to one cluster.
 
-`resolve` finds what a person means by `--attach`, which may be a session of nbdist's as well. `take_part` goes
-through the other steps. Engines are asked who they are first; if they cannot answer, or have another nbdist, the
-error says what to type.
+`resolve` finds what a person means by `--attach`, which may also be one of nbdist's sessions. `take_part` does the
+other steps. Engines first describe themselves; if they cannot, or have another nbdist, the error says what to
+type.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class ForeignCluster:
 
 
 def resolve(word: str) -> Record | ForeignCluster:
-    """Return the session or cluster that a person means by `--attach`.
+    """Return the session or cluster that a person names after `--attach`.
 
     Args:
       word: `last`, an id of a session or its beginning, a connection file (`ipcontroller-client.json`), a cluster
         file (`cluster-….json`), or a profile of ipyparallel's.
 
     Raises:
-      SessionError: There is no such thing; the text says what there is.
+      SessionError: There is no such session or cluster; the text lists the existing ones.
     """
     path = Path(word).expanduser()
     if path.is_file():
@@ -157,7 +157,7 @@ def client_of(foreign: ForeignCluster) -> Any:
         ) from error
 
 
-def who(foreign: ForeignCluster, client: Any, framework: str) -> Descriptions:
+def describe_engines(foreign: ForeignCluster, client: Any, framework: str) -> Descriptions:
     """Return each engine's description of itself, by engine id.
 
     Raises:
@@ -197,14 +197,16 @@ def _checked(client: Any, engine: int, request: Pending[Described | OtherNbdist]
         facts, _ = request.get()
     except NbdistError as error:
         if lacks_nbdist([str(error)]):
-            host, python = _on(client, engine, HOST), _on(client, engine, PYTHON)
-            who = f"Engine {engine} (host {host})"
-            text = install_nbdist(who, python, host=host, otherwise="then start the engines again")
+            host, python = _evaluated(client, engine, HOST), _evaluated(client, engine, PYTHON)
+            named = f"Engine {engine} (host {host})"
+            text = install_nbdist(
+                named, python, host=host, otherwise="then start the engines again"
+            )
             raise VersionError(text) from error
-        # Another version may not know the call, and have other words for that.
-        version = _on(client, engine, "__import__('nbdist').__version__")
+        # Another version may not know the call, and then raises another error.
+        version = _evaluated(client, engine, "__import__('nbdist').__version__")
         if version not in (__version__, UNKNOWN):
-            raise _other_version(engine, _on(client, engine, HOST), version) from error
+            raise _other_version(engine, _evaluated(client, engine, HOST), version) from error
         raise
     if isinstance(facts, OtherNbdist) or facts.nbdist != __version__:
         raise _other_version(engine, facts.host, facts.nbdist)
@@ -216,8 +218,8 @@ HOST = "__import__('socket').gethostname()"
 PYTHON = "__import__('sys').executable"
 
 
-def _on(client: Any, engine: int, expression: str) -> str:
-    """Return the value of an expression on an engine that may have no nbdist."""
+def _evaluated(client: Any, engine: int, expression: str) -> str:
+    """Return the value of an expression on an engine, which need not have nbdist."""
     try:
         return str(client[engine].apply_async(str, ipyparallel.Reference(expression)).get(5))
     except Exception:  # noqa: BLE001 - only the words of an error are at stake
@@ -236,26 +238,26 @@ def address_of(connection: Mapping[str, Any]) -> str:
     return str(connection.get("location") or address) if wild else address
 
 
-def number(engines: Mapping[int, Described]) -> tuple[dict[int, int], str]:
+def number_engines(engines: Mapping[int, Described]) -> tuple[dict[int, int], str]:
     """Return process ids, dense from 0, by ipyparallel's engine id.
 
-    ipyparallel's own ids follow the order of registration and mean nothing. The process ids depend on the engines'
-    descriptions alone, and come from the first of these that applies: the ids a kernel gave the engines before;
-    JAX's cluster, if they are in one; a launcher's variable in their environments, if it numbers all of them; the
-    order of hosts and engine ids.
+    ipyparallel's own ids follow the order of registration and mean nothing else. The process ids depend only on
+    the engines' descriptions, and come from the first of these that applies: the ids that an earlier kernel gave
+    the engines; JAX's cluster, if they are in one; a launcher's variable in their environments, if it numbers all
+    of them; the order of hosts and engine ids.
 
     Args:
       engines: Each engine's description of itself, by its id.
 
     Returns:
-      The ids, and where they come from.
+      The ids, and their source in words.
 
     Raises:
-      LaunchError: Engines that were numbered before are gone, so that the rest cannot be a cluster.
+      LaunchError: Engines that an earlier kernel numbered are gone, so that the rest cannot form a cluster.
     """
     settled = {engine: facts.settled for engine, facts in engines.items()}
     if any(number is not None for number in settled.values()):
-        return _with_the_rest(engines, settled), "as a kernel before this one has numbered them"
+        return _with_free_numbers(engines, settled), "as a kernel before this one has numbered them"
     joined = {e: f.joined.process_id if f.joined else None for e, f in engines.items()}
     if _is_dense(joined):
         return {e: int(n) for e, n in joined.items() if n is not None}, "as in JAX's cluster"
@@ -276,7 +278,7 @@ def _by_host(engines: Mapping[int, Described]) -> dict[int, int]:
     return {engine: process_id for process_id, engine in enumerate(order)}
 
 
-def _with_the_rest(
+def _with_free_numbers(
     engines: Mapping[int, Described], settled: Mapping[int, int | None]
 ) -> dict[int, int]:
     """Keep the existing numbers, and give the free ones to engines that came later."""
@@ -300,14 +302,14 @@ def take_part(
     devices_per_process: int | None = None,
     **options: Any,
 ) -> Cluster:
-    """Return the engines of a cluster as a session's, which all go on when this kernel leaves.
+    """Return the engines of a cluster as those of a session; they go on when this kernel leaves.
 
     Args:
       foreign: The cluster, and how it is reached.
       progress: Called with how many engines have joined.
       platform: What the engines are to compute on; default: as they find it themselves.
       devices_per_process: Virtual CPU devices of each engine; default: as it is set up.
-      **options: Of `StartOptions`: the framework, and how it is initialized.
+      **options: Options of `StartOptions`: the framework, and how it is initialized.
 
     Raises:
       SessionError: There are no engines, or they do not answer.
@@ -318,8 +320,8 @@ def take_part(
     client = client_of(foreign)
     folder = folders.make()
     try:
-        info = who(foreign, client, options.get("framework", "jax"))
-        ids, how = number(info)
+        info = describe_engines(foreign, client, options.get("framework", "jax"))
+        ids, how = number_engines(info)
         by_id = {process_id: info[engine] for engine, process_id in ids.items()}
         plan = _plan(by_id, platform, devices_per_process, options)
         _refuse(plan, by_id)
@@ -348,14 +350,14 @@ def take_part(
 
 
 def _session(connection: Mapping[str, Any]) -> str:
-    """Return the session's id, which is the same in every kernel that takes part, and in the engines' reports."""
+    """Return the session's id, which is the same in every attached kernel and in the engines' reports."""
     names = ("interface", "registration", "key", "curve_serverkey")
     text = " ".join(str(connection.get(name)) for name in names)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _turn_file(connection: Mapping[str, Any]) -> Path:
-    """Return the lock file in the user's state folder, the only folder that all kernels that take part share."""
+    """Return the lock file in the user's state folder, the only folder that all attached kernels share."""
     folder = registry.folder()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder / f"{_session(connection)}.turn"
@@ -364,7 +366,7 @@ def _turn_file(connection: Mapping[str, Any]) -> Path:
 def _plan(
     by_id: Descriptions, platform: str | None, devices: int | None, options: Mapping[str, Any]
 ) -> Plan:
-    """Return a plan that describes these engines; accelerators are as their starter has divided them."""
+    """Return a plan that describes these engines; accelerators stay divided as they are."""
     asked = StartOptions(processes=len(by_id), platform=platform or "cpu", **options)
     plan = make_plan(asked)
     if platform is None:
@@ -378,7 +380,7 @@ def _plan(
 
 
 def _refuse(plan: Plan, by_id: Descriptions) -> None:
-    """Raise LaunchError if the framework cannot be initialized as it has to be."""
+    """Raise LaunchError if the framework cannot be initialized on these engines."""
     framework = plan.framework
     for process_id, facts in by_id.items():
         host = facts.host
@@ -445,7 +447,7 @@ def _cluster(
 
 
 def _prepare(cluster: Cluster, by_id: Descriptions) -> list[str]:
-    """Make the engines ready for cells, with the variables of our own processes; return remarks."""
+    """Prepare the engines for cells, with the variables that processes of nbdist get; return remarks."""
     framework, plan = framework_named(cluster.plan.framework), cluster.plan
     late: set[str] = set()
     for process in plan.processes:

@@ -1,4 +1,4 @@
-"""`ForeignEngines`: in the place of agents, where another kernel or somebody else has started the engines."""
+"""`ForeignEngines` stands for the agents of engines that another kernel, or somebody else, has started."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class ForeignEngines(Agents):
     This kernel has not started the engines and does not stop them; ipyparallel passes signals and reports ends.
 
     Args:
-      client: ipyparallel's client, which learns from the hub when an engine ends; its nannies pass signals on.
+      client: ipyparallel's client: the hub reports when an engine ends, and the engines' nannies pass signals on.
       engines: ipyparallel's engine ids by process id, looked up each time.
       folder: Removed when this kernel leaves; None: nothing is.
-      home: The agent of the controller, with whose end everything ends; None: not known.
+      home: The process of the controller's agent, with which the session ends; None: unknown.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ForeignEngines(Agents):
         self._engines = engines
         self._ends: dict[int, ProcessExit] = {}
         self._stopped = threading.Event()
-        self._look()  # some may have ended before this kernel came
+        self._look()  # some may have ended before this kernel attached
         self._watch = threading.Thread(
             target=self._look_on, name="nbdist-foreign-engines", daemon=True
         )
@@ -65,7 +65,7 @@ class ForeignEngines(Agents):
             self._client.send_signal(int(number), targets=engines, block=False)
 
     def ask(self, aside: Aside[Any], process_ids: Sequence[int], number: int = 0) -> None:
-        """Interrupt processes for `Abandon`, which ends a proof too; all else needs an agent of ours."""
+        """Interrupt processes for `Abandon`, since that ends a proof as well; all else needs agents of nbdist."""
         if isinstance(aside, Abandon):
             self.signal(signal.SIGINT, process_ids)
 

@@ -1,7 +1,7 @@
 """Sessions of nbdist's own: recorded when they are up, and found again by another kernel.
 
-`write_down` records a session, `regain` finds one again, and `started_elsewhere` follows what another kernel has
-changed meanwhile. Another version of nbdist is refused.
+`write_down` records a session, `regain` finds one again, and `started_elsewhere` adopts the changes that another
+kernel has made since. Another version of nbdist is refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nbdist.launch.agents import AgentSpec
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.fifo_channel import FoundAgain
 from nbdist.launch.agents.job_agent import JobAgent
-from nbdist.launch.files.sync import files_again
+from nbdist.launch.files.sync import reopen_files
 from nbdist.launch.model.happenings import AgentEvents
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.rendezvous import Rendezvous
@@ -32,7 +32,7 @@ from nbdist.launch.start.client import Client
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.pool import AgentPool, Agents
 from nbdist.launch.start.replace import restart_controller, unanswered
-from nbdist.launch.start.spawn import reaches
+from nbdist.launch.start.spawn import agent_specs
 from nbdist.notation import names_text, seconds_text
 from nbdist.spelling import command
 from nbdist.version import __version__
@@ -56,20 +56,20 @@ def with_values(plan: Plan, environment: Mapping[str, str]) -> Plan:
     missing = [name for name in plan.withheld if name not in environment]
     if missing:
         raise SessionError(
-            f"The session was started with values for {names_text(missing)}, which are not written down, and this "
+            f"The session was started with values for {names_text(missing)}, which are not recorded, and this "
             f"kernel has none: %env {missing[0]}=VALUE sets one, then {command('restart')}. Nothing was stopped."
         )
     given = {name: environment[name] for name in plan.withheld}
     return replace(plan, environment={**plan.environment, **given}, withheld=())
 
 
-def say_given(plan: Plan) -> list[str]:
-    """Return a sentence that says which values come from this kernel; empty if none do."""
+def values_used_lines(plan: Plan) -> list[str]:
+    """Return a sentence that names the variables whose values come from this kernel; empty if there are none."""
     if not plan.withheld:
         return []
     return [
-        f"{names_text(plan.withheld)} as this kernel has it: values that a session was started with are not "
-        "written down."
+        f"{names_text(plan.withheld)} taken from this kernel's environment: the values that a session was "
+        "started with are not recorded."
     ]
 
 
@@ -77,13 +77,14 @@ CONNECT_SECONDS = 5
 """Seconds the controller of a running session may take to answer."""
 
 ENGINES_SECONDS = 5.0
-"""Seconds to wait for answers of engines through another controller. An engine in a cell gives no answer, but has
-connected to the controller by then, which takes a tenth of a second."""
+"""Seconds to wait for answers of engines through another controller. An engine in a cell does not answer, but by
+then
+it has connected to the controller, which takes a tenth of a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Facts that another kernel needs beyond those of a `Record`; `of` names the agent of each process."""
+    """Facts that another kernel needs beyond those of a `Record`; `of` is the name of each process's agent."""
 
     plan: Plan
     asked: Plan
@@ -97,7 +98,7 @@ class State:
 
 
 def write_down(cluster: Cluster, *, rules: Rules) -> None:
-    """Write a session's file, or write it anew when its processes have changed.
+    """Write a session's file, for the first time or after its processes have changed.
 
     Raises:
       OSError: It cannot be written.
@@ -154,7 +155,7 @@ def _mark(name: str, agent: AgentHandle) -> ParentMark:
 def regain(record: Record) -> tuple[Cluster, Rules]:
     """Return the processes of a session that another kernel has started, and the rules of the session.
 
-    A session that is not kept belongs to its kernel: another can only take part in it.
+    A session that is not kept ends with its own kernel; other kernels can only attach to it for that long.
 
     Raises:
       SessionError: It runs on another machine, or its processes are gone.
@@ -168,7 +169,7 @@ def regain(record: Record) -> tuple[Cluster, Rules]:
         raise SessionError(
             f"The record of session {record.id} cannot be read ({error}). nbdist stop {record.id} ends it."
         ) from error
-    others = sorted(registry.others(record.id))
+    others = sorted(registry.other_kernels(record.id))
     client = None if record.kept else _client(record)
     engines = dict(state.engines)
     agents = _agents(record, state, client, engines)
@@ -190,7 +191,7 @@ def regain(record: Record) -> tuple[Cluster, Rules]:
     )
     if isinstance(agents, AgentPool):
         cluster.remarks = [*cluster.remarks, *_connect(record, cluster)]
-    registry.come(record)
+    registry.attach(record)
     return cluster, state.rules
 
 
@@ -198,16 +199,16 @@ def started_elsewhere(cluster: Cluster) -> dict[int, Initialized]:
     """Adopt processes that another kernel has started in place of others.
 
     Returns:
-      Their answers when their framework was initialized, by process id.
+      Their answers to the initialization of their framework, by process id.
 
     Raises:
       SessionError: The session has ended, or goes on with another number of processes.
     """
     if cluster.turn_file:
-        return {}  # engines of a cluster that is not ours: no kernel records them or starts others
+        return {}  # engines of somebody else: no kernel records them or starts others
     record = registry.read(registry.folder() / f"{cluster.session}.json")
     if record is None:
-        return {}  # it has ended, which is noticed elsewhere, or could not be recorded
+        return {}  # it could not be recorded, or it has ended, which is noticed elsewhere
     if record.folder != cluster.folder:
         raise SessionError(
             f"Another kernel has started all processes again; there are {record.processes} now. "
@@ -273,7 +274,7 @@ def _client(record: Record) -> Any:
 
 
 def _connect(record: Record, cluster: Cluster) -> tuple[str, ...]:
-    """Connect to the controller, or to another in its place; return what a person should read about that.
+    """Connect to the controller, or to a new one if it has ended; return remarks about that.
 
     Raises:
       SessionError: No controller answers.
@@ -301,10 +302,10 @@ def _agents(record: Record, state: State, client: Any, engines: Mapping[int, int
         home = record.parents[0]
         return ForeignEngines(client, engines, home=home.process)
     events = AgentEvents()
-    ways = {reach.name: reach for reach in reaches(state.plan)}
+    specs = {reach.name: reach for reach in agent_specs(state.plan)}
     found: dict[str, AgentHandle] = {}
     for mark in record.parents:
-        reach = ways.get(mark.name) or AgentSpec(name=record.host, remote=bool(mark.name))
+        reach = specs.get(mark.name) or AgentSpec(name=record.host, remote=bool(mark.name))
         assert mark.spot is not None
         try:
             kind = AgentHandle if reach.watch is None else JobAgent
@@ -316,7 +317,7 @@ def _agents(record: Record, state: State, client: Any, engines: Mapping[int, int
                 f"The files of session {record.id} are gone ({error}). nbdist stop {record.id} ends what is left "
                 "of it."
             ) from error
-    files = files_again(state.plan.placement.sync)
+    files = reopen_files(state.plan.placement.sync)
     agents = AgentPool(found.pop(""), found, events=events, files=files)
     agents.assign({p: found.get(name, agents.home) for p, name in state.of.items()})
     return agents

@@ -54,9 +54,9 @@ class ParentMark:
 class Record:
     """One session that runs.
 
-    `machine` tells this machine from others of its name, since several containers may have one name.
-    `installation` is the same after a reboot, and empty if it is not known. `parents` are the agents, that of this
-    machine first. `state` is for `nbdist.launch.sessions.recorded`, which alone reads it. Times are Unix seconds.
+    `machine` distinguishes this machine from others of its name, since several containers may have one name.
+    `installation` stays the same after a reboot, and is empty if unknown. `parents` are the agents, that of this
+    machine first. `state` is read by `nbdist.launch.sessions.recorded` alone. Times are Unix seconds.
     """
 
     id: str
@@ -79,7 +79,7 @@ class Record:
 
     @property
     def here(self) -> bool:
-        """Whether the session was started on this machine; only then is it known here whether it runs."""
+        """Whether the session was started on this machine; otherwise it is unknown here whether it runs."""
         return self.machine == this_machine()
 
     @property
@@ -129,9 +129,9 @@ def this_machine() -> str:
 
 
 def this_installation() -> str:
-    """Return a text that identifies this machine also after a reboot; empty if none is known.
+    """Return a text that identifies this machine even after a reboot; empty if there is none.
 
-    In a container none is known, since containers on several machines may share host name and machine id. Source:
+    A container has none, since containers on several machines may share host name and machine id. Source:
     machine-id(5); `FIRST_PID_NAMESPACE` is `PROC_PID_INIT_INO` in Linux's include/linux/proc_ns.h.
     """
     with contextlib.suppress(OSError):
@@ -158,7 +158,7 @@ def this_kernel() -> ProcessHandle:
 
 
 def write(record: Record) -> None:
-    """Write a session's file, or write it anew.
+    """Write a session's file, or overwrite it.
 
     Raises:
       OSError: It cannot be written; such a session is not listed, and cannot be found again.
@@ -172,8 +172,8 @@ def remove(session: str) -> None:
         (folder() / f"{session}.json").unlink()
 
 
-def come(record: Record) -> Record:
-    """Note that this kernel is attached, too; return the changed record."""
+def attach(record: Record) -> Record:
+    """Note that this kernel is attached as well; return the changed record."""
     mine = this_kernel()
     others = tuple(one for one in record.attached if one != mine)
     changed = replace(record, kernels=(*others, mine))
@@ -181,7 +181,7 @@ def come(record: Record) -> Record:
     return changed
 
 
-def go(session: str) -> None:
+def detach(session: str) -> None:
     """Note that this kernel is no longer attached."""
     record = read(folder() / f"{session}.json")
     if record is not None:
@@ -190,7 +190,7 @@ def go(session: str) -> None:
             write(replace(record, kernels=tuple(k for k in record.attached if k != mine)))
 
 
-def others(session: str) -> frozenset[int]:
+def other_kernels(session: str) -> frozenset[int]:
     """Return the process ids of the other kernels that are attached to a session and alive."""
     record = read(folder() / f"{session}.json")
     return (
@@ -223,14 +223,14 @@ def sessions() -> list[Record]:
 
 
 def _clean(record: Record) -> None:
-    """Remove what a session has left that ended without being stopped."""
+    """Remove the files of a session that ended without being stopped."""
     remove(record.id)
     if record.ended_by_reboot or not record.attached:
         _remove_folder(record)
 
 
 def _remove_folder(record: Record) -> None:
-    # Only a folder that a session of ours has made, whatever the file may say.
+    # Only a folder with a name that nbdist gives, whatever the file says.
     if Path(record.folder).name.startswith("nbdist-"):
         shutil.rmtree(record.folder, ignore_errors=True)
 
@@ -244,30 +244,32 @@ def find(word: str) -> Record:
       SessionError: There is none, none is kept, or `word` is the beginning of several; the text lists the existing
         sessions.
     """
-    there = sessions()
+    running = sessions()
     if word == "last":
-        candidates = [one for one in there if one.here]
+        candidates = [one for one in running if one.here]
         kept = [one for one in candidates if one.kept]
         if not candidates:
-            raise SessionError(f"No session of yours runs on {socket.gethostname()}.{_kept_by()}")
+            raise SessionError(
+                f"No session of yours runs on {socket.gethostname()}.{_how_to_keep()}"
+            )
         if not kept:
             known = "; ".join(map(one_line, candidates))
             raise SessionError(
                 f"'last' is the newest session that is kept, and none is. Running: {known}. Name one by its id."
-                f"{_kept_by()}"
+                f"{_how_to_keep()}"
             )
         return kept[-1]
-    fitting = [one for one in there if one.id == word] or [
-        one for one in there if one.id.startswith(word)
+    fitting = [one for one in running if one.id == word] or [
+        one for one in running if one.id.startswith(word)
     ]
     if len(fitting) != 1:
-        known = "; ".join(one_line(one) for one in there) or "none"
+        known = "; ".join(one_line(one) for one in running) or "none"
         what = "is the beginning of several" if fitting else "is no session that runs"
-        raise SessionError(f"{word!r} {what}. Running: {known}.{'' if there else _kept_by()}")
+        raise SessionError(f"{word!r} {what}. Running: {known}.{'' if running else _how_to_keep()}")
     return fitting[0]
 
 
-def _kept_by() -> str:
+def _how_to_keep() -> str:
     return f" {start_with('keep', True)} starts one that outlives its kernel."
 
 
@@ -281,8 +283,9 @@ def one_line(record: Record) -> str:
 def stop(record: Record) -> bool:
     """Stop all processes of a session, each agent by its handle; return whether they were running.
 
-    A kept session is stopped through its orders; the agents of another get SIGTERM, on which they stop everything
-    they have started. The agent of this machine goes last: it has the controller, for which engines would wait.
+    A kept session is stopped by an order; the agents of any other session get SIGTERM, on which they stop
+    everything they have started. The agent of this machine is stopped last: it has the controller, and engines
+    wait for that.
 
     Raises:
       SessionError: It runs on another machine.

@@ -1,4 +1,4 @@
-"""Connections to engines through ipyparallel's controller, which run nothing of what the engines send.
+"""Connections to engines through ipyparallel's controller; nothing that engines send is executed here.
 
 `Client` sends requests and reads answers. `subscriber` returns a socket of our own that receives the engines'
 messages, whoever sent the requests.
@@ -36,14 +36,14 @@ JSON = b"{"
 
 
 def read_reply(buffers: Sequence[Buffer]) -> Any:
-    """Return an engine's answer to a request, and run nothing of it.
+    """Return an engine's answer to a request, and execute nothing of it.
 
     Args:
-      buffers: The buffers of ipyparallel's `apply_reply`: of `nbdist.engine.kernel.calls.SentCall`, or a pickle
-        of plain data, which an engine without nbdist, or with an earlier one, answers when asked who it is.
+      buffers: The buffers of ipyparallel's `apply_reply`: an answer to `nbdist.engine.kernel.calls.SentCall`, or a
+        pickle of plain data, with which an engine without this nbdist answers when asked to describe itself.
 
     Returns:
-      The JSON, as text, and the buffers behind it; or the plain data.
+      A list of the JSON, as text, and the buffers after it; or the plain data.
 
     Raises:
       WireError: The answer is neither. Nothing of it was executed.
@@ -78,7 +78,7 @@ class _Plain(pickle.Unpickler):
 DATA = "data_message"
 
 MOST_REQUESTS = 10_000
-"""Number of requests, the newest, for which late messages are passed on."""
+"""How many of the newest requests have their late messages passed on."""
 
 CLOSE_SECONDS = 5.0
 """Seconds that closing may take; it takes milliseconds."""
@@ -90,16 +90,16 @@ class Client(ipyparallel.Client):
     """ipyparallel's client, but without unpickling, and with listeners for late output of forgotten requests.
 
     ipyparallel unpickles what engines answer and publish, and a pickle can run anything. Here `read_reply` reads
-    answers; an answer that it refuses fails its request as `WireError`. Published data (`data_message`), for which
-    nbdist has no use, are dropped.
+    answers; a request whose answer it refuses fails with `WireError`. Published data (`data_message`) are dropped,
+    since nbdist does not use them.
 
-    ipyparallel forgets a request once its reply and the end of its output have arrived. Later output of threads
-    and callbacks of that request would only collect in memory.
+    ipyparallel forgets a request once its reply and the end of its output have arrived. Later output of its
+    threads and callbacks would only pile up in memory.
 
     Private API of ipyparallel 9.2: `ipyparallel.Client._dispatch_iopub` gets the frames of each message of the
     engines, on the client's own thread; `_handle_apply_reply` gets the message of each answer,
     `_handle_execute_reply` that of each cell's end; `_extract_metadata` reads the dates of a reply; `_futures`
-    holds the requests that are not forgotten. Without `_futures`, late messages are passed to nobody; without
+    holds the requests that are not forgotten. Without `_futures`, late messages are dropped; without
     `_extract_metadata`, an answer takes longer to read; a test fails if one of the others is gone.
     """
 
@@ -116,8 +116,8 @@ class Client(ipyparallel.Client):
     def close(self, linger: int | None = None) -> None:
         """Close the connections, once, and wait for at most `CLOSE_SECONDS`.
 
-        ipyparallel waits without a limit for the thread on which it reads answers. That thread may wait for ever
-        itself, for a lock that an interrupt has left taken, if a cell of the notebook has used this client.
+        ipyparallel waits without a limit for the thread on which it reads answers. If a cell of the notebook has
+        used this client, that thread may itself wait forever, for a lock that an interrupt has left taken.
 
         Args:
           linger: How long unsent messages may take, in milliseconds; None: as ZeroMQ does.
@@ -171,7 +171,7 @@ class Client(ipyparallel.Client):
         super()._handle_apply_reply(message)
 
     def _extract_metadata(self, message: Message) -> dict[str, Any]:
-        """Return the metadata as ipyparallel does, but read faster the one date that takes most of the time."""
+        """Return the metadata as ipyparallel does, but parse faster the one date that takes most of the time."""
         metadata = message["metadata"]
         started = _date(metadata.get("started"))
         if started is None:
@@ -212,7 +212,7 @@ def request_of(frames: Sequence[Any]) -> str | None:
 
 def is_data(frames: Sequence[Any]) -> bool:
     """Return whether `ipyparallel.publish_data` sent a message."""
-    # Hardly any message is, and all output of all cells passes here: the header is parsed only if it may be one.
+    # All output of all cells passes here, and hardly any is data: the header is parsed only if it may be.
     return DATA.encode() in (_part(frames, 2) or b"") and _field(frames, 2, "msg_type") == DATA
 
 

@@ -1,4 +1,4 @@
-"""`Cluster`: the processes of a session and the way to them, from the start of their agents to the end of all."""
+"""`Cluster`: the processes of a session and the connection to them, from the start of their agents to the end."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.start.pool import AgentPool, Agents
 from nbdist.launch.start.preflight import Preflight
 from nbdist.machine import folder as folders
+from nbdist.notation import ONE_HOST
 
 
 @dataclass
 class Cluster:
-    """The processes of a session and the way to them, from the start of their agents to the end of all.
+    """The processes of a session and the connection to them, from the start of their agents to the end.
 
     At first there are only the agents, which import modules. `nbdist.launch.start.connect.start` then starts the
     engines and connects this kernel to them. Engines that ran before this kernel came are connected at once.
@@ -34,17 +35,17 @@ class Cluster:
     Attributes:
       session: The session's id.
       asked: The plan that was asked for.
-      plan: The same with the hosts and ports that were found.
+      plan: The same plan with the hosts and ports that were found.
       folder: The session's private folder.
-      agents: The agents, or what stands in their place.
+      agents: The agents, or `ForeignEngines` in their place.
       began: When the start, or the attachment, began (monotonic).
       preflight: The checks before the start; None for engines that ran before.
       rendezvous: Where the processes meet; its addresses are empty until all hosts have answered.
       client: ipyparallel's client; None until the engines are connected.
       engines: ipyparallel's engine ids by process id; they follow the order of registration and mean nothing else.
       idents: The names by which messages of the processes are routed, by process id.
-      pids: By process id.
-      answers: Each process's answer when its framework was initialized, by process id.
+      pids: The processes' pids, by process id.
+      answers: Each process's answer to the initialization of its framework, by process id.
       connected: How many of the engines that were started last have registered.
       info: The reports of other hosts, by name.
       warnings: The findings before the start.
@@ -88,9 +89,6 @@ class Cluster:
 
     def planned(self, processes: Sequence[PlannedProcess]) -> list[NewProcess]:
         """Return what their agents need in order to start these processes."""
-        # Here, since it imports asyncio, and the first agents are started before that is needed.
-        from nbdist.notation import ONE_HOST
-
         framework = framework_named(self.plan.framework)
         one_host = {ONE_HOST: "1"} if len(set(self.plan.hosts.values())) == 1 else {}
         return [
@@ -112,10 +110,6 @@ class Cluster:
                 known.pop(process_id, None)
         self.agents.forget(process_ids)
 
-    def signal(self, number: int, process_ids: Sequence[int]) -> None:
-        """Send a signal to processes."""
-        self.agents.signal(number, process_ids)
-
     @property
     def connection(self) -> dict[str, Any]:
         """ipyparallel's connection info for clients."""
@@ -136,7 +130,7 @@ class Cluster:
         """Stop everything that was started here, and remove the session's folder; do nothing a second time.
 
         Raises:
-          KeyboardInterrupt: The user's; everything is stopped all the same.
+          KeyboardInterrupt: The user's; everything is stopped nevertheless.
         """
         to_the_end(self._stop)
 

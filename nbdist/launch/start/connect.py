@@ -1,7 +1,7 @@
-"""From agents to connected engines: each has registered, said its process id, and proven to have our version.
+"""From agents to connected engines: each has registered, told its process id, and shown to have this version.
 
-`start` calls the steps in order. The agents fork controller and engines, so ipyparallel's own launchers have no
-part in it.
+`start` calls the steps in order. The agents fork controller and engines, so ipyparallel's own launchers are not
+used.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ from nbdist.version import __version__
 logger = logging.getLogger(__name__)
 
 CONTROLLER_SECONDS = 5
-"""Seconds that each request to the controller waits; between two, it is checked that the start can succeed."""
+"""Seconds that each request to the controller waits; between two requests, `check` looks whether the start can
+succeed."""
 
 
 def start(cluster: Cluster, *, progress: StartProgress) -> None:
@@ -55,17 +56,17 @@ def start(cluster: Cluster, *, progress: StartProgress) -> None:
       progress: Called with the progress of the start.
 
     Raises:
-      LaunchError: An engine ended, could not import its framework, or did not come up in time; everything
-        that had been started is stopped again.
+      LaunchError: An engine ended, could not import its framework, or did not come up in time; everything is
+        stopped again.
       HostError: As `LaunchError`, for a whole host.
       VersionError: An engine's nbdist is another version.
-      KeyboardInterrupt: As raised by the user; also then everything is stopped.
+      KeyboardInterrupt: The user's; everything is stopped then, too.
     """
     try:
         gather(cluster, progress=progress)
         # The agent of this machine starts the controller by itself.
         cluster.client_file = str(connections(cluster.folder, CLUSTER_ID)[1])
-        if initialize.wanted(cluster):
+        if initialize.needs_service(cluster):
             initialize.ask_for_service(cluster)
         cluster.agents.start(cluster.planned(cluster.plan.processes))
         with contextlib.ExitStack() as handovers:
@@ -81,7 +82,7 @@ def _open_client(
 ) -> None:
     """Wait for the controller, connect to it, and send the other hosts its address.
 
-    `handovers` gets the servers that must be open until all processes are connected.
+    `handovers` gets the servers that must stay open until all processes are connected.
     """
     deadline = time.monotonic() + cluster.plan.start_timeout_s
     progress("starting", 0, len(cluster.plan.processes))
@@ -121,14 +122,14 @@ def _no_controller(cluster: Cluster, what: str) -> str:
         f"The controller (host {home.reach.name}) {what} within {cluster.plan.start_timeout_s:g} s. Give it "
         f"longer with {option('start_timeout_s')}."
     )
-    return with_words(text, home.controller_words())
+    return with_words(text, home.controller_log_tail())
 
 
 GREET_SECONDS = 3.0
-"""An engine that has not answered the first message for this time is asked once more.
+"""Seconds after which an engine that has not answered the first message is asked once more.
 
-The hub knows an engine by its heartbeat, which may come before the scheduler of requests has the engine's own
-connection."""
+The hub knows an engine by its heartbeat, which may come before the scheduler of requests has a connection to the
+engine."""
 
 
 def connect(
@@ -143,8 +144,8 @@ def connect(
     Args:
       cluster: The engines.
       process_ids: The processes that have just been started.
-      known: ipyparallel's ids of earlier engines, dead ones included: the hub may list those for a while.
-      progress: Called with how many have come.
+      known: ipyparallel's ids of earlier engines, dead ones included, since the hub may list those for a while.
+      progress: Called with how many have connected.
 
     Raises:
       LaunchError: One ended, could not import its framework, or did not come up in time.
@@ -170,7 +171,7 @@ def check(cluster: Cluster, process_ids: Collection[int], deadline: float) -> No
     """Raise an error if the start of these processes can no longer succeed.
 
     Raises:
-      LaunchError: Says which, why, and what to type.
+      LaunchError: The text says which process, why, and what to type.
     """
     plan, agents = cluster.plan, cluster.own_agents
     for agent in agents.all:
@@ -265,15 +266,14 @@ POLL_MS = int(POLL_SECONDS * 1000)
 
 
 class Handover:
-    """Transfer of the connection file for engines to the tasks of a job, outside of the stream that leads to them.
+    """Transfer of the connection file for engines to the tasks of a job, outside the job's own stream.
 
     The file is encrypted with CURVE, and goes only to clients with a key that a task has sent through the job's
-    stream. It is served on a thread of its own, from entering until leaving; the other end is
-    `nbdist.agent.kernel_link.Collecting`.
+    stream. A thread serves it while the context is open; the other end is `nbdist.agent.kernel_link.Collecting`.
 
     Args:
       connection: ipyparallel's connection file for engines; the server listens at the address that it names.
-      admitted: The public keys of the tasks, in Z85, as far as they are known; more may be added meanwhile.
+      admitted: The public keys of the tasks known so far, in Z85; more may be added later.
     """
 
     def __init__(self, connection: Mapping[str, Any], admitted: Set[str]) -> None:

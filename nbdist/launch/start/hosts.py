@@ -1,8 +1,8 @@
 """Wait for the first event of every host, before anything is started on any.
 
-The tasks of a job are waited for from the job's queue on. When all have come, the places are known where the
-processes can serve, at ports that their agents reserve for them. A host that cannot take part ends the wait, with
-an error that says what to type.
+For a job, the wait includes its time in the queue. When all hosts have answered, it is known where the processes
+can serve: at ports that their agents reserve for them. A host that cannot take part ends the wait, with an error
+that says what to type.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ T = TypeVar("T")
 
 QUEUE_POLL_SECONDS = 0.03
 SHOW_SECONDS = 1.0
-"""Seconds between two displays of a waiting job, which may wait for hours: they show that something is alive."""
+"""Seconds between two displays of a waiting job; the display shows that the start is alive, perhaps for hours."""
 
 
 def wait_for_tasks(
     cluster: Cluster, check: Callable[[str, AgentHandle], None], *, progress: StartProgress
 ) -> None:
-    """Wait until every task of the job has sent its first event; without limit while the job waits in a queue.
+    """Wait until every task of the job has sent its first event, without a limit while the job waits in a queue.
 
     Args:
       cluster: A start whose plan is for a job.
       check: Called with the agent's name and the agent; raises when it can no longer take part.
-      progress: Called with the state of the job, and how many tasks have come.
+      progress: Called with the state of the job, and how many tasks have begun.
 
     Raises:
       HostError: The job has ended, or not all tasks began in time after it had begun.
@@ -88,12 +88,12 @@ def _missing(agent: AgentHandle, total: int, limit_s: float) -> str:
     return with_words(text, agent.last_words())
 
 
-Host = tuple[AgentHandle, int | None]
-"""An agent, and the number of one of its tasks if each task has its own host."""
+HostAgent = tuple[AgentHandle, int | None]
+"""What answers for a host: an agent, and in a job the number of the task."""
 
 
 def first_places(plan: Plan, agents: Agents) -> dict[int, Place]:
-    """Return where processes can serve: at the ports that their agents reserved before their first event."""
+    """Return where processes can serve at the ports that their agents reserved before their first event."""
     ports = {(agent, task): agent.facts[task].ports for agent, task in _hosts(plan, agents)}
     return _places(plan, agents, ports)
 
@@ -110,7 +110,7 @@ def new_places(cluster: Cluster) -> dict[int, Place]:
     # Counted by the agents' events, so that a kernel that attaches later continues the numbers.
     number = 1 + max((n for agent, _ in hosts for n in agent.numbers(Reserved)), default=0)
     for agent in {agent: None for agent, _ in hosts}:
-        count = max(len(its) for (one, _), its in hosts.items() if one is agent)
+        count = max(len(ids) for (one, _), ids in hosts.items() if one is agent)
         agent.order(ReservePorts(number=number, count=count))
     reserved = answers(
         cluster,
@@ -127,27 +127,27 @@ def answers(
     cluster: Cluster,
     kind: type[T],
     number: int,
-    hosts: Iterable[Host],
+    hosts: Iterable[HostAgent],
     *,
     within_s: float,
     late: str,
-) -> dict[Host, T]:
+) -> dict[HostAgent, T]:
     """Wait for the answers of agents to an order that they were sent.
 
     Args:
       cluster: All agents.
       kind: The type of the answers.
       number: The number of the order.
-      hosts: Who is to answer.
+      hosts: The hosts whose agents are to answer.
       within_s: How many seconds they may take.
-      late: What an agent that does not answer has not done.
+      late: The predicate of the error's sentence about an agent that does not answer.
 
     Raises:
       LaunchError: An agent does not answer, or that of this machine has ended.
       HostError: A host is lost.
     """
     deadline = time.monotonic() + within_s
-    found: dict[Host, T] = {}
+    found: dict[HostAgent, T] = {}
     missing = list(hosts)
     while missing:
         check_hosts(cluster)
@@ -168,28 +168,30 @@ def answers(
     return found
 
 
-def host_of(agents: Agents, process_id: int) -> Host:
-    """Return who answers for the host of one process."""
+def host_of(agents: Agents, process_id: int) -> HostAgent:
+    """Return what answers for the host of one process."""
     agent = agents.of(process_id)
     return agent, process_id if isinstance(agent, JobAgent) else None
 
 
-def _hosts(plan: Plan, agents: Agents) -> dict[Host, list[int]]:
+def _hosts(plan: Plan, agents: Agents) -> dict[HostAgent, list[int]]:
     """Return the process ids of each agent, or of each task of a job."""
-    found: dict[Host, list[int]] = {}
+    found: dict[HostAgent, list[int]] = {}
     for process in plan.processes:
         found.setdefault(host_of(agents, process.process_id), []).append(process.process_id)
     return found
 
 
-def _places(plan: Plan, agents: Agents, ports: Mapping[Host, Sequence[int]]) -> dict[int, Place]:
+def _places(
+    plan: Plan, agents: Agents, ports: Mapping[HostAgent, Sequence[int]]
+) -> dict[int, Place]:
     return {
         process_id: Place(
             address=LOOPBACK if plan.placement.on_this_machine else agent.facts[task].address,
             port=port,
         )
-        for (agent, task), its in _hosts(plan, agents).items()
-        for process_id, port in zip(its, ports[agent, task], strict=False)
+        for (agent, task), process_ids in _hosts(plan, agents).items()
+        for process_id, port in zip(process_ids, ports[agent, task], strict=False)
     }
 
 
@@ -199,9 +201,9 @@ HOST_SECONDS = 30.0
 STARTING_SECONDS = 25.0
 """Seconds a host may be silent after its first answer.
 
-While it loads one large library from a cold disk or a slow network it can send nothing (see
-`nbdist.agent.kernel_link`). `nbdist.launch.start.pool.LOST_SECONDS` is a little longer, so that the error of a
-start comes first: it names what took too long."""
+While an agent loads one large library from a cold disk or a slow network it can send nothing (see
+`nbdist.agent.kernel_link`). `nbdist.launch.start.pool.LOST_SECONDS` is a little longer, so that a start's own
+error comes first: it names what took too long."""
 
 
 def gather(cluster: Cluster, *, progress: StartProgress) -> None:
@@ -217,7 +219,8 @@ def gather(cluster: Cluster, *, progress: StartProgress) -> None:
         _wait_for_home(cluster)
         cluster.warnings = preflight.judge({})
         _place(cluster)
-        _send_files(cluster)  # to no host, but notes the files, so that changes can be seen
+        # There is no host to send to, but the files are noted, so that later changes are found.
+        _send_files(cluster)
         return
     if cluster.plan.placement.job is not None:
         wait_for_tasks(cluster, check_host, progress=progress)
@@ -281,7 +284,7 @@ def check_home(home: AgentHandle) -> None:
     if isinstance(failure, Refused):
         raise HostError(_refused(failure.host, home, failure), host=failure.host)
     if home.ended_at is not None and not isinstance(failure, ImportFailed):
-        lines = "\n".join(home.controller_words())
+        lines = "\n".join(home.controller_log_tail())
         raise LaunchError(
             f"The engines' parent process ended (exit code {home.poll()}).\n{lines}".rstrip()
         )
@@ -292,14 +295,14 @@ def info_by_host(cluster: Cluster) -> dict[str, HostInfo]:
     agents = cluster.agents
     found: dict[str, HostInfo] = {}
     for process in cluster.plan.processes:
-        facts = agents.place(process.process_id)
+        facts = agents.host_info(process.process_id)
         if facts is not None:
             found.setdefault(process.host, facts)
     return found
 
 
 def _send_files(cluster: Cluster) -> None:
-    """Send the user's files before anything else; later events show that they have arrived."""
+    """Send the user's files before anything else; events of the hosts show later whether they have arrived."""
     agents = cluster.agents
     if agents.files is None:
         return
@@ -314,7 +317,7 @@ def check_host(name: str, agent: AgentHandle) -> None:
     """Raise an error if a host can no longer take part.
 
     Raises:
-      HostError: The host cannot; the text says why, in ssh's own words if ssh failed.
+      HostError: The host cannot take part; the text says why, with ssh's own message if ssh failed.
       VersionError: The host has another version of nbdist.
     """
     failure = None if agent.failure is None else agent.failure.event
@@ -343,23 +346,23 @@ def check_host(name: str, agent: AgentHandle) -> None:
 
 
 def check_hosts(cluster: Cluster) -> None:
-    """Raise an error if a host can no longer take part, or does not reach another.
+    """Raise an error if a host can no longer take part, or does not reach another host.
 
     Raises:
-      HostError: Says which host, and why.
-      LaunchError: Says which does not reach which.
+      HostError: A host cannot; the text says which, and why.
+      LaunchError: The text says which host does not reach which.
     """
     for name, agent in cluster.agents.others.items():
         check_host(name, agent)
-        _check_ways(cluster, name, agent)
+        _check_connections(cluster, name, agent)
 
 
-def _check_ways(cluster: Cluster, name: str, agent: AgentHandle) -> None:
-    """Raise an error if hosts cannot reach each other: they would wait in the first collective."""
+def _check_connections(cluster: Cluster, name: str, agent: AgentHandle) -> None:
+    """Raise an error if hosts cannot reach each other: they would hang in the first collective."""
     for task, (moment, answers) in agent.reached.items():
         host = name if task is None else cluster.plan.hosts[task]
         found = unreached(cluster.info, host, answers)
-        # A host that has just died is not reached, either; its own silence is reported in that case.
+        # A host that has just died cannot be reached either; then its own silence is reported.
         if found is not None and cluster.own_agents.received_since(found[0], moment):
             raise LaunchError(found[1])
 

@@ -1,6 +1,6 @@
 """Initialization of the framework on all processes, and the coordination service of JAX that they join.
 
-Each process gets its own arguments. The service is started beside process 0, not in it, and anew for each repair.
+Each process gets its own arguments. The service runs beside process 0, not in it; each repair starts a new one.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ from nbdist.notation import processes_text
 from nbdist.spelling import option
 
 
-def wanted(cluster: Cluster) -> bool:
-    """Return whether the processes join a service of ours; some frameworks have none, a single process needs none.
+def needs_service(cluster: Cluster) -> bool:
+    """Return whether nbdist must start a coordination service, which the processes join.
 
-    Engines that somebody else has started have no agent to serve beside them: there process 0 serves.
+    Some frameworks have none, and a single process needs none. Engines that somebody else has started have no
+    agent that could serve, so process 0 serves.
     """
     plan = cluster.plan
     return (
@@ -53,12 +54,12 @@ def ask_for_service(cluster: Cluster, *, again: bool = False) -> int:
     """Order the agent of process 0 to start a service; do not wait.
 
     Args:
-      cluster: The engines, or those that are about to be.
-      again: Whether the first has been used; the next then gets its own port, even if a person chose the port of
-        the first, which serves until all have left it.
+      cluster: The session's processes; they need not run yet.
+      again: Whether an earlier service has been used. The new one then gets another port, even if a person chose
+        the first port, since the earlier service runs until all processes have left it.
 
     Returns:
-      The service's number, for `until_it_serves` and `end`.
+      The service's number, for `wait_for_service` and `end`.
     """
     first = cluster.plan.processes[0].process_id
     # Counted by the agent's events, so that a kernel that attaches later continues the numbers.
@@ -79,15 +80,15 @@ def ask_for_service(cluster: Cluster, *, again: bool = False) -> int:
     return number
 
 
-def until_it_serves(cluster: Cluster, number: int) -> None:
+def wait_for_service(cluster: Cluster, number: int) -> None:
     """Wait until a service listens, and set it as the address that the processes join.
 
-    If another program has taken the first service's port meanwhile, a second service chooses its own port; this
-    does not happen if a person has chosen the port.
+    If another program has taken the first service's port in the meantime, a second service chooses its own port,
+    unless a person has chosen the port.
 
     Raises:
-      LaunchError: It does not listen; the text has its last lines.
-      HostError: Its host is lost.
+      LaunchError: The service does not listen; the text has its last lines.
+      HostError: The service's host is lost.
     """
     if (
         _service_answer(cluster, number).address is None
@@ -152,14 +153,14 @@ def _service_answer(cluster: Cluster, number: int) -> Coordinating:
     return answers(cluster, Coordinating, number, [host], within_s=within_s, late=late)[host]
 
 
-def end(cluster: Cluster, number: int) -> None:
-    """End a service that nobody uses any more."""
+def end_service(cluster: Cluster, number: int) -> None:
+    """End a service that no process uses any more."""
     first = cluster.plan.processes[0].process_id
     cluster.agents.of(first).order(EndCoordination(number=number))
 
 
 MARGIN_SECONDS = 15.0
-"""Seconds to wait longer than JAX's own timeout, so that its error text arrives."""
+"""Seconds to wait beyond JAX's own timeout, so that its error text arrives."""
 
 LISTENS_SECONDS = 0.5
 TRY_SECONDS = 0.2
@@ -183,8 +184,8 @@ def join(cluster: Cluster, *, progress: StartProgress) -> dict[int, Initialized]
       HostError: As `LaunchError`, for a whole host.
     """
     plan = cluster.plan
-    if wanted(cluster):
-        until_it_serves(cluster, COORDINATOR)
+    if needs_service(cluster):
+        wait_for_service(cluster, COORDINATOR)
     framework = framework_named(plan.framework)
     stages = {p.process_id: framework.stages(plan, p, cluster.rendezvous) for p in plan.processes}
     answers: dict[int, Initialized] = {}
@@ -200,7 +201,7 @@ def join(cluster: Cluster, *, progress: StartProgress) -> dict[int, Initialized]
 def broadcast(
     cluster: Cluster, stages: Mapping[int, Any], *, progress: StartProgress
 ) -> dict[int, Initialized]:
-    """Call `initialize` on processes, each with its own `nbdist.contract.calls.engine`, and wait for all answers.
+    """Call `initialize` on processes, each with its own arguments, and wait for all answers.
 
     Raises:
       LaunchError: As for `join`.
@@ -214,7 +215,7 @@ def broadcast(
             where=f"process {process_id} (host {cluster.plan.hosts[process_id]})",
         )
         if process_id == 0 and len(stages) > 1 and _process_0_serves(cluster):
-            until_it_listens(cluster.rendezvous)
+            wait_for_coordinator(cluster.rendezvous)
     return _collect(cluster, asked, progress)
 
 
@@ -222,8 +223,8 @@ def _process_0_serves(cluster: Cluster) -> bool:
     return cluster.plan.initialize and not cluster.rendezvous.served
 
 
-def until_it_listens(rendezvous: Rendezvous) -> None:
-    """Wait a moment for process 0's coordinator: a process that finds none tries again only a second later."""
+def wait_for_coordinator(rendezvous: Rendezvous) -> None:
+    """Wait a moment for process 0's coordinator: a process that misses it tries again only a second later."""
     if rendezvous.tasks:
         return
     host, _, port = rendezvous.coordinator.rpartition(":")
@@ -270,7 +271,7 @@ def _collect(
 
 
 def _ended(cluster: Cluster, unanswered: set[int]) -> str:
-    """Return the text for a process that ended while all were joining; JAX ends those that wait too long."""
+    """Return the text for a process that ended while all were joining; JAX ends processes that wait too long."""
     plan = cluster.plan
     process_id, end = next(iter(cluster.exits.items()))
     who = f"Process {process_id} (host {plan.hosts[process_id]}, pid {end.pid})"
@@ -299,12 +300,12 @@ def _answer(
         ) from error
 
 
-def _waited_too_long(words: str) -> bool:
-    """Return whether a process says that others did not come; JAX's service has no other sign of it.
+def _waited_too_long(error: str) -> bool:
+    """Return whether an error says that other processes did not join; JAX tells that only by this text.
 
     Source: the status of gRPC, and the text of Python's `TimeoutError`, in jax 0.10.0 to 0.12.0.1.
     """
-    return "DEADLINE_EXCEEDED" in words or "timed out" in words.lower()
+    return "DEADLINE_EXCEEDED" in error or "timed out" in error.lower()
 
 
 def _missing(plan: Plan, ids: set[int]) -> str:

@@ -18,7 +18,7 @@ from nbdist.interrupts import put_off
 A = TypeVar("A")
 
 LOOK_SECONDS = 0.05
-"""Seconds that an interrupt may take to end a wait."""
+"""Seconds after which a wait looks for an interrupt."""
 
 
 class Pending(Generic[A]):
@@ -26,11 +26,11 @@ class Pending(Generic[A]):
 
     Args:
       call: The call.
-      result: ipyparallel's AsyncResult of it; None if the engine left before it could be asked.
+      result: ipyparallel's AsyncResult of the call; None if the engine had gone before it could be asked.
       where: The name of the process in error texts.
 
     Attributes:
-      computed: Whether the process has used devices of others for its answer; known after `get`.
+      computed: Whether the process used devices of other processes for its answer; known after `get`.
     """
 
     def __init__(self, call: contract.Call[A], result: Any, where: str) -> None:
@@ -40,7 +40,7 @@ class Pending(Generic[A]):
         self.computed = False
 
     def ready(self) -> bool:
-        """Return whether the answer has arrived, or none will come."""
+        """Return whether the answer has arrived, or will never come."""
         with put_off():
             return self._result is None or bool(self._result.ready())
 
@@ -51,7 +51,7 @@ class Pending(Generic[A]):
         try:
             with put_off():
                 self._result.get(0)
-        except IPythonError as error:  # a living process may have answered with an error, too
+        except IPythonError as error:  # a living process may also answer with an error
             return getattr(error, "ename", None) != "EngineError"
         return True
 
@@ -63,11 +63,11 @@ class Pending(Generic[A]):
         """Return the answer and its buffers.
 
         Raises:
-          NbdistError: The engine's side raised it; the same class if it is one of ours.
+          NbdistError: The error that the engine raised; of the same class if it is one of nbdist's.
           GoneError: The process has ended.
-          NotRunError: An earlier cell had failed on the process, which ran nothing that came after it.
-          WireError: The answer is no data (see `nbdist.launch.start.client`), or not of the shape of
-            `nbdist.contract.calls`; or the engine's side declares another shape for the call.
+          NotRunError: An earlier cell had failed on the process, which then ran nothing that was queued behind it.
+          WireError: The answer is not plain data (see `nbdist.launch.start.client`), or has another shape than
+            `nbdist.contract.calls` says; or the engine expects another shape of the call.
           TimeoutError: The answer has not arrived after `timeout_s` seconds.
         """
         if self._result is None:
@@ -115,7 +115,7 @@ def ask(
 ) -> Pending[A]:
     """Send a request to one engine; do not wait.
 
-    A request to an engine that has left is answered as if the engine died before it answered.
+    A request to an engine that has gone fails as if the engine had died before it answered.
 
     Args:
       client: ipyparallel's Client.
@@ -132,13 +132,13 @@ def ask(
         with put_off():
             result = client[engine].set_flags(label=sent.label).apply_async(sent, *buffers)
     except (IndexError, KeyError, NoEnginesRegistered):
-        # Another thread of ipyparallel removes an engine that leaves from the list, even during this line.
+        # The engine has gone: another thread of ipyparallel removes it from the list at any time.
         result = None
     return Pending(call, result, where or f"engine {engine}")
 
 
 class Repeated(Generic[A]):
-    """A request that is repeated until one engine answers; it must answer each request alike.
+    """A request that is sent to one engine until it answers; the engine must answer each copy alike.
 
     ZeroMQ drops messages to an engine whose own connection to the controller does not exist yet.
 

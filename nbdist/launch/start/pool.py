@@ -1,4 +1,4 @@
-"""All agents of a session as one: those of ours, or ipyparallel in their place where somebody else started all."""
+"""All agents of a session as one object; ipyparallel replaces them if somebody else has started the engines."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from nbdist.spelling import command
 logger = logging.getLogger(__name__)
 
 LOST_SECONDS = 30.0
-"""Silence after which a host is given up; a short interruption of the network has no effect.
+"""Seconds of silence after which a host is given up, so that a short network outage has no effect.
 
 Only time in which this kernel ran counts (`nbdist.agent.kernel_link`)."""
 
 
 class Agents:
-    """The way of a session to its processes, whether nbdist or somebody else has started them.
+    """Access of a session to its processes, whether nbdist or somebody else has started them.
 
-    What is here is all that can be done with processes of somebody else's, of which nothing is known:
-    `nbdist.launch.sessions.foreign_engines.ForeignEngines` asks ipyparallel, and `AgentPool` agents of ours.
+    `AgentPool` asks nbdist's own agents; `nbdist.launch.sessions.foreign_engines.ForeignEngines` asks ipyparallel.
+    The defaults here are for processes of somebody else, about which nothing is known.
 
     Args:
       events: Publishes all happenings to its listeners.
@@ -52,12 +52,12 @@ class Agents:
 
     Attributes:
       others: The agents on other machines, by host name.
-      silent: Since when (Unix seconds) silent hosts send nothing, by name.
+      silent: By the name of each silent host, since when it has sent nothing (Unix seconds).
       faults: Sentences about messages that could not be handled; each is also published as an event `Fault`.
     """
 
     reaches_past_main_threads = False
-    """Whether processes can be asked for something while they run a cell."""
+    """Whether processes answer requests while they run a cell."""
 
     def __init__(self, events: AgentEvents, files: Files | None = None) -> None:
         self.events = events
@@ -69,7 +69,7 @@ class Agents:
 
     @property
     def all(self) -> tuple[AgentHandle, ...]:
-        """The agents of ours, that of this machine first; empty if somebody else has started the engines."""
+        """nbdist's own agents, that of this machine first; empty if somebody else has started the engines."""
         return ()
 
     @property
@@ -79,7 +79,7 @@ class Agents:
 
     @property
     def controller_end(self) -> ProcessExit | None:
-        """The end of the controller, with which all engines are lost; None if it runs, or its end is not known."""
+        """The end of the controller, with which all engines are lost; None if it runs, or its state is unknown."""
         return None
 
     def of(self, process_id: int) -> AgentHandle:
@@ -93,8 +93,8 @@ class Agents:
             f"this. Do it where they came from, or start a session with {command('start')}."
         )
 
-    def place(self, process_id: int) -> HostInfo | None:
-        """Return the facts about a process's host; None if it is this machine, or nothing is known."""
+    def host_info(self, process_id: int) -> HostInfo | None:
+        """Return the facts about a process's host; None if the host is this machine, or unknown."""
         return None
 
     def start(self, processes: Sequence[NewProcess]) -> None:
@@ -109,7 +109,7 @@ class Agents:
         )
 
     def forget(self, process_ids: Collection[int]) -> None:
-        """Drop the ends of processes that are about to be started again, or that another kernel has started."""
+        """Drop the ends of processes that are about to be started again, or that another kernel has replaced."""
         raise NotImplementedError
 
     def signal(self, number: int, process_ids: Sequence[int]) -> None:
@@ -117,12 +117,12 @@ class Agents:
         raise NotImplementedError
 
     def ask(self, aside: Aside[Any], process_ids: Sequence[int], number: int = 0) -> None:
-        """Ask processes something past their main threads, if that is possible; return at once.
+        """Send processes a request that does not need their main threads, if that is possible; return at once.
 
         Args:
           aside: The request.
           process_ids: The processes.
-          number: The number that an answer carries.
+          number: A number that the answer repeats.
         """
         raise NotImplementedError
 
@@ -147,7 +147,7 @@ class AgentPool(Agents):
 
     Args:
       home: The agent of this machine.
-      others: The agents on other machines, by host name; a job of a scheduler is one of them, whatever its hosts.
+      others: The agents on other machines, by host name; a scheduler's job counts as one, on however many hosts.
       events: Where all agents publish their events. This object adds `HostsSilent` whenever the set of silent
         hosts changes.
       files: The user's files that are kept the same everywhere, None if there are none.
@@ -183,7 +183,7 @@ class AgentPool(Agents):
         """Return the agent of one process."""
         return self._of[process_id]
 
-    def place(self, process_id: int) -> HostInfo | None:
+    def host_info(self, process_id: int) -> HostInfo | None:
         """Return the facts about a process's host; None if it is this machine."""
         agent = self._of[process_id]
         if not agent.reach.remote:
@@ -210,7 +210,7 @@ class AgentPool(Agents):
     def connect(self, connection: Mapping[str, Any]) -> None:
         """Send the agents on other machines the controller's address and the session's key.
 
-        The stream to the tasks of a job is not encrypted: they get both from
+        The stream to the tasks of a job is not encrypted, so the tasks get both from
         `nbdist.launch.start.connect.Handover`.
         """
         for agent in self.others.values():
@@ -263,7 +263,7 @@ class AgentPool(Agents):
             agent.order(order)
 
     def keep(self) -> None:
-        """Order kept agents to go on without a kernel from now on, since another kernel can find them."""
+        """Order kept agents to go on without a kernel: from now on another kernel can find them."""
         for agent in self.all:
             agent.keep()
 
@@ -281,7 +281,7 @@ class AgentPool(Agents):
                 self.files.stop()
             for agent in self.others.values():
                 agent.begin_to_stop()
-            # They end side by side. The controller goes last: engines that are left alone wait for it.
+            # All end at the same time; the controller goes last, since engines wait for one that is gone.
             for agent in self.others.values():
                 agent.stop()
             self.home.stop()
@@ -292,18 +292,18 @@ class AgentPool(Agents):
         while not self._stopped.wait(PERIOD_SECONDS):
             for agent in self.others.values():
                 with self._guard:
-                    self._look_after(agent)
+                    self._check_agent(agent)
             with self._guard:
-                self._look_who_is_silent()
+                self._publish_silent_hosts()
 
-    def _look_after(self, agent: AgentHandle) -> None:
+    def _check_agent(self, agent: AgentHandle) -> None:
         if agent.poll() is None and agent.facts:
             agent.beat()
-            agent.look_after_tasks(LOST_SECONDS)
+            agent.note_lost_tasks(LOST_SECONDS)
             if agent.silence_s > LOST_SECONDS:
                 agent.give_up()
 
-    def _look_who_is_silent(self) -> None:
+    def _publish_silent_hosts(self) -> None:
         now = time.time()
         silent = {
             name: self.silent.get(name, now - silence_s)

@@ -1,4 +1,4 @@
-"""The doctor's checks on a start: they run while the agents import, on connections that exist anyway."""
+"""The doctor's checks during a start: they run while the agents import, over the agents' own connections."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from nbdist.machine.ports import LOOPBACK
 from nbdist.spelling import command
 
 MOST_TARGETS = 8
-"""Hosts that each host tries to reach, from process 0's on: attempts of all to all would grow with the square."""
+"""How many hosts each host tries to reach, process 0's first; trying all would grow with the square of the
+number."""
 
 
 class Preflight:
@@ -46,9 +47,8 @@ class Preflight:
         self._listener: socket.socket | None = None
         forwarded = plan.placement.forwarded
         if forwarded or not self._here:
-            with contextlib.suppress(
-                OSError
-            ):  # behind address translation, the address is not this machine's own
+            # Behind address translation, the address is not this machine's own.
+            with contextlib.suppress(OSError):
                 self._listener = checkup.listen(address, *forwarded[-1:])
         pool = ThreadPoolExecutor(1)
         self._kernel: Future[Checkup] = pool.submit(kernel_facts, {})
@@ -65,10 +65,10 @@ class Preflight:
         """Judge the reports of the hosts and the facts of this machine; close the listener.
 
         Args:
-          info: The facts of other machines, by the name the plan has for them.
+          info: The facts of other machines, by their name in the plan.
 
         Returns:
-          Warnings.
+          The warnings.
 
         Raises:
           HostError: A problem on one host with which a start would fail.
@@ -123,7 +123,7 @@ class Preflight:
 
 
 def targets(info: Mapping[str, HostInfo]) -> tuple[tuple[str, int], ...]:
-    """Return address and port of the first hosts, which every host is to reach."""
+    """Return address and port of the first hosts, which every host tries to reach."""
     listening = [
         (facts.address, facts.listening)
         for facts in info.values()

@@ -1,4 +1,4 @@
-"""Replacement of what has ended, processes or the controller, while the other processes go on.
+"""Replacement of ended processes, or of the controller, while the other processes go on.
 
 Engines connect to a new controller by themselves.
 """
@@ -29,13 +29,13 @@ END_SECONDS = 5.0
 """Seconds a process may take to be gone after SIGKILL."""
 
 
-def end(cluster: Cluster, process_ids: Collection[int]) -> None:
+def end_processes(cluster: Cluster, process_ids: Collection[int]) -> None:
     """End processes that no longer answer; wait until they are gone.
 
     Raises:
       LaunchError: A process still exists.
     """
-    cluster.signal(signal.SIGKILL, sorted(process_ids))
+    cluster.agents.signal(signal.SIGKILL, sorted(process_ids))
     deadline = time.monotonic() + END_SECONDS
     while left := set(process_ids) - set(cluster.exits):
         if time.monotonic() > deadline:
@@ -45,11 +45,13 @@ def end(cluster: Cluster, process_ids: Collection[int]) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def replace(cluster: Cluster, process_ids: Collection[int], *, progress: StartProgress) -> None:
+def replace_processes(
+    cluster: Cluster, process_ids: Collection[int], *, progress: StartProgress
+) -> None:
     """Start these processes of the plan again, each on its host and with its id.
 
     Raises:
-      LaunchError: One of them did not come up; the others are as they were.
+      LaunchError: One of them did not come up; all other processes are unchanged.
     """
     again = [p for p in cluster.plan.processes if p.process_id in process_ids]
     known = {*cluster.engines.values(), *cluster.client.ids}
@@ -61,9 +63,9 @@ def replace(cluster: Cluster, process_ids: Collection[int], *, progress: StartPr
 def rebuild_strategy(
     cluster: Cluster, replaced: Collection[int], *, workers: bool, progress: StartProgress
 ) -> dict[int, Initialized]:
-    """Make the framework's strategy anew, on the workers at new addresses.
+    """Create the framework's strategy anew, with the workers at new addresses.
 
-    TensorFlow first forgets the old cluster on earlier processes; their Python variables stay.
+    On the remaining processes, TensorFlow first forgets the old cluster; their Python variables stay.
 
     Args:
       cluster: Engines of which none is in a cell.
@@ -94,7 +96,7 @@ def rebuild_strategy(
 
 
 def meet_again(cluster: Cluster) -> None:
-    """Choose new ports at which the processes meet: the old servers of those that live on still exist.
+    """Choose new ports at which the processes meet: the remaining processes still hold the old ones.
 
     Raises:
       LaunchError: The agent of this machine has ended.
@@ -104,13 +106,13 @@ def meet_again(cluster: Cluster) -> None:
 
 
 START_SECONDS = 30.0
-"""Seconds a new controller may take until it answers; forked on a quiet machine, it takes half a second."""
+"""Seconds a new controller may take to answer; on a quiet machine it takes half a second."""
 
 ANSWER_SECONDS = 1
 """Seconds that each attempt to connect to a new controller waits for its answer."""
 
 AGAIN_SECONDS = 0.5
-"""Seconds until an engine is asked again: a request sent before it has connected anew is lost."""
+"""Seconds until an engine is asked again, since a request sent before the engine has reconnected is lost."""
 
 
 def restart_controller(cluster: Cluster) -> None:
@@ -123,14 +125,14 @@ def restart_controller(cluster: Cluster) -> None:
     before = home.exits.get(CONTROLLER)
     home.order(RestartController())
     deadline = time.monotonic() + START_SECONDS
-    # The new controller may already have ended, too.
+    # The new controller may have ended already: then its end differs from the first one's.
     while before is not None and home.exits.get(CONTROLLER) == before:
         if home.poll() is not None or time.monotonic() > deadline:
             raise LaunchError("its agent does not start it again")
         time.sleep(POLL_SECONDS)
     client = _connected(cluster, deadline)
     if cluster.client is not None:
-        # Messages that the earlier client has not sent must not be sent now.
+        # What the earlier client has not sent must not be sent later.
         cluster.client.close(linger=0)
     cluster.client = client
 
@@ -140,8 +142,8 @@ def _connected(cluster: Cluster, deadline: float) -> Client:
     while True:
         end = home.exits.get(CONTROLLER) or home.end_of_all()
         if end is not None:
-            said = "".join(f": {line}" for line in end.last_lines[-1:])
-            raise LaunchError(f"started again, it {end}{said}")
+            last = "".join(f": {line}" for line in end.last_lines[-1:])
+            raise LaunchError(f"started again, it {end}{last}")
         try:
             return Client(cluster.client_file, timeout=ANSWER_SECONDS)
         except TimeoutError as error:
@@ -152,7 +154,7 @@ def _connected(cluster: Cluster, deadline: float) -> Client:
 
 
 def unanswered(cluster: Cluster, process_ids: Collection[int], *, within_s: float) -> set[int]:
-    """Return the idle processes that do not answer through the controller, without those that have ended.
+    """Return the idle processes that do not answer through the controller, except ended ones.
 
     Args:
       cluster: The engines.

@@ -1,7 +1,7 @@
 """First step of a start: the agents, which import the modules that all processes need.
 
-The import takes longest, so it begins before this kernel's own imports; nothing here imports more than the
-standard library.
+That import takes longest, so it begins before this kernel's own imports; this module imports only the standard
+library.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CONTROLLER_ARGUMENTS = (
 
 
 def spawn(asked: Plan, *, session: str) -> Cluster:
-    """Start the agents of the plan's processes; do not wait for anything.
+    """Start the agents of the plan's processes; do not wait.
 
     Args:
       asked: The plan.
@@ -54,8 +54,8 @@ def spawn(asked: Plan, *, session: str) -> Cluster:
     began = time.monotonic()
     plan = _tunnelled(asked) if asked.placement.tunnel else asked
     files = Files(sources(plan.placement.sync)) if plan.placement.sync else None
-    near = plan.placement.on_this_machine or plan.placement.tunnel
-    address = LOOPBACK if near else controller_address(plan.placement)
+    by_loopback = plan.placement.on_this_machine or plan.placement.tunnel
+    address = LOOPBACK if by_loopback else controller_address(plan.placement)
     folder = folders.make()
     preflight = Preflight(plan, address)
     started: list[AgentHandle] = []
@@ -69,19 +69,21 @@ def spawn(asked: Plan, *, session: str) -> Cluster:
         return agent
 
     try:
-        # Agents on other machines first: their connections take time, too.
+        # Agents on other machines first, since their connections take time.
         others = {
             reach.name: start(
-                reach, elsewhere(plan, reach, address, preflight.asked, files), f"host-{number}"
+                reach,
+                remote_assignment(plan, reach, address, preflight.asked, files),
+                f"host-{number}",
             )
-            for number, reach in enumerate(reaches(plan, folder))
+            for number, reach in enumerate(agent_specs(plan, folder))
         }
         home = start(
             AgentSpec(
                 name=socket.gethostname(),
                 environment=clean_environment(os.environ, plan.environment),
             ),
-            at_home(plan, folder, address, files),
+            local_assignment(plan, folder, address, files),
             "host",
         )
     except BaseException:
@@ -99,11 +101,11 @@ def spawn(asked: Plan, *, session: str) -> Cluster:
 
 
 TUNNELLED = 8
-"""Ports of ipyparallel's controller for engines, without broadcast trees (9.2, `IPController.init_hub`)."""
+"""Ports that ipyparallel's controller has for engines, without broadcast trees (9.2, `IPController.init_hub`)."""
 
 
 def _tunnelled(plan: Plan) -> Plan:
-    """Return the plan with the ports that ssh forwards: the controller's, and one for the checks before."""
+    """Return the plan with the ports that ssh forwards: the controller's, and one for the checks."""
     ssh = plan.placement.ssh
     assert ssh is not None
     forwarded = replace(ssh, forwarded=tuple(free_ports(TUNNELLED + 1)))
@@ -117,7 +119,7 @@ def _give_up(started: Sequence[AgentHandle], preflight: Preflight, folder: str) 
     folders.remove(folder)
 
 
-def reaches(plan: Plan, folder: str | None = None) -> list[AgentSpec]:
+def agent_specs(plan: Plan, folder: str | None = None) -> list[AgentSpec]:
     """Return how the agents on other machines are started; `folder` is the session's folder here."""
     placement = plan.placement
     if placement.job is not None:
@@ -134,7 +136,9 @@ def reaches(plan: Plan, folder: str | None = None) -> list[AgentSpec]:
     return [ssh_agent(host, placement.ssh) for host in placement.hosts if not host.local]
 
 
-def at_home(plan: Plan, folder: str, address: str, files: Files | None = None) -> Assignment:
+def local_assignment(
+    plan: Plan, folder: str, address: str, files: Files | None = None
+) -> Assignment:
     """Return the assignment for the agent of this machine: the controller, and the processes that run here."""
     mine = plan.placement.job is None and plan.on(socket.gethostname())
     return Assignment(
@@ -157,20 +161,20 @@ def at_home(plan: Plan, folder: str, address: str, files: Files | None = None) -
         controller_address=None if address == LOOPBACK else address,
         kept=plan.keep,
         kernel=os.getpid(),
-        paths=tuple(files.here) if files is not None else (),
+        paths=tuple(files.local_folders) if files is not None else (),
     )
 
 
 KERNEL_LOST_SECONDS = 900.0
-"""Silence after which a host that is still connected to a kernel gives the kernel up.
+"""Seconds of silence after which a host that is still connected to a kernel gives the kernel up.
 
-A kernel that is stopped, or whose machine sleeps, sends nothing, and from afar that looks like a broken
-connection: the processes on the hosts wait. A kernel that ends closes the connection, which ends everything at
-once. Linux gives up a connection on which nothing is acknowledged after about as long (tcp(7), `tcp_retries2`:
-924.6 s), so that a longer time would gain nothing."""
+A suspended kernel, or one whose machine sleeps, sends nothing; to a host that looks like a broken connection, and
+its processes wait. A kernel that ends closes the connection, which ends everything at once. Linux gives up a
+connection without acknowledgements after about the same time (tcp(7), `tcp_retries2`: 924.6 s), so a longer time
+would gain nothing."""
 
 
-def elsewhere(
+def remote_assignment(
     plan: Plan,
     reach: AgentSpec,
     address: str,
@@ -193,8 +197,8 @@ def elsewhere(
             **plan.environment,
         },
         cwd=cwd or str(Path.cwd()),
-        cwd_copy=files.folder_there(Path.cwd()) if files is not None and cwd is None else None,
-        paths=tuple(files.there) if files is not None else (),
+        cwd_copy=files.remote_cwd(Path.cwd()) if files is not None and cwd is None else None,
+        paths=tuple(files.remote_folders) if files is not None else (),
         ports=count,
         silence_s=KERNEL_LOST_SECONDS,
         kept=plan.keep,
@@ -214,7 +218,7 @@ def clean_environment(environment: Mapping[str, str], added: Mapping[str, str]) 
 
 
 PAUSED_SECONDS = 3600
-"""Seconds that engines may be stopped or starved before ipyparallel gives them up; the nanny reports deaths."""
+"""Seconds that engines may be suspended before ipyparallel gives them up; nannies report deaths at once."""
 
 
 def controller_arguments(
@@ -227,9 +231,9 @@ def controller_arguments(
 ) -> list[str]:
     """Return the command line of the controller of a session.
 
-    Registration waits for a heartbeat: at ipyparallel's 3 s engines come up after 7 s or 10 s. At a tenth of a
-    second the controller of ten processes uses 0.6 % of a processor (measured); for many processes it beats more
-    slowly. `ports` are those for engines, empty for any.
+    Registration waits for a heartbeat: with ipyparallel's 3 s engines come up after 7 s or 10 s. At a tenth of a
+    second the controller of ten processes uses 0.6 % of a processor (measured); for many processes its heartbeat
+    is slower. `ports` are the ports for engines, empty for any.
     """
     period = max(100, 4 * processes)
     return [
@@ -237,8 +241,8 @@ def controller_arguments(
         f"--cluster-id={cluster_id}",
         f"--ip={address}",
         f"--location={address}",
-        # With CURVE, ipyparallel by itself signs nothing, and admits anyone who has the public key. No other user
-        # can read this key on a command line: the arguments reach a fork through a pipe.
+        # With CURVE alone, ipyparallel signs nothing and admits anyone who has the public key. No other user can
+        # read this key on a command line: the arguments reach the controller's fork through a pipe.
         f"--Session.key={secrets.token_hex(32)}",
         *([f"--IPController.engine_ports={','.join(map(str, ports))}"] if ports else []),
         f"--HeartMonitor.period={period}",

@@ -1,7 +1,7 @@
 """A cell that another kernel has sent and that runs on: read, interrupted and ended like a cell of this kernel.
 
-`ForeignOutput` listens to its output, `RecalledEnd` asks a process how the cell has ended there, and `RegainedRun`
-follows the cell with both.
+`ForeignOutput` receives its output, `RecalledEnd` asks a process how the cell ended there, and `RegainedRun` uses
+both to follow the cell.
 """
 
 from __future__ import annotations
@@ -34,17 +34,16 @@ POLL_MILLISECONDS = 50
 
 
 class ForeignOutput:
-    """Listens for the output of cells that another kernel has sent: what the processes have kept, then what comes.
+    """The output of cells that another kernel has sent: first what the processes have kept, then new output.
 
-    A client of ipyparallel receives only what it has asked for; this listens to all, on a socket of its own.
-    What comes is held back until the process's echo is here, which has all output from before it; a process that
-    has no echo to give is let through by `go_on`.
+    ipyparallel's client receives only the output of its own requests, so this object listens on a socket of its
+    own. New output of a process is held back until the process's echo arrives, which has all output so far.
+    `go_on` stops waiting for echoes.
 
     Args:
       connection: ipyparallel's client connection info.
-      requests: Process ids by the number of the request whose output is wanted.
-      take: Called from a thread of this object with the process and each message of its output, once and in
-        order.
+      requests: The process id of each request whose output is wanted, by the number of the request.
+      take: Called from a thread of this object with the process and each message of its output, in order.
       report: Called with a sentence about the first message of a kind that could not be handled.
 
     Attributes:
@@ -62,7 +61,7 @@ class ForeignOutput:
         self._wire = wire(connection)
         self._requests = dict(requests)
         self._take = take
-        self._guard = MessageGuard("Output of a cell of before", logger, report)
+        self._guard = MessageGuard("Output of an earlier cell", logger, report)
         self._lock = threading.RLock()
         self._seen: set[str] = set()
         self._held: dict[int, list[Message]] = {p: [] for p in requests.values()}
@@ -72,7 +71,7 @@ class ForeignOutput:
 
     @property
     def waiting(self) -> tuple[int, ...]:
-        """Return the processes whose echo has not come."""
+        """The processes whose echo has not arrived."""
         return tuple(self._held)
 
     def start(self) -> None:
@@ -86,13 +85,13 @@ class ForeignOutput:
             self._thread.join(2.0)
 
     def go_on(self) -> None:
-        """Wait for no echo any longer."""
+        """Stop waiting for echoes, and pass on what was held back."""
         with self._lock:
             for process_id in self.waiting:
                 self._release(process_id)
 
     def echo(self, process_id: int, kept: Kept) -> None:
-        """Take the output that a process has kept, then let through what has come since."""
+        """Take the output that a process has kept, then pass on what has arrived since."""
         with self._lock:
             with self._guard:
                 for message in kept.messages:
@@ -157,7 +156,7 @@ ECHO_SECONDS = 1.0
 """The longest wait for the output that the processes have kept."""
 
 ANSWER_SECONDS = 0.5
-"""The longest wait until processes that are not in the cell say so; one that is in it answers after it."""
+"""The longest wait for processes to say that they are not in the cell; one that is in it answers when it ends."""
 
 LOOK_SECONDS = 0.01
 
@@ -183,7 +182,7 @@ class RecalledEnd(Submission):
     """The end of a cell on one process, asked for with a request that is queued behind the cell.
 
     Args:
-      ask: Sends the question; called again when an earlier failure has swept the question away.
+      ask: Sends the question; called again if an earlier failing cell made the process drop the question.
       take: Called with the answer.
     """
 
@@ -201,7 +200,7 @@ class RecalledEnd(Submission):
 
     @property
     def replied(self) -> bool:
-        """Return whether the process has left the cell."""
+        """Whether the process has left the cell."""
         with self._lock:
             if not self.future.done() and self._asked is not None and self._asked.ready():
                 self._settle(self._asked)
@@ -235,7 +234,7 @@ class RecalledEnd(Submission):
 
 
 def raised(answer: contract.Recalled) -> RecalledError | None:
-    """Return the error that the cell raised; None when it succeeded, or when nothing is known of its end."""
+    """Return the error that the cell raised; None if it succeeded, or its end is unknown."""
     text = None if answer.end is None else answer.end.error
     if text is None:
         return None
@@ -255,14 +254,14 @@ class RegainedRun(FollowedRun):
         """Begin to listen; return when the output so far is here, or after `ECHO_SECONDS`.
 
         Args:
-          cell: As it was noted when it was sent.
+          cell: The cell, as it was noted when it was sent.
           connection: ipyparallel's client connection info.
           recall: Asks a process how the cell ended.
-          repeat: Has the processes send what they have kept; None where they cannot in the middle of a cell.
+          repeat: Has the processes send what they have kept; None if they cannot do so in the middle of a cell.
         """
         self._started = cell.started
         self.execution.number = cell.run
-        # Processes that ended while no kernel was there took the output they had kept with them.
+        # Output that a process had kept is lost when the process ends.
         gone = cell.requests.keys() & self.context.cluster.exits.keys()
         if gone:
             self.output.note(
@@ -280,7 +279,7 @@ class RegainedRun(FollowedRun):
         return self.follow(shown=True)
 
     def until_known(self) -> None:
-        """Wait a moment until each process is known to be in the cell, to have left it, or not to have got it."""
+        """Wait a moment until each process is known to be in the cell, to have left it, or to have missed it."""
         deadline = time.monotonic() + ANSWER_SECONDS
         while time.monotonic() < deadline and any(
             s.outcome == "running" and s.activity is None
@@ -297,7 +296,7 @@ class RegainedRun(FollowedRun):
     def _catch_up(self, repeat: Callable[[], None] | None) -> None:
         deadline = time.monotonic() + ECHO_SECONDS
         while repeat is not None and self._foreign_output.waiting and time.monotonic() < deadline:
-            repeat()  # again: the subscription may not have been there
+            repeat()  # repeated, since the subscription may not have been there
             pause = time.monotonic() + 0.1
             while self._foreign_output.waiting and time.monotonic() < pause:
                 time.sleep(LOOK_SECONDS)

@@ -51,16 +51,16 @@ class CellHandle:
 
     @property
     def outcomes(self) -> Mapping[int, ProcessOutcome]:
-        """Return where each process stands."""
+        """The state of each process in the cell, or its final outcome, by process id."""
         with put_off():
             return self._run.execution.outcomes()
 
     def blocks(self) -> tuple[Block, ...]:
-        """Return the output; parts that are equal on several processes stand once."""
+        """Return the output; parts that are equal on several processes appear once."""
         return self._run.output.blocks()
 
     def wait(self, timeout_s: float | None = None) -> CellHandle:
-        """Shows the output until the cell ends, and raises if it failed.
+        """Show the output until the cell ends, and raise if it failed.
 
         Raises:
           ProcessError: The cell failed on some process; only the first `wait` raises it.
@@ -74,23 +74,23 @@ class CellHandle:
         number, outcomes = self._run.cell.number, self._run.execution.outcomes()
         running = [p for p, s in outcomes.items() if s.outcome == "running"]
         if running:
-            # Text in a notebook stays as it is when the cell has ended, so it says when it was true.
+            # The text stays in the notebook after the cell has ended, so it says when it was true.
             at = time.strftime("%H:%M:%S")
             return f"<cell {number}: {processes_text(running)} running at {at}; .wait() waits for its end>"
         return f"<cell {number}: {outcome_text(outcomes)}; .wait() shows its output>"
 
 
 class CellRun:
-    """Puts execution, output and supervisor together for one cell.
+    """The execution, output and supervisor of one cell.
 
     Attributes:
       AWAITED: Whether no other cell is sent until this one has ended and what it sent has been compared.
 
     Args:
       cell: What to run.
-      targets: On which processes.
-      context: The session it runs in.
-      timeout_s: Limit of the cell, or None.
+      targets: The processes to run it on.
+      context: The session in which it runs.
+      timeout_s: The time limit of the cell in seconds, or None.
       remarks: Lines to show before any output.
       renderer: Draws the output; None: the one that fits this shell.
     """
@@ -110,7 +110,7 @@ class CellRun:
         self.cell = cell
         self.context = context
         self._renderer = renderer or renderer_for(get_ipython())
-        # A renderer that shows no widgets displays them as text, and their captured output where it comes.
+        # A renderer without widgets shows them as text, and their captured output in place.
         widgets = context.widgets if in_notebook(self._renderer) else None
         folder = context.folder
         self.output = CellOutput(
@@ -165,7 +165,7 @@ class CellRun:
         return all(process.outcome != "running" for process in outcomes.values())
 
     def begin(self) -> CellHandle:
-        """Sends the cell."""
+        """Send the cell, and return its handle."""
         for remark in self._remarks:
             self.output.note(remark)
         self._started = time.time()
@@ -194,7 +194,7 @@ class CellRun:
             ).text(),
             requested=lambda requests: self.context.requested(replace(sent, requests=requests)),
         )
-        # ipyparallel forgets a request that has failed before all its output is here.
+        # ipyparallel may forget a failed request before all its output has arrived.
         self._listen(self.execution.receive)
         return CellHandle(self)
 
@@ -222,7 +222,6 @@ class CellRun:
         error = self._finish(final)
         if error is not None:
             show_end(self._renderer, self.output, error_text(error), raised=True)
-        if error is not None:
             raise error
 
     def interrupt(self) -> None:
@@ -231,7 +230,7 @@ class CellRun:
 
     def _finish(self, outcomes: dict[int, ProcessOutcome]) -> Exception | None:
         self._final = outcomes
-        # Ended processes may be replaced in a moment; afterwards nothing is known of them.
+        # Ended processes may be replaced in a moment, after which their ends are unknown.
         ends = dict(self.context.cluster.exits)
         facts = self.context.ended(
             EndOfCell(
@@ -241,7 +240,7 @@ class CellRun:
                 number=self.execution.number,
                 clean=self.execution.clean,
                 steps=dict(self.execution.steps),
-                looked=self._supervisor.terms.out_of_step,
+                began_out_of_step=self._supervisor.terms.out_of_step,
                 say=self._say,
             )
         )
@@ -272,7 +271,7 @@ class CellRun:
         )
 
     def _prompts_at(self, renderer: Renderer) -> Prompts:
-        """The prompts of the processes, for a person who looks at what a renderer shows."""
+        """Return the prompts of the processes, for a person who sees what `renderer` shows."""
         return Prompts(
             self.execution,
             reply=self._reply,
@@ -284,7 +283,7 @@ class CellRun:
         self.output.stream(process_id, "stdout", text)
 
     def _answer_awaited(self) -> None:
-        """Ask the person what a process waits for, if this run is on the thread that waits for it."""
+        """Ask the person for the line that a process waits for, if this thread waits for the cell."""
         self._prompts.answer()
 
     def _note_end(self, outcomes: dict[int, ProcessOutcome]) -> None:
@@ -310,6 +309,6 @@ def error_text(error: Exception) -> str:
 
 
 def _show_alone(interrupt: KeyboardInterrupt, shown: str) -> None:
-    """Make IPython show who was where, in place of this package's own frames, which explain nothing."""
+    """Make IPython show where each process was, in place of nbdist's own frames, which explain nothing."""
     lines = shown.splitlines() or ["KeyboardInterrupt"]
     interrupt._render_traceback_ = lambda: lines  # type: ignore[attr-defined]

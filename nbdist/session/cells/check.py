@@ -1,7 +1,7 @@
-"""Comparison of a cell's processes before it runs: what must be alike on all, and who has what if it is not.
+"""Comparison of a cell's processes before it runs: what must be equal on all, and who has what if it is not.
 
-`refuse_disagreement` asks all at once: for digests first, and for facts only where those differ. Pure functions
-compare the facts, and write out what differs as the text of an error.
+`refuse_disagreement` asks all processes at once: first for digests, then for facts only where digests differ. Pure
+functions compare the facts, and describe the differences in the text of an error.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from nbdist.contract.calls.engine import Agreement, AskAgreement
 from nbdist.contract.cells import DistributionFacts, Facts, NamesFacts
@@ -23,7 +23,7 @@ from nbdist.notation import array_type_text, count_text, mesh_axes_text, where_t
 from nbdist.spelling import command, option, sentence
 
 Versions = tuple[tuple[tuple[int, ...], str], ...]
-"""The process ids that have a value in common, and the value as text; that of the most processes first."""
+"""For each value: the ids of the processes that have it, and the value as text; the most common value first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Difference:
 
 
 def grouped(values: Mapping[int, Any]) -> list[tuple[list[int], Any]]:
-    """Return the process ids by equal values, plain ones or those of the contract, in the order of the ids."""
+    """Return groups of processes with equal values (plain ones, or of the contract), in the order of the ids."""
     groups: dict[str, tuple[list[int], Any]] = {}
     for process_id, value in sorted(values.items()):
         text = json.dumps(encode(value), sort_keys=True)
@@ -45,7 +45,7 @@ def grouped(values: Mapping[int, Any]) -> list[tuple[list[int], Any]]:
 
 
 def ordered(versions: Iterable[tuple[Collection[int], str]]) -> Versions:
-    """Sort: the version of the most processes first, then by the lowest process id."""
+    """Sort versions: the most common first, then by the lowest process id."""
     found = [(tuple(sorted(ids)), text) for ids, text in versions if ids]
     return tuple(sorted(found, key=lambda version: (-len(version[0]), version[0][0])))
 
@@ -54,10 +54,19 @@ def difference(
     about: str, values: Mapping[int, Any], do: str, text: Callable[[Any], str] = str
 ) -> list[Difference]:
     """Return one entry where the values of processes are not all equal, else none."""
+    return _described(about, values, do, lambda found: [text(value) for value in found])
+
+
+def _described(
+    about: str, values: Mapping[int, Any], do: str, texts: Callable[[list[Any]], list[str]]
+) -> list[Difference]:
+    """Return as `difference` does; `texts` sees all different values, to tell them apart."""
     groups = grouped(values)
     if len(groups) < 2:
         return []
-    return [Difference(about, ordered((ids, text(value)) for ids, value in groups), do)]
+    described = texts([value for _, value in groups])
+    versions = ordered((ids, text) for (ids, _), text in zip(groups, described, strict=True))
+    return [Difference(about, versions, do)]
 
 
 ByProcess = Mapping[int, NamesFacts]
@@ -71,7 +80,7 @@ SEED = "Create the key from the same seed on all of them."
 def names(answers: ByProcess, *, code: bool) -> list[Difference]:
     """Return the names that a cell reads and that differ between the processes about to run it.
 
-    Compared are whether they are there, their types, global arrays, keys and code.
+    Compared are the existence of names, their types, global arrays, keys and code.
 
     Args:
       answers: The answer of each process.
@@ -96,14 +105,14 @@ def _name(name: str, answers: ByProcess, *, code: bool) -> list[Difference]:
     entries = {p: one.names[name] for p, one in answers.items() if name in one.names}
     there = {p: entry for p, entry in entries.items() if entry.type is not None}
     if not there:
-        return []  # it fails on all of them alike
+        return []  # the cell fails on all of them alike
     spans = any(name in _leading_to(path) for one in answers.values() for path in one.arrays)
     certain = any(entry.certain for entry in entries.values())
     if len(there) < len(entries):
         if not (certain or spans):
             return []
     elif not any(entry.holds or entry.code for entry in there.values()):
-        return []  # a plain value is each process's own affair
+        return []  # plain values may differ between processes
     kinds = {p: entry.type for p, entry in entries.items()}
     if len(set(kinds.values())) > 1:
         if not (certain or spans):
@@ -135,7 +144,7 @@ def _array(path: str, answers: ByProcess) -> list[Difference]:
             else:
                 same.append(process_id)
         elif path in one.local or not one.omitted:
-            # Of a process with too many arrays it is not known whether it has this one.
+            # A process that omitted arrays from its answer may have this one.
             others.setdefault(_held_text(path, one) or MISSING, []).append(process_id)
     versions = [*version_texts(spanning, meshes), *((ids, text) for text, ids in others.items())]
     return [Difference(path, ordered(versions), sentence(MAKE))] if len(versions) > 1 else []
@@ -147,7 +156,7 @@ def _key(path: str, answers: ByProcess) -> list[Difference]:
 
 
 def _held_text(path: str, answer: NamesFacts) -> str | None:
-    """Return the array under a path of one process as text; None where there is none."""
+    """Return one process's array under a path as text; None if there is none."""
     if path in answer.arrays:
         return version_texts([(answer.arrays[path], [])], _meshes({0: answer}))[0][1]
     if path not in answer.local:
@@ -168,10 +177,10 @@ def _meshes(answers: ByProcess) -> dict[str, Mesh]:
 
 
 def differences(facts: Mapping[int, Facts]) -> list[Difference]:
-    """Return the differences, causes before their consequences; empty where nothing that matters differs.
+    """Return the differences, causes before their consequences; empty if nothing that matters differs.
 
     Args:
-      facts: By process id; all processes were asked for the same topics.
+      facts: The answers, by process id; all processes were asked for the same topics.
     """
     # Another Python compiles the same text to other code.
     python = {one.software.get("Python") for one in facts.values() if one.software is not None}
@@ -203,39 +212,43 @@ def _software(versions: Mapping[int, Mapping[str, str]]) -> list[Difference]:
         f"Install the same version on all hosts ({command('doctor')} says what to type), then "
         f"{command('restart')}."
     )
-    found = []
-    for name in _every_key(versions):
-        # A package that only some have imported need not be used by the others.
-        of = {p: one[name] for p, one in versions.items() if name in one}
-        found += difference(f"the version of {name}", of, do)
-    return found
+    return _by_key(versions, "the version of {}", lambda name: do)
 
 
 def _modules(versions: Mapping[int, Mapping[str, str]]) -> list[Difference]:
-    found = []
-    for name in _every_key(versions):
-        # A module that only some have imported need not be used by the others.
-        of = {p: one[name] for p, one in versions.items() if name in one}
-        do = f"importlib.reload({name}) in one {command('unchecked')} cell makes it the same on all of them."
-        found += difference(f"the code of module {name}", of, do, lambda digest: f"digest {digest}")
-    return found
+    def do(name: str) -> str:
+        return f"importlib.reload({name}) in one {command('unchecked')} cell makes it the same on all of them."
+
+    return _by_key(versions, "the code of module {}", do, lambda digest: f"digest {digest}")
 
 
 def _variables(flags: Mapping[int, Mapping[str, str]]) -> list[Difference]:
     do = f"Set the same value for all with {option('environment')} when you start them."
-    found = []
-    for name in _every_key(flags):
-        found += difference(name, {p: one.get(name, "not set") for p, one in flags.items()}, do)
-    return found
+    unset = {name: "not set" for one in flags.values() for name in one}
+    return _by_key({p: {**unset, **one} for p, one in flags.items()}, "{}", lambda name: do)
 
 
 def _settings(values: Mapping[int, Mapping[str, str]]) -> list[Difference]:
+    def do(name: str) -> str:
+        return f"Set {name} to the same value on all of them, in one {command('cell')}."
+
+    return _by_key(values, "{}", do)
+
+
+def _by_key(
+    values: Mapping[int, Mapping[str, str]],
+    about: str,
+    do: Callable[[str], str],
+    text: Callable[[str], str] = str,
+) -> list[Difference]:
+    """Compare the values under each key, on the processes that have the key.
+
+    The others need not use what only some have, such as an imported package.
+    """
     found = []
-    for name in _every_key(values):
-        of = {p: one[name] for p, one in values.items() if name in one}
-        found += difference(
-            name, of, f"Set {name} to the same value on all of them, in one {command('cell')}."
-        )
+    for key in dict.fromkeys(key for one in values.values() for key in one):
+        having = {p: one[key] for p, one in values.items() if key in one}
+        found += difference(about.format(key), having, do(key), text)
     return found
 
 
@@ -252,19 +265,8 @@ def _distribution(distributions: Mapping[int, DistributionFacts | None]) -> list
     return _described("Keras' distribution", distributions, do, _distribution_texts)
 
 
-def _described(
-    about: str, values: Mapping[int, Any], do: str, texts: Callable[[list[Any]], list[str]]
-) -> list[Difference]:
-    groups = grouped(values)
-    if len(groups) < 2:
-        return []
-    said = texts([value for _, value in groups])
-    versions = ordered((ids, text) for (ids, _), text in zip(groups, said, strict=True))
-    return [Difference(about, versions, do)]
-
-
 def _mesh_texts(meshes: Sequence[Mesh | None]) -> list[str]:
-    """Return meshes as `data=4 × model=2`; with the axis types where only these differ."""
+    """Return meshes as `data=4 × model=2`; with the axis types if only these differ."""
     texts = [mesh_axes_text(mesh) if mesh else "none" for mesh in meshes]
     if len(set(texts)) < len(texts):
         texts = [
@@ -275,7 +277,7 @@ def _mesh_texts(meshes: Sequence[Mesh | None]) -> list[str]:
 
 
 def _distribution_texts(distributions: Sequence[DistributionFacts | None]) -> list[str]:
-    """Return distributions as `DataParallel over batch=4`, with what else differs."""
+    """Return distributions as `DataParallel over batch=4`, with the other fields that differ."""
     there = [one for one in distributions if one is not None]
     more = [
         name
@@ -300,12 +302,8 @@ def _plain(value: Any) -> str:
     return f"{{{', '.join(rules[:3])}{', …' if len(rules) > 3 else ''}}}"
 
 
-def _every_key(by_process: Mapping[int, Mapping[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(key for one in by_process.values() for key in one))
-
-
 MOST_LISTED = 5
-"""The most differences that are written out; the first is most often the cause of the others."""
+"""The most differences that are listed; the first is usually the cause of the others."""
 
 
 def differences_text(found: Sequence[Difference], hosts: Mapping[int, str]) -> str:
@@ -327,17 +325,17 @@ def _sentence(one: Difference, hosts: Mapping[int, str]) -> str:
 def busy_text(
     doing: Mapping[int, Activity | None], hosts: Mapping[int, str], waited_s: float
 ) -> str:
-    """Return the error's text where processes do not answer."""
-    said = []
+    """Return the error's text for processes that do not answer."""
+    busy = []
     for process_id, activity in doing.items():
         at = ""
         if activity is not None and activity.state != "idle" and activity.cell is not None:
             line = f", line {activity.line}" if activity.line else ""
             source = f", {activity.source}" if activity.source else ""
             at = f" in cell {activity.cell}{line}{source}"
-        said.append(f"{where_text([process_id], hosts)} is busy{at}")
+        busy.append(f"{where_text([process_id], hosts)} is busy{at}")
     return (
-        f"{'; '.join(said)}: not compared within {waited_s:g} s. Nothing was run. {command('sync')} waits until "
+        f"{'; '.join(busy)}: not compared within {waited_s:g} s. Nothing was run. {command('sync')} waits until "
         f"all are idle; {command('unchecked')} queues the cell behind what runs."
     )
 
@@ -346,15 +344,8 @@ ANSWER_SECONDS = 5.0
 """The longest wait for the answers of all processes together; an idle one takes milliseconds."""
 
 
-class SendRequest(Protocol):
-    """Sends a request to one process; see `nbdist.launch.start.pending.ask`."""
-
-    def __call__(self, process_id: int, call: AskAgreement) -> Pending[Agreement]:
-        """Send the request; do not wait."""
-
-
 def refuse_disagreement(
-    ask: SendRequest,
+    ask: Callable[[int, AskAgreement], Pending[Agreement]],
     targets: Sequence[int],
     code: str,
     *,
@@ -368,12 +359,12 @@ def refuse_disagreement(
     """Compare what must be equal on all targets before they run a cell; use no collective.
 
     Args:
-      ask: Sends a request to a process.
-      targets: Those that are to run the cell in step; one alone has nobody to differ from.
+      ask: Sends a request to a process; see `nbdist.launch.start.pending.ask`.
+      targets: The processes that are to run the cell in step; a single one is never refused.
       code: The cell's code.
       hosts: Host names by process id.
       activity: The newest activity of a process, for one that does not answer.
-      digests: Asks processes for their digests in a faster way; returns None where not all can be asked so.
+      digests: Asks processes for their digests in a faster way; returns None if that is not possible for all.
       timeout_s: The longest wait for all answers together.
 
     Raises:
@@ -401,6 +392,3 @@ def refuse_disagreement(
         what = differences({p: one.facts or Facts() for p, one in answers(differing).items()})
         if what:
             raise AgreementError(differences_text(what, hosts))
-
-
-__all__ = ["ANSWER_SECONDS", "refuse_disagreement"]

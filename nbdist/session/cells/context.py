@@ -1,4 +1,4 @@
-"""The part of a session that a cell needs, `CellContext`, and what the session gets back, `EndOfCell`."""
+"""`CellContext`, the part of a session that a cell needs, and `EndOfCell`, what the session gets back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from nbdist.contract.asides import LineReply
 from nbdist.contract.cells import OpenCell
 from nbdist.contract.iopub import CellStep
 from nbdist.launch.start.cluster import Cluster
-from nbdist.session.cells.execution import Cell, Execution, KnownReports
+from nbdist.monitor.monitor import Monitor
+from nbdist.session.cells.execution import Cell, Execution
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.late import EarlierCells
 from nbdist.session.cells.outcome import ProcessOutcome
@@ -22,16 +23,16 @@ from nbdist.view.widgets import Widgets
 
 @dataclass(frozen=True, slots=True)
 class Remedies:
-    """The means that a supervisor may use, besides an interrupt, where processes do not leave a cell.
+    """The means, besides an interrupt, that a supervisor may use on processes that do not leave a cell.
 
     Attributes:
       abandon: Ends the processes' wait for a proof.
       rescue: Makes processes that are about to be given up save what is in their memory.
       join: Makes the processes that have left the cell, or never were in it, take part in the proof in which the
-        others wait; returns whether it can pass. None where nothing is proven.
-      in_vain: Says for what processes wait that does not come; returns None where it may come. None where nothing
-        is counted.
-      free: Ends the collectives of processes which no signal reaches. None where that is not possible.
+        others wait; returns whether it can pass. None if the session proves nothing.
+      in_vain: Returns what processes wait for in vain; None if it may still arrive. The attribute is None if sent
+        programs are not counted.
+      free: Ends the collectives of processes that no signal reaches. None if that is not possible.
       reply: Sends a process the reply to a question of its debugger, by number; returns whether it was taken.
     """
 
@@ -52,12 +53,12 @@ class EndOfCell:
     """The end of a cell.
 
     Attributes:
-      outcomes: Where each process ended; final.
-      started: When it was sent, in Unix time.
+      outcomes: The final outcome of each process.
+      started: When the cell was sent (Unix seconds).
       number: The number of this sending.
       clean: Whether all targets have finished the cell and found themselves in step.
-      steps: By process, what each process that sent anything says it sent.
-      looked: Whether the processes were out of step when the cell began, so that it computed nothing.
+      steps: For each process that sent programs, what it reports to have sent.
+      began_out_of_step: Whether the processes were out of step when the cell began; it then computed nothing.
       say: Shows a line below the cell's output.
     """
 
@@ -67,7 +68,7 @@ class EndOfCell:
     number: int
     clean: bool
     steps: Mapping[int, CellStep]
-    looked: bool
+    began_out_of_step: bool
     say: Callable[[str], None]
 
 
@@ -76,20 +77,20 @@ class CellContext:
     """The part of a session that one cell needs.
 
     Attributes:
-      cluster: The way to the processes.
+      cluster: The connection to the processes.
       hosts: Host names by process id.
       reports: The processes' reports.
       facts: What is known of the processes now.
       interrupt: Sends the framework's interrupt to processes.
       remedies: The means for processes that do not leave the cell.
-      folder: Holds all of an output that is too large to keep in memory.
-      grace_s: How long others may stay when one has failed, in seconds.
+      folder: The folder for output that is too large to keep in memory.
+      grace_s: How many seconds other processes may stay in the cell after one has failed.
       give_up_s: As in `Terms`.
       next_number: Returns a number for this sending.
-      in_step: The program after which all processes are known to be in step, as a cell's label has it.
-      widgets: The processes' widgets; None where they are shown as text.
+      in_step: The last program after which all processes are known to be in step, as in a cell's label.
+      widgets: The processes' widgets; None if they are shown as text.
       earlier: The cells that have ended before, whose displays this one may change.
-      progress: Called with where each process stands while the cell runs.
+      progress: Called with the outcome of each process so far, while the cell runs.
       began: Called with the cell's run and its target processes, before it is sent.
       requested: Called with the cell and the numbers of its requests so far, before these are sent.
       ended: Takes the cell's end; returns what is known afterwards.
@@ -98,7 +99,7 @@ class CellContext:
 
     cluster: Cluster
     hosts: Mapping[int, str]
-    reports: KnownReports
+    reports: Monitor
     facts: ProcessFacts
     interrupt: Callable[[Sequence[int]], None]
     remedies: Remedies

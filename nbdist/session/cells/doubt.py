@@ -1,7 +1,7 @@
-"""Cells that still run while values could be wrong.
+"""Which cells may still run while values could be wrong.
 
-Those that compute nothing do (`refuse_computing`), and those that set a name in doubt again, or do not use it
-(`refuse_unsure`).
+A cell may run out of step if it computes nothing (`refuse_computing`). It may run beside names in doubt if it does
+not use them, or sets them again (`refuse_unsure`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nbdist.notation import names_text
 from nbdist.session.cells.facts import ProcessFacts
 
 HARMLESS = frozenset({"print", "len", "type", "repr", "str", "dir", "vars", "id"})
-"""Functions that may be called. What walks over an array, such as `list`, computes each of its elements."""
+"""Functions that may be called. One that iterates over an array, such as `list`, computes each of its elements."""
 
 
 def refuse_computing(code: str, facts: ProcessFacts) -> None:
@@ -37,13 +37,13 @@ def refuse_computing(code: str, facts: ProcessFacts) -> None:
 def computes(code: str) -> bool:
     """Return whether a cell could use a device.
 
-    Names, constants, printing, `del NAME` and some attributes could not; all else could. An attribute of an array
-    such as `x.T` computes; `x.shape`, `x.dtype`, `x.sharding` and their like do not.
+    Names, constants, printing, `del NAME` and some attributes cannot; everything else could. An array's `x.T`
+    computes; `x.shape`, `x.dtype`, `x.sharding` and the others in `METADATA` do not.
     """
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return True  # magics and shell commands among it: nobody knows what they do
+        return True  # not Python alone: magics and shell commands may do anything
     return not all(map(_is_harmless, ast.walk(tree)))
 
 
@@ -63,9 +63,9 @@ def _is_harmless(node: ast.AST) -> bool:
         return node.format_spec is None or not _values_in(node.format_spec)
     if isinstance(node, ast.Call):
         return isinstance(node.func, ast.Name) and node.func.id in HARMLESS
-    if isinstance(node, ast.Delete):  # makes room for the copies of a repair
+    if isinstance(node, ast.Delete):  # allowed, since it makes room for the copies of a repair
         return all(isinstance(target, ast.Name) for target in node.targets)
-    # `**x` walks over whatever x is.
+    # `**x` iterates over `x`, which may be an array.
     if isinstance(node, ast.keyword):
         return node.arg is not None
     if isinstance(node, ast.Dict):
@@ -78,7 +78,7 @@ def _values_in(text: ast.expr) -> bool:
 
 
 class UnsureError(SessionError):
-    """A cell was refused since it may use these names, which may not be what they were; see `refuse_unsure`."""
+    """A cell was refused since it may use names in doubt; see `refuse_unsure`. `names` are these names."""
 
     def __init__(self, text: str, names: Collection[str]) -> None:
         super().__init__(text)
@@ -94,15 +94,15 @@ def refuse_unsure(
 
     Args:
       code: The cell's code.
-      facts: Facts whose `unsure` names the names in doubt.
-      used: Names that the cell may read; None where that is not known.
-      said: Names for which a person has just read why they are in doubt.
+      facts: The facts about the processes; `unsure` has the names in doubt.
+      used: Names that the cell may read; None if unknown.
+      said: Names for which a person has just been told why they are in doubt.
 
     Returns:
-      Names that the cell sets, and does not read before.
+      Names that the cell sets without reading them before.
 
     Raises:
-      UnsureError: The cell may use what is not what it was.
+      UnsureError: The cell may use a name in doubt.
     """
     safe = _set_again(code)
     left = _unsure_in(code, facts, used)
@@ -112,7 +112,7 @@ def refuse_unsure(
     since = f", since it may use {names_text(known)}" if known else ""
     sentences = (
         f"This cell was not run{since}.",
-        not_as_before({name: why for name, why in left.items() if name not in said}),
+        doubt_text({name: why for name, why in left.items() if name not in said}),
         "To go on as it is, run the cell once more.",
     )
     raise UnsureError(" ".join(filter(None, sentences)), left)
@@ -121,12 +121,12 @@ def refuse_unsure(
 def unsure_text(
     code: str, facts: ProcessFacts, used: Collection[str] | None, *, said: Collection[str] = ()
 ) -> str | None:
-    """Return a line about names in doubt that a cell looks at; None where there is nothing more to say.
+    """Return a line about names in doubt that a cell only looks at; None if there are none to report.
 
     Arguments as for `refuse_unsure`, which lets such a cell pass.
     """
     found = _unsure_in(code, facts, used)
-    return not_as_before({n: why for n, why in found.items() if n not in said}) or None
+    return doubt_text({n: why for n, why in found.items() if n not in said}) or None
 
 
 def _unsure_in(code: str, facts: ProcessFacts, used: Collection[str] | None) -> dict[str, Doubt]:
@@ -138,8 +138,8 @@ def _unsure_in(code: str, facts: ProcessFacts, used: Collection[str] | None) -> 
     }
 
 
-def not_as_before(unsure: Mapping[str, Doubt]) -> str:
-    """Return where names in doubt are from, and what a person may have to set: two sentences for each reason."""
+def doubt_text(unsure: Mapping[str, Doubt]) -> str:
+    """Return why names are in doubt, and what a person may have to set: two sentences for each reason."""
     reasons: dict[Doubt, list[str]] = {}
     for name, why in unsure.items():
         reasons.setdefault(why, []).append(name)
@@ -153,7 +153,7 @@ def _because(names: Sequence[str], why: Doubt) -> str:
         own = f"If each process should have its own, set {it} again."
         return f"{said} {was} copied from process {why.of}. {own}"
     if why.kind == "unlike":
-        return f"{said} {be} not as on process {why.of} everywhere. Set {it} again on all."
+        return f"{said} {be} not the same everywhere as on process {why.of}. Set {it} again on all."
     if why.kind == "newer":
         has = "has" if len(names) == 1 else "have"
         return (
@@ -169,7 +169,7 @@ def _set_again(code: str) -> frozenset[str]:
 
 
 def _bound(code: str) -> frozenset[str]:
-    """Return the names that a cell sets for sure; none for code that is not Python alone."""
+    """Return the names that a cell certainly sets; none for code that is not Python alone."""
     return frozenset(
         target.id
         for statement in _statements(code)

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from ipyparallel.error import TaskAborted
 
@@ -23,7 +23,7 @@ from nbdist.errors import NotRunError, WireError
 from nbdist.launch.model.happenings import ProcessExit
 from nbdist.launch.start.cluster import Cluster
 from nbdist.message_guard import MessageGuard
-from nbdist.monitor.monitor import Held, held_text
+from nbdist.monitor.monitor import Monitor, held_text
 from nbdist.notation import bytes_text, count_text, names_text, where_text
 from nbdist.session.cells.late import LateOutput, as_new, put
 from nbdist.session.cells.outcome import Outcome, ProcessOutcome
@@ -34,33 +34,21 @@ from nbdist.view.widgets import Widgets
 logger = logging.getLogger(__name__)
 
 OUTPUT_SECONDS = 2.0
-"""How long output that is still missing after a reply may stay away; it normally takes milliseconds."""
+"""Seconds to wait for output that is missing after a reply; it normally takes milliseconds."""
 
 LATE_SECONDS = 60.0
-"""The same limit when nothing else comes from the process either. A cable that was out for 15 s holds back
-what was sent for as long again, until TCP tries once more."""
+"""The same limit while output still arrives, or while the process does not even report. After an outage of 15 s,
+TCP
+may wait as long again before it sends what was held back."""
 
 INTERRUPTS = ("KeyboardInterrupt", "CancelledError", "StoppedBeforeStep")
-"""Errors that an interrupt raises: the second where the cell awaits something, the third (see
-`nbdist.engine.cell.interrupts`) where all processes were asked to leave before the same step."""
+"""Errors that an interrupt raises: the second if the cell awaits something, the third (see
+`nbdist.engine.cell.interrupts`) if all processes were asked to leave before the same step."""
 
 CUT_ERRORS = ("JaxRuntimeError", "XlaRuntimeError", "ValueError")
 """Errors of a collective whose connections are cut; ValueError in jax 0.10 where NumPy asks for the values."""
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-
-
-class KnownReports(Protocol):
-    """The processes' reports, as the monitor has them."""
-
-    def activity(self, process_id: int) -> Activity | None:
-        """Return the newest activity of a process; None before its first report."""
-
-    def silence(self, process_id: int) -> float:
-        """Return the seconds since a process last reported."""
-
-    def held(self, process_id: int) -> Held | None:
-        """Return what a process held when it last reported: its memory and its largest arrays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,20 +67,19 @@ class Cell:
 
 
 class Execution:
-    """Sends a cell, and knows where each process stands in it.
+    """The sending of one cell, and the state of each process in it.
 
     Args:
       cell: The code to run.
       targets: The processes to run it on.
-      cluster: The way to them.
+      cluster: The connection to them.
       hosts: Host names by process id.
       output: Gets all output.
       reports: The processes' reports.
       widgets: Learns the state of the processes' widgets.
 
-    Output that comes after the cell's output was closed goes to `late`, where that is set; changes of displays
-    of earlier cells go to these cells. `number` identifies this sending among all kernels, and the proof at its
-    end.
+    Output that arrives after the cell's output was closed goes to `late`, if that is set; changes of displays of
+    earlier cells go to these cells. `number` identifies this sending among all kernels, and the proof at its end.
     """
 
     def __init__(
@@ -103,7 +90,7 @@ class Execution:
         cluster: Cluster,
         hosts: Mapping[int, str],
         output: CellOutput,
-        reports: KnownReports,
+        reports: Monitor,
         widgets: Widgets | None = None,
     ) -> None:
         self.cell = cell
@@ -126,7 +113,7 @@ class Execution:
         self._adopted: dict[int, str] = {}
         self._withdrawn: dict[int, Future[Any]] = {}
         self._prompts: dict[int, Prompt] = {}
-        self._commanded: dict[int, float] = {}
+        self._lines_sent_at: dict[int, float] = {}
         self._prompting = threading.Lock()
         self.steps: dict[int, CellStep] = {}
         self.sent: dict[int, Sent] = {}
@@ -141,7 +128,7 @@ class Execution:
         """Send the cell to all targets; return at once.
 
         Args:
-          label: What the processes are told of the cell.
+          label: The cell's label, which processes read.
           requested: Called with the numbers of the requests, by process id, before they are sent.
         """
         recipients = {
@@ -155,13 +142,13 @@ class Execution:
         )
 
     def adopt(self, process_id: int, submission: Submission, request: str) -> None:
-        """Take on a cell that another kernel has sent to a process, under the number of its request."""
+        """Adopt a cell that another kernel has sent to a process, under the number of its request."""
         self._submissions[process_id] = submission
         self._adopted[process_id] = request
 
     @property
     def requests(self) -> dict[int, str]:
-        """Return the request number for each target; leaves out targets to which ipyparallel gave none."""
+        """The request number of each target, except targets for which ipyparallel made no request."""
         found = {p: getattr(s.future, "msg_id", None) for p, s in self._submissions.items()}
         return {
             **{p: request for p, request in found.items() if request is not None},
@@ -172,7 +159,7 @@ class Execution:
         """Take the cell back from processes that have not begun it, without touching what they run now.
 
         Returns:
-          The processes that will say whether this came in time; one that has begun the cell goes on with it.
+          The processes that were asked and will reply; one that has already begun the cell goes on with it.
         """
         requests = self.requests
         asked = tuple(p for p in process_ids if p in requests)
@@ -187,7 +174,7 @@ class Execution:
         reply = self._withdrawn.get(process_id)
         if reply is None or not reply.done() or reply.exception() is not None:
             return False
-        # Where the reply does not say so, wait for the reply of the cell itself.
+        # If the reply does not say so, wait for the reply of the cell itself.
         contents = [message["content"] for message in reply.result()]
         return all(content.get("taken") == [] for content in contents)
 
@@ -209,36 +196,36 @@ class Execution:
 
     def give(self, process_id: int, prompt: Prompt, send: Callable[[], bool]) -> bool:
         """Send a process the reply to a question; return whether it was taken."""
-        with self._prompting:  # before it is sent: what the process asks next may be here first
+        with self._prompting:  # before sending: the process's next question may arrive first
             del self._prompts[process_id]
-            self._commanded[process_id] = time.monotonic()
+            self._lines_sent_at[process_id] = time.monotonic()
         taken = False
         try:
             taken = send()
         finally:
             with self._prompting:
-                if not taken and self._commanded.pop(process_id, None) is not None:
+                if not taken and self._lines_sent_at.pop(process_id, None) is not None:
                     self._prompts[process_id] = prompt
         return taken
 
     @property
-    def commanded(self) -> float | None:
-        """Return when a process got the line it has not gone on from (monotonic clock); None: there is none."""
+    def line_sent_at(self) -> float | None:
+        """When a line was sent to a process that has not gone on since (monotonic clock); None: there is none."""
         with self._prompting:
-            return min(self._commanded.values(), default=None)
+            return min(self._lines_sent_at.values(), default=None)
 
     def _prompt(self, process_id: int, prompt: Prompt | None) -> None:
-        # A process at its own prompt shows output of its own; others are not merely behind it.
+        # Output of a process at a prompt is its own: the others will not print the same a moment later.
         self.output.compare_strictly()
         with self._prompting:
-            self._commanded.pop(process_id, None)
+            self._lines_sent_at.pop(process_id, None)
             if prompt is None:
                 self._prompts.pop(process_id, None)
             else:
                 self._prompts[process_id] = prompt
 
     def pending(self) -> list[Any]:
-        """Return the replies and ends of output that have not come yet, to wait on."""
+        """Return the futures of replies and output that have not arrived, to wait for."""
         submissions = [self._submissions[p] for p in self.targets if p not in self._ended]
         futures = [f for s in submissions for f in (s.future, s.output)]
         return [future for future in futures if not future.done()]
@@ -251,12 +238,12 @@ class Execution:
 
     @contextlib.contextmanager
     def stopping(self) -> Iterator[set[int]]:
-        """Count processes as asked to stop: one may stop, and be seen to, before its answer is here.
+        """Count all targets as asked to stop, since a process may stop before its answer arrives.
 
         Yields:
-          A set; add to it the processes that say they stop. The others keep their outcomes.
+          A set, to which the caller adds the processes that will stop. The others keep their outcomes.
         """
-        # Kept apart from the marks: another thread may mark a process meanwhile, and that mark stays.
+        # Kept apart from the marks: a mark that another thread makes in the meantime must stay.
         self._stopping = {p: self._running(p).activity for p in self.targets}
         stop: set[int] = set()
         try:
@@ -271,14 +258,14 @@ class Execution:
 
     @property
     def clean(self) -> bool:
-        """Return whether every target has finished the cell and none has found that it is out of step."""
+        """Whether every target has finished the cell, and none has found that it is out of step."""
         outcomes = self.outcomes().values()
         return all(s.outcome == "finished" for s in outcomes) and all(
             step.in_step for step in self.steps.values()
         )
 
     def outcomes(self) -> dict[int, ProcessOutcome]:
-        """Return where each target stands now."""
+        """Return the outcome of each target so far."""
         for process_id in self.targets:
             if process_id not in self._ended:
                 ended = self._settle(process_id)
@@ -328,13 +315,17 @@ class Execution:
             error = None if process_id in self._marked else "an earlier cell had failed there"
             return self._process_outcome(process_id, "not run", error=error)
         if code == "EngineError":
-            # The engine is gone, and its exit not reported yet.
-            return None if now - since < OUTPUT_SECONDS else self._lost(process_id, str(error))
+            # The engine is gone, and its end has not been reported yet.
+            return (
+                None
+                if now - since < OUTPUT_SECONDS
+                else self._process_outcome(process_id, "gone", error=str(error))
+            )
         return self._raised(process_id, error)
 
     def _given_up(self, process_id: int, waited_s: float) -> bool:
         """Return whether to stop waiting for output that has not come after the reply."""
-        # A busy machine may still be reading what was sent at once.
+        # A busy machine may still be reading output that was sent in one burst.
         quiet_s = time.monotonic() - self._heard_at.get(process_id, 0.0)
         if waited_s < OUTPUT_SECONDS or (quiet_s < OUTPUT_SECONDS and waited_s < LATE_SECONDS):
             return False
@@ -375,9 +366,6 @@ class Execution:
         reported = time.time() - self._reports.silence(process_id)
         return held_text(held, before_s=max(0.0, end.time - reported))
 
-    def _lost(self, process_id: int, text: str) -> ProcessOutcome:
-        return self._process_outcome(process_id, "gone", error=text)
-
     def _raised(self, process_id: int, error: Any) -> ProcessOutcome:
         text = f"{error.ename}: {error.evalue}".rstrip(": ")
         was = {**self._stopping, **self._was}
@@ -398,7 +386,7 @@ class Execution:
         )
 
     def receive(self, process_id: int, message: Message) -> None:
-        """Take a message of a process's output; a malformed one is left out, and a note says so."""
+        """Take a message of a process's output; skip a malformed one, with a note."""
         self._heard_at[process_id] = time.monotonic()
         with self._guard:
             self._take(process_id, message)
@@ -432,7 +420,7 @@ class Execution:
                 self.output.note(self._rescued(process_id, ours))
                 return
         if message["msg_type"] == "execute_input":
-            # From here on the process listens to signals.
+            # From here on the process handles signals.
             self._begun.add(process_id)
             return
         if self._widgets is not None and self._widgets.take(process_id, message):
@@ -449,7 +437,7 @@ class Execution:
 def without_leading_blank_lines(code: str) -> tuple[str, int]:
     """Return the code from its first non-blank line on, and how many lines were above that line.
 
-    IPython removes these lines before it counts, so its line numbers would not be the notebook's.
+    IPython removes these lines before it counts, so its line numbers would differ from the notebook's.
     """
     lines = code.splitlines(keepends=True)
     first = next((index for index, line in enumerate(lines) if line.strip()), 0)
@@ -459,7 +447,7 @@ def without_leading_blank_lines(code: str) -> tuple[str, int]:
 def raised_line(traceback: str, cell: int) -> int | None:
     """Return the line of the notebook's cell that an IPython traceback points at first.
 
-    The first frame of cell `cell` is the statement of the cell itself, however deep the error was.
+    The first frame of cell `cell` is the statement of the cell itself, however deep the error occurred.
     """
     plain = _ANSI.sub("", traceback)
     found = re.search(rf"Cell In\[{cell}\], line (\d+)", plain)

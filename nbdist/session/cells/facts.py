@@ -1,7 +1,7 @@
-"""Facts about the processes beyond their reports: one value, which every event replaces by another.
+"""Facts about the processes beyond their reports, as one immutable value.
 
-`ProcessFacts` is kept from cell to cell. Its methods are pure: each takes an event, or what was found, and returns
-other facts. `nbdist.session.health.Health` holds the newest.
+`ProcessFacts` is kept from cell to cell. Its methods are pure: each takes an event, or a finding, and returns new
+facts. `nbdist.session.health.Health` holds the newest.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WITHOUT_HOST = (
     "{recover} goes on when that host is back, {without} goes on without it, {pull} brings values here, "
     "{restart} starts afresh."
 )
-"""The advice for such a process where all can be started anew, also on fewer hosts."""
+"""The advice for such a process if all processes can be started anew, even on fewer hosts."""
 
 
 WITHOUT_CONTROLLER = (
@@ -49,7 +49,7 @@ WITHOUT_CONTROLLER = (
 """The advice after the end of ipyparallel's controller, through which every request to the processes goes."""
 
 WITHOUT_ANYTHING = "Nothing can be asked of the processes any more. {restart} starts afresh."
-"""The advice after the end of that controller where processes save nothing."""
+"""The advice after the end of the controller if processes save nothing."""
 
 
 WITHOUT_PROCESSES = (
@@ -62,7 +62,7 @@ class LifeState(Enum):
     """The states in the life of a session's processes; `to` says which may follow which."""
 
     STARTING = "starting"
-    """The processes are being connected, or joined; cells cannot be sent yet."""
+    """The processes are being connected and joined; cells cannot be sent yet."""
 
     RUNNING = "running"
     """Cells can be sent."""
@@ -103,30 +103,30 @@ class ProcessFacts:
     """Facts about the processes, kept between cells and replaced as a whole.
 
     Attributes:
-      state: Where the processes are in their life.
-      workers: The processes that compute in step; one alone has nobody to be out of step with.
+      state: The state in the life of the processes.
+      workers: The processes that compute in step; a single one is always in step.
       advice: How to go on when they are out of step: a sentence with commands in braces, see `remedy`.
       lost: How processes ended, by process id.
-      unreachable: Those of `lost` that have no agent any more to start others in their place.
+      unreachable: The processes in `lost` whose agents are gone, so that nothing can replace them.
       stuck: The processes that did not come back from an interrupt.
-      silent: The hosts that do not answer, each with the Unix time since when.
+      silent: The hosts that do not answer, each with the Unix time since which it is silent.
       since: The cell after which the session was out of step; None while it is in step.
       why: How it is known that the session is out of step.
-      proves: Whether the processes can prove that they are in step; then nothing is concluded from who was
-        interrupted.
+      proves: Whether the processes can prove that they are in step; then an interrupt alone does not count as out
+        of step.
       repaired: What the last repair did, until another cell has ended.
-      diverged: How the cell that has just ended left the processes out of step, whatever was done then.
+      diverged: How the cell that has just ended left the processes out of step, even if they were repaired since.
       forgotten: The paths of the arrays that this cell lost.
       mixed: Whether numbers that this cell printed may be wrong.
-      unsure: Names that may not hold what they held, and why: names of processes that replaced ended ones, or of
-        arrays that went back to their copies when nobody had read of it yet.
+      unsure: Names in doubt, each with the reason: variables of processes that replaced ended ones, and arrays
+        that were rolled back to their copies before a person was told.
       leaves_out: Whether the session can go on without one of its hosts.
       cut_off: Whether the processes cannot be asked for anything any more.
       last_cell: The number of the last cell that has ended.
-      left: By process id, the last sending of a cell that it has replied to.
-      stuck_in: By process id, the sending of the cell that it did not come back from.
-      running: Where the processes are in a running cell.
-      resizing: What is started in their place, such as `3 processes in place of 4`.
+      left: For each process, the number of the last sending that it has replied to.
+      stuck_in: For each stuck process, the number of the sending that it did not come back from.
+      running: The outcomes so far of the processes in a running cell.
+      resizing: What is replacing the processes, such as `3 processes in place of 4`.
     """
 
     workers: frozenset[int]
@@ -154,12 +154,12 @@ class ProcessFacts:
 
     @property
     def out_of_step(self) -> bool:
-        """Return whether collectives of different processes may no longer match."""
+        """Whether collectives of different processes may no longer match."""
         return self.since is not None
 
     @property
     def remedy(self) -> str:
-        """Return the sentence that says how to go on now; offers no repair where nobody can replace a process."""
+        """The sentence that says how to go on now; it offers no repair if nothing can replace a process."""
         if self.cut_off:
             return sentence(WITHOUT_CONTROLLER if self.proves else WITHOUT_ANYTHING)
         if not self.proves or self.advice == ELSEWHERE:
@@ -170,7 +170,7 @@ class ProcessFacts:
 
     @property
     def why_and_advice(self) -> str:
-        """Return the end of a sentence that says the session is out of step."""
+        """The end of a sentence that says the session is out of step."""
         return f"{f': {self.why}' if self.why else ''}. {self.remedy}"
 
     def has_left(self, process_id: int, run: int | None) -> bool:
@@ -178,10 +178,10 @@ class ProcessFacts:
         return run is not None and run <= self.left.get(process_id, -1)
 
     def to(self, state: LifeState) -> ProcessFacts:
-        """Return these facts in another state; what has ended stays so, as a stop may have come in between.
+        """Return these facts in another state; an ended session stays ended, as a stop may have come in between.
 
         Raises:
-          SessionError: That state may not follow.
+          SessionError: That state may not follow the present one.
         """
         ended = self.state is LifeState.ENDED
         return self if ended else replace(self, state=self.state.to(state))
@@ -189,7 +189,7 @@ class ProcessFacts:
     def regained(
         self, *, since: int | None, stuck: frozenset[int], unsure: Mapping[str, Doubt]
     ) -> ProcessFacts:
-        """Return these facts with the notes of another kernel."""
+        """Return these facts with what another kernel has recorded."""
         return replace(self, since=since, stuck=stuck, unsure=unsure)
 
     def able_to_prove(self, ready: Iterable[bool]) -> ProcessFacts:
@@ -209,10 +209,10 @@ class ProcessFacts:
     def after(
         self, outcomes: Mapping[int, ProcessOutcome], cell: int, *, run: int | None = None
     ) -> ProcessFacts:
-        """Return these facts with what a cell has taught, or what happened to processes between cells.
+        """Return these facts after a cell, or after something happened to processes between cells.
 
         Args:
-          outcomes: How it went on each of its processes.
+          outcomes: The outcome of each of its processes.
           cell: The number of the cell; between cells, of the last one.
           run: The number of the cell's sending; None between cells.
         """
@@ -233,19 +233,19 @@ class ProcessFacts:
         )
 
     def resized(self, what: str | None) -> ProcessFacts:
-        """Return these facts while other processes are started in the place of these; None: no more."""
+        """Return these facts with the text of a resize that is going on; None: none is."""
         return replace(self, resizing=what)
 
-    def unlike(self, cell: int, why: str) -> ProcessFacts:
-        """Return these facts with the processes out of step, which could not be brought in step."""
+    def found_out_of_step(self, cell: int, why: str) -> ProcessFacts:
+        """Return these facts with processes that were found out of step and could not be repaired."""
         return replace(self, since=cell if self.since is None else self.since, why=why)
 
     def silent_since(self, silent: Mapping[str, float]) -> ProcessFacts:
-        """Return these facts with the hosts that do not answer, each with the Unix time since when."""
+        """Return these facts with the silent hosts, each with the Unix time of its last message."""
         return replace(self, silent=silent)
 
     def ended(self, exits: Mapping[int, ProcessExit]) -> ProcessFacts:
-        """Return these facts with ends of processes; a known end replaces one that was out of reach."""
+        """Return these facts with ends of processes; a known end replaces `out of reach`."""
         new = {
             p: end
             for p, end in exits.items()
@@ -261,7 +261,7 @@ class ProcessFacts:
         return replace(facts, unreachable=self.unreachable | beyond)
 
     def reachable(self, exits: Mapping[int, ProcessExit]) -> ProcessFacts:
-        """Return these facts with all processes in reach again, except `exits`, those that have ended."""
+        """Return these facts with all processes in reach again, except the ended ones in `exits`."""
         return replace(self, lost={p: end for p, end in self.lost.items() if p in exits})
 
     def given_up(self, process_ids: Collection[int]) -> ProcessFacts:
@@ -270,11 +270,11 @@ class ProcessFacts:
         return self.after(stuck, self.last_cell)
 
     def back(self, process_ids: Collection[int]) -> ProcessFacts:
-        """Return these facts with stuck processes that have left their cell by now as normal again."""
+        """Return these facts without these stuck processes, which have left their cell by now."""
         return replace(self, stuck=self.stuck - set(process_ids))
 
     def without_controller(self) -> ProcessFacts:
-        """Return these facts with processes that cannot be asked for anything any more, from here or elsewhere."""
+        """Return these facts with processes that no kernel can ask for anything any more."""
         return replace(self, cut_off=True)
 
     def recovered(
@@ -283,8 +283,8 @@ class ProcessFacts:
         """Return these facts with all processes back and in step.
 
         Args:
-          done: What it took, if anything.
-          unsure: The names that may not hold what ended processes had, each with the reason.
+          done: What was done for that, if anything.
+          unsure: The names in doubt, each with the reason.
         """
         return replace(
             self,
@@ -298,7 +298,7 @@ class ProcessFacts:
         )
 
     def sure_of(self, names: Collection[str]) -> ProcessFacts:
-        """Return these facts without doubts about names: each was set again, or is to be used as it is."""
+        """Return these facts without doubts about `names`, which were set again or are to be used as they are."""
         left = {name: why for name, why in self.unsure.items() if name not in names}
         return replace(self, unsure=left)
 

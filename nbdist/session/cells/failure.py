@@ -1,7 +1,7 @@
 """The error that a failed cell raises in the notebook: the first cause in full, a line for every other process.
 
-`outcome_text` and `ending_text` are the short forms. A later look into the error needs idle processes on which a
-cell has failed (`refuse_busy`, `refuse_sound`).
+`outcome_text` and `ending_text` are the short forms. A debugger for the error needs idle processes on which a cell
+has failed (`refuse_in_cell`, `refuse_without_failure`).
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from nbdist.errors import CollectiveError, ProcessError, SessionError
 from nbdist.notation import processes_text, seconds_text
 from nbdist.session.cells.outcome import (
     ProcessOutcome,
+    failure_lines,
     first_line,
     named_first,
     place,
-    say_failure,
-    say_place,
-    say_processes,
+    place_text,
+    processes_on_hosts_text,
 )
 from nbdist.spelling import command
 
 UNTRUE = "Numbers that this cell printed after that may be wrong: do not use them."
 
 STOPPED = "StoppedBeforeStep"
-"""The class of the error of a process that has left before a step; see `nbdist.engine.cell.interrupts`."""
+"""The class of the error of a process that left before a step; see `nbdist.engine.cell.interrupts`."""
 
 
 def failure(
@@ -38,17 +38,17 @@ def failure(
     mixed: bool = False,
     in_vain: str | None = None,
 ) -> ProcessError | None:
-    """Return the exception for a cell that has ended; None when all is well.
+    """Return the exception for a cell that has ended; None if it succeeded.
 
     Args:
-      outcomes: Where each process ended.
+      outcomes: The final outcome of each process.
       tracebacks: IPython's tracebacks, by process id.
       last_lines: The last lines that ended processes wrote, by process id.
-      advice: Why the session is out of step and how to go on, as the end of a sentence; None where it is in step.
-      diverged: How the cell has left the processes out of step. This is a failure also where no process raised,
-        and is said where all have raised the same.
-      mixed: Whether numbers that were printed since then may be wrong; said however the cell ended.
-      in_vain: What processes waited for that did not come, where nothing else has failed.
+      advice: Why the session is out of step and how to go on, as the end of a sentence; None if it is in step.
+      diverged: How the cell left the processes out of step. This is a failure even if no process raised, and is
+        shown if all processes raised the same.
+      mixed: Whether numbers printed since then may be wrong; shown however the cell ended.
+      in_vain: What processes waited for in vain, if nothing else has failed.
     """
     failed = [s for s in outcomes.values() if s.outcome not in ("finished", "running")]
     if not failed:
@@ -68,15 +68,15 @@ def failure(
     if cause.process_id in tracebacks:
         body += [_named(outcomes, same), tracebacks[cause.process_id]]
     elif cause.error is not None:
-        body += say_failure(cause)
+        body += failure_lines(cause)
     else:
         body.append(f"{processes_text(same)}   {_ending(cause)}")
     if lines := last_lines.get(cause.process_id):
-        body += ["   the last it wrote:", *(f"   {line}" for line in lines)]
+        body += ["   its last lines:", *(f"   {line}" for line in lines)]
     body += _others(outcomes, set(same))
     alike = cause.outcome == "raised" and len(same) == len(outcomes)
     if diverged is not None and (mixed or (alike and advice is None)):
-        # Where all processes ended alike, no other line says why something was lost.
+        # If all processes ended alike, no other line says why something was lost.
         body.append(f"The session was found out of step: {diverged}")
         body += [UNTRUE] if mixed else []
     return ProcessError(
@@ -111,7 +111,7 @@ def _diverged(diverged: str, advice: str | None, *, mixed: bool) -> ProcessError
 
 
 def _named(outcomes: Mapping[int, ProcessOutcome], ids: list[int]) -> str:
-    return say_processes([outcomes[p] for p in ids])
+    return processes_on_hosts_text([outcomes[p] for p in ids])
 
 
 def _headline(
@@ -133,16 +133,16 @@ def _headline(
 
 
 def _raised_like(one: ProcessOutcome, cause: ProcessOutcome) -> bool:
-    """Return whether a process raised the same class of error in the same line, with whatever text.
+    """Return whether a process raised the same class of error in the same line; the text may differ.
 
-    An error in another line may only be a consequence: the process that `cause` is about has left this one alone.
+    An error in another line may be a mere consequence: a collective fails when the process of `cause` is missing.
     """
     classes = {(s.error or "").partition(":")[0] for s in (one, cause)}
     return one.outcome == "raised" and len(classes) == 1 and one.line == cause.line
 
 
 def _others(outcomes: Mapping[int, ProcessOutcome], left_out: set[int]) -> list[str]:
-    """Return one line for every other process; equal lines stand once."""
+    """Return one line for every other process; equal lines are merged."""
     said: dict[str, list[int]] = defaultdict(list)
     for process_id, process in outcomes.items():
         if process_id not in left_out:
@@ -151,7 +151,7 @@ def _others(outcomes: Mapping[int, ProcessOutcome], left_out: set[int]) -> list[
 
 
 def _ending(process: ProcessOutcome) -> str:
-    where = say_place(*place(process.activity))
+    where = place_text(*place(process.activity))
     match process.outcome:
         case "finished":
             return "finished the cell"
@@ -173,11 +173,11 @@ def _ending(process: ProcessOutcome) -> str:
             return f"{said}{at}"
 
 
-def refuse_busy(busy: Collection[int]) -> None:
-    """Refuse a look at an error while a process is in the middle of a cell.
+def refuse_in_cell(busy: Collection[int]) -> None:
+    """Refuse a debugger while a process is in the middle of a cell.
 
     Raises:
-      SessionError: A process is.
+      SessionError: A process is in a cell.
     """
     if busy:
         verb = "is" if len(busy) == 1 else "are"
@@ -187,11 +187,11 @@ def refuse_busy(busy: Collection[int]) -> None:
         )
 
 
-def refuse_sound(failures: Mapping[int, str | None]) -> None:
-    """Refuse a look at errors unless a cell has failed on each process.
+def refuse_without_failure(failures: Mapping[int, str | None]) -> None:
+    """Refuse a debugger unless a cell has failed on each process.
 
     Args:
-      failures: What the last cell that has failed on a process raised, by process id; None where none has.
+      failures: The error of the last failed cell on each process, by process id; None if none has failed.
 
     Raises:
       SessionError: No cell has failed on one of the processes.

@@ -1,6 +1,6 @@
-"""Cells that are followed to their ends on threads of their own, whoever waits for them.
+"""Cells that are followed to their ends on their own threads, whether or not anybody waits for them.
 
-They are those that nobody waits for, and those of an earlier kernel (`nbdist.session.cells.attached_cell`).
+These are cells in the background, and cells of an earlier kernel (`nbdist.session.cells.attached_cell`).
 `Background` holds the followed cells of a session.
 """
 
@@ -38,14 +38,14 @@ WAIT_SECONDS = 0.05
 STEP_SECONDS = 0.5
 
 MOST_FAILED_STEPS = 20
-"""The most failed steps in succession, `STEP_SECONDS` apart; if one more fails, the cell is followed no longer."""
+"""The most failed steps in succession, `STEP_SECONDS` apart; after one more, the cell is no longer followed."""
 
 
 class FollowedRun(CellRun):
-    """Follows a cell on a thread; others may wait for it. Arguments as for `CellRun`.
+    """A cell that a thread follows; other threads may wait for it. Arguments as for `CellRun`.
 
     Attributes:
-      when_over: Called once the cell is over, or is followed no longer.
+      when_over: Called once the cell is over, or no longer followed.
     """
 
     AWAITED = False
@@ -60,11 +60,11 @@ class FollowedRun(CellRun):
         self.when_over: Callable[[], None] = lambda: None
 
     def follow(self, *, shown: bool) -> CellHandle:
-        """Begin; `shown` says whether output is drawn at once, or only where somebody waits for the cell."""
+        """Begin to follow; `shown` says whether output is drawn at once, or only once somebody waits."""
         self._draws = shown
         self._dropped = shown and drops_later_output(get_ipython())
         self._refresh()
-        # Output goes below this cell of the notebook, also from another thread.
+        # With this context, output from the thread goes below this cell of the notebook.
         context = contextvars.copy_context()
         threading.Thread(
             target=context.run, args=(self._follow,), name="nbdist-followed", daemon=True
@@ -73,19 +73,19 @@ class FollowedRun(CellRun):
 
     @property
     def started(self) -> float:
-        """Return the Unix time at which the cell was sent."""
+        """The Unix time at which the cell was sent."""
         return self._started
 
     @property
     def has_left(self) -> bool:
-        """Return whether every process has left the cell; its end may not have been handled yet."""
+        """Whether every process has left the cell; its end may not have been handled yet."""
         return super().done
 
     @property
     def ending(self) -> bool:
-        """Return whether the cell's end has begun: it was interrupted, or a process has left it with a failure.
+        """Whether the cell's end has begun: it was interrupted, or a process has failed.
 
-        A cell sent meanwhile would be aborted on some processes, or run beside a repair.
+        A cell sent now would be aborted on some processes, or run during a repair.
         """
         if self._supervisor.watch.stopping:
             return True
@@ -95,17 +95,17 @@ class FollowedRun(CellRun):
 
     @property
     def done(self) -> bool:
-        """Return whether every process has left the cell, and it is known whether all are in step."""
+        """Whether every process has left the cell, and it is known whether all are in step."""
         return self._over.is_set()
 
     @property
     def unseen(self) -> bool:
-        """Return whether the cell failed unseen: its front end has dropped the error, and nobody has waited."""
+        """Whether the cell failed unseen: its front end dropped the error, and nobody waited for the cell."""
         return self._dropped and self.done and self._error is not None and not self.stopped
 
     @property
     def stopped(self) -> bool:
-        """Return whether somebody has ended the cell, and so knows that it has ended."""
+        """Whether somebody has ended the cell, and therefore knows that it failed."""
         first = (
             next(iter(self._error.failures), None)
             if isinstance(self._error, ProcessError)
@@ -113,8 +113,8 @@ class FollowedRun(CellRun):
         )
         return isinstance(first, ProcessOutcome) and first.outcome in ("interrupted", "not run")
 
-    def error(self) -> Exception | None:
-        """Return the error the cell has ended with; only one caller gets it, and raises it."""
+    def take_error(self) -> Exception | None:
+        """Return the error with which the cell ended, for the caller to raise; later calls return None."""
         error, self._error = self._error, None
         return error
 
@@ -130,12 +130,12 @@ class FollowedRun(CellRun):
         except Exception as error:  # noqa: BLE001 - raised by whoever waits
             self._error = error
         finally:
-            # What the cell has left behind may still show something.
+            # From here on only output of threads that the cell has left behind can arrive.
             self._over.set()
             self.when_over()
 
     def _stop_listening(self) -> None:
-        """Stop listening; called when nothing more of the cell is wanted."""
+        """Stop receiving output of the cell."""
 
     def _answer_awaited(self) -> None:
         """Do nothing: `wait` and `watch` ask the person instead."""
@@ -162,11 +162,11 @@ class FollowedRun(CellRun):
         self._stop_listening()
 
     def wait(self, timeout_s: float | None, *, show: bool = True) -> None:
-        """Show the output until the cell ends, and raise its error; a notebook's interrupt interrupts the cell.
+        """Show the output until the cell ends, and raise its error; the notebook's interrupt interrupts the cell.
 
         Args:
           timeout_s: As in `CellHandle.wait`.
-          show: Whether to show all of the output here as well where it is already drawn under the cell itself.
+          show: Whether to show all output here as well if it is already drawn under the cell itself.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         here: Renderer | None = self._renderer
@@ -191,14 +191,14 @@ class FollowedRun(CellRun):
                 raise TimeoutError(f"cell {self.cell.number} still runs after {timeout_s:g} s.")
         if here is not None:
             here.refresh(self.output, final=True)
-        error = self.error()
+        error = self.take_error()
         if interrupted is not None:
             raise interrupted
         if error is not None:
             raise error
 
     def watch(self) -> None:
-        """Show all of the output until the cell ends, and ask what its processes wait for at a prompt.
+        """Show all output until the cell ends, and answer the prompts of its processes.
 
         An interrupt of the notebook ends only this call.
         """
@@ -220,11 +220,11 @@ def follow(
     left: threading.Event,
     guard: MessageGuard,
 ) -> dict[int, ProcessOutcome] | None:
-    """Step until a cell has ended, also when a step fails; return None once `left` is set.
+    """Step until a cell has ended, even if a step fails; return None once `left` is set.
 
     Args:
-      step_until: Returns the final outcomes, or None once a given moment has come (monotonic clock).
-      left: Set when the cell is to be followed no longer.
+      step_until: Returns the final outcomes, or None at the given deadline (monotonic clock).
+      left: Set when the cell is no longer to be followed.
       guard: Guards each step.
 
     Raises:
@@ -251,7 +251,7 @@ class Background:
 
     @property
     def runs(self) -> tuple[FollowedRun, ...]:
-        """Return the cells that are not over."""
+        """The cells that are not over."""
         self._runs = [run for run in self._runs if not run.done or run.unseen]
         return tuple(run for run in self._runs if not run.done)
 
@@ -264,13 +264,13 @@ class Background:
         return tuple(run for run in self._runs if run.unseen)
 
     def refuse_unseen(self) -> None:
-        """Raise if a cell has failed and nobody has seen how.
+        """Raise if a cell has failed and nobody has seen its error.
 
         Raises:
-          ProcessError: A cell has failed, and its front end has dropped the error.
+          ProcessError: A cell has failed, and its front end dropped the error.
         """
         for failed in self.unseen():
-            error = failed.error()
+            error = failed.take_error()
             if error is None:
                 continue
             text = f"cell {failed.cell.number} failed in the background, and this cell was not run: {error}"
@@ -287,11 +287,11 @@ class Background:
         return {run: processes for run, processes in inside.items() if processes}
 
     def busy(self) -> dict[int, int]:
-        """Return the number of the last cell that each busy process is to run, by process id."""
+        """Return the number of the last cell that each busy process still has to run, by process id."""
         return {p: run.cell.number for run in self.runs for p in run.execution.still_in()}
 
     def at_prompt(self, process_ids: Iterable[int]) -> FollowedRun | None:
-        """Return the cell in which one of these processes waits at a debugger's prompt; None where none does."""
+        """Return the cell in which one of these processes waits at a debugger's prompt; None if none does."""
         asked = frozenset(process_ids)
         found = (run for run in self.runs if not asked.isdisjoint(run.execution.prompts()))
         return next(found, None)
@@ -312,7 +312,7 @@ class Background:
     def interrupt(self) -> dict[int, tuple[int, ...]]:
         """Interrupt all cells; return the processes that were in each, by the cell's number.
 
-        The last cell goes first: a waiting cell is taken back before the cell ahead of it ends and lets it begin.
+        The last cell is interrupted first, so that a waiting cell is taken back before the cell ahead of it ends.
         """
         inside = self.inside()
         for run in reversed(inside):
@@ -326,7 +326,7 @@ class Background:
 
 
 def queued_text(ahead: Mapping[int, int]) -> str | None:
-    """Return `queued behind cell 83 (process 0)`; None where nothing is ahead.
+    """Return `queued behind cell 83 (process 0)`; None if nothing is ahead.
 
     Args:
       ahead: The number of the cell that each busy process runs first, by process id.
@@ -346,7 +346,7 @@ def stopping_text(number: int, inside: Sequence[int], steps: Mapping[int, int | 
     Args:
       number: The cell's number.
       inside: The processes in the cell.
-      steps: How many steps have begun on each process that has answered; None where the cell does not run.
+      steps: How many steps have begun on each process that has answered; None if the cell does not run there.
     """
     cell = f"cell {number}"
     silent = [p for p in inside if p not in steps]

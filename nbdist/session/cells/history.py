@@ -1,7 +1,7 @@
 """The cells of a session, noted as they begin and end, and listed as a table.
 
 They are kept in memory, and in a file of the session's private folder, where another kernel finds them. The table
-has the cells that run, those that wait for them, and the last that have ended.
+lists the running cells, the waiting ones, and the last ones that have ended.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ FILE = "cells.jsonl"
 
 
 @dataclass
-class Read:
+class CellRecords:
     """The content of a session's file of cells.
 
-    `running` are the cells whose end nobody has noted; the other fields are those
-    of `nbdist.session.cells.facts.ProcessFacts`.
+    `past` are the ended cells, `running` the cells without a noted end; the other fields are as in
+    `nbdist.session.cells.facts.ProcessFacts`.
     """
 
     past: list[PastCell] = field(default_factory=list)
@@ -53,9 +53,9 @@ class Read:
 
 
 class History:
-    """Notes cells as they begin and end; used from any thread.
+    """The record of cells as they begin and end; used from any thread.
 
-    With a full disk only the file is lost: this kernel still knows its own cells.
+    If the disk is full, only the file is incomplete: this kernel still knows its own cells.
 
     Args:
       folder: The session's private folder; None: nothing is written.
@@ -67,7 +67,7 @@ class History:
         self._lock = threading.Lock()
 
     def begun(self, cell: OpenCell) -> None:
-        """Note a cell that is about to be sent, or to be sent to more processes."""
+        """Note a cell that is about to be sent, perhaps to further processes."""
         self._write(Begun(cell=cell))
 
     def ended(
@@ -78,11 +78,11 @@ class History:
         self._write(Ended(cell=cell, run=run, since=since, stuck=tuple(sorted(stuck))))
 
     def recovered(self) -> None:
-        """Note that all processes are there again and in step."""
+        """Note that all processes are back and in step."""
         self._write(Recovered())
 
     def doubted(self, unsure: Mapping[str, Doubt]) -> None:
-        """Note the names that may not be what they were; replaces the earlier ones."""
+        """Note the names in doubt, in place of those noted before."""
         self._write(Doubted(unsure=unsure))
 
     def _write(self, line: Line) -> None:
@@ -90,7 +90,7 @@ class History:
             return
         text = json.dumps(encode(line)).encode() + b"\n"
         with self._lock, contextlib.suppress(OSError):
-            # One write a line: two kernels may write at the same time.
+            # Each line is one write, since two kernels may write at the same time.
             file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
                 os.write(file, text)
@@ -98,9 +98,9 @@ class History:
                 os.close(file)
 
 
-def read(folder: Path) -> Read:
-    """Return the content of the file in a session's folder; lines that cannot be read are left out."""
-    found = Read()
+def read_history(folder: Path) -> CellRecords:
+    """Return the content of the file in a session's folder; skip lines that cannot be read."""
+    found = CellRecords()
     running: dict[int, OpenCell] = {}
     for line in _lines(folder / FILE):
         if isinstance(line, Begun):
@@ -128,7 +128,7 @@ def _lines(path: Path) -> Iterator[Line]:
         try:
             line: Line = decode(cast("type[Line]", Line), json.loads(text))
         except (ValueError, WireError) as error:
-            # A full disk, or the end of a kernel, may have cut it off.
+            # A full disk, or the end of a kernel, may have cut the line off.
             logger.debug("line %d of %s is left out: %s", number, path, error)
             continue
         yield line
@@ -145,7 +145,7 @@ HEADS = ("cell", "processes", "since", "for", "state", "first line")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedCell:
-    """One row: `started` is Unix time; `state` says in words what the cell does, or how it has ended."""
+    """One row: `started` is Unix time; `state` says in words what the cell is doing, or how it ended."""
 
     number: int
     code: str
@@ -158,7 +158,7 @@ class ListedCell:
 def listed(
     background: Background, past: Sequence[PastCell], *, now: float
 ) -> tuple[ListedCell, ...]:
-    """Return the newest cells of the past and all that are not over, in the order in which they were sent.
+    """Return the newest ended cells and all that are not over, in the order in which they were sent.
 
     Args:
       background: The cells that are not over.

@@ -1,7 +1,6 @@
-"""Output of a cell that comes after its end: of threads, callbacks and other work that the cell has left behind.
+"""Output of a cell after its end: from threads, callbacks and other work that the cell has left behind.
 
-A notebook shows it under the cell, a terminal where the person looks now, each time with the cell and the
-processes it comes from.
+A notebook shows it under the cell, a terminal at the present prompt; both name the cell and the processes.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ MOST_CELLS = 50
 
 
 def late_name(cell: int) -> Callable[[Sequence[int]], str]:
-    """Return a function that names late output of a cell: `cell 7, process 2 (later)`."""
+    """Return a function that titles late output of a cell: `cell 7, process 2 (later)`."""
     return lambda processes: f"cell {cell}, {processes_text(processes)} (later)"
 
 
 def put(output: CellOutput, process_id: int, message: Message) -> bool:
-    """Add a message of a process to the output of a cell; return whether it has a place there.
+    """Add a message of a process to the output of a cell; return whether the output could take it.
 
     Raises:
       KeyError: The message lacks something.
@@ -57,11 +56,11 @@ def put(output: CellOutput, process_id: int, message: Message) -> bool:
         )
     if kind == "clear_output":
         return output.clear(process_id, wait=bool(content.get("wait")))
-    return True  # it shows nothing
+    return True  # the message shows nothing
 
 
 def readable(message: Message) -> Message:
-    """Return the message; an error as text, since nothing else reports an error after the cell."""
+    """Return the message, an error as text: after the cell, nothing else reports an error."""
     if message["msg_type"] != "error":
         return message
     text = "\n".join([*message["content"]["traceback"], ""])
@@ -69,13 +68,13 @@ def readable(message: Message) -> Message:
 
 
 def as_new(message: Message) -> Message:
-    """Return the change of a display that is not there as a new display."""
+    """Return the message; the update of a display that does not exist becomes a new display."""
     changes = message["msg_type"] == "update_display_data"
     return {**message, "msg_type": "display_data"} if changes else message
 
 
 class EarlierCells:
-    """The newest cells of a session that have ended, with displays that may still be changed."""
+    """The newest ended cells of a session, whose displays may still change."""
 
     def __init__(self) -> None:
         self._cells: deque[LateOutput] = deque()
@@ -92,18 +91,18 @@ class EarlierCells:
 
 
 class LateOutput:
-    """Shows the output that comes after the end of one cell. Costs next to nothing until some comes.
+    """The output that arrives after the end of one cell. It uses a thread only while output arrives.
 
-    It goes where the cell's own output went, so make this object on the thread that runs the cell.
+    The output is shown where the cell's own output is, so create this object on the thread that runs the cell.
 
     Args:
       cell: The notebook's number of the cell.
       output: The cell's own output; displays in it may still be changed.
-      folder: Holds all of a late output that is too large to keep in memory.
+      folder: The folder for late output that is too large to keep in memory.
       renderer: Draws the cell's own output.
       late_renderer: Draws late output, under `late_name`.
       widgets: The processes' widgets.
-      earlier: The cells that have ended before; gets this one when it has ended.
+      earlier: The cells that ended before; this one is added when it has ended.
     """
 
     def __init__(
@@ -134,11 +133,11 @@ class LateOutput:
         self._thread: threading.Thread | None = None
 
     def open(self) -> None:
-        """Begin: the cell has ended and its own output is shown, so nobody else draws it from now on."""
+        """Begin: the cell has ended and its output is shown, so from now on only this object draws it."""
         with self._lock:
             self._open = True
             if self._cell is not None and not self._cell.output.changeable:
-                self._cell = None  # a long notebook need not keep all its output in memory
+                self._cell = None  # so that a long notebook does not keep all its output in memory
             if self._cell is not None:
                 self._cell.output.on_widget = self.redraw
             changeable = self._cell is not None
@@ -147,7 +146,7 @@ class LateOutput:
             self.earlier.add(self)
 
     def forget(self) -> None:
-        """Give up the cell's own output: a change of one of its displays counts as late output from now on."""
+        """Forget the cell's own output: from now on a change of its displays counts as late output."""
         with self._lock:
             self._cell = None
 
@@ -213,7 +212,7 @@ class LateOutput:
             for part in shown:
                 with self._guard:
                     if quiet:
-                        part.finish()  # also lines without an end
+                        part.finish()  # shows unfinished lines as well
                     part.renderer.refresh(part.output, final=quiet)
             with self._lock:
                 if quiet and not self._changed:
@@ -223,12 +222,12 @@ class LateOutput:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """A part of the cell's output, and what draws it."""
+    """The cell's own output or its late output, and what draws it."""
 
     output: CellOutput
     renderer: Renderer
 
     def finish(self) -> None:
-        """Compare strictly from now on: output of one process alone is its own."""
+        """Compare strictly from now on: no other process will print the same a moment later."""
         for process_id in self.output.processes:
             self.output.finish(process_id)

@@ -1,4 +1,4 @@
-"""A process that was asked to leave a cell: how it is asked, and what is done until it has left."""
+"""Processes that were asked to leave a cell: how they are asked, and what is done until they have left."""
 
 from __future__ import annotations
 
@@ -9,27 +9,30 @@ from enum import Enum
 from typing import NamedTuple
 
 from nbdist.notation import processes_text, seconds_text
-from nbdist.session.cells.outcome import ProcessOutcome, say_where_all
+from nbdist.session.cells.outcome import ProcessOutcome, places_text
 from nbdist.spelling import option
 
 CUT_SECONDS = 0.4
-"""How long after its interrupt a process may be back by itself: an interrupt that works arrives within 0.3 s
+"""Seconds after an interrupt in which a process may come back by itself: an interrupt that works takes at most 0.3
+s
 (measured)."""
 
 FAILED_CUT_SECONDS = 0.1
-"""The same where another process has failed: whoever still waits after the grace period waits for that one.
-Where nobody has failed, a training step may end meanwhile, and then all are in step."""
+"""The same if another process has failed: what still waits after the grace period waits for that process. If none
+has
+failed, a training step may end in the meantime, which leaves all processes in step."""
 
 CUT_AGAIN_SECONDS = 1.0
-"""How often to ask a process to cut: it does not while it computes, sleeps or is on its way out."""
+"""How often to ask a process to cut its collectives: one that computes, sleeps or is leaving ignores the
+request."""
 
 BACK_SECONDS = 3.0
-"""How long a process may take to come back after its collectives were cut: it takes 0.05 to 0.23 s (measured),
-on a busy machine more than 1.4 s. One that is not back by then computes by itself."""
+"""Seconds a process may take to come back after its collectives were cut: it takes 0.05 to 0.23 s (measured), on a
+busy machine more than 1.4 s. A process that takes longer is computing, not waiting."""
 
 
 class Act(Enum):
-    """Acts of a supervisor: those on processes, in the order in which it does them, questions, and words."""
+    """The acts of a supervisor: on processes, in the order in which they are done; then questions, and texts."""
 
     TAKE_BACK = "take the cell back before it begins; interrupt where that cannot be asked"
     ABANDON = "end the wait for a proof, without a signal: the code of the cell has ended"
@@ -45,7 +48,7 @@ class Act(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One thing to do: to which processes, or with which text."""
+    """One act, with the processes it is done to, or its text."""
 
     act: Act
     ids: tuple[int, ...] = ()
@@ -54,16 +57,16 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The terms of one cell: times in seconds, and which means there are.
+    """The terms of one cell: its times in seconds, and the means that exist.
 
     Attributes:
       grace_s: How long others may stay in the cell after one has failed.
-      give_up_s: How long after its interrupt a process that does not come back is given up.
+      give_up_s: How long after its interrupt a process is given up if it does not come back.
       timeout_s: After this the cell is interrupted; None: never.
       out_of_step: Whether the session was out of step when the cell began.
       attended: Whether somebody waits for the cell.
       proves: Whether processes that have finished the cell wait for a proof that all are in step.
-      counts: Whether it can be said for what processes wait in vain.
+      counts: Whether sent programs are counted, so that it can be said what processes wait for in vain.
       frees: Whether collectives can be cut.
     """
 
@@ -79,10 +82,11 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedToLeave:
-    """A process that was asked to leave: when, and whether it had not begun the cell then.
+    """A process that was asked to leave.
 
-    `prompts` are the prompts at which it was interrupted, `freed` is when its collectives were last cut, `said`
-    whether it was said that it does not come. All times are those of the monotonic clock.
+    `at` is when it was asked, and `queued` whether it had not begun the cell then. `prompts` are the prompts at
+    which it was interrupted, `freed` is when its collectives were last cut, `said` whether it was reported as
+    late. All times are those of the monotonic clock.
     """
 
     at: float
@@ -93,7 +97,7 @@ class AskedToLeave:
 
 
 class Phase(Enum):
-    """Where a process stands in a cell that it has not left."""
+    """The phase of a process in a cell that it has not left."""
 
     QUEUED = "it still runs an earlier cell"
     RUNNING = "it is in the cell's code: runs, compiles, waits, or is at a prompt"
@@ -101,7 +105,7 @@ class Phase(Enum):
 
 
 def phase(process: ProcessOutcome) -> Phase:
-    """Return where a process stands that is still in the cell."""
+    """Return the phase of a process that is still in the cell."""
     if process.proving:
         return Phase.PROVING
     return Phase.RUNNING if process.begun else Phase.QUEUED
@@ -112,7 +116,7 @@ LEAVE = {
     Phase.RUNNING: Act.INTERRUPT,
     Phase.PROVING: Act.ABANDON,  # a signal might reach what comes after the cell
 }
-"""The act by which a process is asked to leave, by where it stands."""
+"""The act by which a process is asked to leave, by its phase."""
 
 
 class Leaver(NamedTuple):
@@ -126,32 +130,32 @@ class Leaver(NamedTuple):
 
     @property
     def since(self) -> float:
-        """Return the seconds since it was asked."""
+        """Seconds since it was asked."""
         return self.now - self.asked.at
 
     @property
     def prompts(self) -> frozenset[int]:
-        """Return the prompts at which it was interrupted, or is now."""
+        """The prompts at which it was interrupted, or is now."""
         return self.asked.prompts | _numbers(self.process)
 
 
 def _begins(one: Leaver) -> bool:
-    """Return whether it had not begun when it was asked, and has now: no signal is kept for it."""
+    """Return whether it had not begun when it was asked, and has now: a signal sent then was not kept for it."""
     return one.asked.queued and phase(one.process) is Phase.RUNNING
 
 
-def _comes_to_a_prompt(one: Leaver) -> bool:
+def _is_at_a_new_prompt(one: Leaver) -> bool:
     return one.prompts != one.asked.prompts
 
 
-def _does_not_hear(one: Leaver) -> bool:
-    """Return whether its collectives are to be cut, for the first time or again."""
+def _needs_a_cut(one: Leaver) -> bool:
+    """Return whether its collectives are to be cut, perhaps again."""
     since = one.since >= (FAILED_CUT_SECONDS if one.failed else CUT_SECONDS)
     again = one.asked.freed is None or one.now - one.asked.freed >= CUT_AGAIN_SECONDS
     return one.terms.frees and since and again
 
 
-def _does_not_come(one: Leaver) -> bool:
+def _is_late(one: Leaver) -> bool:
     late = one.since >= CUT_SECONDS + BACK_SECONDS
     return late and not one.asked.said and not _is_given_up(one)
 
@@ -161,20 +165,20 @@ def _is_given_up(one: Leaver) -> bool:
 
 
 LEAVING: tuple[tuple[Callable[[Leaver], bool], Act, Callable[[Leaver], AskedToLeave]], ...] = (
-    # when, what is done, and what is remembered
+    # the condition, the act, and what is remembered
     (_begins, Act.INTERRUPT, lambda one: AskedToLeave(at=one.now, prompts=one.prompts)),
-    (_comes_to_a_prompt, Act.INTERRUPT, lambda one: replace(one.asked, prompts=one.prompts)),
-    (_does_not_hear, Act.FREE, lambda one: replace(one.asked, freed=one.now)),
-    (_does_not_come, Act.RESCUE, lambda one: replace(one.asked, said=True)),
+    (_is_at_a_new_prompt, Act.INTERRUPT, lambda one: replace(one.asked, prompts=one.prompts)),
+    (_needs_a_cut, Act.FREE, lambda one: replace(one.asked, freed=one.now)),
+    (_is_late, Act.RESCUE, lambda one: replace(one.asked, said=True)),
     (_is_given_up, Act.GIVE_UP, lambda one: one.asked),
 )
-"""The acts on a process that was asked to leave and is still in the cell: every line that holds, in order."""
+"""The acts on a process that was asked to leave and is still in the cell: each whose condition holds, in order."""
 
 
 def ask_to_leave(
     still: Iterable[ProcessOutcome], now: float
 ) -> tuple[dict[int, AskedToLeave], list[Order]]:
-    """Return what to remember of processes that are asked to leave, and how each is asked; see `LEAVE`."""
+    """Return what to remember of processes that are asked to leave, and the orders that ask them; see `LEAVE`."""
     asked, doing = {}, defaultdict[Act, list[int]](list)
     for process in still:
         asked[process.process_id] = AskedToLeave(
@@ -184,7 +188,7 @@ def ask_to_leave(
     return asked, _in_order(doing)
 
 
-def see_out(
+def leaving_orders(
     asked: Mapping[int, AskedToLeave],
     still: Iterable[ProcessOutcome],
     now: float,
@@ -192,7 +196,7 @@ def see_out(
     *,
     failed: bool,
 ) -> tuple[dict[int, AskedToLeave], list[Order]]:
-    """Return what to remember of processes that were asked to leave, and what is done now; see `LEAVING`."""
+    """Return what to remember of processes that were asked to leave, and the orders now due; see `LEAVING`."""
     asked, late = dict(asked), defaultdict[Act, list[Leaver]](list)
     for process in still:
         one = Leaver(process, asked[process.process_id], now, terms, failed)
@@ -217,17 +221,17 @@ def _numbers(process: ProcessOutcome) -> frozenset[int]:
 
 
 def _not_back(late: Sequence[Leaver]) -> str:
-    """Return which processes run on although they were interrupted, and for how long they may."""
+    """Return a text about processes that run on although they were interrupted, and when they are given up."""
     left = seconds_text(max(0.0, late[0].terms.give_up_s - max(one.since for one in late)))
     what = f"{_processes(late)}   not stopped by the interrupt yet; given up in {left}"
-    places = say_where_all(one.process for one in late)
+    places = places_text(one.process for one in late)
     return "\n".join([f"{what} ({option('give_up_s')})", *places])
 
 
 def _given_up(late: Sequence[Leaver]) -> str:
-    """Return which processes the cell ends without."""
+    """Return a text about processes that the cell ends without."""
     since = seconds_text(max(one.since for one in late))
-    lines = [f"   {line}" for line in say_where_all(one.process for one in late)]
+    lines = [f"   {line}" for line in places_text(one.process for one in late)]
     if compiling := [one for one in late if one.process.compiling]:
         lines.append(
             f"   no interrupt reaches {_processes(compiling)} before the compilation has ended"

@@ -1,7 +1,7 @@
-"""Where each process stands in a cell, and what that means for the others: pure functions.
+"""The outcome of a cell on each process, and what it means for the others: pure functions.
 
-They decide, from what is known, who has finished, who has raised, who is gone, and which line the rest are in,
-so that nobody waits for a process that does not come.
+They decide which processes have finished, raised or ended, and which line the rest are in, so that nothing waits
+for a process that will not come.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from nbdist.contract.snapshot import Activity
 from nbdist.notation import hosts_text, processes_text, seconds_text
 
 Outcome = Literal["running", "finished", "raised", "interrupted", "gone", "stuck", "not run"]
-"""`not run`: stopped before the process began the cell; where there is an error, an earlier cell had failed."""
+"""`not run`: stopped before the process began the cell; if there is an error, an earlier cell had failed."""
 
 MOST_CHARACTERS = 300
-"""Longest error, in characters, that one line shows."""
+"""The most characters of an error that one line shows."""
 
 WAIT_SECONDS = 10.0
-"""How long a process may stand in one line, while others are elsewhere, before it is named."""
+"""Seconds a process may stay at one line, while others are elsewhere, before it is named."""
 
 
 LEFT_ALONE = re.compile(
@@ -32,21 +32,21 @@ LEFT_ALONE = re.compile(
     r"|DEADLINE_EXCEEDED|timed out waiting|connection timed out|no route to host",
     re.I,
 )
-"""Found in errors of gloo, gRPC and NCCL when the other end of a connection has gone away, or never comes."""
+"""Found in errors of gloo, gRPC and NCCL if the other end of a connection has gone, or never connects."""
 
 PROVING = ", waiting for what was sent to the devices"
-"""Said of a process whose code has ended while computations, its own or others', are still running."""
+"""Shown for a process whose code has ended while computations are still running."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessOutcome:
     """One process in one cell.
 
-    `activity` is its newest report in this cell, None before the first; `silent_s` is the age of its newest
-    report of any kind. `error` is the error it raised, `line` and `source` say where; `time` is when it ended, in
-    Unix seconds. `begun`: it has taken the cell. `proving`: its code has ended, and it waits for the others to
-    prove that all are in step. `one_host`: the session has no other host, so messages need not name it. `prompt`:
-    the question it asks a person. `held`: what it held before a signal ended it.
+    `activity` is its newest report in this cell, None before the first; `silent_s` is the age of its newest report
+    of any kind. `error` is the error it raised, `line` and `source` say where; `time` is when it ended, in Unix
+    seconds. `begun` says whether it has begun the cell, and `proving` whether its code has ended and it waits for
+    the proof that all are in step. `one_host` says that the session has only one host, which messages need not
+    name. `prompt` is the question it asks a person, `held` what it had in memory before a signal ended it.
     """
 
     process_id: int
@@ -66,7 +66,7 @@ class ProcessOutcome:
 
     @property
     def compiling(self) -> bool:
-        """Return whether it last reported that it compiles; Python sees no signal meanwhile."""
+        """Whether it last reported that it compiles; Python handles no signal during that."""
         return self.activity is not None and self.activity.state == "compiling"
 
 
@@ -76,10 +76,10 @@ def running(outcomes: Iterable[ProcessOutcome]) -> list[ProcessOutcome]:
 
 
 def first_cause(outcomes: Collection[ProcessOutcome]) -> ProcessOutcome | None:
-    """Return the failure that came first; a process that nbdist was asked to stop is never a cause.
+    """Return the failure that came first; an interrupted process is never a cause.
 
-    Others see a dying process as a closed connection, a moment before its host reports its end, and a process
-    whose host is gone as a connection that never comes.
+    Other processes see a dying process as a closed connection, a moment before its host reports the end, and a
+    process whose host is gone as a connection that times out.
     """
     failed = [s for s in outcomes if s.outcome in ("raised", "gone")]
     failed = failed or [s for s in outcomes if s.outcome == "not run" and s.error is not None]
@@ -92,7 +92,7 @@ def first_cause(outcomes: Collection[ProcessOutcome]) -> ProcessOutcome | None:
 def named_first(outcomes: Collection[ProcessOutcome]) -> ProcessOutcome | None:
     """Return the process to name first for a cell that has failed; None for a cell that has not.
 
-    This is the first cause; in a stopped cell a process that was in it, and only then one that had not begun.
+    This is the first cause; in an interrupted cell, a process that had begun comes before one that had not.
     """
     failed = [s for s in outcomes if s.outcome not in ("finished", "running")]
     in_it = (s for s in failed if s.outcome != "not run")
@@ -100,17 +100,17 @@ def named_first(outcomes: Collection[ProcessOutcome]) -> ProcessOutcome | None:
 
 
 def outcome_of_cell(outcomes: Collection[ProcessOutcome]) -> Outcome:
-    """Return how a cell has ended as a whole; `running` where a process is still in it and nobody waits for it."""
-    said = named_first(outcomes) or next(iter(running(outcomes)), None)
-    return "finished" if said is None else said.outcome
+    """Return how a cell ended as a whole; `running` if a process is still in it and nobody waits for it."""
+    first = named_first(outcomes) or next(iter(running(outcomes)), None)
+    return "finished" if first is None else first.outcome
 
 
 def _earliest(outcomes: Iterable[ProcessOutcome]) -> ProcessOutcome | None:
     return min(outcomes, key=lambda s: (s.time or 0.0, s.process_id), default=None)
 
 
-def say_processes(outcomes: Collection[ProcessOutcome]) -> str:
-    """Return `processes 0, 1 (host h1)`; without the host where the session has no other."""
+def processes_on_hosts_text(outcomes: Collection[ProcessOutcome]) -> str:
+    """Return `processes 0, 1 (host h1)`; without the host if the session has only one."""
     said = processes_text([s.process_id for s in outcomes])
     if all(s.one_host for s in outcomes):
         return said
@@ -122,21 +122,21 @@ def place(activity: Activity | None) -> tuple[int | None, str | None]:
     return (activity.line, activity.source) if activity else (None, None)
 
 
-def say_place(line: int | None, source: str | None) -> str:
+def place_text(line: int | None, source: str | None) -> str:
     """Return `at line 4: y = step(params, x)`."""
     if line is None:
         return "in the cell"
     return f"at line {line}: {source}" if source else f"at line {line}"
 
 
-def say_where_all(outcomes: Iterable[ProcessOutcome], *, ending: str = "") -> list[str]:
-    """Return one line for each place processes are in: who waits, runs or compiles where."""
+def places_text(outcomes: Iterable[ProcessOutcome], *, ending: str = "") -> list[str]:
+    """Return one line for each place in which processes are: which of them wait, run or compile there."""
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
     for process in running(outcomes):
         activity = process.activity
         doing = "running"
         if process.prompt is not None:
-            groups["at a prompt", say_place(process.prompt.line, process.prompt.source)].append(
+            groups["at a prompt", place_text(process.prompt.line, process.prompt.source)].append(
                 process.process_id
             )
             continue
@@ -147,7 +147,7 @@ def say_where_all(outcomes: Iterable[ProcessOutcome], *, ending: str = "") -> li
             doing = "compiling"
         elif activity is not None and activity.waiting:
             doing = "waiting"
-        groups[doing, say_place(*place(activity))].append(process.process_id)
+        groups[doing, place_text(*place(activity))].append(process.process_id)
     return [
         f"{processes_text(ids)}   {doing}{where if where == PROVING else f' {where}'}{ending}"
         for (doing, where), ids in groups.items()
@@ -155,16 +155,16 @@ def say_where_all(outcomes: Iterable[ProcessOutcome], *, ending: str = "") -> li
 
 
 def first_line(error: str) -> str:
-    """Return the first line of an error, shortened; errors of TensorFlow go on for pages."""
+    """Return the first line of an error, shortened; errors of TensorFlow run to pages."""
     line, *more = error.strip().splitlines() or [""]
     if len(line) > MOST_CHARACTERS:
         return f"{line[:MOST_CHARACTERS]}…"
     return f"{line} …" if any(map(str.strip, more)) else line
 
 
-def say_failure(process: ProcessOutcome) -> list[str]:
-    """Return lines that say who failed with what, and in which line."""
-    lines = [f"{say_processes([process])}   {first_line(process.error or '')}"]
+def failure_lines(process: ProcessOutcome) -> list[str]:
+    """Return lines that say which process failed with what error, and in which line."""
+    lines = [f"{processes_on_hosts_text([process])}   {first_line(process.error or '')}"]
     if process.line is not None:
         # The place of a process that is gone comes from its last report.
         seen = "last seen at " if process.outcome == "gone" else ""
@@ -175,14 +175,14 @@ def say_failure(process: ProcessOutcome) -> list[str]:
 
 
 def silence(outcomes: Mapping[int, ProcessOutcome]) -> str | None:
-    """Return a sentence when processes in the cell have not reported for `SILENT_SECONDS`."""
+    """Return a line for processes in the cell that have not reported for `SILENT_SECONDS`; None if all have."""
     groups: dict[tuple[str, str], list[ProcessOutcome]] = defaultdict(list)
     for process in running(outcomes.values()):
         if process.silent_s >= SILENT_SECONDS:
-            groups[process.host, say_place(*place(process.activity))].append(process)
+            groups[process.host, place_text(*place(process.activity))].append(process)
     return (
         "\n".join(
-            f"{say_processes(group)}   silent for "
+            f"{processes_on_hosts_text(group)}   silent for "
             f"{seconds_text(max(s.silent_s for s in group))}, last {where} (stopped, or the host is overloaded "
             "or cut off)"
             for (_, where), group in groups.items()
@@ -192,9 +192,9 @@ def silence(outcomes: Mapping[int, ProcessOutcome]) -> str | None:
 
 
 def divergence(outcomes: Mapping[int, ProcessOutcome]) -> str | None:
-    """Return a sentence when processes wait in one line over `WAIT_SECONDS` while others are elsewhere.
+    """Return a sentence if processes stay at one line over `WAIT_SECONDS` while others are elsewhere; else None.
 
-    Compiling is not waiting: a process that compiles, or whose peers compile, is not named.
+    Compiling is not waiting: while any process compiles, none is named.
     """
     still = running(outcomes.values())
     if any(s.proving or s.compiling for s in still):
@@ -221,7 +221,7 @@ def _say_divergence(
         ids = [s.process_id for s in group]
         said, one = processes_text(ids), len(ids) == 1
         known = [s.activity for s in group if s.activity]
-        where = say_place(line, None)
+        where = place_text(line, None)
         if not known:
             parts.append(f"{said} {'has' if one else 'have'} reported nothing yet")
         elif waiting_ids.issuperset(ids):
@@ -236,10 +236,10 @@ def _say_divergence(
     return "; ".join(parts)
 
 
-def nobody_can_join(outcomes: Mapping[int, ProcessOutcome], *, longer_than_s: float) -> list[int]:
+def all_waiting(outcomes: Mapping[int, ProcessOutcome], *, longer_than_s: float) -> list[int]:
     """Return the processes still in the cell, if all of them have waited long inside the framework; else none.
 
-    In a session out of step they wait in vain: every other process has left the cell, or their collectives do not
+    If the session is out of step, they wait in vain: the other processes have left, or the collectives do not
     match.
     """
     still = running(outcomes.values())

@@ -1,7 +1,7 @@
-"""The prompts of one cell: which process is asked next, by whom, and how the line gets there.
+"""The prompts of one cell: which process is served next, who answers, and how the line gets to the process.
 
-`Prompts` asks for one process at a time; `ask_person` gets the line from the person at this kernel; `say_prompts`,
-a pure function, says who waits while debuggers on processes ask for lines.
+`Prompts` asks for one process at a time, and `ask_person` reads the line from the person at this kernel.
+`prompts_text` says who waits while debuggers on processes ask for lines.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from nbdist.contract.asides import EndOfInput, LineReply, NobodyAnswers, TypedLine
 from nbdist.contract.iopub import Prompt
 from nbdist.interrupts import let_through, put_off
 from nbdist.notation import processes_text
+from nbdist.session.cells.execution import Execution
 from nbdist.spelling import command
 
 LOOK_SECONDS = 0.1
-"""The time between two looks whether a line is still wanted."""
+"""How often to check whether a line is still wanted."""
 
 ARRIVAL_SECONDS = 5.0
 """The longest wait for a signal to this process's own main thread; it takes microseconds."""
@@ -30,11 +30,11 @@ def ask_person(prompt: str, wanted: Callable[[], bool]) -> LineReply | None:
     """Ask the person at this kernel for a line with `input()`, in a notebook as in a terminal.
 
     Args:
-      prompt: The text that stands before the line.
-      wanted: Called from another thread, again and again; once it returns False, nobody is asked any longer.
+      prompt: The text before the line.
+      wanted: Called from another thread, repeatedly; once it returns False, the question is withdrawn.
 
     Returns:
-      What was typed, or why nothing was; None where the line is no longer wanted.
+      What was typed, or why nothing was; None if the line is no longer wanted.
 
     Raises:
       KeyboardInterrupt: The person pressed interrupt.
@@ -44,16 +44,16 @@ def ask_person(prompt: str, wanted: Callable[[], bool]) -> LineReply | None:
             why="this cell runs in a thread, and only the main thread can ask for input."
         )
     with let_through():
-        looking = _Looking(wanted)
+        watch = _InputWatch(wanted)
         try:
             try:
-                looking.start()
+                watch.start()
                 reply = _read(prompt)
             finally:
-                looking.end()
-            looking.let_arrive()
+                watch.end()
+            watch.let_arrive()
         except KeyboardInterrupt:
-            if not looking.ended_it:
+            if not watch.ended_it:
                 raise
             return None
         return reply
@@ -65,12 +65,12 @@ def _read(prompt: str) -> LineReply:
     except EOFError:
         return EndOfInput()
     except (NotImplementedError, RuntimeError, OSError) as error:
-        # A notebook that runs without anybody, as in nbconvert; a program without input.
+        # A notebook that runs unattended, as in nbconvert, or a program without input.
         return NobodyAnswers(why=f"this kernel has no input ({error})")
 
 
-class _Looking:
-    """Interrupts `input()` in the main thread once nobody wants its answer; `input` has no other way to end."""
+class _InputWatch:
+    """Interrupts `input()` in the main thread once its answer is not wanted; `input` ends in no other way."""
 
     def __init__(self, wanted: Callable[[], bool]) -> None:
         self.ended_it = False
@@ -82,13 +82,13 @@ class _Looking:
         self._thread.start()
 
     def end(self) -> None:
-        """Look no longer."""
+        """Stop watching."""
         with put_off():
             self._over.set()
             self._thread.join()
 
     def let_arrive(self) -> None:
-        """Wait for the interrupt that was sent although the line was there already, so that it is raised here."""
+        """Wait for an interrupt that was sent just after the line was typed, so that it is raised here."""
         if self.ended_it:
             time.sleep(ARRIVAL_SECONDS)
 
@@ -97,49 +97,32 @@ class _Looking:
         while not self._over.wait(LOOK_SECONDS):
             if not self._wanted():
                 self.ended_it = True
-                # To the thread itself: only a real signal ends a read from a terminal.
+                # Sent to the thread itself: only a real signal ends a read from a terminal.
                 signal.pthread_kill(main, signal.SIGINT)
                 return
 
 
 SETTLE_SECONDS = 0.2
-"""The wait after the first prompt for others at the same breakpoint: the lowest process is asked first."""
+"""The wait after the first prompt for others at the same breakpoint: the lowest process is served first."""
 
 COMMAND_SECONDS = 1.0
-"""The time that a process which got a line has to ask again, before another process is asked."""
-
-
-class PromptedCell(Protocol):
-    """The part of `nbdist.session.cells.execution.Execution` that `Prompts` needs."""
-
-    def prompts(self) -> Mapping[int, Prompt]:
-        """Return the prompts of processes in the cell, by process id."""
-
-    def wants(self, process_id: int, number: int) -> bool:
-        """Return whether a process still waits for the answer to this question; from any thread."""
-
-    def give(self, process_id: int, prompt: Prompt, send: Callable[[], bool]) -> bool:
-        """Send a reply; return whether it was taken."""
-
-    @property
-    def commanded(self) -> float | None:
-        """Return when a process got the line it has not gone on from (monotonic clock); None if there is none."""
+"""How long a process that got a line has for its next question, before another process is served."""
 
 
 class Prompts:
-    """Asks the person who waits for a cell, one process at a time.
+    """The prompts of a cell, which the person who waits for the cell answers one at a time.
 
     Args:
       execution: The cell's execution.
       reply: Sends a process the reply to a question of this number; returns whether it was taken.
       show: Brings all output so far to the screen.
-      repeat: Shows the typed line behind the output of the process.
+      repeat: Shows the typed line after the output of the process.
       ask: Asks the person; see `ask_person`.
     """
 
     def __init__(
         self,
-        execution: PromptedCell,
+        execution: Execution,
         *,
         reply: Callable[[int, int, LineReply], bool],
         show: Callable[[], None],
@@ -154,7 +137,7 @@ class Prompts:
         self._since: float | None = None
 
     def answer(self) -> None:
-        """Ask the person for one line if that is due, and send it.
+        """Ask the person for one line, if one is due, and send it.
 
         Raises:
           KeyboardInterrupt: The person pressed interrupt.
@@ -178,22 +161,22 @@ class Prompts:
         )
 
     def _due(self, prompts: Mapping[int, Prompt], now: float) -> bool:
-        commanded = self._execution.commanded
-        if not prompts and commanded is None:
+        line_sent_at = self._execution.line_sent_at
+        if not prompts and line_sent_at is None:
             self._since = None
-        if not prompts or (commanded is not None and now - commanded < COMMAND_SECONDS):
+        if not prompts or (line_sent_at is not None and now - line_sent_at < COMMAND_SECONDS):
             return False
         self._since = self._since or now
         return now - self._since >= SETTLE_SECONDS
 
 
-def say_prompts(prompts: Mapping[int, Prompt], *, others: bool, attended: bool) -> str | None:
-    """Return who is at a prompt, and what that means for the others; None where the prompt itself says enough.
+def prompts_text(prompts: Mapping[int, Prompt], *, others: bool, attended: bool) -> str | None:
+    """Return which processes are at a prompt, and what the others do; None if the prompt itself says enough.
 
     Args:
       prompts: The prompts, by process id.
-      others: Whether others are still in the cell.
-      attended: Whether somebody waits for the cell, who is asked.
+      others: Whether other processes are still in the cell.
+      attended: Whether somebody waits for the cell, and is asked.
     """
     if attended and not others and len(prompts) == 1:
         return None

@@ -1,4 +1,4 @@
-"""Sending one cell to engines through ipyparallel, and hearing its output as it comes."""
+"""Sending of one cell to engines through ipyparallel, with its output as it arrives."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Message = dict[str, Any]
 OnMessage = Callable[[Message], None]
 
 MOST_AT_ONCE = 32
-"""The most requests that are made one inside the other; each takes five of Python's thousand frames."""
+"""The most requests that are nested in each other; each takes five of Python's thousand stack frames."""
 
 
 class Submission:
@@ -30,11 +30,11 @@ class Submission:
 
     @property
     def replied(self) -> bool:
-        """Whether the reply is there; output may still be on its way."""
+        """Whether the reply has arrived; output may still be on its way."""
         return self.future.done()
 
     def error(self) -> Any | None:
-        """ipyparallel's RemoteError or EngineError, or None when the cell went through."""
+        """Return ipyparallel's RemoteError or EngineError; None if the cell succeeded."""
         try:
             reply = self.future.result(0)
         except Exception as error:  # noqa: BLE001 - an AsyncResult raises what a future returns
@@ -64,22 +64,22 @@ def submit(
     label: str,
     on_requests: Callable[[Mapping[int, str]], None] = lambda requests: None,
 ) -> dict[int, Submission]:
-    """Sends execute requests to engines, in their order.
+    """Send execute requests to engines, in the order of `recipients`.
 
-    A request to an engine that has just left fails as one to an engine that dies in the cell.
+    A request to an engine that has just gone fails in the same way as one to an engine that dies in the cell.
 
     Args:
       client: ipyparallel's Client.
-      recipients: By process id.
-      code: What they run.
-      label: What they are to know of it.
-      on_requests: Called with the numbers of the requests so far, by process id, before these are on their way:
-        of up to `MOST_AT_ONCE` at once, and again with all for each `MOST_AT_ONCE` more.
+      recipients: The engines, by process id.
+      code: The code to run.
+      label: The cell's label, which the engines read.
+      on_requests: Called before requests are sent, with the numbers of all requests so far, by process id; once
+        for each `MOST_AT_ONCE` requests.
 
-    `Client.send_execute_request` with its hook is public; the hook, which is called before the message is handed
-    to the thread that sends it, is the only means to receive the first message of output for certain, and to know
-    the number of a request before it is sent. Where `channel_to` gives no channel the cell still runs, its number
-    is known when it has been sent, and its output comes when it ends.
+    `Client.send_execute_request` with its hook is public. The hook is called before the message goes to the
+    sending thread: only so is the first message of output never missed, and the number of a request known before
+    it is sent. If `channel_to` gives no channel, the cell still runs, but its number is known only after sending,
+    and its output arrives when it ends.
     """
     there = set(client.ids)
     found = {p: _to_nobody(r.engine) for p, r in recipients.items() if r.engine not in there}
@@ -94,7 +94,7 @@ def submit(
 
 
 class _Sending:
-    """Makes requests one inside the hook of another, so that all have their numbers before any is sent.
+    """Requests made in the hooks of other requests, so that all have numbers before any is sent.
 
     Arguments as for `submit`.
     """
@@ -116,7 +116,7 @@ class _Sending:
         self._on_requests = on_requests
 
     def send(self, process_ids: Sequence[int], channel: Any | None) -> None:
-        """Sends to these, the first of them first."""
+        """Send to these processes, in this order."""
         if not process_ids:
             self._on_requests(dict(self._requests))
             return
@@ -184,9 +184,9 @@ def _to_nobody(engine: int) -> Submission:
 
 
 def _pass_on(future: Any, message: Message, on_message: OnMessage) -> None:
-    """Hands a message on, and drops ipyparallel's own copy of it.
+    """Pass a message on, and drop ipyparallel's own copy.
 
-    The client would collect all output of a cell in memory, growing one string by each piece.
+    The client would otherwise collect all output of a cell in memory, in one growing string.
     """
     kept = future.output.metadata
     kept["stdout"] = kept["stderr"] = ""

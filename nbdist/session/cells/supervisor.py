@@ -1,6 +1,6 @@
-"""Seeing a cell through: its output shown as it comes, and no way to hang.
+"""Supervision of a running cell: its output is shown as it arrives, and it cannot hang.
 
-`nbdist.session.cells.watch` says what follows from how a cell stands; `CellSupervisor` looks, and does it.
+`nbdist.session.cells.watch` decides what to do in which state of the cell; `CellSupervisor` observes and acts.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class CellSupervisor:
     """Follows one execution to its end.
 
     Args:
-      execution: The cell, already sent.
+      execution: The execution of the cell, which has been sent.
       interrupt: Sends the framework's interrupt to processes.
       refresh: Draws the output; called often.
-      terms: The cell's times; which means there are follows from `remedies`.
+      terms: The cell's times; `proves`, `counts` and `frees` are set from `remedies`.
       progress: Called when outcomes have changed, for the live view.
-      remedies: For processes that do not leave the cell.
-      answer: Called often; if somebody waits for the cell, asks the person for the line that a process waits for.
+      remedies: The means for processes that do not leave the cell.
+      answer: Called often; asks the person who waits for the cell, if any, for the line that a process wants.
       leaves: Called on an interrupt; returns whether this kernel ends and the cell goes on without it.
-      left: Whether this kernel left the cell in this way.
+      left: Whether this kernel has left the cell because it ends.
       watch: What is remembered of the cell from one look to the next; replaced under a lock.
     """
 
@@ -53,8 +53,8 @@ class CellSupervisor:
     leaves: Callable[[], bool] = lambda: False
     left: bool = False
     watch: Watched = field(init=False)
-    _left: frozenset[int] = frozenset()
-    # One thread steps; any may interrupt.
+    _ended: frozenset[int] = frozenset()
+    # Only one thread steps; any thread may interrupt.
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -84,14 +84,14 @@ class CellSupervisor:
                 raise
 
     def step_until(self, deadline: float) -> dict[int, ProcessOutcome] | None:
-        """Do as `until_end`, but stop waiting at `deadline` (monotonic clock) and return None."""
+        """Act as `until_end`, but return None at `deadline` (monotonic clock)."""
         while time.monotonic() < deadline:
             if (outcomes := self._step()) is not None:
                 return outcomes
         return None
 
     def interrupt_all(self) -> None:
-        """Interrupt all processes still in the cell; the thread that steps handles what follows."""
+        """Interrupt all processes still in the cell; the thread that steps does the rest."""
         with put_off(), self._lock:
             if not self.watch.stopping:
                 self._do(stop(self._look(self.execution.outcomes())))
@@ -101,14 +101,14 @@ class CellSupervisor:
         if pending:
             wait(pending, timeout=TICK_SECONDS)
         else:
-            # A reply without an answer, as when a process has died: its end is reported in a moment.
+            # All replies are in, one perhaps because its process has died: its end is reported in a moment.
             time.sleep(SETTLE_SECONDS)
         outcomes = self.execution.outcomes()
-        left = frozenset(p for p, s in outcomes.items() if s.outcome != "running")
-        if left != self._left:
-            self._left = left
+        ended = frozenset(p for p, s in outcomes.items() if s.outcome != "running")
+        if ended != self._ended:
+            self._ended = ended
             self.progress(outcomes)
-        if len(left) == len(outcomes):
+        if len(ended) == len(outcomes):
             return outcomes
         with self._lock:
             asked = self._do(look(self._look(outcomes)))
@@ -126,7 +126,7 @@ class CellSupervisor:
         return Moment(self.watch, outcomes, time.monotonic(), self.terms, len(places) < 2)
 
     def _do(self, done: Decision) -> Order | None:
-        """Remember and do what a look leads to; return a question that is to be asked, and not in here."""
+        """Remember and carry out a decision; return a question that is to be asked outside the lock."""
         if done.watch.stopping and not self.watch.stopping:
             self.execution.mark(done.watch.asked, "interrupted")
         self.watch = done.watch
@@ -159,7 +159,7 @@ class CellSupervisor:
                 self.execution.output.meanwhile(text)
 
     def _answer_to(self, asked: Order) -> bool | InVain | None:
-        """Ask what `asked` says; this takes a while, and anyone may interrupt the cell meanwhile."""
+        """Ask the question `asked`; this takes a while, in which the cell may be interrupted."""
         if asked.act is Act.JOIN:
             return self.remedies.join is not None and self.remedies.join(self.execution)
         in_vain = self.remedies.in_vain
@@ -171,7 +171,7 @@ class CellSupervisor:
             while self._step() is None:
                 raise_put_off()
         except KeyboardInterrupt:
-            # A second interrupt: the person will not wait for the ten seconds.
+            # A second interrupt: the person will not wait for `give_up_s`.
             self.execution.mark(
                 [s.process_id for s in running(self.execution.outcomes().values())], "stuck"
             )
@@ -180,8 +180,8 @@ class CellSupervisor:
 def timeout_error(
     outcomes: dict[int, ProcessOutcome], timeout_s: float, facts: ProcessFacts
 ) -> CellTimeout:
-    """Return the error of a cell that its `timeout_s` cut off; what it took to go on is said before it."""
-    # One may have finished, or failed, while it was being interrupted.
+    """Return the error of a cell that reached its `timeout_s`; a repair after it is reported separately."""
+    # A process may have finished, or failed, while it was being interrupted.
     late = [p for p, s in outcomes.items() if s.outcome in ("interrupted", "stuck")] or [*outcomes]
     return CellTimeout(
         f"{processes_text(late)} did not finish the cell within {seconds_text(timeout_s)} "

@@ -1,4 +1,4 @@
-"""Targets, the processes a cell runs on: how a person names them, and what must be said before the cell runs."""
+"""Targets, the processes a cell runs on: how a person names them, and the remarks shown before the cell runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def parse(
     Args:
       text: `0,2:4`, `0-3,5`, `[0,1-2]`, `host=h1`, `evaluator`, or `all`.
       hosts: Host name of each process of the session, by process id.
-      named: The processes that have a name together, such as those of one role.
+      named: The processes of each named group, such as a role.
 
     Raises:
       TargetError: A part that cannot be read, or that names no process.
@@ -106,14 +106,14 @@ def _counted(part: str, hosts: Mapping[int, str]) -> list[int]:
 
 
 def _known(part: str, numbers: range | list[int], hosts: Mapping[int, str]) -> list[int]:
-    # One that is unknown ends the look: a range may be as long as a person can type.
+    # `any` stops at the first unknown one: a person may type a very long range.
     if not numbers or any(number not in hosts for number in numbers):
         raise TargetError(f"Target {part!r} names no process of this session. {_allowed(hosts)}")
     return list(numbers)
 
 
 Targets = str | Sequence[int] | None
-"""A person's words for processes, or their ids; None stands for the processes that a call takes by default."""
+"""Target words of a person, or process ids; None stands for a call's default."""
 
 
 class TargetSelector:
@@ -121,7 +121,7 @@ class TargetSelector:
 
     Args:
       hosts: Host names by process id.
-      named: The processes that have a name together, such as `"evaluator"`.
+      named: The processes of each named group, such as `"evaluator"`.
       workers: The processes that compute in step; a cell runs on them when nothing else is said.
       facts: Returns what is known of the processes now.
       activity: Returns the newest activity of a process.
@@ -146,7 +146,7 @@ class TargetSelector:
         """Return the processes that `on` names; by default all workers that can take a cell.
 
         Raises:
-          TargetError: No such process, or one that is gone or stuck.
+          TargetError: There is no such process, or one is gone or stuck.
           SessionError: No worker is left.
         """
         if on is None:
@@ -164,7 +164,7 @@ class TargetSelector:
         """Return the processes that `on` names, stuck ones included; by default all that are not gone.
 
         Raises:
-          TargetError: No such process, or one that is gone.
+          TargetError: There is no such process, or one is gone.
         """
         if on is None:
             return tuple(p for p in sorted(self._hosts) if p not in self._facts().lost)
@@ -183,7 +183,7 @@ class TargetSelector:
         """Return lines to show above the output of a cell that is to run on the `chosen` processes."""
         facts = self._facts()
         if self._workers.isdisjoint(chosen):
-            return []  # nobody waits for an evaluator
+            return []  # no other process waits for an evaluator
         away = [p for p in sorted(self._workers) if p not in chosen]
         if facts.out_of_step:
             without = f", without {processes_text(away)}" if on is None and away else ""

@@ -1,9 +1,11 @@
-"""Who is asked to leave a cell, when, and what is said meanwhile: two tables of states and events.
+"""When processes are asked to leave a cell, and what is shown meanwhile: two tables of states and events.
 
-`RULES` is about the cell: the first rule that holds says what a look does. The other table, of a process that was
-asked to leave, is in `nbdist.session.cells.leaving`: it is interrupted, its collectives are cut, it is given up.
-Pure functions work all of it out: `look` returns what to remember (`Watched`) and what to do (`Order`), `answered`
-takes the answer to a question. `nbdist.session.cells.supervisor` looks again and again, and does what they say.
+`RULES` is about the cell: at each look, the first rule that holds decides. `LEAVING` in
+`nbdist.session.cells.leaving` is about a process that was asked to leave: it is interrupted, its collectives are
+cut, it is given up.
+
+The functions are pure: `look` returns what to remember (`Watched`) and what to do (`Order`), and `answered` takes
+the answer to a question. `nbdist.session.cells.supervisor` calls `look` repeatedly, and carries out the orders.
 """
 
 from __future__ import annotations
@@ -15,36 +17,43 @@ from typing import NamedTuple
 
 from nbdist.contract.iopub import Prompt
 from nbdist.notation import processes_text, seconds_text
-from nbdist.session.cells.leaving import Act, AskedToLeave, Order, Terms, ask_to_leave, see_out
+from nbdist.session.cells.leaving import (
+    Act,
+    AskedToLeave,
+    Order,
+    Terms,
+    ask_to_leave,
+    leaving_orders,
+)
 from nbdist.session.cells.outcome import (
     ProcessOutcome,
+    all_waiting,
     divergence,
+    failure_lines,
     first_cause,
-    nobody_can_join,
+    places_text,
     running,
-    say_failure,
-    say_where_all,
     silence,
 )
-from nbdist.session.cells.prompts import say_prompts
+from nbdist.session.cells.prompts import prompts_text
 from nbdist.spelling import option
 
 SAY_SECONDS = 1.0
-"""How long after a failure it is said that others are still in the cell; if all fail, nothing is said."""
+"""Seconds after a failure until processes still in the cell are shown; if all fail in that time, none is shown."""
 
 DEATH_GRACE_SECONDS = 1.5
-"""The grace period after a death: no process can successfully wait for that one."""
+"""The grace period after the end of a process: to wait for that process is in vain."""
 
 ASK_SECONDS = 1.0
 """How often to ask waiting processes what they have sent."""
 
 PROOF_SECONDS = 5.0
-"""How long a proof may take when another process did not finish the cell."""
+"""Seconds a proof may take if another process did not finish the cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class InVain:
-    """A sentence: processes wait for something that does not come. If it is not `certain`, the person decides."""
+    """A sentence about what processes wait for in vain. If it is not `certain`, the person decides."""
 
     text: str
     certain: bool
@@ -55,18 +64,18 @@ class Watched:
     """The memory of a cell from one look to the next; times are those of the monotonic clock.
 
     Attributes:
-      started: When the watch began, put off by the time that processes spent at prompts.
-      failed: When a process was first seen to have failed, put off likewise.
+      started: When the watch began, plus the time that processes spent at prompts.
+      failed: When a process was first seen to have failed, plus the time at prompts since then.
       paused: Since when a process is at a prompt; None: none is.
-      resumed: When the last one went on.
-      prompted: The processes that were said to be at prompts together.
-      joined: When the others were asked to take part in the proof.
+      resumed: When the last process left its prompt.
+      prompted: The groups of processes that were shown to be at prompts together.
+      joined: When the other processes were asked to take part in the proof.
       questioned: When processes were last asked what they wait for.
-      waiting: What all wait for, as long as it is so.
-      asked: The processes that were asked to leave; empty as long as the cell goes on.
-      stopping: Whether the cell was ended by anyone.
-      timed_out: Whether it was ended by its `timeout_s`.
-      in_vain: What it waited for, where it was ended for that.
+      waiting: What all processes wait for, while they do.
+      asked: The processes that were asked to leave; empty while the cell goes on.
+      stopping: Whether anyone has ended the cell.
+      timed_out: Whether `timeout_s` ended the cell.
+      in_vain: What the cell waited for, if it was ended because of that.
     """
 
     started: float
@@ -84,9 +93,9 @@ class Watched:
 
 
 class Moment(NamedTuple):
-    """One look: what is remembered, where each process stands, when this is, and the cell's terms.
+    """One look: what is remembered, the outcomes so far, the present time, and the cell's terms.
 
-    `same_place` says whether all that have ended the cell's code say they sent equally many programs.
+    `same_place` says whether all processes that have ended the cell's code report equally many sent programs.
     """
 
     watch: Watched
@@ -97,14 +106,14 @@ class Moment(NamedTuple):
 
     @property
     def still(self) -> list[ProcessOutcome]:
-        """Return the processes that are still in the cell."""
+        """The processes that are still in the cell."""
         return running(self.outcomes.values())
 
     @property
     def waiting(self) -> list[int]:
-        """Return the processes in the cell's code, if all of them have waited for longer than the grace period."""
+        """The processes in the cell's code, if all of them have waited for longer than the grace period."""
         in_code = {s.process_id: s for s in self.still if not s.proving}
-        return nobody_can_join(in_code, longer_than_s=self.terms.grace_s)
+        return all_waiting(in_code, longer_than_s=self.terms.grace_s)
 
 
 class Decision(NamedTuple):
@@ -115,7 +124,7 @@ class Decision(NamedTuple):
 
 
 def look(at: Moment) -> Decision:
-    """Return what follows from how a cell stands now."""
+    """Return the decision of the first rule that holds."""
     watch = at.watch
     if watch.paused is not None and (watch.stopping or not _prompts(at)):
         at = at._replace(watch=_resumed(watch, at.now))
@@ -123,20 +132,20 @@ def look(at: Moment) -> Decision:
 
 
 def stop(at: Moment, why: str | None = None) -> Decision:
-    """Ask all processes still in the cell to leave; `why` is said. How each is asked is in `LEAVE`."""
+    """Ask all processes still in the cell to leave, and show `why`; `LEAVE` says how each is asked."""
     still, watch = at.still, at.watch
     lines = [] if why is None else [f"{processes_text([s.process_id for s in still])}   {why}"]
     if watch.waiting is not None:
-        lines.append(watch.waiting)  # else nobody knows any more what they waited for
+        lines.append(watch.waiting)  # later nobody could tell what they waited for
     elif why is not None:
-        lines += say_where_all(still)
+        lines += places_text(still)
     asked, orders = ask_to_leave(still, at.now)
     said = [Order(Act.SHOW)] + ([Order(Act.NOTE, text="\n".join(lines))] if lines else [])
     return Decision(replace(watch, asked=asked, stopping=True), (*said, *orders))
 
 
 def answered(at: Moment, order: Order, answer: bool | InVain | None) -> Decision:
-    """Take the answer to a question that an order asked; a cell that was ended meanwhile needs none."""
+    """Take the answer to a question that an order asked; ignore it if the cell was ended in the meantime."""
     if at.watch.stopping:
         return Decision(at.watch)
     if order.act is Act.JOIN:
@@ -145,7 +154,7 @@ def answered(at: Moment, order: Order, answer: bool | InVain | None) -> Decision
         return _say(at)
     if answer.certain:
         return stop(at._replace(watch=replace(at.watch, in_vain=answer.text)))
-    text = "\n".join([answer.text, *say_where_all(at.outcomes.values())])
+    text = "\n".join([answer.text, *places_text(at.outcomes.values())])
     return _say(at._replace(watch=replace(at.watch, waiting=text)))
 
 
@@ -185,23 +194,23 @@ def _always(at: Moment) -> bool:
     return True
 
 
-def _stand_still(at: Moment) -> Decision:
-    """Say who is at a prompt, once; the time that it spends there does not count."""
+def _pause_for_prompts(at: Moment) -> Decision:
+    """Show once which processes are at prompts; time at prompts does not count."""
     prompts = _prompts(at)
     watch = replace(at.watch, paused=at.now if at.watch.paused is None else at.watch.paused)
     if frozenset(prompts) in watch.prompted:
         return Decision(watch)
-    said = say_prompts(prompts, others=len(at.still) > len(prompts), attended=at.terms.attended)
+    said = prompts_text(prompts, others=len(at.still) > len(prompts), attended=at.terms.attended)
     orders = () if said is None else (Order(Act.NOTE, text=said),)
     return Decision(replace(watch, prompted=watch.prompted | {frozenset(prompts)}), orders)
 
 
 def _prove(at: Moment) -> Decision:
-    """Have the others take part in the proof; end the wait if it takes long and one has not finished the cell."""
+    """Have the others take part in the proof; stop if that takes long and a process has not finished the cell."""
     joined = at.watch.joined
     if joined is None:
         return Decision(replace(at.watch, joined=at.now), (Order(Act.JOIN),))
-    # Where all have ended the code with equally many programs, these compute now.
+    # If all have ended the code with equally many programs, these are still being computed.
     finished = all(s.proving or s.outcome == "finished" for s in at.outcomes.values())
     if at.now - joined >= PROOF_SECONDS and not (finished and at.same_place):
         return stop(at)
@@ -214,8 +223,8 @@ def _stop_late(at: Moment) -> Decision:
     return stop(late, f"not finished after {seconds} ({option('timeout_s')})")
 
 
-def _let_them_come(at: Moment) -> Decision:
-    """Say who has failed and who is still in the cell; stop these after the grace period."""
+def _wait_out_grace(at: Moment) -> Decision:
+    """Show which process has failed and which are still in the cell; stop those after the grace period."""
     cause = first_cause(at.outcomes.values())
     assert cause is not None
     failed = at.now if at.watch.failed is None else at.watch.failed
@@ -228,30 +237,30 @@ def _let_them_come(at: Moment) -> Decision:
     if since < SAY_SECONDS:
         return Decision(at.watch)
     ending = f" - will be interrupted in {math.ceil(grace_s - since)} s"
-    lines = [*say_failure(cause), *say_where_all(at.outcomes.values(), ending=ending)]
+    lines = [*failure_lines(cause), *places_text(at.outcomes.values(), ending=ending)]
     return Decision(at.watch, (Order(Act.SHOW, text="\n".join(lines)),))
 
 
-def _let_them_go_on(at: Moment) -> Decision:
-    """Do nothing: the others have stood in their lines for as long as one was at a prompt."""
+def _do_nothing(at: Moment) -> Decision:
+    """Do nothing: the others have not moved while a process was at a prompt, which proves nothing."""
     return Decision(at.watch)
 
 
-def _end_what_cannot_end(at: Moment) -> Decision:
-    if nobody_can_join(at.outcomes, longer_than_s=at.terms.grace_s):
+def _stop_if_all_wait(at: Moment) -> Decision:
+    if all_waiting(at.outcomes, longer_than_s=at.terms.grace_s):
         return stop(at, "waiting for something that cannot arrive; the session is out of step")
     return Decision(at.watch)
 
 
 def _ask(at: Moment) -> Decision:
-    """Ask, now and then, what all those in the cell's code wait for."""
+    """Ask every `ASK_SECONDS` what the processes in the cell's code wait for."""
     if at.now - at.watch.questioned < ASK_SECONDS:
         return _say(at)
     watch = replace(at.watch, questioned=at.now, waiting=None)
     return Decision(watch, (Order(Act.ASK, tuple(at.waiting)),))
 
 
-def _say_how_things_stand(at: Moment) -> Decision:
+def _show_state(at: Moment) -> Decision:
     return _say(at._replace(watch=replace(at.watch, waiting=None)))
 
 
@@ -260,36 +269,36 @@ def _say(at: Moment) -> Decision:
     return Decision(at.watch, (Order(Act.SHOW, text=text),))
 
 
-def _see_out(at: Moment) -> Decision:
+def _wait_for_leaving(at: Moment) -> Decision:
     watch = at.watch
     failed = watch.failed is not None
-    asked, orders = see_out(watch.asked, at.still, at.now, at.terms, failed=failed)
+    asked, orders = leaving_orders(watch.asked, at.still, at.now, at.terms, failed=failed)
     return Decision(replace(watch, asked=asked), tuple(orders))
 
 
 class Rule(NamedTuple):
-    """A rule of the cell: when it holds, and what a look then does."""
+    """A rule of the cell: its condition, and the decision that follows."""
 
     when: Callable[[Moment], bool]
     then: Callable[[Moment], Decision]
 
 
 RULES = (
-    Rule(_is_stopping, _see_out),
-    Rule(_one_is_at_a_prompt, _stand_still),
+    Rule(_is_stopping, _wait_for_leaving),
+    Rule(_one_is_at_a_prompt, _pause_for_prompts),
     Rule(_all_wait_for_a_proof, _prove),
     Rule(_time_is_over, _stop_late),
-    Rule(_one_has_failed, _let_them_come),
-    Rule(_a_prompt_was_left, _let_them_go_on),
-    Rule(_is_out_of_step, _end_what_cannot_end),
+    Rule(_one_has_failed, _wait_out_grace),
+    Rule(_a_prompt_was_left, _do_nothing),
+    Rule(_is_out_of_step, _stop_if_all_wait),
     Rule(_all_wait, _ask),
-    Rule(_always, _say_how_things_stand),
+    Rule(_always, _show_state),
 )
-"""The rules of a cell, in order: the first that holds counts."""
+"""The rules of a cell: the first that holds decides."""
 
 
 def _resumed(watch: Watched, now: float) -> Watched:
-    """Return a watch that counts no time since a process came to a prompt."""
+    """Return a watch without the time since a process came to a prompt."""
     paused_s = now - (now if watch.paused is None else watch.paused)
     return replace(
         watch,

@@ -1,4 +1,4 @@
-"""Where cells and people meet recovery: the context of a cell, its end, and a request to bring all in step."""
+"""The entry points of recovery: a cell's context, a cell's end, and a person's request to bring all in step."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.controller import bring_back
 from nbdist.session.recovery.in_place import IN_STEP, InPlace, learn
-from nbdist.session.recovery.new_strategy import NewStrategy, NoRecovery
-from nbdist.session.recovery.recovery import Recovery
+from nbdist.session.recovery.recovery import NewStrategy, SessionRecovery
 
 LEFT_SECONDS = 0.5
-"""How long a process may take to say what it has sent; another kernel sees to a busy one."""
+"""Seconds a process may take to say what it has sent; a busy one is left to the kernel whose cell it runs."""
 
 
 def after_cell(engines: EngineGroup, end: EndOfCell, *, automatic: bool) -> ProcessFacts:
-    """Prove or repair after a cell that did not end alike on all; say what was done below its output."""
-    if engines.facts.out_of_step and (end.looked or not automatic):
+    """Prove or repair after a cell that did not end alike on all; show what was done below its output."""
+    if engines.facts.out_of_step and (end.began_out_of_step or not automatic):
         return engines.facts
     settled = engines.exclusive(lambda: recovery_of(engines).prove(repair=automatic, say=end.say))
     if end.clean:
-        # Nothing stops who runs all cells: the next that counts on what has gone back is to ask first.
+        # When all cells are run, nobody reads this in time: the next cell that uses a rolled-back array is refused
+        # once.
         settled = replace(settled, unsure={**settled.older, **settled.unsure})
     return replace(
         learn(engines, settled, end.cell.number, end.say),
@@ -43,7 +43,7 @@ def after_cell(engines: EngineGroup, end: EndOfCell, *, automatic: bool) -> Proc
 
 
 def left_unsettled(engines: EngineGroup) -> bool:
-    """Return whether an ended kernel has left idle processes without making sure that they are in step."""
+    """Return whether an ended kernel has left idle processes without a proof that they are in step."""
     if engines.facts.out_of_step:
         return True
     there = sorted(engines.facts.workers - set(engines.facts.lost))
@@ -51,26 +51,26 @@ def left_unsettled(engines: EngineGroup) -> bool:
         for request in [engines.send(p, AskSent()) for p in there]:
             request.wait(LEFT_SECONDS)
             if not request.ready():
-                return False  # in a cell of another kernel, which sees to it
+                return False  # in a cell of another kernel, which takes care of it
             sent = request.get()[0].sent
             if sent.unsettled or sent.programs or sent.parts:
                 return True
     except GoneError:
-        return True  # it has ended just now
+        return True  # a process has just ended
     return False
 
 
-def make_sure(engines: EngineGroup, *, automatic: bool) -> str | None:
+def ensure_in_step(engines: EngineGroup, *, automatic: bool) -> str | None:
     """Prove or repair after a failure outside a cell, or after one process has computed alone.
 
     Returns:
-      What was done, or why the processes are not in step; None when they are and nothing was done.
+      What was done, or why the processes are not in step; None if they are and nothing was done.
     """
     said: list[str] = []
     settled = engines.exclusive(
         lambda: recovery_of(engines).prove(repair=automatic, say=said.append)
     )
-    # Nobody has read yet what has become of these when the next cell comes; it may count on them.
+    # The next cell may use these names before a person has read what happened to them.
     settled = replace(settled, unsure={**settled.older, **settled.unsure})
     learn(engines, settled, engines.facts.last_cell, said.append)
     if settled.why is not None:
@@ -78,24 +78,24 @@ def make_sure(engines: EngineGroup, *, automatic: bool) -> str | None:
     return "\n".join(said) or None
 
 
-def controller_brought_back(engines: EngineGroup) -> str:
+def restore_controller(engines: EngineGroup) -> str:
     """Restart the controller of processes that cannot prove that they are in step; return what was done."""
     said: list[str] = []
     why = engines.exclusive(lambda: bring_back(engines, say=said.append))
     return "\n".join(said) if why is None else f"{why}. {engines.facts.remedy}"
 
 
-def recovery_of(engines: EngineGroup) -> Recovery:
-    """Return the way in which these processes are kept in step."""
+def recovery_of(engines: EngineGroup) -> SessionRecovery:
+    """Return the recovery for these processes, by their framework."""
     if engines.proves:
         return InPlace(engines)
     if framework_named(engines.plan.framework).recovery == "strategy":
         return NewStrategy(engines)
-    return NoRecovery(engines)
+    return SessionRecovery(engines)
 
 
 def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
-    """Bring the processes in step where they are not; see `Recovery.restore`."""
+    """Bring the processes in step if they are not; see `SessionRecovery.restore`."""
     said: list[str] = []
     if engines.lost_controller:
         why = engines.exclusive(lambda: bring_back(engines, say=said.append))
@@ -108,7 +108,8 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
 
 
 LEAVE_SECONDS = 1.0
-"""How long after an interrupt a request to end the kernel may come; Jupyter sends it a few milliseconds later."""
+"""Seconds after an interrupt in which a request to end the kernel may arrive; Jupyter sends it milliseconds
+later."""
 
 
 def cell_context(
@@ -153,8 +154,8 @@ def cell_context(
 
 
 def _leaves(engines: EngineGroup) -> bool:
-    """Return whether to leave a kept session because the kernel ends; nothing more can be sent from here then."""
+    """Return whether to leave a kept session because the kernel ends; then nothing more can be sent from here."""
     if not engines.plan.keep or not kernel_ends(within_s=LEAVE_SECONDS):
         return False
-    engines.turn.close()  # before the cell is left: the next kernel is to follow it
+    engines.turn.close()  # before the cell is left, since the next kernel is to follow it
     return True

@@ -1,8 +1,7 @@
-"""Compare what processes have sent to their devices, and find arrays whose pieces do not belong together.
+"""Comparison of what processes have sent to their devices, and of the arrays whose pieces do not belong together.
 
-All functions are pure: they need no collective, but what each process has said about itself. After a cell that
-went well, the comparison takes the place of a proof. Where processes have sent different programs, it names who
-has sent what.
+All functions are pure: they use what each process has reported, and no collective. After a cell that succeeded,
+the comparison replaces a proof. If processes have sent different programs, it names which process has sent what.
 """
 
 from __future__ import annotations
@@ -18,17 +17,18 @@ from nbdist.contract.calls.stepping import Labels, Origin, Sent, Trail, Versions
 from nbdist.contract.iopub import CellStep
 from nbdist.notation import names_text, processes_text, ranges_text
 
-Place = tuple[int, int]
+ProgramNumber = tuple[int, int]
 """A sent program: the number of the back end, and the serial of the program there."""
 
 
 def have_sent_the_same(steps: Mapping[int, CellStep], everyone: Collection[int]) -> bool:
-    """Return whether all processes have sent the same programs; a process that says nothing has sent none.
+    """Return whether all processes have sent the same programs; a process without a report has sent none.
 
-    The result is False after programs on devices of only some processes: only a proof can tell then.
+    The result is False after programs on the devices of only some processes: then only a proof can tell.
 
     Args:
-      steps: What processes have said at the end of a cell. Those that have taken part in a proof are not compared.
+      steps: The processes' reports at the end of a cell. Reports of processes that took part in a proof are not
+        compared.
       everyone: All processes that take part in collectives.
     """
     said = [step.sent for step in steps.values() if step.compared]
@@ -39,12 +39,12 @@ def have_sent_the_same(steps: Mapping[int, CellStep], everyone: Collection[int])
     return complete and len(facts) == 1 and not any(s.parts for s in said)
 
 
-def place_of(steps: Mapping[int, CellStep]) -> Place | None:
-    """Return the program after which processes that sent the same are in step; None where none is compared."""
+def common_program(steps: Mapping[int, CellStep]) -> ProgramNumber | None:
+    """Return the program after which processes that sent the same are in step; None if nothing was compared."""
     return next((step.sent.place for step in steps.values() if step.compared), None)
 
 
-def since(sent: Sent, in_step: Place | None) -> int:
+def programs_since(sent: Sent, in_step: ProgramNumber | None) -> int:
     """Return how many programs a process has sent since all were in step.
 
     Args:
@@ -74,7 +74,7 @@ def differing(states: Mapping[int, Sent]) -> str | None:
         return None
     if len({state.generation for state in states.values()}) > 1:
         return "the processes were not found to be in step by the same proof"
-    # Programs count from where the first of the processes was last known to be in step.
+    # Programs are counted from the earliest one after which a process was known to be in step.
     begun = min(state.serial - state.programs for state in states.values())
     counts = _by_value({p: state.serial - begun for p, state in states.items()})
     said = ", ".join(
@@ -84,10 +84,10 @@ def differing(states: Mapping[int, Sent]) -> str | None:
 
 
 def differing_parts(states: Mapping[int, Trail]) -> str | None:
-    """Return a text if processes have sent different programs to devices of some processes alone, else None."""
+    """Return a text if processes have sent different programs to the devices of only some processes, else None."""
     for devices in sorted(set().union(*(state.parts for state in states.values()))):
         members = {int(p) for p in devices.partition("/")[2].split(",")} & states.keys()
-        # The counts of processes whose newest cells are not the same say nothing.
+        # Counts from different cells cannot be compared.
         if len({states[p].run for p in members}) > 1:
             continue
         sent = _by_value({p: states[p].parts.get(devices, (0, 0)) for p in members})
@@ -104,7 +104,7 @@ def differing_parts(states: Mapping[int, Trail]) -> str | None:
 
 
 def which_differ(answers: Mapping[int, Labels]) -> str:
-    """Return the functions that processes have not sent equally often, as the end of a sentence."""
+    """Return the functions that processes have sent unequally often, as the end of a sentence."""
     sent = {p: Counter(map(_name, answer.labels)) for p, answer in answers.items()}
     every = {
         name: _by_value({p: counts[name] for p, counts in sent.items()})
@@ -120,17 +120,17 @@ def which_differ(answers: Mapping[int, Labels]) -> str:
 
 
 def newest(one: Labels, count: int) -> Labels:
-    """Return the labels of the last `count` programs alone."""
+    """Return only the labels of the last `count` programs."""
     start = max(0, len(one.labels) - count)
     return Labels(labels=one.labels[start:], kinds=one.kinds[start:], given=one.given[start:])
 
 
 def differing_labels(answers: Mapping[int, Labels]) -> str | None:
-    """Return a text about the first program that differs where all have sent equally many; None if none does.
+    """Return a text about the first program that differs if all have sent equally many; None if none differs.
 
-    Only functions that cells have defined are compared: libraries send helpers of theirs in any order. Where all
-    have sent the same function, two more things are compared: its collectives, on the processes on which it ran
-    for the first time, and its argument arrays that no program had computed.
+    Only functions that cells have defined are compared, since libraries send helper programs in any order. If all
+    have sent the same function, its collectives are compared on the processes that ran it for the first time, and
+    so are its argument arrays that no program has computed.
     """
     count = min(len(answer.labels) for answer in answers.values())
     for back in range(count, 0, -1):
@@ -186,7 +186,7 @@ def _collectives_text(kind: str) -> str:
 
 
 def _by_value(values: Mapping[int, T]) -> dict[T, list[int]]:
-    """Return the processes that have each value, in order of the lowest process, whoever has answered first."""
+    """Return the processes that have each value, in order of the lowest process id."""
     found: dict[T, list[int]] = {}
     for process_id, value in sorted(values.items(), key=lambda item: item[0]):
         found.setdefault(value, []).append(process_id)
@@ -205,15 +205,15 @@ def lost_lines(
     unread: Collection[str] = (),
     whole: bool = True,
 ) -> list[str]:
-    """Return lines for below the names of lost arrays: why they are lost, and what that means.
+    """Return the lines below the names of lost arrays: why they are lost, and what that means.
 
     Args:
-      lost: The paths of the arrays; without any there are no lines.
-      in_part: The paths of arrays of which a part was only on processes that have ended, with the arrays' types;
-        empty where a type is not known.
-      ended: These processes.
-      unread: The paths of arrays whose values a process could not read; the reasons are said elsewhere.
-      whole: Whether all else is as it was.
+      lost: The paths of the arrays; no lines are needed without any.
+      in_part: The paths of arrays of which a part existed only on ended processes, with the arrays' types; empty
+        if a type is unknown.
+      ended: These ended processes.
+      unread: The paths of arrays whose values a process could not read; the reasons are shown elsewhere.
+      whole: Whether everything else is unchanged.
     """
     if not lost:
         return []
@@ -238,7 +238,7 @@ def lost_lines(
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """Arrays whose pieces do not belong together: by path, or by origin where no path leads to them."""
+    """Arrays whose pieces do not belong together: by path, or by origin if no path leads to them."""
 
     paths: tuple[str, ...] = ()
     unnamed: tuple[Origin, ...] = ()
@@ -248,7 +248,7 @@ def common_serial(states: Iterable[Trail]) -> int:
     """Return the serial of the last program up to which all processes have sent the same programs.
 
     Args:
-      states: What all processes have said; a `trail` has the newest programs alone where there are many.
+      states: The reports of all processes; a `trail` has only the newest programs if there are many.
     """
     every = list(states)
     trails = [
@@ -264,9 +264,9 @@ def common_serial(states: Iterable[Trail]) -> int:
 
 
 def crossed(states: Collection[Trail]) -> bool:
-    """Return whether processes have gone on after they sent different programs, which may then have been paired.
+    """Return whether processes went on after they had sent different programs, which may then have been paired.
 
-    If a process has only sent fewer, the programs that it lacks have met nothing that they could pair with.
+    If a process has merely sent fewer programs, there was nothing with which the missing ones could pair.
     """
     return any(state.parts for state in states) or common_serial(states) < min(
         (state.sent.serial for state in states), default=0
@@ -276,13 +276,13 @@ def crossed(states: Collection[Trail]) -> bool:
 def disagreeing(answers: Mapping[int, Versions], *, common: int | None = None) -> Mixed:
     """Return the arrays of which processes hold pieces that different programs computed.
 
-    A path that one process has and another lacks does not count: using it there is an error by itself. Of arrays
-    that no path leads to, all processes must have as many of each origin.
+    A path that only some processes have does not count, since using it elsewhere is an error anyway. Of arrays
+    that no path leads to, all processes must have equally many of each origin.
 
     Args:
-      answers: What each process has said, by process id.
-      common: The serial of the last program that all have sent: the results of later ones do not belong together.
-        None: there are no such later programs.
+      answers: The origins that each process has reported, by process id.
+      common: The serial of the last program that all have sent, since results of later ones do not belong
+        together. None: there are no later programs.
     """
 
     def late(answer: Versions, origin: Origin) -> bool:

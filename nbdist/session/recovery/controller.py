@@ -1,4 +1,4 @@
-"""ipyparallel's controller has ended: another takes its place, and the processes go on with all they hold."""
+"""Replacement of ipyparallel's controller after its end, while the processes keep all they hold."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from nbdist.session.asking import LOOK_SECONDS
 from nbdist.session.engine_group import EngineGroup
 
 REPORT_SECONDS = 5.0
-"""How long processes may take to report through the new one; they connect anew within a tenth of a second."""
+"""Seconds processes may take to report through the new controller; they reconnect within a tenth of a second."""
 
 ANSWER_SECONDS = 20.0
-"""How long an idle process may take to answer through the new one."""
+"""Seconds an idle process may take to answer through the new controller."""
 
 BACK_SECONDS = 5.0
-"""How long a process may take to come back from the interrupt of a cell whose answer nobody receives."""
+"""Seconds a process may take to come back from the interrupt of a cell whose answer is lost."""
 
 AGAIN_SECONDS = 1.0
-"""How often it is interrupted, and freed from a collective that others have left."""
+"""How often such a process is interrupted again, and freed from a collective that others have left."""
 
 TRIES = 3
-"""So often another is started in the place of one that has ended just then."""
+"""How many controllers are started in succession, if each one ends at once."""
 
 ENDED = "the controller of ipyparallel has ended"
 
 
 def bring_back(engines: EngineGroup, *, say: Callable[[str], None]) -> str | None:
-    """Starts the controller again where it has ended.
+    """Start the controller again if it has ended.
 
-    Processes that are in the middle of a cell are interrupted: nobody receives its answer any more.
+    Processes in the middle of a cell are interrupted, since the cell's answer is lost.
 
     Args:
       engines: The processes.
-      say: Gets a line when it has been started again.
+      say: Called with a line when the controller has been started again.
 
     Returns:
-      Why the processes cannot be asked for anything, None where they can.
+      Why the processes cannot be asked for anything; None if they can.
     """
     began, first = time.monotonic(), engines.lost_controller
     for _ in range(TRIES):
@@ -63,7 +63,7 @@ def bring_back(engines: EngineGroup, *, say: Callable[[str], None]) -> str | Non
 
 
 def _start_another(engines: EngineGroup) -> str | None:
-    """Why the processes cannot be asked through another one; None where they can, or it has ended as well."""
+    """Return why processes do not answer through a new controller; None if they do, or it has ended as well."""
     try:
         restart_controller(engines.cluster)
     except LaunchError as error:
@@ -79,7 +79,7 @@ def _start_another(engines: EngineGroup) -> str | None:
 
 
 def _until_reported(engines: EngineGroup) -> None:
-    """Waits until all have said where they are; their last reports may have been lost."""
+    """Wait until all processes have reported, since their last reports may have been lost."""
     began = time.monotonic()
 
     def silent() -> list[int]:
@@ -93,7 +93,7 @@ def _until_reported(engines: EngineGroup) -> None:
 
 
 def _until_back(engines: EngineGroup) -> None:
-    """Interrupts those that are in a cell; those that do not come back are stuck."""
+    """Interrupt the processes that are in a cell; count those that do not come back as stuck."""
     began = asked = time.monotonic()
     inside = _inside(engines)
     if inside:

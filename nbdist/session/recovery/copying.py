@@ -1,4 +1,4 @@
-"""Make the copies of arrays that processes keep for each other, and set lost arrays back to these copies."""
+"""Copies of arrays that processes keep for each other, and the rollback of lost arrays to these copies."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from nbdist.session.values.copies import Back, KeptCopies, go_back, make_copies
 from nbdist.session.values.flow import Progress
 
 
-class Living:
-    """The processes of a session while new ones replace ended ones: that those have ended is no reason to stop."""
+class LiveProcesses:
+    """The processes of a session as they are now: unlike `EngineGroup`, without ended ones that were replaced."""
 
     def __init__(self, engines: EngineGroup) -> None:
         self._engines = engines
@@ -24,13 +24,13 @@ class Living:
         self.where = engines.where
 
     def gone(self, process_id: int) -> str | None:
-        """Return how a process has ended; None while it, or the new one in its place, lives."""
+        """Return how a process has ended; None while it, or its replacement, lives."""
         end = self._engines.cluster.exits.get(process_id)
         return None if end is None else str(end)
 
 
 MOVE_SECONDS = 60.0
-"""How long nothing may move while copies are made or used."""
+"""Seconds after which making or using copies is given up if nothing moves."""
 
 
 def due(engines: EngineGroup) -> bool:
@@ -47,23 +47,23 @@ def due(engines: EngineGroup) -> bool:
 
 
 def make(engines: EngineGroup, cell: int) -> str | None:
-    """Make copies; return why none were made, if so.
+    """Make copies; return why none were made, or None.
 
     Args:
       engines: The processes; none is in a cell, and all are in step.
       cell: The number of the last cell.
     """
-    now = time.monotonic()
-    return _make(engines, cell, now)
+    return _make(engines, cell, time.monotonic())
 
 
-def make_again(engines: EngineGroup, returned: Returned) -> str | None:
-    """Make copies after a repair, so that new processes have some; return as `make` does."""
+def make_after_repair(engines: EngineGroup, returned: RolledBack) -> str | None:
+    """Make copies after a repair, so that new processes have some as well; return what `make` returns."""
     before, copies = engines.copies.kept, engines.copies
     if copies.every_s is None or len(engines.facts.workers) < 2:
         return None
     if before is not None and returned.paths:
-        return _make(engines, before.cell, before.at)  # these copies are as old as what came back
+        # These copies show the state that was just restored.
+        return _make(engines, before.cell, before.at)
     return _make(engines, engines.facts.last_cell, time.monotonic())
 
 
@@ -71,7 +71,7 @@ def _make(engines: EngineGroup, cell: int, at: float) -> str | None:
     began = time.monotonic()
     try:
         copied = make_copies(
-            Living(engines),
+            LiveProcesses(engines),
             {p: engines.plan.hosts[p] for p in engines.facts.workers},
             number=engines.next_number(),
             in_step=engines.in_step_at,
@@ -89,12 +89,12 @@ def _make(engines: EngineGroup, cell: int, at: float) -> str | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Returned:
-    """The arrays that were set back to their copies, and lines about it for a person.
+class RolledBack:
+    """The arrays that were rolled back to their copies, and lines about that for a person.
 
     Attributes:
       paths: The arrays' paths.
-      names: The names that lead to arrays that had changed since the copies, set back or not, and of when each is.
+      names: The names that lead to arrays changed since the copies, rolled back or not, each with its doubt.
       lines: The lines.
     """
 
@@ -103,29 +103,29 @@ class Returned:
     lines: tuple[str, ...] = ()
 
 
-def back(
+def roll_back(
     engines: EngineGroup,
     lost: Collection[str],
     *,
     new: Collection[int] = (),
     gone: Collection[int] = (),
-) -> Returned:
-    """Set lost arrays, and others that have changed since, back to when copies were made last.
+) -> RolledBack:
+    """Set lost arrays, and others that have changed since, back to the last copies.
 
     Args:
       engines: The processes; none is in a cell.
       lost: The paths of arrays that have no values any more.
-      new: The processes that have taken the place of others; they have joined the others.
-      gone: Processes in whose place there is no other.
+      new: Processes that have replaced ended ones, and have joined the others.
+      gone: Ended processes that were not replaced.
 
     Raises:
-      NbdistError: A process has ended meanwhile, or did not answer.
+      NbdistError: A process has ended in the meantime, or did not answer.
     """
     kept = engines.copies.kept
     if kept is None or not lost:
-        return Returned()
+        return RolledBack()
     found = go_back(
-        Living(engines),
+        LiveProcesses(engines),
         sorted(engines.facts.workers - {*new, *gone}),
         sorted(new),
         number=kept.copied.number,
@@ -136,11 +136,11 @@ def back(
     names = dict.fromkeys(_roots(found.newer), Doubt(kind="newer", of=kept.cell))
     if found.older:
         names |= dict.fromkeys(_roots(found.paths), Doubt(kind="older", of=kept.cell))
-    return Returned(paths=frozenset(found.paths), names=names, lines=_lines(found, kept.age))
+    return RolledBack(paths=frozenset(found.paths), names=names, lines=_lines(found, kept.age))
 
 
 def _roots(leading: Collection[str]) -> list[str]:
-    """Return the names with which these begin: paths, and words such as `average (through a cell)`."""
+    """Return the names with which texts begin: paths, and texts such as `average (through a cell)`."""
     roots = {re.split(r"[.\[ ]", text, maxsplit=1)[0] for text in leading}
     return sorted(root for root in roots if root.isidentifier())
 
@@ -160,7 +160,7 @@ def _lines(found: Back, age: str) -> tuple[str, ...]:
 
 
 def _until(engines: EngineGroup) -> Progress:
-    """Return a `Progress` that ends a round of copies once the person has pressed interrupt."""
+    """Return a `Progress` that stops a round of copies after an interrupt."""
 
     def progress(done: int, total: int) -> None:
         if engines.hurry.is_set():

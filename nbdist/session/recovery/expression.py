@@ -1,8 +1,8 @@
-"""Evaluate expressions on all processes that compute in step, each as a small cell of its own.
+"""Evaluation of expressions on all processes that compute in step, each like a small cell.
 
 Evaluated on one process alone, `w[:4]` would be a program that the others never send. A person's action on a
-widget may compute as well, and is repeated in the same way. Only what needs no program, such as a plain name, is
-asked of some processes alone.
+widget may compute as well, and is repeated on all in the same way. Only what needs no program, such as a plain
+name, is asked of some processes alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from nbdist.contract.asides import Abandon, Free
 from nbdist.contract.calls import Call
@@ -27,7 +27,8 @@ from nbdist.launch.start.pending import Pending
 from nbdist.notation import processes_text, seconds_text
 from nbdist.session.cells.leaving import CUT_AGAIN_SECONDS, CUT_SECONDS
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.after import make_sure
+from nbdist.session.recovery.after import ensure_in_step
+from nbdist.session.values.flow import Answers
 from nbdist.spelling import command, option
 from nbdist.view.widgets import Event
 
@@ -35,13 +36,10 @@ POLL_SECONDS = 0.005
 """How often to look for answers and reports."""
 
 REPORT_SECONDS = 2.0
-"""How long the report of the end of a cell may take: a process reports at least once a second, on a busy machine
-less often."""
+"""Seconds the report of the end of a cell may take: a process reports once a second, on a busy machine less
+often."""
 
 A = TypeVar("A")
-
-Answers = dict[int, tuple[A, Sequence[Any]]]
-"""Answers and the buffers beside them, by process id."""
 
 
 def is_name(expression: str) -> bool:
@@ -59,7 +57,7 @@ def ask_some(
     """Ask some processes for what needs no program.
 
     Raises:
-      SessionError: A process did not answer in time; says what it is doing.
+      SessionError: A process did not answer in time; the text says what it is doing.
       NbdistError: The error that a process raised.
     """
     asked = {p: engines.send(p, call) for p in process_ids}
@@ -88,8 +86,8 @@ def ask_all_workers(
     """Make all workers evaluate an expression at the same time, and prove that they are in step.
 
     Args:
-      engines: Processes of which none is in a cell.
-      call: The call to evaluate, the same everywhere.
+      engines: The processes, none of which is in a cell.
+      call: The call to evaluate, the same on all.
       wanted: The processes whose answers are wanted.
       timeout_s: How many seconds the evaluation may take.
       rules: The session's rules.
@@ -109,11 +107,11 @@ def ask_all_workers(
         errors = _until_end(engines, asked, timeout_s=timeout_s, rules=rules)
     except KeyboardInterrupt:
         _free(engines, asked, rules.give_up_s)
-        make_sure(engines, automatic=rules.recover)
+        ensure_in_step(engines, automatic=rules.recover)
         raise
     if not errors:
         return {p: asked[p].get() for p in wanted}
-    done = make_sure(engines, automatic=rules.recover)
+    done = ensure_in_step(engines, automatic=rules.recover)
     error = errors[min(errors)]
     raise type(error)(f"{error}\n{done}" if done else str(error))
 
@@ -126,11 +124,11 @@ def refuse_busy(
     Args:
       engines: The processes.
       process_ids: The processes that must be idle.
-      why: The reason why they must be, as the beginning of a sentence.
-      known: Processes that are known to be in a cell. The others may end a cell without having reported it yet.
+      why: The reason, as the beginning of a sentence.
+      known: Processes that are known to be in a cell. Any other may have left its cell and not reported that yet.
 
     Raises:
-      SessionError: A process is in a cell; says where.
+      SessionError: A process is in a cell; the text says where.
     """
     ids = sorted(process_ids)
     deadline = time.monotonic() + REPORT_SECONDS
@@ -144,14 +142,14 @@ def refuse_busy(
 
 
 def fence(engines: EngineGroup, busy: Callable[[], Collection[int]], *, rules: Rules) -> None:
-    """Wait until no process will begin anything that a kernel sent before it ended.
+    """Wait until no process can begin anything that an ended kernel has sent.
 
-    A process that takes longer than the grace period is interrupted: others may not have got what it runs, and
-    nobody follows that.
+    A process that takes longer than the grace period is interrupted: the cell it runs may be missing on other
+    processes, and no kernel follows that cell.
 
     Args:
       engines: The processes.
-      busy: Returns the processes in followed cells; these begin nothing else before what is sent from here.
+      busy: Returns the processes in followed cells; after their cell, these run only what this kernel sends.
       rules: The session's rules.
     """
     call = RefuseEarlier(number=engines.next_number())
@@ -171,7 +169,7 @@ def fence(engines: EngineGroup, busy: Callable[[], Collection[int]], *, rules: R
 def _until_end(
     engines: EngineGroup, asked: dict[int, Pending[A]], *, timeout_s: float, rules: Rules
 ) -> dict[int, NbdistError]:
-    """Wait until all have answered; free those that wait for one that has failed, or that take too long.
+    """Wait until all have answered; free processes that wait for a failed one, or take too long.
 
     Returns:
       The errors of the processes that failed, by process id.
@@ -205,7 +203,7 @@ def _until_end(
 def _free(engines: EngineGroup, asked: Mapping[int, Pending[A]], give_up_s: float) -> None:
     """Bring back the processes that have not answered: interrupt them, then cut their collectives.
 
-    The first interrupt has no effect on a process that has not begun yet, so there are more.
+    Interrupts are repeated, since the first has no effect on a process that has not begun yet.
     """
     waiting = [p for p, request in asked.items() if not request.ready()]
     within_s = max(give_up_s, 1.0)

@@ -1,7 +1,7 @@
-"""`InPlace`: processes prove that they are in step after a cell that did not end alike on all, or are repaired.
+"""`InPlace`: after a cell that did not end alike on all, processes prove that they are in step, or are repaired.
 
-Their sent programs are compared first, which needs no collective. Where these differ, a proof would pair with
-pending collectives and mix up values; then only a repair helps.
+The programs that they have sent are compared first, which needs no collective. If these differ, a proof would pair
+with pending collectives and mix up values, so that only a repair helps.
 """
 
 from __future__ import annotations
@@ -37,30 +37,36 @@ from nbdist.session.recovery.compared import (
     disagreeing,
     lost_lines,
     newest,
-    since,
+    programs_since,
     which_differ,
 )
 from nbdist.session.recovery.controller import ENDED, bring_back
-from nbdist.session.recovery.copying import back
-from nbdist.session.recovery.recovery import Say, Settled
-from nbdist.session.recovery.remedies import always, join_proof, waits_in_vain
+from nbdist.session.recovery.copying import roll_back
+from nbdist.session.recovery.recovery import Say, SessionRecovery, Settled
+from nbdist.session.recovery.remedies import basic_remedies, join_proof, waits_in_vain
 from nbdist.session.recovery.repair import repair as repair_all
 from nbdist.session.recovery.replacing import replaceable
-from nbdist.session.recovery.waiting import NOT_OURS, States, not_back, refuse_busy, until_computed
+from nbdist.session.recovery.waiting import (
+    NOT_OURS,
+    States,
+    not_back,
+    refuse_unfinished,
+    until_computed,
+)
 from nbdist.session.values.flow import HOW_SECONDS
 from nbdist.spelling import command
 
 SAY_SECONDS = 1.0
-"""How long to wait for a silent host without a word."""
+"""Seconds until the wait for a silent host is shown."""
 
 SLACK_SECONDS = 5.0
-"""How long it may take after `LOST_SECONDS` until a silent host is known to be given up."""
+"""Seconds after `LOST_SECONDS` until it is known that a silent host has been given up."""
 
 
-def until_known(engines: EngineGroup, *, say: Say) -> None:
+def wait_for_silent_hosts(engines: EngineGroup, *, say: Say) -> None:
     """Wait until no host is silent; an interrupt ends the wait.
 
-    Only when a silent host answers, or is given up, is it known which processes are left.
+    Which processes are left is known only when each silent host has answered or is given up.
 
     Args:
       engines: The processes.
@@ -82,14 +88,14 @@ def until_known(engines: EngineGroup, *, say: Say) -> None:
 
 
 ANSWER_SECONDS = 10.0
-"""How long a process that is in no cell may take to answer."""
+"""Seconds an idle process may take to answer."""
 
 PROVE_SECONDS = 10.0
 """How long a proof of all processes may take; it takes milliseconds."""
 
 
 TRIES = 3
-"""How often a repair may begin: again, with one more process to replace, if a process ends in the middle of it."""
+"""How often a repair may begin; it begins again, with one more process to replace, if a process ends during it."""
 
 
 IN_STEP = "in step: checked just now; nothing to do"
@@ -97,35 +103,28 @@ IN_STEP = "in step: checked just now; nothing to do"
 SERVICE_ENDED = "JAX's coordination service has ended"
 
 
-class InPlace:
-    """Recovery of processes that compute with JAX: all that is sent is compared, and repaired where they are.
-
-    Args:
-      engines: The processes; they can prove that they are in step.
-    """
-
-    def __init__(self, engines: EngineGroup) -> None:
-        self._engines = engines
+class InPlace(SessionRecovery):
+    """Recovery of processes that compute with JAX, and can prove that they are in step; repairs them in place."""
 
     def free(self) -> Remedies:
-        """Return means that end the collectives of processes, or let them pass where all others take part."""
+        """Return the means that end collectives of processes, or let them pass because all others take part."""
         engines = self._engines
         return replace(
-            always(engines),
+            basic_remedies(engines),
             join=partial(join_proof, engines),
             in_vain=partial(waits_in_vain, engines),
             free=partial(engines.cluster.agents.ask, Free()),
         )
 
     def prove(self, *, repair: bool, say: Say) -> Settled:
-        """Prove that all processes are in step, or repair them; see `Recovery.prove`.
+        """Prove that all processes are in step, or repair them; see `SessionRecovery.prove`.
 
-        None is in a cell any more, except the stuck ones.
+        No process is in a cell any more, except the stuck ones.
         """
         engines = self._engines
         if engines.lost_controller and not repair:
             return Settled(why=ENDED)
-        until_known(engines, say=say)
+        wait_for_silent_hosts(engines, say=say)
         why = bring_back(engines, say=say)
         gone = replaceable(engines)
         why = why or hindrance(engines, gone)
@@ -136,28 +135,30 @@ class InPlace:
             why = gone_text(engines, gone) if gone else SERVICE_ENDED
             if service is not None and repair:
                 say(f"JAX's coordination service {service}")
-            return replace(mend(engines, say=say), because=why) if repair else Settled(why=why)
+            return (
+                replace(try_repair(engines, say=say), because=why) if repair else Settled(why=why)
+            )
         states: States | None = None
         mixed = True
         try:
             said, why = _compared(engines)
             if why is not None:
-                states = said  # a proof that does not pass would change them
+                states = said  # asked now, since a proof that fails would change them
                 mixed = crossed(said.values())
             else:
-                why = _unproven(engines, said, say=say)
+                why = _prove_once_computed(engines, said, say=say)
             if why is None:
                 return _without_mixed_arrays(engines)
         except NbdistError as error:
             why, mixed = str(error), False
-        done = mend(engines, say=say, states=states) if repair else Settled(why=why)
+        done = try_repair(engines, say=say, states=states) if repair else Settled(why=why)
         return replace(done, because=why, mixed=mixed)
 
     def restore(self, *, progress: StartProgress) -> str:
-        """Repair all processes where they are not in step; see `Recovery.restore`.
+        """Repair all processes if they are not in step; see `SessionRecovery.restore`.
 
-        Processes that this kernel has not started cannot be repaired from here. Whoever has started them may have
-        repaired them meanwhile.
+        Processes that this kernel has not started cannot be repaired from here, but the kernel that started them
+        may have repaired them.
 
         Raises:
           SessionError: A process is in the middle of a cell.
@@ -171,14 +172,14 @@ class InPlace:
         if not engines.cluster.agents.all:
             return self._proven(say)
         stuck = not_back(engines, say=say, interrupted=True)
-        refuse_busy(engines, stuck)
+        refuse_unfinished(engines, stuck)
         if (
             not engines.facts.out_of_step
-            and engines.exclusive(lambda: disproven(engines, say=say)) is None
+            and engines.exclusive(lambda: why_out_of_step(engines, say=say)) is None
         ):
             return IN_STEP
         said: list[str] = []
-        settled = engines.exclusive(lambda: mend(engines, say=said.append, stuck=stuck))
+        settled = engines.exclusive(lambda: try_repair(engines, say=said.append, stuck=stuck))
         learn(engines, settled, engines.facts.last_cell, said.append)
         if settled.why is not None:
             raise RecoveryError(f"{settled.why}. {engines.facts.remedy}")
@@ -188,23 +189,24 @@ class InPlace:
         engines = self._engines
         why = hindrance(engines)
         if why is None:
-            refuse_busy(engines, set())
+            refuse_unfinished(engines, set())
             settled = engines.exclusive(lambda: self.prove(repair=False, say=say))
             learn(engines, settled, engines.facts.last_cell, say)
             if settled.why is None:
                 return settled.done or IN_STEP
             why = settled.why
         gone = engines.facts.workers.intersection(engines.facts.lost)
-        # Of a session of nbdist's the record says so; of another cluster nothing does.
+        # Replacements in nbdist's own sessions are recorded; those in another cluster are found by attaching
+        # again.
         again = f" Then leave them, with {command('shutdown')}, and attach again."
         then = again if gone and engines.cluster.turn_file else ""
         raise RecoveryError(f"{why}, and {NOT_OURS}. {engines.facts.remedy}{then}")
 
 
 def learn(engines: EngineGroup, settled: Settled, cell: int, say: Say) -> ProcessFacts:
-    """Note the end of a proof or repair; say what was done."""
+    """Note the result of a proof or repair; show what was done."""
     if settled.why is not None:
-        engines.health.note(ProcessFacts.unlike, cell, settled.why)
+        engines.health.note(ProcessFacts.found_out_of_step, cell, settled.why)
     else:
         engines.health.recovered(settled.done, unsure=settled.unsure)
         if settled.done is not None:
@@ -212,7 +214,7 @@ def learn(engines: EngineGroup, settled: Settled, cell: int, say: Say) -> Proces
     return engines.facts
 
 
-def mend(
+def try_repair(
     engines: EngineGroup,
     *,
     say: Say,
@@ -221,17 +223,17 @@ def mend(
 ) -> Settled:
     """Repair all processes in place, whether or not they are in step.
 
-    Their computations since they were in step are lost, from the first program on that not all have sent. If a
-    process ends in the middle of a repair, the repair begins again and replaces that one as well.
+    Results from the first program on that not all have sent are lost. If a process ends during a repair, the
+    repair begins again and replaces that process as well.
 
     Args:
       engines: Processes of which none is in a cell.
       say: Called with lines while it lasts.
-      states: What the processes say they have sent, if nothing has happened since; None: they are asked.
+      states: What the processes have reported to have sent, if still valid; None: they are asked.
       stuck: Processes that are to be ended and replaced, since they no longer answer.
     """
     for tries_left in reversed(range(TRIES)):
-        until_known(engines, say=say)
+        wait_for_silent_hosts(engines, say=say)
         why = bring_back(engines, say=say)
         gone = replaceable(engines, stuck)
         why = why or hindrance(engines, gone)
@@ -260,7 +262,7 @@ def mend(
 def _another_has_ended(
     engines: EngineGroup, before: Mapping[int, ProcessExit], error: NbdistError
 ) -> bool:
-    """Return whether another process, a new one or the service has ended; wait for word of one out of reach."""
+    """Return whether another process or the service has ended; wait for the news if a process is out of reach."""
     unreachable = isinstance(error, GoneError) or isinstance(error.__cause__, GoneError)
     until = time.monotonic() + (HOW_SECONDS if unreachable else 0.0)
     while all(
@@ -279,8 +281,8 @@ def gone_text(engines: EngineGroup, gone: Collection[int]) -> str:
 
 
 def hindrance(engines: EngineGroup, replaced: Collection[int] = ()) -> str | None:
-    """Return what prevents both a proof and a repair when `replaced` are replaced; None if nothing does."""
-    engines.health.take_back()
+    """Return what prevents a proof and a repair, once `replaced` are replaced; None if nothing does."""
+    engines.health.notice_returned()
     facts = engines.facts
     if facts.cut_off and facts.why is not None:
         return facts.why
@@ -295,32 +297,32 @@ def hindrance(engines: EngineGroup, replaced: Collection[int] = ()) -> str | Non
     return None
 
 
-def disproven(engines: EngineGroup, *, say: Say) -> str | None:
-    """Return why the processes are not in step; None when a proof has just passed.
+def why_out_of_step(engines: EngineGroup, *, say: Say) -> str | None:
+    """Return why the processes are not in step; None if a proof has just passed.
 
     Args:
       engines: Processes of which none is in a cell.
-      say: Called with a line when it takes longer.
+      say: Called with a line if it takes longer.
 
     Raises:
-      RecoveryError: A process did not answer, and has not ended.
+      RecoveryError: A process did not answer, although it has not ended.
     """
     before = dict(engines.cluster.exits)
     try:
         states, why = _compared(engines)
-        return why if why is not None else _unproven(engines, states, say=say)
+        return why if why is not None else _prove_once_computed(engines, states, say=say)
     except RecoveryError as error:
         if not _another_has_ended(engines, before, error):
             raise
-        # The process has ended just now, and is replaced like any other.
+        # The process has just ended, and is replaced like any other.
         engines.health.note(ProcessFacts.ended, engines.cluster.exits)
         return str(error)
 
 
 def _compared(engines: EngineGroup) -> tuple[States, str | None]:
-    """Return what the processes have sent, and why they cannot be in step after that; None if they may be."""
+    """Return what the processes have sent, and why they cannot be in step then; None if they may be in step."""
     states = ask_all(engines, AskSent(), within_s=ANSWER_SECONDS)
-    sent = {p: since(state.sent, engines.in_step_at) for p, state in states.items()}
+    sent = {p: programs_since(state.sent, engines.in_step_at) for p, state in states.items()}
     why = differing({p: replace(state.sent, programs=sent[p]) for p, state in states.items()})
     if why is not None:
         return states, why + which_differ(_labels(engines, sent))
@@ -329,10 +331,10 @@ def _compared(engines: EngineGroup) -> tuple[States, str | None]:
     return states, why or differing_parts(states)
 
 
-def _unproven(engines: EngineGroup, states: States, *, say: Say) -> str | None:
-    """Return the result of `unproven`, once everything that was sent is computed."""
+def _prove_once_computed(engines: EngineGroup, states: States, *, say: Say) -> str | None:
+    """Return what `prove_now` returns, once everything that was sent is computed."""
     until_computed(engines, states, say=say)
-    return unproven(engines)
+    return prove_now(engines)
 
 
 def _labels(engines: EngineGroup, sent: Mapping[int, int]) -> dict[int, Labels]:
@@ -341,7 +343,7 @@ def _labels(engines: EngineGroup, sent: Mapping[int, int]) -> dict[int, Labels]:
     return {p: newest(one, sent[p]) for p, one in answers.items()}
 
 
-def unproven(engines: EngineGroup) -> str | None:
+def prove_now(engines: EngineGroup) -> str | None:
     """Make all processes take part in a proof; return why it did not pass, or None."""
     answers = ask_all(
         engines,
@@ -353,7 +355,7 @@ def unproven(engines: EngineGroup) -> str | None:
 
 
 def _without_mixed_arrays(engines: EngineGroup) -> Settled:
-    """Delete arrays whose pieces do not belong together, so that none gives a wrong number; return success."""
+    """Delete arrays whose pieces do not belong together, so that none gives wrong numbers; return the result."""
     mixed = disagreeing(ask_all(engines, AskVersions(), within_s=ANSWER_SECONDS))
     if mixed == Mixed():
         return Settled()
@@ -361,7 +363,7 @@ def _without_mixed_arrays(engines: EngineGroup) -> Settled:
         engines, Forget(paths=mixed.paths, unnamed=mixed.unnamed), within_s=ANSWER_SECONDS
     )
     lost = {*mixed.paths, *(name for a in answers.values() for name in a.lost)}
-    returned = back(engines, lost)
+    returned = roll_back(engines, lost)
     still = tuple(sorted(lost - returned.paths))
     if not lost:
         return Settled()

@@ -1,4 +1,4 @@
-"""Remedies for processes that do not leave a cell: why they wait, and a proof in which others wait for them."""
+"""Remedies for processes that do not leave a cell: what they wait for, and taking part in the proof of others."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from nbdist.session.cells.execution import Execution
 from nbdist.session.cells.outcome import place
 from nbdist.session.cells.watch import InVain
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.compared import since
+from nbdist.session.recovery.compared import programs_since
 from nbdist.spelling import option
 
 ANSWER_SECONDS = 0.3
-"""How long threads of processes may take to say what was sent; if they take longer, they are asked again later."""
+"""Seconds threads of processes may take to say what was sent; slower ones are asked again later."""
 
 LOOK_SECONDS = 0.01
-"""How often to look whether they have said it."""
+"""How often to look whether they have answered."""
 
 
 def waits_in_vain(
     engines: EngineGroup, execution: Execution, waiting: Collection[int]
 ) -> InVain | None:
-    """Return for what processes wait in vain; None where it may still come.
+    """Return what processes wait for in vain; None if it may still arrive.
 
-    A process that has finished the cell, or was never in it, sends nothing more until the next cell. A process
-    that has sent more programs than such a one, and waits, waits for a collective in which that one will not take
-    part. Where all are in the cell and all wait, nobody can tell: they may wait for a disk.
+    A process that has finished the cell, or was never in it, sends nothing more until the next cell. A waiting
+    process that has sent more programs than such a process waits for a collective in which that process will not
+    take part. If all are in the cell and all wait, the cause is uncertain: they may wait for a disk.
 
     Args:
       engines: The processes.
       execution: The cell.
-      waiting: All processes still in the cell's code; their main threads have waited for long.
+      waiting: All processes still in the cell's code; their main threads have waited for a long time.
     """
     workers = engines.facts.workers
     if not workers.issuperset(waiting):
@@ -52,7 +52,7 @@ def waits_in_vain(
         still = now.keys() >= set(waiting) and all(before.get(p) == now[p] for p in waiting)
         return InVain(_all_wait(now), certain=False) if still else None
     fewest = min(counts.values())
-    # A call that has not returned is not counted yet.
+    # A call that has not returned is not in the count yet.
     ahead = [p for p, one in now.items() if _sent(engines, one) + one.calling > fewest]
     if not ahead:
         return None
@@ -90,7 +90,7 @@ def _all_wait(states: Mapping[int, Sent]) -> str:
 def _counts_of_idle(
     engines: EngineGroup, execution: Execution, done: Collection[int]
 ) -> dict[int, int]:
-    """Return how many programs each process outside the cell's code has sent; empty if one cannot say."""
+    """Return how many programs each process outside the cell's code has sent; empty if a process cannot say."""
     counts = {p: _sent(engines, execution.steps[p].sent) for p in done if p in execution.steps}
     try:
         for process_id in sorted(set(done) - counts.keys()):
@@ -98,12 +98,12 @@ def _counts_of_idle(
                 engines, engines.send(process_id, AskSent()).get(ANSWER_SECONDS)[0].sent
             )
     except (NbdistError, TimeoutError):
-        return {}  # in another cell, or gone
+        return {}  # a process is in another cell, or gone
     return {p: sent for p, sent in counts.items() if sent >= 0}
 
 
 def _ask(engines: EngineGroup, execution: Execution, waiting: Collection[int]) -> dict[int, Sent]:
-    """Return what each process with a waiting main thread has sent, if its other threads say so in time."""
+    """Return what each waiting process has sent, if another thread of it answers in time."""
     for process_id in waiting:
         execution.sent.pop(process_id, None)
     engines.cluster.agents.ask(Count(), sorted(waiting))
@@ -115,10 +115,10 @@ def _ask(engines: EngineGroup, execution: Execution, waiting: Collection[int]) -
 
 def _sent(engines: EngineGroup, state: Sent) -> int:
     """Return how many programs on all devices were sent since all were in step; -1 if they are not counted."""
-    return since(state, engines.in_step_at) if state.counted else -1
+    return programs_since(state, engines.in_step_at) if state.counted else -1
 
 
-def always(engines: EngineGroup) -> Remedies:
+def basic_remedies(engines: EngineGroup) -> Remedies:
     """Return the remedies that need no proof."""
     ask = engines.cluster.agents.ask
     return Remedies(
@@ -129,31 +129,32 @@ def always(engines: EngineGroup) -> Remedies:
 
 
 STATE_SECONDS = 10.0
-"""How long a process that is in no cell may take to say what it has sent."""
+"""Seconds an idle process may take to say what it has sent."""
 
 PROVE_SECONDS = 30.0
-"""How long a process takes part in a proof in which others wait already."""
+"""Seconds a process may take for a proof in which others already wait."""
 
 
 def join_proof(engines: EngineGroup, execution: Execution) -> bool:
     """Make processes take part in a proof in which others wait at the end of a cell.
 
-    Waiting processes that need only their own programs need nobody, if all others have sent the same.
+    If the waiting processes compare their programs, no proof is needed, and the result says whether all have sent
+    the same.
 
     Args:
       engines: The processes.
       execution: The cell; its targets that are still in it have finished its code.
 
     Returns:
-      Whether the wait can end by itself: all have sent equally many programs, or a proof has passed on one.
-      Whether these were the same is compared afterwards, where it is a proof.
+      Whether the wait can end by itself: all have sent equally many programs, or the proof has passed on a
+      process. After a proof, whether the programs were the same is compared separately.
     """
     outcomes = execution.outcomes()
     waiting = {p for p, s in outcomes.items() if s.outcome == "running"}
     others = sorted(engines.facts.workers - waiting)
     compared = all(execution.steps[p].compared for p in waiting)
     if not others and not compared:
-        return True  # the proof itself shows it; where it does not come back, its wait is ended
+        return True  # the proof itself will show it; if it does not return, its wait is ended
     if engines.facts.workers.intersection(engines.facts.lost) or any(
         s.outcome == "gone" for s in outcomes.values()
     ):
@@ -168,11 +169,11 @@ def join_proof(engines: EngineGroup, execution: Execution) -> bool:
                 else engines.send(process_id, AskSent()).get(STATE_SECONDS)[0].sent
             )
     except (NbdistError, TimeoutError):
-        return False  # it is gone, or in another cell; what it has sent nobody knows
+        return False  # it is gone, or in another cell, so that what it has sent is unknown
     if compared:
         return len({(s.place, s.names, s.kinds) for s in states.values()}) == 1
     if any(states[process_id].proven == execution.number for process_id in others):
-        return True  # all have taken part, and those that wait are about to see it
+        return True  # all have taken part, and the waiting ones are about to see that
     if len({state.place for state in states.values()}) > 1:
         return False
     for process_id in others:

@@ -34,17 +34,17 @@ from nbdist.notation import (
 from nbdist.session.asking import ask_all
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.compared import common_serial, disagreeing, lost_lines
-from nbdist.session.recovery.copying import Living, back, make_again
+from nbdist.session.recovery.copying import LiveProcesses, make_after_repair, roll_back
 from nbdist.session.recovery.replacing import (
     bring,
+    doubts,
     forgotten_in_part,
-    joining,
+    join_call,
     lost_in_part,
-    said,
+    replacement_lines,
     sources,
     start_again,
     unnamed_lost,
-    unsure,
 )
 from nbdist.session.recovery.waiting import States, until_computed
 from nbdist.session.values.namespace import ask_things
@@ -53,24 +53,24 @@ ANSWER_SECONDS = 10.0
 """How long a process that is in no cell may take to answer."""
 
 SAVE_SECONDS = 300.0
-"""How long the copies of all arrays may take; this includes the wait for computations that were sent."""
+"""Seconds the copies of all arrays may take; this includes the wait for computations that were sent."""
 
 LEAVE_SECONDS = 60.0
-"""How long taking a back end down may take; it takes a tenth of a second."""
+"""Seconds for taking a back end down; it takes a tenth of a second."""
 
 REJOIN_SECONDS = 60.0
-"""How long the processes may take to find each other again; they take a tenth of a second."""
+"""Seconds the processes may take to find each other again; they take a tenth of a second."""
 
 RESTORE_SECONDS = 300.0
-"""How long making everything anew may take; a heap of a million objects takes seconds."""
+"""Seconds for making everything anew; a heap of a million objects takes seconds."""
 
 PROVE_SECONDS = 20.0
 
 MOST_SAID = 3
-"""The most reasons that are said; there may be thousands of arrays."""
+"""The most reasons that are listed; there may be thousands of arrays."""
 
 NOT_BACK = "did not stop when interrupted"
-"""Why a process was ended that has not ended by itself."""
+"""Why a process that had not ended by itself was ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +80,16 @@ class Repaired:
     Attributes:
       seconds: How long it took.
       lost: Paths of arrays that have no values any more.
-      in_part: The lost arrays of which a part was on ended processes alone, with their types, empty where not
-        known.
-      returned: How many arrays are as they were when copies were made.
-      older: The names that lead to these; see `nbdist.session.recovery.copying.Returned`.
-      unread: Why a process could not read the values of some lost arrays, by path, unless it waits for others.
+      in_part: The lost arrays of which a part was only on ended processes, with their types; a type is empty if
+        unknown.
+      returned: How many arrays were rolled back to their copies.
+      older: The names that lead to these arrays; see `nbdist.session.recovery.copying.RolledBack`.
+      unread: Why a process could not read the values of lost arrays, by path, except that it waited for others.
       stale: Objects that still refer to earlier arrays.
       new: Processes that were started again.
-      replaced: Lines about those, and about what is as it was.
-      unsure: See `nbdist.session.recovery.replacing.unsure`.
-      whole: Whether new processes have everything else that others have, and nothing of it is in doubt.
+      replaced: Lines about the replacements, and about rolled-back arrays.
+      unsure: See `nbdist.session.recovery.replacing.doubts`.
+      whole: Whether new processes have everything else that the others have, and nothing of it is in doubt.
     """
 
     seconds: float
@@ -144,13 +144,13 @@ def repair(
     Args:
       engines: Processes of which none is in a cell.
       number: The number of the proof at its end.
-      say: Gets lines while it lasts.
-      states: What the processes say they have sent, if nothing has happened since; None: they are asked.
-      gone: Processes that have ended, or are to be; others are started in their place.
+      say: Called with lines while the repair lasts.
+      states: What the processes have reported to have sent, if still valid; None: they are asked.
+      gone: Processes that have ended, or are to be ended, and are replaced.
 
     Raises:
-      RecoveryError: It did not succeed; says on which process, and what was kept.
-      LaunchError: No process could be started in the place of an ended one.
+      RecoveryError: The repair failed; the text says on which process.
+      LaunchError: An ended process could not be replaced.
     """
     started = time.monotonic()
     living = engines.facts.workers - set(gone)
@@ -165,23 +165,25 @@ def repair(
     cut = partial(cluster.agents.ask, Cut())
     cut(sorted(living))
     service = initialize.ask_for_service(cluster, again=True)
-    # Meanwhile new processes start.
+    # New processes start in the meantime.
     things = ask_things(
-        Living(engines), sources(engines, gone) if gone else (), key=str(engines.next_number())
+        LiveProcesses(engines),
+        sources(engines, gone) if gone else (),
+        key=str(engines.next_number()),
     )
     before = start_again(engines, gone) if gone else {}
-    # A program that was sent and waited behind another connects anew, and waits again for what cannot come.
+    # A program queued behind the one that was cut connects anew and waits in vain too, so the cut is repeated.
     saved = ask_all(engines, Save(common=common), within_s=SAVE_SECONDS, meanwhile=cut, of=living)
     _say_disk(engines, saved, say)
     mixed = disagreeing({p: answer.versions for p, answer in saved.items()}, common=common)
-    initialize.until_it_serves(cluster, service)
-    # Only then any waits for others: all are known to come.
+    initialize.wait_for_service(cluster, service)
+    # From here on processes wait for each other, now that all are known to take part.
     ask_all(engines, Leave(), within_s=LEAVE_SECONDS, of=living)
     generation = 1 + max(answer.versions.generation for answer in saved.values())
     joined = ask_all(
         engines,
         {
-            p.process_id: joining(engines, p.process_id)
+            p.process_id: join_call(engines, p.process_id)
             if p.process_id in gone
             else Rejoin(
                 arguments={
@@ -208,7 +210,7 @@ def repair(
     gone_paths = {name for answer in restored.values() for name in answer.lost} | set(mixed.paths)
     in_part = forgotten_in_part(engines, missing, known=gone_paths)
     gone_paths |= in_part.keys()
-    returned = back(engines, gone_paths, new=gone)
+    returned = roll_back(engines, gone_paths, new=gone)
     ports = {p: answer.ports for p, answer in restored.items()}
     engines.meet(ports | {p: joined[p].ports or () for p in gone})
     answers = ask_all(
@@ -218,17 +220,17 @@ def repair(
     )
     if not all(answer.passed for answer in answers.values()):
         raise RecoveryError("the processes are not in step after the repair")
-    doubted = unsure(brought)
+    doubted = doubts(brought)
     if gone:
-        # A kernel that finds the new ones is to know it as well, though this one may end here.
+        # Another kernel that finds the new processes must know of these doubts, even if this kernel ends now.
         engines.health.on_doubt({**engines.facts.unsure, **doubted})
         engines.replaced({p: joined[p] for p in gone})
-        without_copies = make_again(engines, returned)
+        without_copies = make_after_repair(engines, returned)
         if without_copies is not None:
             say(without_copies)
-    # Also those of repairs that did not succeed.
+    # Services of failed repairs are ended as well.
     for earlier in services - {service}:
-        initialize.end(cluster, earlier)
+        initialize.end_service(cluster, earlier)
     return Repaired(
         seconds=time.monotonic() - started,
         lost=tuple(sorted(gone_paths - returned.paths)),
@@ -243,7 +245,7 @@ def repair(
         },
         stale=tuple(sorted({name for answer in restored.values() for name in answer.stale})),
         new=tuple(sorted(gone)),
-        replaced=(*said(brought, ended), *returned.lines),
+        replaced=(*replacement_lines(brought, ended), *returned.lines),
         unsure=doubted,
         whole=all(one.whole for one in brought.values()) and not unnamed_lost(brought, of=gone),
     )
@@ -252,7 +254,7 @@ def repair(
 def _say_disk(
     engines: EngineGroup, saved: Mapping[int, SavedForRepair], say: Callable[[str], None]
 ) -> None:
-    """Say where memory was too small for the copies."""
+    """Report the processes on which memory was too small for the copies."""
     remarks = []
     for process_id, answer in saved.items():
         if answer.on_disk:

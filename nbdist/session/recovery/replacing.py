@@ -1,4 +1,4 @@
-"""New processes in the place of ended ones, with the names of a living one."""
+"""Replacement of ended processes by new ones, which get the names of a living process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nbdist.contract.cells import Doubt
 from nbdist.contract.wire import encode
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import silent
-from nbdist.launch.start.replace import end, replace
+from nbdist.launch.start.replace import end_processes, replace_processes
 from nbdist.monitor.disagreements import After, compared
 from nbdist.notation import (
     array_type_text,
@@ -24,27 +24,27 @@ from nbdist.notation import (
     processes_text,
 )
 from nbdist.session.asking import ask_all
-from nbdist.session.cells.doubt import not_as_before
+from nbdist.session.cells.doubt import doubt_text
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.copying import Living
+from nbdist.session.recovery.copying import LiveProcesses
 from nbdist.session.values.namespace import AskedThings, Bringing, Brought
 from nbdist.session.values.things import DRAWN, changes_numbers
 
 REPORT_SECONDS = 1.0
-"""How long the process whose names are taken may take to report what they hold now."""
+"""Seconds the process whose names are copied may take to report their present values."""
 
 MOST_THINGS = 15
-"""The most things beside names that are listed as changed; those that change numbers come first."""
+"""The most things beside names that are listed as changed; things that change numbers come first."""
 
 FORGET_SECONDS = 10.0
-"""How long a process that is in no cell may take to forget arrays."""
+"""Seconds an idle process may take to forget arrays."""
 
 BRING_SECONDS = 120.0
-"""How long nothing may move while a namespace is brought."""
+"""Seconds after which the copy of a namespace is given up if nothing moves."""
 
 
 def replaceable(engines: EngineGroup, stuck: Collection[int] = ()) -> frozenset[int]:
-    """Return the ended workers if others can be started in their place; none if not.
+    """Return the ended workers if they can be replaced, else none.
 
     Args:
       engines: The processes.
@@ -58,10 +58,10 @@ def replaceable(engines: EngineGroup, stuck: Collection[int] = ()) -> frozenset[
         and agents.all
         and agents.controller_end is None
         and gone < engines.facts.workers
-        # The service at which all meet again is started beside process 0.
+        # The new coordination service is started beside process 0.
         and all(agents.of(p).poll() is None for p in {*gone, engines.plan.processes[0].process_id})
         and not engines.facts.silent
-        # One agent can be that of several hosts, and lives on where one of them is gone.
+        # One agent may serve several hosts, and survive the loss of one of them.
         and gone.isdisjoint(engines.facts.unreachable)
     )
     return gone if can else frozenset()
@@ -72,24 +72,26 @@ Ended = Mapping[int, After]
 
 
 def start_again(engines: EngineGroup, gone: AbstractSet[int]) -> Ended:
-    """Start processes in the place of ended ones; they have joined nobody yet.
+    """Start processes in place of ended ones; the new ones join the others later.
 
-    Processes that have not ended are ended first. After an unfinished earlier repair, the facts about the
-    processes before it count: the new ones have reported the names they were brought, which would agree with
-    everything.
+    Processes that have not ended are ended first. After an unfinished repair, the reports from before that repair
+    count: the processes it started have only reported the names they were brought.
+
+    Returns:
+      The reported names of each ended process.
 
     Raises:
-      LaunchError: One could not be ended, or did not come up; the others are as they were.
+      LaunchError: A process could not be ended, or did not come up; the others are unchanged.
     """
     for process_id in gone:
         engines.reported.setdefault(process_id, engines.monitor.samples(process_id))
     reported = {p: engines.reported[p] for p in gone}
-    end(engines.cluster, gone - engines.cluster.exits.keys())
-    replace(engines.cluster, gone, progress=silent)
+    end_processes(engines.cluster, gone - engines.cluster.exits.keys())
+    replace_processes(engines.cluster, gone, progress=silent)
     return reported
 
 
-def joining(engines: EngineGroup, process_id: int) -> Call[Any]:
+def join_call(engines: EngineGroup, process_id: int) -> Call[Any]:
     """Return the call that makes a new process join the others, as at the start."""
     cluster, plan = engines.cluster, engines.plan
     (planned,) = (p for p in plan.processes if p.process_id == process_id)
@@ -98,9 +100,9 @@ def joining(engines: EngineGroup, process_id: int) -> Call[Any]:
 
 
 def sources(engines: EngineGroup, gone: Collection[int]) -> list[int]:
-    """Return the living workers, the one whose names others get first.
+    """Return the living workers; the first is the one whose names new processes get.
 
-    Process 0 comes last: code treats it differently most often.
+    Process 0 comes last, since code most often treats it differently.
     """
     return sorted(engines.facts.workers - set(gone), key=lambda p: (p == 0, p))
 
@@ -111,22 +113,22 @@ def bring(
     """Give new processes the namespace of a living one, and the pieces of arrays that others have.
 
     Args:
-      engines: All of them, joined; none is in a cell.
-      gone: The new ones, with what is known of those before them.
-      things: What the others were asked beside their names.
-      generation: The number of the back end of all.
+      engines: All processes, joined; none is in a cell.
+      gone: For each new process, the reported names of the one before it.
+      things: The requests for what other processes have beside their names.
+      generation: The number of the present back end of all.
 
     Raises:
-      NbdistError: A process has ended meanwhile, did not answer, or could not make the values that came.
+      NbdistError: A process has ended in the meantime, did not answer, or could not make the values that came.
     """
     living = sources(engines, gone)
-    # What has been set since its last report is not to be taken for what it was then.
+    # Values set since the last report must not be mistaken for the reported ones.
     if gone:
         engines.reports.renew(living[:1], within_s=REPORT_SECONDS)
     found = {}
     for process_id in sorted(gone):
         found[process_id] = Bringing(
-            processes=Living(engines),
+            processes=LiveProcesses(engines),
             newcomer=process_id,
             sources=living,
             things=things,
@@ -139,11 +141,11 @@ def bring(
 
 
 def lost_in_part(found: Mapping[int, Brought]) -> tuple[NamespaceArray, ...]:
-    """Return the arrays of which some part exists nowhere any more, each once."""
+    """Return the arrays of which some part no longer exists anywhere, each once."""
     return tuple({a.key: a for one in found.values() for a in one.lost}.values())
 
 
-def named(arrays: Iterable[NamespaceArray]) -> dict[str, str]:
+def types_by_path(arrays: Iterable[NamespaceArray]) -> dict[str, str]:
     """Return the types of the arrays that a name leads to, by path."""
     return {a.key: array_type_text(a.dtype, a.shape) for a in arrays if not _is_unnamed(a)}
 
@@ -155,7 +157,7 @@ def _is_unnamed(array: NamespaceArray) -> bool:
 def forgotten_in_part(
     engines: EngineGroup, missing: Sequence[NamespaceArray], *, known: Collection[str]
 ) -> dict[str, str]:
-    """Delete incomplete arrays on all processes, so that using one is an error; return which paths led there.
+    """Delete incomplete arrays on all processes, so that using one is an error; return the paths that led to them.
 
     Args:
       engines: All processes.
@@ -163,22 +165,24 @@ def forgotten_in_part(
       known: Paths that are lost for another reason.
 
     Returns:
-      The paths that are not in `known`, with the types of the arrays; empty where not known.
+      The paths that are not in `known`, with the types of the arrays; a type is empty if unknown.
     """
     if not missing:
         return {}
     call = Forget(
-        paths=tuple(named(missing)),
+        paths=tuple(types_by_path(missing)),
         unnamed=tuple(a.origin for a in missing if _is_unnamed(a) and a.origin is not None),
         whole=True,
     )
     answers = ask_all(engines, call, within_s=FORGET_SECONDS)
-    paths = {path: "" for answer in answers.values() for path in answer.lost} | named(missing)
+    paths = {path: "" for answer in answers.values() for path in answer.lost} | types_by_path(
+        missing
+    )
     return {path: of for path, of in sorted(paths.items()) if path not in known}
 
 
-def unsure(found: Mapping[int, Brought]) -> dict[str, Doubt]:
-    """Return names and things that may not be what ended processes had, and why."""
+def doubts(found: Mapping[int, Brought]) -> dict[str, Doubt]:
+    """Return names and things that may differ from those of ended processes, each with the reason."""
     things = {
         thing: Doubt(kind="unlike", of=one.source)
         for one in found.values()
@@ -192,8 +196,8 @@ def unsure(found: Mapping[int, Brought]) -> dict[str, Doubt]:
     }
 
 
-def said(found: Mapping[int, Brought], ended: Mapping[int, str]) -> list[str]:
-    """Return lines for a person: who was replaced, with what, and what is not as it was."""
+def replacement_lines(found: Mapping[int, Brought], ended: Mapping[int, str]) -> list[str]:
+    """Return lines for a person: which processes were replaced, what they got, and what is not as before."""
     alike: dict[tuple[str, str], list[int]] = {}
     for process_id, one in found.items():
         names = count_text(len(one.names), "name")
@@ -210,18 +214,16 @@ def said(found: Mapping[int, Brought], ended: Mapping[int, str]) -> list[str]:
         lines.append(
             f"   {left.name} ({left.type}) could not be brought to {processes_text(found)}: {left.why}"
         )
-    numbered = sorted({name for one in found.values() for name in one.numbered})
-    if numbered:
-        lines.append(f"   {names_text(numbered)}: the number of the process, on each its own")
-    lines += empty_said(found)
+    lines += numbered_lines(found)
+    lines += empty_array_lines(found)
     lines += _not_as_before(found)
-    lines += things_said(found)
+    lines += things_lines(found)
     lines += [f"   {text}" for one in found.values() for text in one.hooks]
     return lines
 
 
 def unnamed_lost(found: Mapping[int, Brought], *, of: Collection[int]) -> list[str]:
-    """Return a line about arrays that no name leads to, and of which a part was on these ended processes alone."""
+    """Return a line about arrays that no name leads to, and of which a part was only on these ended processes."""
     types = [array_type_text(a.dtype, a.shape) for a in lost_in_part(found) if _is_unnamed(a)]
     if not types:
         return []
@@ -229,14 +231,28 @@ def unnamed_lost(found: Mapping[int, Brought], *, of: Collection[int]) -> list[s
     return [f"   parts that only {processes_text(of)} had: of {arrays}"]
 
 
-def empty_said(found: Mapping[int, Brought]) -> list[str]:
-    """Return a line about arrays that had no values before either, so that new processes have none."""
+def numbered_lines(found: Mapping[int, Brought]) -> list[str]:
+    """Return a line about names that hold each process's own number."""
+    names = sorted({name for one in found.values() for name in one.numbered})
+    return [f"   {names_text(names)}: the number of the process, on each its own"] if names else []
+
+
+def set_again_lines(found: Mapping[int, Brought]) -> list[str]:
+    """Return a line about names that the user's functions have set on new processes."""
+    names = sorted({name for one in found.values() for name in one.set_again})
+    if not names:
+        return []
+    return [f"   {names_text(names)}: set again by functions with @nbdist.on_recover"]
+
+
+def empty_array_lines(found: Mapping[int, Brought]) -> list[str]:
+    """Return a line about arrays that had no values before, so that new processes have none either."""
     paths = sorted({p for one in found.values() for p in one.empty if not p.startswith("@")})
     return [f"   without values, as before: {names_text(paths)}"] if paths else []
 
 
-def things_said(found: Mapping[int, Brought]) -> list[str]:
-    """Return lines about how new processes, beside their names, differ from the one whose names they have."""
+def things_lines(found: Mapping[int, Brought]) -> list[str]:
+    """Return lines about what, beside names, differs between new processes and the one whose names they have."""
     lines, new = [], processes_text(found)
     unlike = {name: why for one in found.values() for name, why in one.unlike.items()}
     source = next((one.source for one in found.values()), 0)
@@ -262,28 +278,26 @@ def things_said(found: Mapping[int, Brought]) -> list[str]:
     return lines
 
 
-def doubted_said(doubted: Mapping[str, Doubt], found: Mapping[int, Brought]) -> list[str]:
-    """Return a line about names that may not be as before, except those that `things_said` names."""
+def doubt_lines(doubted: Mapping[str, Doubt], found: Mapping[int, Brought]) -> list[str]:
+    """Return a line about names that may not be as before, except what `things_lines` lists."""
     unlike = {name for one in found.values() for name in one.unlike}
     names = {name: why for name, why in doubted.items() if name not in unlike}
-    return [f"   {not_as_before(names)}"] if names else []
+    return [f"   {doubt_text(names)}"] if names else []
 
 
 def _not_as_before(found: Mapping[int, Brought]) -> list[str]:
-    """Return lines about names that may not be what ended processes had."""
+    """Return lines about names that may differ from those of ended processes."""
 
     def names(of: Callable[[Brought], Iterable[str]]) -> list[str]:
         return sorted({name for one in found.values() for name in of(one)})
 
     lines = []
     new, source = processes_text(found), next(iter(found.values())).source if found else 0
-    lines += doubted_said(unsure(found), found)
+    lines += doubt_lines(doubts(found), found)
     if changed := names(lambda one: one.changed):
         lines.append(
             f"   {names_text(changed)}: set by the last cell; on {new} as on process {source}"
         )
     if elsewhere := names(lambda one: one.elsewhere):
         lines.append(f"   {names_text(elsewhere)}: not on process {source}, so not on {new} either")
-    if again := names(lambda one: one.set_again):
-        lines.append(f"   {names_text(again)}: set again by functions with @nbdist.on_recover")
-    return lines
+    return [*lines, *set_again_lines(found)]

@@ -1,4 +1,4 @@
-"""Wait for what comes by itself: the end of a compilation, of programs that run, of cells."""
+"""Waits for what ends by itself: compilations, running programs, cells."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ LOOK_SECONDS = 0.05
 """How often to look whether the wait is over."""
 
 FREE_SECONDS = 1.0
-"""How often to cut collectives of processes that have compiled and wait in one."""
+"""How often to cut collectives of processes that have finished compiling and wait in one."""
 
 REPORT_SECONDS = 1.0
-"""How long a process may take to report that it compiles, or that it has left its cell."""
+"""Seconds a process may take to report that it compiles, or that it has left its cell."""
 
 BACK_SECONDS = 5.0
-"""How long a stuck process may take to come back from one more interrupt, or from the end of its compilation."""
+"""Seconds a stuck process may take to come back after one more interrupt, or after its compilation."""
 
 SAY_SECONDS = 1.0
-"""How long to wait for compiling processes without a word."""
+"""Seconds until the wait for compiling processes is shown."""
 
 
 def not_back(
@@ -40,21 +40,21 @@ def not_back(
     interrupted: bool = False,
     until: float | None = None,
 ) -> set[int]:
-    """Wait for the stuck processes that compile, and a moment for the others; return those that are not back.
+    """Wait for stuck processes that compile, and a moment for other stuck ones; return those that are not back.
 
-    Python sees no signal while XLA compiles, which takes minutes for a large model: the interrupt takes effect
-    after that. The compiled program may run first, and then wait for data that the others never send: so the
-    collectives of stuck processes that do not compile are cut again and again.
+    Python handles no signal while XLA compiles, which takes minutes for a large model, so the interrupt takes
+    effect only then. The compiled program may run first, and wait for data that the others never send. Therefore
+    the collectives of stuck processes that do not compile are cut repeatedly.
 
     Args:
-      engines: Processes of which some may not have come back from an interrupt.
-      say: Called with one line when the wait takes longer.
-      interrupted: Whether to interrupt them once more, and to wait for compiling processes even if another does
-        not come back.
-      until: When to stop waiting for compiling processes (monotonic clock); None: as long as they compile.
+      engines: The processes, some of which may be stuck.
+      say: Called with one line if the wait takes longer.
+      interrupted: Whether to interrupt the stuck ones once more, and to wait for compiling processes even if
+        another does not come back.
+      until: When to stop waiting for compiling processes (monotonic clock); None: when they have compiled.
 
     Raises:
-      TimeoutError: Some were not back at `until`.
+      TimeoutError: Some processes were not back at `until`.
       KeyboardInterrupt: The person no longer waits; nothing has changed.
     """
     left = _stuck(engines)
@@ -69,7 +69,7 @@ def not_back(
         compiling = {p for p in left if _compiles(engines, p)}
         given_up.update(dict.fromkeys(compiling, now + BACK_SECONDS))
         hopeless = {p for p in left if now >= given_up.setdefault(p, now + within_s)}
-        # When a person asks for a recovery, the returned processes are ended.
+        # `interrupted` is set when a person asks for a recovery, which ends the returned processes.
         if hopeless and (hopeless == left or not interrupted):
             return left
         if until is not None and now > until:
@@ -88,8 +88,8 @@ def not_back(
 
 
 def _stuck(engines: EngineGroup) -> set[int]:
-    """Return the stuck processes that live and are not back yet."""
-    engines.health.take_back()
+    """Return the living stuck processes that are not back yet."""
+    engines.health.notice_returned()
     return set(engines.facts.stuck - engines.facts.lost.keys())
 
 
@@ -100,37 +100,36 @@ def _compiles(engines: EngineGroup, process_id: int) -> bool:
 
 
 States = Mapping[int, Trail]
-"""The programs that each process says it has sent, by process id."""
+"""The programs that each process reports to have sent, by process id."""
 
 ANSWER_SECONDS = 10.0
 """How long a process that is in no cell may take to answer."""
 
 STILL_SECONDS = 1.0
-"""How long nothing may be computed or received until the processes count as waiting for what does not come."""
+"""Seconds without progress after which processes count as waiting in vain."""
 
 LIMIT_SECONDS = 300.0
 """The longest wait for programs that all processes have sent."""
 
 SAY_UNDER_WAY_SECONDS = 2.0
-"""How long to wait for such programs without a word."""
+"""Seconds until the wait for such programs is shown."""
 
 
 def until_computed(engines: EngineGroup, states: States, *, say: Callable[[str], None]) -> None:
     """Wait until the programs that all processes have sent are computed, as long as this makes progress.
 
-    Before that, a cut would lose their results, and a proof would be asked for in vain. An interrupt ends the
-    wait.
+    Before that, a cut would lose their results, and a proof could not pass. An interrupt ends the wait.
 
     Args:
       engines: Processes of which none is in a cell.
-      states: What each process has said just now.
-      say: Called with a line when the wait takes longer.
+      states: What each process has just reported to have sent.
+      say: Called with a line if the wait takes longer.
 
     Raises:
       RecoveryError: A process did not answer.
     """
     common = common_serial(states.values())
-    # If all have said that none of these programs is left, nobody is asked again.
+    # If all have reported that none of these programs is left, there is no need to ask again.
     if not any(_is_left(state, common) for state in states.values()):
         return
     began = moved = time.monotonic()
@@ -158,18 +157,22 @@ def _is_left(state: Trail, common: int) -> bool:
 
 
 IDLE_SECONDS = 3.0
-"""How long a process that has ended its cell may take to say so."""
+"""Seconds a process that has left its cell may take to report it."""
 
 
-def refuse_busy(engines: EngineGroup, hopeless: set[int]) -> None:
+def refuse_unfinished(engines: EngineGroup, hopeless: set[int]) -> None:
     """Raise if a worker is in a cell, except those in `hopeless`.
 
     Raises:
-      SessionError: One is; says in which cell.
+      SessionError: A worker is; the text says in which cell.
     """
     others = engines.facts.workers - set(engines.facts.lost) - hopeless
-    # A report from before the end of a cell may come after it.
-    busy = _busy(engines, set(others), within_s=IDLE_SECONDS)
+    # A report from before the end of a cell may arrive after that end, so reports have some time to change.
+    deadline = time.monotonic() + IDLE_SECONDS
+    while busy := {p for p in others if not _idle(engines, p)}:
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(LOOK_SECONDS)
     if busy:
         activity = engines.monitor.activity(min(busy))
         cell = f"cell {activity.cell}" if activity and activity.cell is not None else "a cell"
@@ -177,16 +180,6 @@ def refuse_busy(engines: EngineGroup, hopeless: set[int]) -> None:
             f"{processes_text(busy)} still in {cell}; interrupt it first, or wait for its end with "
             f"{command('sync')}."
         )
-
-
-def _busy(engines: EngineGroup, process_ids: set[int], *, within_s: float) -> set[int]:
-    """Return the processes that do not become idle in time."""
-    deadline = time.monotonic() + within_s
-    busy = {p for p in process_ids if not _idle(engines, p)}
-    while busy and time.monotonic() < deadline:
-        time.sleep(LOOK_SECONDS)
-        busy = {p for p in busy if not _idle(engines, p)}
-    return busy
 
 
 def _idle(engines: EngineGroup, process_id: int) -> bool:

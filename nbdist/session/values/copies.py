@@ -1,8 +1,8 @@
-"""Copies of arrays that processes keep in their own memory and for each other, and the way back to them.
+"""Copies of arrays that processes keep in memory, for themselves and for each other, and the rollback to them.
 
-An array is then not lost with a process that had a part of it, nor by a step that not all have taken.
-`make_copies` makes a round of copies, `go_back` restores lost arrays from one, and `Copies` is what the kernel
-knows: the last round, and when the next is due.
+With copies, an array is lost neither with a process that had a part of it, nor by a step that not all have taken.
+`make_copies` makes a round of copies, and `go_back` restores lost arrays from one. `Copies` is the kernel's
+record: the last round, and when the next is due.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class CopyRound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedPart:
-    """A part for a process to keep: its holder, its numbers there, the keeper, and its description."""
+    """A part to be copied: the process that has it, its numbers there, the process to keep it, and its type."""
 
     holder: int
     number: int
@@ -75,9 +75,9 @@ def make_copies(
     timeout_s: float,
     progress: Progress = silent,
 ) -> CopyRound:
-    """Have each part of an array that exists once kept by another process too, if possible on another host.
+    """Have each part of an array that exists only once kept by another process, if possible on another host.
 
-    All processes keep their own parts of all arrays too, so that all can go back together: an array that each
+    All processes also keep their own parts of all arrays, so that all can go back together: an array that each
     process has whole is not lost with a process, but by a step that not all have taken.
 
     Args:
@@ -85,11 +85,11 @@ def make_copies(
       hosts: The host names of the processes that compute, by process id.
       number: The round's number.
       in_step: As in `OfferCopies`.
-      timeout_s: How long nothing may move.
+      timeout_s: Seconds after which it is given up if nothing moves.
       progress: Called as bytes are moved.
 
     Raises:
-      NbdistError: A process has ended, did not answer, or has no room; all keep the copies they had before.
+      NbdistError: A process has ended, did not answer, or has no room; all keep their earlier copies.
     """
     token, asking = str(number), _Asking(processes, timeout_s)
     try:
@@ -121,7 +121,7 @@ def make_copies(
             if processes.gone(process_id) is None:
                 send(processes, process_id, LetGo(token=token))
         raise
-    # All have it now: where one ends while others drop the round before, this is the one in common.
+    # All have this round now, so it stays common even if a process ends while others drop the earlier round.
     with contextlib.suppress(NbdistError):
         kept = asking.all(hosts, UseCopies(number=number))
     return CopyRound(
@@ -133,9 +133,9 @@ def make_copies(
 
 
 def missing(offers: Mapping[int, CopiesOffer], hosts: Mapping[int, str]) -> list[WantedPart]:
-    """Return the parts of arrays that exist once, and of which nobody keeps a copy yet.
+    """Return the parts of arrays that exist only once, and of which no process keeps a copy yet.
 
-    An array on several processes is the same one where path, origin and type are equal.
+    Arrays on several processes are the same if path, origin and type are equal.
     """
     owners: dict[tuple[str, Origin | None, Box], dict[int, tuple[int, int]]] = {}
     keepers: set[tuple[Origin | None, Box]] = set()
@@ -146,7 +146,7 @@ def missing(offers: Mapping[int, CopiesOffer], hosts: Mapping[int, str]) -> list
                 continue
             described[array.key] = array
             for piece, one in enumerate(array.pieces):
-                # Several names of one array have the path of the first.
+                # An array with several names is listed under the path of the first.
                 owners.setdefault((array.key, array.origin, one), {})[process_id] = number, piece
             keepers.update((array.origin, one) for one in array.kept)
     wanted = []
@@ -162,7 +162,7 @@ def missing(offers: Mapping[int, CopiesOffer], hosts: Mapping[int, str]) -> list
 
 
 def not_alike(offers: Mapping[int, CopiesOffer]) -> list[str]:
-    """Return the paths of arrays that are each process's own and are not there, with the same values, on all."""
+    """Return the paths of arrays that each process has for itself, and that differ or are missing on some."""
     found: dict[str, set[Any]] = {}
     count: dict[str, int] = {}
     for offer in offers.values():
@@ -176,7 +176,7 @@ def not_alike(offers: Mapping[int, CopiesOffer]) -> list[str]:
 
 
 def keeper_of(process_id: int, hosts: Mapping[int, str]) -> int:
-    """Return the next process on another host; the next one where all are on the same.
+    """Return the next process on another host; the next process if all are on the same host.
 
     Raises:
       ValueError: There is no other process.
@@ -204,14 +204,14 @@ def _way(one: WantedPart, nth: int) -> list[MovingPart]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Back:
-    """Arrays that are as they were in a round, by path; or why none are.
+    """The result of a rollback to a round of copies.
 
     Attributes:
-      paths: Their paths.
-      older: Whether some have changed since.
-      newer: If `older`, what leads to other arrays that have changed since, and stay; see
+      paths: The paths of the arrays that were rolled back.
+      older: Whether some of these had changed since the round.
+      newer: If `older`, paths and texts that lead to other arrays which have changed since, and stay; see
         `nbdist.contract.calls.namespace.WentBack`.
-      why_not: Why none are.
+      why_not: Why no array was rolled back.
     """
 
     paths: tuple[str, ...] = ()
@@ -234,15 +234,15 @@ def go_back(
 
     Args:
       processes: All processes, joined; none is in a cell.
-      living: Processes that have lived on since the round.
-      new: Processes that have not.
+      living: Processes that have run since the round.
+      new: Processes that were started after it.
       number: The round's number.
       token: The token of this move.
       lost: The paths of arrays that have no values any more.
-      timeout_s: How long nothing may move.
+      timeout_s: Seconds after which it is given up if nothing moves.
 
     Raises:
-      NbdistError: A process has ended meanwhile, or did not answer.
+      NbdistError: A process has ended in the meantime, or did not answer.
     """
     asking = _Asking(processes, timeout_s)
     try:
@@ -273,8 +273,8 @@ def together(
     """Return the arrays that must go back to restore lost ones: all changed ones, if a lost one has changed.
 
     Returns:
-      The arrays as they were, by path, none where none of these was copied; whether they have changed since; and
-      why it is not possible, if so.
+      The arrays in the round, by path, empty if none of the lost ones was copied; whether they have changed since;
+      and why a rollback is impossible, or None.
     """
     first = next(iter(offers.values()))
     there = {a.key: a for a in first.arrays if all(a.key in offer.now for offer in offers.values())}
@@ -298,7 +298,7 @@ def _parts(
     number: int,
     token: str,
 ) -> list[MovingPart] | str:
-    """Return the parts of these arrays that a new process needs; the path of an array with a part missing."""
+    """Return the parts of these arrays that a new process needs; or the path of an array with a part missing."""
     arrays = tuple(group.values())
     call = ReceiveRound(token=token, number=number, arrays=arrays)
     room = asking.all([process_id], call)[process_id]
@@ -324,7 +324,7 @@ def _parts(
 
 
 def _holder(offers: Mapping[int, RoundOffer], path: str, one: Box) -> tuple[int, int, int] | None:
-    """Return a process that has a part of an array, with its numbers of the array and of the piece around it."""
+    """Return a process that has a part of an array, its number of the array, and of the piece with that part."""
     for process_id, offer in offers.items():
         for number, array in enumerate(offer.arrays):
             larger = (nth for nth, its in enumerate(array.pieces) if contains(its, one))
@@ -334,7 +334,7 @@ def _holder(offers: Mapping[int, RoundOffer], path: str, one: Box) -> tuple[int,
 
 
 class _Asking:
-    """Asks several processes, and waits for all."""
+    """Calls to several processes that wait for all answers."""
 
     def __init__(self, processes: Processes, timeout_s: float) -> None:
         self._processes = processes
@@ -358,7 +358,7 @@ class KeptCopies:
     Attributes:
       copied: The arrays and bytes copied.
       cell: The number of the cell after which they were made.
-      at: The moment they show, in seconds of `time.monotonic`.
+      at: The moment whose state they hold (`time.monotonic`).
       seconds: How long making them took.
     """
 
@@ -369,7 +369,7 @@ class KeptCopies:
 
     @property
     def age(self) -> str:
-        """Return `after cell 12, 34.0 s ago`."""
+        """When the copies were made: `after cell 12, 34.0 s ago`."""
         return f"after cell {self.cell}, {seconds_text(time.monotonic() - self.at)} ago"
 
     def text(self) -> str:
@@ -386,7 +386,7 @@ class Copies:
     """The copies of one session, and when the next are due.
 
     Attributes:
-      every_s: The least time between two rounds, in seconds; None where no copies are made.
+      every_s: The least time between two rounds, in seconds; None if no copies are made.
       kept: The last copies that were made; None before the first.
     """
 
@@ -397,7 +397,7 @@ class Copies:
 
     @property
     def due(self) -> bool:
-        """Return whether copies are to be made after this cell."""
+        """Whether copies are to be made after this cell."""
         return self.every_s is not None and time.monotonic() >= self._next
 
     def tried(self) -> None:
@@ -405,7 +405,7 @@ class Copies:
         self._next = time.monotonic() + (self.every_s or 0.0)
 
     def text(self) -> str | None:
-        """Return a line for a person; None where no copies are to be made."""
+        """Return a line for a person; None if no copies are to be made."""
         if self.every_s is None:
             return None
         return "no copies were made yet" if self.kept is None else self.kept.text()

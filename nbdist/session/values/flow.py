@@ -1,7 +1,7 @@
-"""The way of values between this notebook and processes: whether they fit, where they lie, and how they flow.
+"""Transport of values between this notebook and processes: whether they fit, where they lie, and how they flow.
 
-A few parts are on their way at a time, so that nothing piles up, and processes move side by side (`Flow`). Whether
-values fit into the memory of the machines that they are to go to is asked before anything is sent
+Only a few messages are on their way at a time, so that nothing piles up, and all processes move values at the same
+time (`Flow`). Before anything is sent, values that do not fit into the memory of their machines are refused
 (`refuse_too_large`). Pieces lie in memories that the processes of a machine share (`Spots`).
 """
 
@@ -28,13 +28,14 @@ from nbdist.spelling import command, option
 POLL_SECONDS = 0.005
 
 HOW_SECONDS = 5.0
-"""The longest wait for word of how a process has ended."""
+"""Seconds to wait for the report of how a process has ended."""
 
 PART_BYTES = 16 << 20
-"""The largest part of an array in one message, which several processes keep in memory."""
+"""The largest part of an array in one message, in bytes; several processes hold a message in memory."""
 
 SHARED_BYTES = 64 << 20
-"""The largest part where a process writes into memory that it shares: some 50 ms between two interrupts."""
+"""The largest part that a process writes into shared memory, in bytes: some 50 ms between two chances to
+interrupt."""
 
 MOST_MESSAGES = 2
 """The most parts on their way to or from one process at once."""
@@ -55,7 +56,7 @@ Answers = dict[int, Answer[A]]
 
 
 def silent(done: int, total: int) -> None:
-    """Do nothing: a `Progress` that nobody looks at."""
+    """Ignore the progress: a `Progress` that nobody watches."""
 
 
 class Processes(Protocol):
@@ -82,11 +83,11 @@ class PartsMessage:
 
 
 class Flow:
-    """Sends messages and takes their answers, a few at a time; those of different processes side by side.
+    """Messages and their answers, a few at a time, for all processes at once.
 
     Args:
       processes: The processes.
-      timeout_s: How long nothing may move.
+      timeout_s: Seconds after which it is given up if nothing moves.
       progress: Called as bytes are moved.
     """
 
@@ -97,11 +98,11 @@ class Flow:
         self._running: list[tuple[PartsMessage, Pending[Any]]] = []
 
     def run(self, jobs: Iterable[PartsMessage]) -> None:
-        """Do all jobs: send each message, and take its answer.
+        """Send all messages, and take their answers.
 
         Raises:
           GoneError: A process has ended.
-          SessionError: Nothing has moved for too long; names who has not answered.
+          SessionError: Nothing has moved for too long; the text names the processes that have not answered.
           NbdistError: The error that a process raised.
         """
         lanes: dict[int, deque[PartsMessage]] = {}
@@ -122,7 +123,7 @@ class Flow:
                 raise too_slow(late, self._timeout_s)
 
     def _start_some(self, lanes: Iterable[deque[PartsMessage]]) -> None:
-        """Start as many jobs as there is room for, one of each lane in turn."""
+        """Start as many jobs as there is room for, one of each process in turn."""
         started = True
         while started:
             started = False
@@ -155,7 +156,7 @@ def ask_each(
 
     Raises:
       GoneError: A process has ended.
-      SessionError: One did not answer in time.
+      SessionError: A process did not answer in time.
       NbdistError: The error that a process raised.
     """
     deadline = time.monotonic() + timeout_s
@@ -164,7 +165,7 @@ def ask_each(
         next(iter(waiting.values())).wait(POLL_SECONDS)
         here = {p: request for p, request in waiting.items() if request.ready()}
         for process_id, request in here.items():
-            answer_of(processes, process_id, request)  # raises what the process has raised
+            answer_of(processes, process_id, request)  # raises the error of the process
             del waiting[process_id]
         if not here:
             refuse_gone(processes, waiting)
@@ -177,26 +178,26 @@ def send(processes: Processes, process_id: int, call: Call[A], *buffers: Any) ->
     """Send a request of a move.
 
     Raises:
-      GoneError: The process has ended; says how, as soon as that is known.
+      GoneError: The process has ended; the text says how.
     """
-    with _saying_how(processes, process_id):
+    with _with_the_cause(processes, process_id):
         return processes.send(process_id, call, *buffers)
 
 
 def answer_of(processes: Processes, process_id: int, request: Pending[A]) -> Answer[A]:
-    """Return the answer to a request of a move that is ready.
+    """Return the answer to a request of a move, which has arrived.
 
     Raises:
-      GoneError: The process has ended; says how, as soon as that is known.
+      GoneError: The process has ended; the text says how.
       NbdistError: The error that the process raised.
     """
-    with _saying_how(processes, process_id):
+    with _with_the_cause(processes, process_id):
         return request.get()
 
 
 @contextlib.contextmanager
-def _saying_how(processes: Processes, process_id: int) -> Iterator[None]:
-    """Say how a process has ended: that it is out of reach is known a moment before."""
+def _with_the_cause(processes: Processes, process_id: int) -> Iterator[None]:
+    """Wait until it is known how a process has ended, which is a moment after it is out of reach."""
     try:
         yield
     except GoneError:
@@ -211,7 +212,7 @@ def refuse_gone(processes: Processes, process_ids: Iterable[int]) -> None:
     """Raise if one of these processes has ended.
 
     Raises:
-      GoneError: One has ended; says which, and how.
+      GoneError: A process has ended; the text says which, and how.
     """
     for process_id in sorted(process_ids):
         how = processes.gone(process_id)
@@ -232,11 +233,11 @@ def too_slow(process_ids: Iterable[int], timeout_s: float) -> SessionError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """The memory that one process takes.
+    """The memory that one process needs.
 
     Attributes:
       host: The host of the process.
-      process_id: The process; None for this notebook, which takes it for processes on its machine.
+      process_id: The process; None for this notebook, which allocates it for processes on its machine.
       nbytes: The size of the memory in bytes.
     """
 
@@ -254,13 +255,13 @@ def refuse_too_large(
     hosts: Mapping[int, str],
     host_text: Callable[[str], str],
 ) -> None:
-    """Refuse a push that does not find room on every host.
+    """Refuse a push that does not fit into the memory of every host.
 
     Args:
       names: The names that are pushed, as text.
       rooms: The room on each process that gets them, by process id.
-      needs: The memory for arrays that these processes take, and this notebook for those on its machine.
-      structure_bytes: The size of what each process gets besides.
+      needs: The memory for arrays that these processes, and this notebook for them, need.
+      structure_bytes: The size of what each process gets beside the arrays.
       hosts: Host names by process id.
       host_text: Returns the text for a host.
 
@@ -292,10 +293,10 @@ def _here() -> Room:
 
 
 def refuse_too_large_here(expression: str, nbytes: int) -> None:
-    """Refuse a value that does not find room in this notebook's memory.
+    """Refuse a value that does not fit into this notebook's memory.
 
     Raises:
-      ArrayError: The value is larger than what is available.
+      ArrayError: The value is larger than the available memory.
     """
     available = memory()["available"]
     if available is not None and nbytes > available:
@@ -306,10 +307,10 @@ def refuse_too_large_here(expression: str, nbytes: int) -> None:
 
 
 OWN_BYTES = 1 << 20
-"""The size in bytes from which a piece has a memory of its own, which is freed with it."""
+"""The size in bytes from which a piece gets its own memory, which is freed with the piece."""
 
 MOST_OWN = 64 if sys.version_info >= (3, 13) else 8
-"""The most such memories, for the largest pieces; few where each takes a file descriptor while its array lives."""
+"""The most such memories, for the largest pieces; few if each takes a file descriptor while its array lives."""
 
 ALIGNED_BYTES = 64
 """The alignment of pieces in a memory, in bytes; NumPy and XLA align their arrays in the same way."""
@@ -317,7 +318,7 @@ ALIGNED_BYTES = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedPiece:
-    """A part of the array of number `array` that some process wants."""
+    """A part of array number `array` that some process wants."""
 
     array: int
     bounds: Bounds
@@ -325,7 +326,7 @@ class WantedPiece:
 
     @property
     def key(self) -> tuple[int, str]:
-        """Return a key that is equal for equal pieces."""
+        """A key that is equal for equal pieces."""
         return self.array, str(self.bounds)
 
 
@@ -333,7 +334,7 @@ class Spots:
     """The places of pieces in memories that the processes of a machine share: room for each piece once.
 
     Args:
-      pieces: The wanted pieces, in any order and any number of times.
+      pieces: The wanted pieces, in any order, possibly repeated.
 
     Attributes:
       pieces: Each piece once, the largest first.
@@ -358,7 +359,7 @@ class Spots:
         return self._of[piece.key]
 
     def copied_bytes(self, pieces: Iterable[WantedPiece]) -> int:
-        """Return how many bytes of these a process copies out of the common memory."""
+        """Return how many bytes of these pieces a process copies out of the common memory."""
         return sum(piece.nbytes for piece in pieces if self.of(piece)[0] == COMMON)
 
 

@@ -1,4 +1,4 @@
-"""The namespace of a living process, taken to a process that has no names yet."""
+"""The copy of a living process's namespace to a process that has no names yet."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ from nbdist.session.values.transfer import MovingPart, Transfer, cover, split
 A = TypeVar("A")
 
 TRIES_LATE = 2
-"""How often to make values that raised again, after all others: they may need values that come later, such as
-others that raised."""
+"""How often values that raised when they were made are tried again, after all others: they may need later
+values."""
 
 NOTHING = ComparedNames(had={}, same=frozenset())
 
@@ -64,20 +64,20 @@ class Brought:
 
     Attributes:
       source: The process whose names it has.
-      names: These names.
-      left_out: What could not be brought from that process: names, and things it has beside them.
-      lost: Arrays of which no process had all parts, by number.
-      empty: Paths of arrays that had no values any more on any process: lost before, or donated.
-      differing: Names with values that were not the same on all processes. Among these, `unproven` and `changed`
-        are streams of random numbers, which are no names.
+      names: The names.
+      left_out: Names, and things beside names, that could not be brought from that process.
+      lost: Arrays of which some part was on no process.
+      empty: Paths of arrays without values on any process, since they were lost before, or donated.
+      differing: Names with values that were not the same on all processes. `differing`, `unproven` and `changed`
+        may also hold streams of random numbers, which are no names.
       numbered: Names that hold each process's own number; the new process has its own, too.
-      unproven: Names for which nothing says whether the ended process had the same value.
+      unproven: Names for which it is unknown whether the ended process had the same value.
       changed: Names with equal values on all before the cell in which the process ended, and changed by that cell.
       elsewhere: Names that only other living processes have, by process.
       nbytes: Bytes of the arrays that were sent.
-      hooks: The errors that functions of the user's have raised.
+      hooks: The errors that the user's functions have raised.
       set_again: Names that these functions have set on the new process.
-      unlike: Things beside the names that are not as on the source, and why where that is known.
+      unlike: Things beside the names that differ from the source, each with the reason, empty if unknown.
       each_own: Things beside the names that were not the same on all living processes.
     """
 
@@ -109,18 +109,18 @@ class Brought:
 
     @property
     def whole(self) -> bool:
-        """Return whether all names but those of lost arrays, and all beside them, are as they were before."""
+        """Whether all names except those of lost arrays, and all things beside names, are as before."""
         less = self.empty or self.unsure or self.left_out or self.changed or self.elsewhere
         return not (less or self.not_carried)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedThings:
-    """The things that living processes have beside their names: asked once, for all new processes.
+    """The requests for what living processes have beside their names, sent once for all new processes.
 
     Attributes:
       key: The key of the digests.
-      requests: By process, the one whose things are taken first; only it sends values that can be set.
+      requests: The requests by process id; the first process is the source, and only it sends values.
     """
 
     key: str
@@ -128,7 +128,7 @@ class AskedThings:
 
 
 def ask_things(processes: Processes, sources: Sequence[int], *, key: str) -> AskedThings:
-    """Ask for these things; do not wait.
+    """Ask for what processes have beside their names; do not wait.
 
     Raises:
       GoneError: A process has ended.
@@ -141,18 +141,18 @@ def ask_things(processes: Processes, sources: Sequence[int], *, key: str) -> Ask
 
 @dataclass
 class Bringing:
-    """One namespace on its way.
+    """The copy of one namespace.
 
     Args:
       processes: All processes.
       newcomer: The process that gets it.
-      sources: The living processes, the one whose names are taken first.
+      sources: The living processes; the first is the one whose names are copied.
       things: The requests for their things beside their names.
       token: The token of this move.
       generation: The number of the back end of all.
-      timeout_s: How long nothing may move.
+      timeout_s: Seconds after which it is given up if nothing moves.
       before: The ended process's names, compared with the first source.
-      alone: Whether the one source was the only process: whatever it had, all had.
+      alone: Whether the source was the only process, so that its names were those of all.
       resized_to: The new number of processes, if it changes.
     """
 
@@ -222,7 +222,7 @@ class Bringing:
         return replace(brought, left_out=(*brought.left_out, *left_out))
 
     def _made(self, make: MakeNamespace, structure: Any) -> tuple[NamespaceMade, list[LeftOut]]:
-        """Have the namespace made; values that raise come last, and are left out in the end."""
+        """Have the namespace made; values that raise are tried again last, and left out if they still raise."""
         tried: Counter[int] = Counter()
         left_out: list[LeftOut] = []
         while True:
@@ -234,7 +234,7 @@ class Bringing:
             times = tried.pop(entry, 0)
             without = {entry: why} if times == TRIES_LATE else {}
             if not without:
-                tried[entry] = times + 1  # the last one of all, by now
+                tried[entry] = times + 1  # moves it behind all others
             again = PackAgain(token=self.token, without=without, late=tuple(tried))
             first = self.sources[0]
             packed, (structure,) = self._ask({first: self._send(first, again)})[first]
@@ -254,7 +254,7 @@ class Bringing:
         return carried
 
     def _covered(self, offers: Mapping[int, NamespaceOffer], room: Room) -> Room:
-        """Take parts in the form in which they exist, if nobody has them in the wanted form."""
+        """Wish for parts as they exist on processes, if no process has them as wanted."""
         arrays = offers[self.sources[0]].arrays
         covers = []
         for array, wanted in zip(arrays, room.wanted, strict=True):
@@ -323,12 +323,12 @@ class Bringing:
     def _parts(
         self, offers: Mapping[int, NamespaceOffer], room: Room
     ) -> tuple[list[int], list[MovingPart]]:
-        """Make room on the new process; return which arrays are lost, and who sends which part of the others."""
+        """Make room on the new process; return the numbers of lost arrays, and the parts to move of the others."""
         arrays = offers[self.sources[0]].arrays
         itemsizes = [int(dtype_named(array.dtype).itemsize) for array in arrays]
         wanted = pieces_of(room.wanted, itemsizes)
         spots = Spots(piece for its in wanted for piece in its)
-        # One memory: nobody else has it, and all is copied out of it.
+        # One memory, since no other process shares it, and all is copied out of it.
         starts, total = [], 0
         for size in spots.sizes:
             starts.append(total)
@@ -363,7 +363,7 @@ class Bringing:
                 lost.append(number)
                 continue
             for piece, holders in zip(its, found, strict=True):
-                # If copies are not equal, all come from the process that has the names.
+                # If the processes' values differ, all parts come from the process whose names are copied.
                 first = self.sources[0] in holders and _root(arrays[number].key) in apart
                 holder = self.sources[0] if first else min(holders, key=lambda p: load[p])
                 load[holder] += piece.nbytes
@@ -385,7 +385,7 @@ class Bringing:
         array: NamespaceArray,
         piece: WantedPiece,
     ) -> dict[int, tuple[int, int]]:
-        """Return who has a piece of the same array: by process, its number of the array and of the piece."""
+        """Return the processes with a piece of the same array, each with its numbers of array and piece."""
         found = {}
         wanted = box(piece.bounds)
         for process_id, its in held.items():
@@ -396,7 +396,7 @@ class Bringing:
                 continue
             index = next((n for n, b in enumerate(other.every) if contains(b, wanted)), None)
             if index is None and other.every and not elements(wanted):
-                index = 0  # nothing is taken of it
+                index = 0  # the piece is empty, so any will do
             if index is not None:
                 found[process_id] = number, index
         return found
@@ -409,7 +409,7 @@ class Bringing:
 
 
 def _same(one: NamespaceArray, other: NamespaceArray) -> bool:
-    """Return whether they are one array on two processes."""
+    """Return whether two descriptions are of one array on two processes."""
     return (one.origin, one.shape, one.dtype) == (other.origin, other.shape, other.dtype)
 
 
@@ -426,14 +426,14 @@ def differing(offers: Mapping[int, NamespaceOffer]) -> tuple[str, ...]:
 
 
 def is_proven(offers: Mapping[int, NamespaceOffer], name: str) -> bool:
-    """Return whether nothing of a name was left out where it was looked at."""
+    """Return whether the digests of a name cover all of its value, on all processes."""
     return not any(offer.digests.get(name, OPEN).endswith(OPEN) for offer in offers.values())
 
 
 def numbered(
     offers: Mapping[int, NamespaceOffer], had: Mapping[str, str], newcomer: int
 ) -> tuple[str, ...]:
-    """Return the names that hold each process's own number, on the ended process as far as `had` tells."""
+    """Return the names that hold each process's own number; `had` has the ended process's digests, if known."""
     several, own = len(offers) > 1, digest_of(newcomer)
     return tuple(
         name for name in equal_to_number(offers) if (had[name] == own if name in had else several)

@@ -1,7 +1,6 @@
-"""Offers of one value by several processes, by which it is compared and pulled.
+"""Offers of one value by several processes, which are compared and pulled.
 
-`Offers` asks the processes about it; `ValueComparison` refuses a value that differs between them, with who has
-what.
+`Offers` asks the processes about the value; `ValueComparison` refuses a value that differs between them.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offers:
-    """A value that processes have; each process has described it.
+    """A value that several processes have described.
 
     Attributes:
       processes: The processes to ask.
       by_process: Each process's description.
       token: The token under which they keep it.
       expression: The expression for the value.
-      timeout_s: How long an answer may take, and how long nothing may move.
+      timeout_s: Seconds an answer may take, and after which a move is given up if nothing moves.
     """
 
     processes: Processes
@@ -71,14 +70,11 @@ Key = tuple[str, Box]
 """The path of an array, and a piece of it."""
 
 GONE = "nothing"
-"""The text for a process that has nothing at a path."""
+"""The text for a process without a value at a path."""
 
 
 class ValueComparison:
-    """Compares a value on several processes.
-
-    The compared data is small: digests, which each process makes of its own part, without a collective.
-    """
+    """Comparison of a value on several processes, by digests that each makes of its own parts; no collective."""
 
     def __init__(self, offers: Offers) -> None:
         self._offers = offers
@@ -94,7 +90,7 @@ class ValueComparison:
         """Raise if the structure, all but the elements of arrays, differs between processes.
 
         Raises:
-          ArrayError: It differs; says where, who has what, and how to take one of them or all.
+          ArrayError: It differs; the text says where, which process has what, and how to pull one or all.
         """
         offers = self._offers
         if len({offer.digest for offer in offers.by_process.values()}) > 1:
@@ -104,9 +100,9 @@ class ValueComparison:
             raise _differs(path, texts, offers.expression)
 
     def jobs(self) -> list[PartsMessage]:
-        """Return a job for each process: have it digest the parts of arrays that others have as well.
+        """Return a job for each process: it digests the parts of arrays that others have as well.
 
-        Arrays that differ are refused as digests come: the end of a job raises ArrayError as
+        Arrays that differ are refused as digests arrive: the end of a job raises ArrayError, as
         `refuse_other_structure` does.
         """
         pieces: dict[int, list[tuple[Key, int]]] = {}
@@ -137,7 +133,7 @@ class ValueComparison:
             self._digests.setdefault(key, {})[process_id] = digest
         for key, _ in pieces:
             digests = self._digests[key]
-            # With the digests of all processes, the error names who has what.
+            # Only with the digests of all holders can the error say which process has what.
             if len(digests) == len(self._shared[key]) and len(set(digests.values())) > 1:
                 texts = _array_texts(self._offers, key, self._shared[key], digests)
                 raise _differs(key[0], texts, self._offers.expression)
@@ -177,12 +173,12 @@ def _index_text(bounds: Box) -> str:
 def _first_difference(
     nodes: Mapping[int, Sequence[Sequence[str]]], expression: str
 ) -> tuple[str, dict[int, str]]:
-    """Return the first place that is not the same on all, and what is there on each."""
+    """Return the path of the first difference, and what each process has there."""
     known: dict[int, dict[str, tuple[str, str]]] = {}
     for process_id, its in nodes.items():
         here_by_path = known[process_id] = {}
         for path, digest, text in its:
-            # What only wraps an array has the array's path.
+            # An object that only wraps an array has the same path as the array.
             before = here_by_path.get(path, ("", ""))[0]
             here_by_path[path] = (before + digest, text)
     paths = {path: None for its in nodes.values() for path, _, _ in its}

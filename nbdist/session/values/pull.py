@@ -1,7 +1,7 @@
-"""Values from the processes, put together here from the parts that lie on each.
+"""Pulls of values, which are put together here from the parts on each process.
 
-`Pull` has processes fill the arrays of this notebook, which `Arriving` holds: processes on its machine write into
-them directly, others send messages.
+`Pull` has processes fill the arrays in this notebook, which `Arriving` holds: processes on the same machine write
+into them directly, others send messages.
 """
 
 from __future__ import annotations
@@ -52,18 +52,19 @@ from nbdist.spelling import option
 Array = np.ndarray[Any, Any]
 
 LEAST_SHARED_BYTES = 1 << 20
-"""The total size in bytes from which processes write into arrays directly; less comes faster in messages."""
+"""The total size in bytes from which processes write into arrays directly; smaller ones arrive faster in
+messages."""
 
 
 class Arriving:
-    """Memory for arrays that are to come.
+    """Memory for arrays that are to arrive.
 
     Args:
       arrays: The dtype and shape of each array.
 
     Attributes:
-      addresses: The addresses of memories that processes on this machine can write to; none where this system has
-        no such memory, or where the arrays are too small to be worth it.
+      addresses: The addresses of memories that processes on this machine can write to; none if this system has no
+        such memory, or the arrays are too small to be worth it.
     """
 
     def __init__(self, arrays: Sequence[tuple[np.dtype[Any], tuple[int, ...]]]) -> None:
@@ -94,7 +95,7 @@ class Arriving:
         return self._spots.of(self._pieces[number])
 
     def put(self, number: int, box: Bounds, part: Array) -> None:
-        """Take a part of an array that has come in a message."""
+        """Take a part of an array that has arrived in a message."""
         if self._memories:
             memory, at = self.spot(number)
             self._memories[memory].write_box(at, self._arrays[number][1], box, part)
@@ -102,7 +103,7 @@ class Arriving:
             self._empty(number)[slices(box)] = part
 
     def arrays(self) -> list[Array]:
-        """Return all arrays, when they are filled."""
+        """Return all arrays; call this when they are filled."""
         if not self._memories:
             return [self._empty(number) for number in range(len(self._arrays))]
         for memory in self._memories:
@@ -111,7 +112,7 @@ class Arriving:
         return [self._mapped(number, maps) for number in range(len(self._arrays))]
 
     def close(self) -> None:
-        """Leave the memory to the arrays that are in it."""
+        """Release the memories; arrays keep theirs."""
         for memory in self._memories:
             memory.close()
         self._memories = []
@@ -136,17 +137,17 @@ def _nbytes(dtype: np.dtype[Any], shape: Sequence[int]) -> int:
 
 
 LARGE_BYTES = 1 << 30
-"""The size above which a value is pulled only when the person says so: 1 GB."""
+"""The size in bytes above which a value is pulled only if the person agrees: 1 GiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivingPart:
-    """A part of an array that arrives here, and where its values are.
+    """A part of an array that arrives here, and its source.
 
     Attributes:
       array: The number of the array.
       box: The bounds of the part.
-      path: The path of the array in the value of the process that has it.
+      path: The path of the array in the value on its process.
       piece: The number of the piece there.
     """
 
@@ -157,7 +158,7 @@ class ArrivingPart:
 
 
 class Pull:
-    """Values that processes offer, on their way here.
+    """The pull of a value that processes offer.
 
     Args:
       offers: The processes' offers of one value.
@@ -169,12 +170,12 @@ class Pull:
     def refuse_large(
         self, wanted: int, limit_bytes: int, confirm: Callable[[str], bool] | None
     ) -> None:
-        """Refuse a large value, unless there is room for it and a person wants it all the same.
+        """Refuse a large value, unless there is room for it and a person agrees.
 
         Args:
-          wanted: How many such values are wanted, which count together.
+          wanted: How many such values are wanted; their sizes are added.
           limit_bytes: The size above which a person is asked.
-          confirm: Asked with a sentence; None where nobody can be asked.
+          confirm: Asked with a sentence; None if nobody can be asked.
 
         Raises:
           ArrayError: The value is too large.
@@ -202,13 +203,13 @@ class Pull:
     ) -> dict[int, Any]:
         """Return the values of some processes, by process id.
 
-        What lies in pieces on several processes is taken from all that offer it; what is whole on a process, from
-        this one. With one process in `of`, equal parts of all are taken from whoever has least to send.
+        An array in pieces on several processes is taken from all that offer it; one that is whole on a process,
+        from that process. With one process in `of`, each part is taken from the process that has least to send.
 
         Args:
           of: The processes.
-          besides: Jobs that are done meanwhile. Half of the processes begin with it, the others end with it: one
-            computes while another moves bytes.
+          besides: Further jobs. Half of them are done first and half last, so that some processes compute while
+            others move bytes.
           progress: Called as bytes come.
 
         Raises:
@@ -321,7 +322,7 @@ def _type(described: ArrayOffer) -> tuple[np.dtype[Any], tuple[int, ...]]:
 def batches(
     parts: Iterable[Any], nbytes: Callable[[Any], int], most_bytes: int
 ) -> Iterable[list[Any]]:
-    """Yield groups of parts, each of at most so many bytes, or of one part; order is kept."""
+    """Yield groups of parts in order, each of at most `most_bytes`, or of a single part."""
     batch: list[Any] = []
     filled = 0
     for part in itertools.chain(parts, [None]):

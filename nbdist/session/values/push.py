@@ -1,4 +1,4 @@
-"""Values of the notebook on their way to processes, which name them once they are whole on all."""
+"""Pushes of the notebook's values to processes, which set the names once all values have arrived everywhere."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ from nbdist.spelling import command
 A = TypeVar("A")
 
 APART_BYTES = 1 << 16
-"""Arrays from this size in bytes on travel beside the pickle of the object that holds them."""
+"""Arrays of this size in bytes and more are sent beside the pickle of the object that holds them."""
 
 
 class Packed:
     """Values of the notebook, ready to be sent.
 
     Args:
-      values: By name.
+      values: The values, by name.
       all_apart: Whether each value is an array to be divided over the processes.
 
     Attributes:
@@ -67,7 +67,7 @@ class Packed:
       arrays: These arrays.
 
     Raises:
-      ArrayError: A value that cannot be pickled, or is no array where one is needed; nothing has been sent.
+      ArrayError: A value cannot be pickled, or is no array although one is needed; nothing has been sent.
     """
 
     def __init__(self, values: Mapping[str, Any], *, all_apart: bool) -> None:
@@ -115,11 +115,11 @@ def _array(name: str, value: Any) -> np.ndarray[Any, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineGroup:
-    """Processes of one machine that get their pieces out of the same memories.
+    """Processes of one machine that read their pieces from the same memories.
 
     Attributes:
-      owner: Who writes them: a process, which gets the bytes in messages; None: this notebook.
-      process_ids: The processes that have them, with the owner.
+      owner: The process that writes the memories, and gets the bytes in messages; None: this notebook writes.
+      process_ids: The processes that share them, including the owner.
       spots: Where each piece lies.
     """
 
@@ -140,18 +140,18 @@ class MemoryStretch:
 
 
 class Push:
-    """Arrays on their way to processes that have said which pieces they want.
+    """The push of arrays to processes that have said which pieces they want.
 
-    A piece that several processes of a machine want goes there once, into memory that they share: on this machine
-    this notebook writes it, on any other one of the processes.
+    A piece that several processes of a machine want is sent there once, into memory that they share: on this
+    machine this notebook writes it, on any other machine one of the processes.
 
     Args:
-      processes: The processes that take them.
+      processes: The processes that get them.
       arrays: The arrays to send.
       rooms: Each process's answer.
       token: The push's token.
-      hosts: The processes' hosts.
-      timeout_s: How long nothing may move.
+      hosts: Host names by process id.
+      timeout_s: Seconds after which it is given up if nothing moves.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class Push:
         self._groups: list[MachineGroup] = []
 
     def share(self) -> None:
-        """Have memory made, on each machine once where its processes can share it; write nothing yet.
+        """Have memory allocated, once on each machine if its processes can share it; write nothing yet.
 
         Raises:
           NbdistError: A process has ended, or did not answer.
@@ -191,7 +191,7 @@ class Push:
         self._join_owners({p: [p] for p in left})
 
     def needs(self) -> list[Need]:
-        """Return how much memory is about to be taken, and where."""
+        """Return how much memory will be needed, and where."""
         found = []
         for group in self._groups:
             host = self._hosts[group.process_ids[0]]
@@ -203,10 +203,10 @@ class Push:
         return found
 
     def send(self, structure: bytes, *, progress: Progress = silent) -> None:
-        """Send everything, and have the processes make the values, which have no names yet.
+        """Send everything, and have the processes make the values, still without names.
 
         Raises:
-          NbdistError: A process has ended, or could not make them.
+          NbdistError: A process has ended, or could not make the values.
         """
         total = sum(piece.nbytes for group in self._groups for piece in self._pieces(group))
         done = 0
@@ -226,13 +226,13 @@ class Push:
         self._ask(dict.fromkeys(self._wanted, SetNames(token=self._token)))
 
     def close(self) -> None:
-        """Leave the memory of this notebook to the processes that have it."""
+        """Release this notebook's memories; the processes keep them."""
         for memory in self._mine:
             memory.close()
         self._mine = []
 
     def _join_mine(self) -> tuple[int, ...]:
-        """Make processes take memory of this notebook; return which could."""
+        """Have processes open this notebook's memories; return the processes that could."""
         spots = self._spots(self._wanted)
         try:
             for size in spots.sizes:
@@ -249,10 +249,10 @@ class Push:
         return joined
 
     def _join_owners(self, owners: Mapping[int, Sequence[int]]) -> list[int]:
-        """Make owners allocate memories, and others take them; return which could not.
+        """Have owners allocate memories, and others open them; return the processes that could not.
 
         Args:
-          owners: For each owner, all who are to have its memories.
+          owners: For each owner, the processes that are to share its memories.
         """
         spots = {owner: self._spots(ids) for owner, ids in owners.items()}
         answers = self._ask(
@@ -316,7 +316,7 @@ class Push:
         return memoryview(source.reshape(-1).view(np.uint8))
 
     def _write(self, group: MachineGroup, moved: Callable[[int], None]) -> int:
-        """Write the pieces that processes on this machine want; return the number of bytes."""
+        """Write the pieces that processes on this machine want; return how many bytes."""
         done = 0
         for stretch in self._stretches(group):
             refuse_gone(self._processes, group.process_ids)
@@ -328,7 +328,7 @@ class Push:
         return done
 
     def _jobs(self, group: MachineGroup) -> Iterable[PartsMessage]:
-        """Yield messages for an owner elsewhere."""
+        """Yield the messages to a group's owner; none if this notebook is the owner."""
         owner = group.owner
         if owner is None:
             return
@@ -349,7 +349,7 @@ class Push:
 
 
 def described(arrays: Iterable[np.ndarray[Any, Any]]) -> tuple[ArrayType, ...]:
-    """Return the dtypes and shapes that processes need to make room."""
+    """Return dtypes and shapes, from which processes know the room they need."""
     return tuple(ArrayType(dtype=dtype_name(a.dtype), shape=a.shape) for a in arrays)
 
 

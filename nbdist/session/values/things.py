@@ -1,4 +1,4 @@
-"""State of processes beside their names, compared: which of it a new process has, and which not."""
+"""State of processes beside their names, and the comparison of what a new process has of it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 DRAWN = ("Python's random state", "NumPy's random state")
-"""Streams that programs seed on each process alone, as often as alike on all; reported with the names."""
+"""Streams that programs seed per process as often as equally on all; they are reported with the names."""
 
 COUNTS = ("code of ", "patched ", "pytree ", "jax_", *DRAWN)
-"""Prefixes of the names of things that change computed numbers; so do values of modules."""
+"""Prefixes of the names of things that change computed numbers, as values of modules do as well."""
 
 
 @dataclass
@@ -17,9 +17,9 @@ class CarriedThings:
     """Things on their way from the source to a new process.
 
     Attributes:
-      there: Digests on the source, by name.
-      others: The same on all other living processes.
-      unlike: Things that are not on the new process as on the source, and why where that is known.
+      there: The digests on the source, by name.
+      others: The digests on each other living process.
+      unlike: Things that differ between the new process and the source, each with the reason, empty if unknown.
     """
 
     there: Mapping[str, str]
@@ -38,7 +38,7 @@ class CarriedThings:
 
     @property
     def each_own(self) -> tuple[str, ...]:
-        """Things in `own`, without those that were set again and so are as they should be."""
+        """Things in `own`, except those that were set again and are therefore right."""
         return tuple(name for name in self.own if name not in self._again)
 
     @property
@@ -59,7 +59,7 @@ class CarriedThings:
         Args:
           now: Its digests.
           failed: Why things could not be set, by name.
-          again: Things that functions of the user's have set.
+          again: Things that the user's functions have set.
         """
         self._failed = {**self._failed, **(failed or {})}
         self._again = frozenset(again)
@@ -72,5 +72,5 @@ class CarriedThings:
 
 
 def changes_numbers(thing: str) -> bool:
-    """Return whether a cell may compute something else if this thing differs."""
+    """Return whether a cell may compute other numbers if this thing differs."""
     return thing.startswith(COUNTS) or (" " not in thing and "." in thing and "'" not in thing)

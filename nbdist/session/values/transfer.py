@@ -1,6 +1,6 @@
-"""Transfer of parts of arrays from processes that have them to processes that take them, through this kernel.
+"""Transfer of parts of arrays between processes, through this kernel.
 
-`cover`, a pure function, chooses the existing parts from which to put together a part of an array.
+`cover`, a pure function, chooses existing parts from which a wanted part of an array can be put together.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from nbdist.session.values.flow import (
 from nbdist.session.values.pull import batches
 
 MOST_ON_THE_WAY = 4
-"""The most messages of bytes that are on their way to processes before the first of them is waited for."""
+"""The most messages that are on their way to processes at the same time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovingPart:
-    """A part of an array on its way.
+    """A part of an array that moves from one process to another.
 
     Attributes:
       holder: The process that has it.
       number: The number of the array there.
       piece: The number of the piece there.
       box: The bounds of the part.
-      to: The process that takes it.
-      memory: The memory of that process in which it is to lie.
-      at: How many bytes from the start of that memory it is to lie.
+      to: The process that gets it.
+      memory: The number of that process's memory for it.
+      at: The offset in that memory, in bytes.
       nbytes: Its size in bytes.
     """
 
@@ -59,7 +59,7 @@ class MovingPart:
 def split(
     bounds: Bounds, itemsize: int, *, holder: int, number: int, piece: int, to: int, spot: Spot
 ) -> Iterator[MovingPart]:
-    """Yield the parts of a piece, each small enough for a message; `spot` is where the whole piece is to lie."""
+    """Yield the parts of a piece, each small enough for a message; `spot` is the place of the whole piece."""
     memory, at = spot
     for part in boxes(bounds, itemsize, PART_BYTES):
         nbytes = elements(part) * itemsize
@@ -77,12 +77,12 @@ def split(
 
 
 class Transfer:
-    """Moves parts; those of different holders side by side.
+    """The move of parts, from all holders at the same time.
 
     Args:
       processes: All processes.
-      token: The token of this move, on all of them.
-      timeout_s: How long nothing may move.
+      token: The token of this move.
+      timeout_s: Seconds after which it is given up if nothing moves.
     """
 
     def __init__(self, processes: Processes, *, token: str, timeout_s: float) -> None:
@@ -129,7 +129,7 @@ class Transfer:
         self._until_put(MOST_ON_THE_WAY)
 
     def _until_put(self, most: int) -> None:
-        """Wait until at most so many messages are on their way to the processes that take them."""
+        """Wait until at most `most` messages are on their way to receiving processes."""
         while len(self._puts) > most:
             to, request = self._puts.pop(0)
             ask_each(self._processes, {to: request}, timeout_s=self._timeout_s)
@@ -140,11 +140,11 @@ def cover(wanted: Bounds, pieces: Iterable[Box]) -> tuple[Box, ...]:
 
     Args:
       wanted: A part of an array.
-      pieces: The parts of it that processes have, in any order, repeated where several processes have the same.
+      pieces: The parts of it that processes have, in any order, possibly repeated.
 
     Returns:
-      The parts; `wanted` itself where it lies in one piece, has no elements, cannot be put together, or only from
-      pieces that overlap.
+      The parts; `wanted` itself if it lies in one piece, has no elements, or cannot be put together from pieces
+      that do not overlap.
     """
     every = list(dict.fromkeys(pieces))
     itself = (box(wanted),)

@@ -32,7 +32,7 @@ def test_one_is_back_when_it_reports_so_after_the_cell_it_was_stuck_in(
     engines = FakeEngines()
     engines.health.learn(STUCK, 3, run=7)
     engines.monitor.reported[1] = activity  # type: ignore[assignment]
-    engines.health.take_back()
+    engines.health.notice_returned()
     assert engines.facts.stuck == (frozenset() if back else {1})
 
 
@@ -53,7 +53,7 @@ def test_one_that_is_stuck_again_is_not_back_for_what_it_was_stuck_in_before() -
     engines.health.recovered()  # another process has taken its place
     engines.health.learn(STUCK, 3, run=7)
     engines.monitor.reported[1] = replace(RUNNING, run=7)
-    engines.health.take_back()
+    engines.health.notice_returned()
     assert engines.facts.stuck == {1}
 
 
@@ -82,7 +82,7 @@ def test_the_view_speaks_to_who_has_started_the_session() -> None:
     with through(Door.PYTHON):
         engines = FakeEngines()
     engines.facts = replace(engines.facts, advice=RECOVER)
-    engines.health.note(ProcessFacts.unlike, 3, "stuck")
+    engines.health.note(ProcessFacts.found_out_of_step, 3, "stuck")
     assert engines.monitor.shown[-1].advice.startswith("session.recover() brings")
 
 

@@ -68,7 +68,7 @@ def test_one_that_fails_raises_where_it_is_waited_for(live: LiveHosts) -> None:
 def test_a_cell_that_another_kernel_follows_is_left_to_it(
     live: LiveHosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "others", lambda session: {os.getpid()})
+    monkeypatch.setattr(registry, "other_kernels", lambda session: {os.getpid()})
     session = live.attach(left(live, running=True))
     assert session.running == ()
     for cell in live.sent:
@@ -112,8 +112,8 @@ def test_an_attachment_that_is_interrupted_leaves_the_processes_and_their_cells(
         group.extend(runs)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(life, "say_running", interrupted)
-    registry.come(live.recorded()[0])
+    monkeypatch.setattr(life, "running_lines", interrupted)
+    registry.attach(live.recorded()[0])
     with pytest.raises(KeyboardInterrupt):
         live.attach(session)
     assert live.recorded()[0].attached == ()

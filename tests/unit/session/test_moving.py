@@ -132,7 +132,7 @@ def test_what_is_large_is_brought_only_where_a_person_says_so(
         ),
         (
             lambda session: session.push({"x": 1}),
-            "the push of 'x' was interrupted; no process has anything of it, and nothing was changed.",
+            "the push of 'x' was interrupted; nothing was changed on any process.",
         ),
     ],
 )

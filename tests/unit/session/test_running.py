@@ -16,7 +16,7 @@ from nbdist.launch.model.start_options import Rules
 from nbdist.session import running
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.followed import FollowedRun
-from nbdist.session.cells.history import History, read
+from nbdist.session.cells.history import History, read_history
 from nbdist.session.running import Cells
 from tests.builders.engines import FakeEngines
 from tests.builders.outcomes import stands
@@ -40,7 +40,9 @@ def test_an_end_that_is_reported_while_it_is_looked_for_is_seen_to_before_the_ce
 
     def reported_now(of: Any) -> frozenset[int]:
         engines.lost_service = "its end"
-        engines.health.note(ProcessFacts.unlike, 4, "JAX's coordination service has ended")
+        engines.health.note(
+            ProcessFacts.found_out_of_step, 4, "JAX's coordination service has ended"
+        )
         return frozenset()
 
     def repaired(of: Any, *, automatic: bool) -> str:
@@ -49,14 +51,16 @@ def test_an_end_that_is_reported_while_it_is_looked_for_is_seen_to_before_the_ce
         return "in step again"
 
     monkeypatch.setattr(running, "replaceable", reported_now)
-    monkeypatch.setattr(running, "make_sure", repaired)
+    monkeypatch.setattr(running, "ensure_in_step", repaired)
     if recover:
-        assert cells.brought_in_step("step()") == "in step again"
+        assert cells.bring_in_step("step()") == "in step again"
         assert not engines.facts.out_of_step
     else:
-        engines.health.note(ProcessFacts.unlike, 4, "JAX's coordination service has ended")
+        engines.health.note(
+            ProcessFacts.found_out_of_step, 4, "JAX's coordination service has ended"
+        )
         with pytest.raises(SessionError, match="coordination service has ended"):
-            cells.brought_in_step("step()")
+            cells.bring_in_step("step()")
 
 
 def test_doubt_outlives_the_kernel(tmp_path: Path) -> None:
@@ -65,7 +69,7 @@ def test_doubt_outlives_the_kernel(tmp_path: Path) -> None:
     older = Doubt(kind="older", of=4)
     engines.health.recovered("done", unsure={"x": COPIED, "y": COPIED, "z": older})
     engines.health.sure_of({"y"})
-    known = read(tmp_path)
+    known = read_history(tmp_path)
     assert known.unsure == {"x": COPIED, "z": older}
     again: Any = FakeEngines()
     again.health.note(

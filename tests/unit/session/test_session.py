@@ -12,7 +12,7 @@ from nbdist.contract.calls.engine import Complete, Completions, LastFailure
 from nbdist.errors import LaunchError, ProcessError, SessionError, TargetError
 from nbdist.launch.model.start_options import Rules
 from nbdist.session import life
-from nbdist.session.cells.history import read as read_history
+from nbdist.session.cells.history import read_history
 from nbdist.session.session import Session
 from nbdist.spelling import Door, through
 from tests.builders.live import LiveHosts, SentCell

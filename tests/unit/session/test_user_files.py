@@ -25,7 +25,7 @@ def test_of_changed_modules_those_that_are_busy_are_named_and_those_that_end_are
 
     engines: Any = FakeEngines(imported=answer)
     engines.choice = SimpleNamespace(able=lambda: [0, 1, 2, 3])
-    engines.cluster = SimpleNamespace(agents=SimpleNamespace(place=lambda process_id: None))
+    engines.cluster = SimpleNamespace(agents=SimpleNamespace(host_info=lambda process_id: None))
     files: Any = SimpleNamespace(path=lambda name, folder: f"/here/{name}")
     assert imported(engines, files, ["steps.py"]) == ({"steps": (0, 1)}, (2,))
     assert asked == [(p, ("/here/steps.py",)) for p in (0, 1, 2, 3)]

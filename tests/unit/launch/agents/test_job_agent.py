@@ -149,10 +149,10 @@ def test_the_tasks_of_a_host_that_is_cut_off_are_lost_and_the_others_go_on(tasks
     tasks.come(0, 1, 2, 3)
     tasks.clock.now += 7
     tasks.alive(0, 1)
-    tasks.job.look_after_tasks(10.0)
+    tasks.job.note_lost_tasks(10.0)
     assert tasks.job.exits == {}
     tasks.clock.now += 7
-    tasks.job.look_after_tasks(10.0)
+    tasks.job.note_lost_tasks(10.0)
     assert {task: str(end) for task, end in tasks.job.exits.items()} == dict.fromkeys(
         (2, 3), "out of reach: host h2 does not answer"
     )
@@ -167,7 +167,7 @@ def test_a_task_that_the_scheduler_says_has_ended_is_lost_in_its_words(tasks: Ta
     tasks.come(0, 1)
     tasks.watch.ended = {1: "task 1 was killed by Slurm", 9: "no task of this session"}
     for _ in range(2):
-        tasks.job.look_after_tasks(10.0)
+        tasks.job.note_lost_tasks(10.0)
     assert sum(isinstance(event, ProcessLost) for event in tasks.events) == 1
     assert {t: end.because_of for t, end in tasks.job.exits.items()} == {
         1: "task 1 was killed by Slurm"

@@ -114,6 +114,6 @@ def test_the_copy_of_the_working_folder_is_the_one_it_lies_in(
     project: Path, tmp_path: Path
 ) -> None:
     files = Files(sources([str(project)]))
-    assert files.folder_there(project) == "project"
-    assert files.folder_there(project / "pkg") == "project/pkg"
-    assert files.folder_there(tmp_path) == "project"
+    assert files.remote_cwd(project) == "project"
+    assert files.remote_cwd(project / "pkg") == "project/pkg"
+    assert files.remote_cwd(tmp_path) == "project"

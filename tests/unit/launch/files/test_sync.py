@@ -30,7 +30,7 @@ from nbdist.launch import files as listing
 from nbdist.launch.agents import AgentSpec
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.files import sources
-from nbdist.launch.files.sync import FIRST, Copied, Files, HostCopy, files_again
+from nbdist.launch.files.sync import FIRST, Copied, Files, HostCopy, reopen_files
 from nbdist.session.keeping import sync_files
 from tests.waiting import wait_for
 
@@ -331,13 +331,13 @@ def test_a_kernel_that_attaches_sends_what_the_hosts_lack_and_no_more(
 ) -> None:
     begin(Files(sources([str(project)])), remote)
     (project / "model.py").write_text("width = 2\n")
-    attached = files_again([str(project)])
+    attached = reopen_files([str(project)])
     assert attached is not None
     done = again(attached, remote)
     assert remote.sent == ["project/model.py"]
     assert done.changed == {"project/model.py"}
-    assert files_again([]) is None
-    assert files_again([str(project / "gone")]) is None
+    assert reopen_files([]) is None
+    assert reopen_files([str(project / "gone")]) is None
 
 
 def test_a_folder_that_is_gone_takes_nothing_along(project: Path, remote: Remote) -> None:
@@ -435,7 +435,7 @@ def test_this_machine_alone_needs_no_copy(project: Path) -> None:
     (project / "model.py").write_text("width = 2\n")
     begin(files)
     assert again(files).text().startswith("this machine   3 files")
-    assert files.here == [str(project)]
+    assert files.local_folders == [str(project)]
 
 
 # -- a host that takes no more -------------------------------------------------------------------

@@ -102,13 +102,13 @@ def test_the_plan_keeps_role_and_task_apart_from_the_process_id() -> None:
         (2, "evaluator", 0),
         (3, "evaluator", 1),
     ]
-    assert [framework.task(found, p) for p in found.processes] == [
+    assert [framework.role_name(found, p) for p in found.processes] == [
         "worker 0, chief",
         "worker 1",
         "evaluator 0",
         "evaluator 1",
     ]
-    assert framework.named(found) == {"worker": (0, 1), "chief": (0,), "evaluator": (2, 3)}
+    assert framework.ids_by_role(found) == {"worker": (0, 1), "chief": (0,), "evaluator": (2, 3)}
 
 
 def test_one_tensorflow_process_alone_gets_no_cluster() -> None:
@@ -282,12 +282,12 @@ def test_others_are_asked_once_the_coordinator_listens_and_in_any_case_soon(
     (port,) = free_ports(1)
     found = Rendezvous(coordinator=f"127.0.0.1:{port}", tasks={})
     monkeypatch.setattr(join, "LISTENS_SECONDS", 0.05)
-    join.until_it_listens(found)  # nobody comes: it goes on all the same
+    join.wait_for_coordinator(found)  # nobody comes: it goes on all the same
     monkeypatch.setattr(join, "LISTENS_SECONDS", 60.0)
     with socket.socket() as coordinator:
         coordinator.bind(("127.0.0.1", port))
         threading.Timer(0.1, coordinator.listen).start()
-        join.until_it_listens(found)
+        join.wait_for_coordinator(found)
         coordinator.settimeout(5)
         coordinator.accept()[0].close()
 

@@ -21,12 +21,12 @@ JOB = Placement(job=Job(command=("srun",), task_variable="X", python="python", p
     [
         (
             replace(HERE, framework="tensorflow"),
-            "for JAX, and for Keras on JAX, and these compute with TensorFlow.",
+            "for JAX, and for Keras on JAX; these compute with TensorFlow.",
         ),
         (replace(HERE, framework="keras", backend="torch"), "compute with Keras on torch"),
         (replace(HERE, addresses=("h1:1", "h2:1")), "Addresses were given to processes one by one"),
         (replace(HERE, platform="gpu"), "a GPU belongs to one process at a time"),
-        (replace(HERE, placement=JOB), "tasks of a job, which keeps its size"),
+        (replace(HERE, placement=JOB), "tasks of a job, and a job keeps its size"),
         (replace(HERE, initialize=False), "The cells themselves have joined"),
         (
             replace(

@@ -52,7 +52,7 @@ def test_engines_that_cannot_become_one_cluster_are_named_with_their_host() -> N
 def test_an_engine_that_cannot_answer_is_asked_whether_its_version_is_another(
     monkeypatch: pytest.MonkeyPatch, version: str, kind: type[NbdistError]
 ) -> None:
-    monkeypatch.setattr(foreign, "_on", lambda client, engine, expression: version)
+    monkeypatch.setattr(foreign, "_evaluated", lambda client, engine, expression: version)
     failed = json.dumps({"error": {"type": "NbdistError", "text": "What is that?"}})
     result = SimpleNamespace(ready=lambda: True, get=lambda timeout: [failed])
     request: Any = Pending(contract.Who(framework="jax", controller=""), result, "engine 3")

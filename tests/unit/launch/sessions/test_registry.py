@@ -26,11 +26,11 @@ from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.model.start_options import Rules, StartOptions
 from nbdist.launch.planning import make_plan
 from nbdist.launch.sessions import recorded, registry
-from nbdist.launch.sessions.foreign import number, read_connection, resolve
+from nbdist.launch.sessions.foreign import number_engines, read_connection, resolve
 from nbdist.launch.sessions.recorded import State
 from nbdist.launch.sessions.registry import ParentMark, Record
 from nbdist.machine.processes import ProcessHandle, beginning, found
-from nbdist.session.cells.history import History, read
+from nbdist.session.cells.history import History, read_history
 from nbdist.starting import no_session
 from tests.builders.described import reported
 
@@ -206,9 +206,9 @@ def test_words_for_sessions_and_what_is_listed_when_there_is_none(
 def test_kernels_come_and_go(process: subprocess.Popen[bytes], tmp_path: Path) -> None:
     gone = ProcessHandle(process.pid, "long ago")
     registry.write(record(process, tmp_path / "nbdist-a", kernels=(gone,)))
-    registry.come(registry.find("last"))
+    registry.attach(registry.find("last"))
     assert [kernel.pid for kernel in registry.find("last").kernels] == [os.getpid()]
-    registry.go("0badcafe")
+    registry.detach("0badcafe")
     assert registry.find("last").kernels == ()
 
 
@@ -303,23 +303,23 @@ def test_cells_are_known_to_the_next_kernel(tmp_path: Path) -> None:
         kernel=1, run=10, number=3, code="x", offset=1, started=5.0, requests={0: "a", 1: "b"}
     )
     history.begun(cell)
-    assert read(tmp_path).running == [cell]
+    assert read_history(tmp_path).running == [cell]
     other = OpenCell(kernel=1, run=11, number=4, code="y", offset=0, started=6.0)
     history.begun(other)
     with_requests = replace(other, requests={0: "c", 2: "d"})
     history.begun(with_requests)
-    assert read(tmp_path).running == [cell, with_requests]
+    assert read_history(tmp_path).running == [cell, with_requests]
     past = PastCell(
         number=3, code="x", targets=(0, 1), started=5.0, seconds=1.0, outcome="interrupted"
     )
     history.ended(past, run=10, since=3, stuck=frozenset({1}))
     with (tmp_path / "cells.jsonl").open("a") as file:
         file.write('{"begun": {"half\n{"event": "begun", "cell": {"run": "10"}}\n')
-    known = read(tmp_path)
+    known = read_history(tmp_path)
     assert (known.past, [one.run for one in known.running]) == ([past], [11])
     assert (known.since, known.stuck) == (3, frozenset({1}))
     history.recovered()
-    after = read(tmp_path)
+    after = read_history(tmp_path)
     assert (after.since, after.stuck, after.past) == (None, frozenset(), [past])
     assert stat.S_IMODE((tmp_path / "cells.jsonl").stat().st_mode) == 0o600
 
@@ -329,25 +329,25 @@ def test_no_place_for_a_history_is_no_error(tmp_path: Path) -> None:
     past = PastCell(number=3, code="x", targets=(0,), started=5.0, seconds=1.0, outcome="finished")
     history.ended(past, run=1, since=None, stuck=frozenset())
     assert history.cells == [past]
-    assert read(tmp_path / "gone").past == []
+    assert read_history(tmp_path / "gone").past == []
 
 
 def test_process_ids_come_from_what_the_engines_know() -> None:
     by_slurm = {0: reported(numbers={"SLURM_PROCID": 1}), 1: reported(numbers={"SLURM_PROCID": 0})}
-    assert number(by_slurm) == ({0: 1, 1: 0}, "by SLURM_PROCID")
+    assert number_engines(by_slurm) == ({0: 1, 1: 0}, "by SLURM_PROCID")
     stray = {e: reported(numbers={"SLURM_PROCID": 0, "OMPI_COMM_WORLD_RANK": e}) for e in (0, 1)}
-    assert number(stray) == ({0: 0, 1: 1}, "by OMPI_COMM_WORLD_RANK")
+    assert number_engines(stray) == ({0: 0, 1: 1}, "by OMPI_COMM_WORLD_RANK")
     nothing = {0: reported("h2"), 4: reported("h1"), 2: reported("h1")}
-    assert number(nothing) == ({2: 0, 4: 1, 0: 2}, BY_HOST)
+    assert number_engines(nothing) == ({2: 0, 4: 1, 0: 2}, BY_HOST)
     joined = {
         e: replace(f, joined=Membership(process_id=1 - e, count=2)) for e, f in by_slurm.items()
     }
-    assert number(joined) == ({0: 1, 1: 0}, "as in JAX's cluster")
+    assert number_engines(joined) == ({0: 1, 1: 0}, "as in JAX's cluster")
     before = {0: reported(settled=1), 5: reported(), 6: reported(settled=0)}
-    ids, how = number(before)
+    ids, how = number_engines(before)
     assert (ids, "kernel before" in how) == ({0: 1, 6: 0, 5: 2}, True)
     with pytest.raises(LaunchError, match="These 1 engines were processes 2 of a session"):
-        number({0: reported(settled=2)})
+        number_engines({0: reported(settled=2)})
 
 
 def test_what_is_no_connection_file_is_said_to_be_none(tmp_path: Path) -> None:

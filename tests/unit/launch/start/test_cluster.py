@@ -18,7 +18,7 @@ def running(hosts: FakeHosts) -> Any:
 def test_what_is_forgotten_of_a_process_is_all_of_it_and_of_no_other(
     hosts: FakeHosts, running: Any
 ) -> None:
-    running.signal(signal.SIGKILL, [1])
+    running.agents.signal(signal.SIGKILL, [1])
     while not running.exits:
         hosts.clock.sleep(0.0)
     running.forget([1])
@@ -28,7 +28,7 @@ def test_what_is_forgotten_of_a_process_is_all_of_it_and_of_no_other(
 
 
 def test_a_signal_goes_to_the_agents_of_its_processes_alone(hosts: FakeHosts, running: Any) -> None:
-    running.signal(signal.SIGINT, [1])
+    running.agents.signal(signal.SIGINT, [1])
     signals = {name: agent.ordered("signal") for name, agent in hosts.agents.items()}
     assert signals == {
         "h1": [],

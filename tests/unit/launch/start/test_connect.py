@@ -23,7 +23,7 @@ def running(*, exits: dict[int, ProcessExit] | None = None) -> Any:
         ended_at=None,
         poll=lambda: None,
         reach=SimpleNamespace(name="here"),
-        controller_words=lambda: ("no socket",),
+        controller_log_tail=lambda: ("no socket",),
     )
     agents = SimpleNamespace(all=[], exits={}, home=home, others={})
     processes = [SimpleNamespace(host="here")]

@@ -17,9 +17,9 @@ from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.start import hosts, initialize
 from nbdist.launch.start.initialize import (
     ask_for_service,
-    end,
-    until_it_serves,
-    wanted,
+    end_service,
+    needs_service,
+    wait_for_service,
 )
 
 
@@ -98,13 +98,13 @@ def running(**changes: Any) -> Any:
 def test_a_service_is_for_several_processes_of_jax_that_are_joined(
     changes: Any, expected: bool
 ) -> None:
-    assert wanted(running(**changes)) is expected
+    assert needs_service(running(**changes)) is expected
 
 
 def test_engines_of_others_have_nobody_to_serve_beside_them() -> None:
     link = running()
     link.agents.all = []
-    assert not wanted(link)
+    assert not needs_service(link)
 
 
 def order_of(link: Any, **options: Any) -> Coordinate:
@@ -155,7 +155,7 @@ def hosts_live(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_processes_meet_at_its_port_under_the_name_they_know() -> None:
     link = running()
     link.agents.all[0].serves(-2, serving("127.0.0.1:4321"))
-    until_it_serves(link, -2)
+    wait_for_service(link, -2)
     assert link.rendezvous == Meeting("10.0.0.5:4321", served=True, relays=RELAYS)
     assert link.agents.all[0].orders == [Relay(number=-2, address="10.0.0.5:4321")]
 
@@ -180,7 +180,7 @@ def test_an_agent_that_does_not_lead_there_is_named(relaying: Any, said: str) ->
     parent.serves(-2, serving("127.0.0.1:4321"))
     parent.relaying = relaying
     with pytest.raises(LaunchError, match=said):
-        until_it_serves(link, -2)
+        wait_for_service(link, -2)
 
 
 @pytest.mark.usefixtures("hosts_live")
@@ -189,7 +189,7 @@ def test_each_task_of_a_job_leads_to_it_at_a_port_of_its_own() -> None:
     job = FakeJob()
     link.agents.all = [job]
     job.serves(-2, serving("127.0.0.1:4321"), task=3)
-    until_it_serves(link, -2)
+    wait_for_service(link, -2)
     assert link.rendezvous.relays == {3: "127.0.0.1:9003", 4: "127.0.0.1:9004"}
 
 
@@ -201,19 +201,19 @@ def test_one_that_does_not_listen_is_an_error_with_its_last_words() -> None:
     parent.serves(-2, refused)
     parent.order = lambda order: parent.serves(order.number, refused)
     with pytest.raises(LaunchError, match=r"does not listen on host h3:\n  bind: in use"):
-        until_it_serves(link, -2)
+        wait_for_service(link, -2)
     assert not link.rendezvous.served
 
 
 @pytest.mark.usefixtures("hosts_live")
 def test_a_parent_that_says_nothing_is_not_waited_for_for_ever() -> None:
     with pytest.raises(LaunchError, match=r"host h3 \(pid 1\) has started no coordination service"):
-        until_it_serves(running(), -2)
+        wait_for_service(running(), -2)
 
 
 def test_a_service_is_ended_by_its_number() -> None:
     link = running()
-    end(link, -3)
+    end_service(link, -3)
     assert link.agents.all[0].orders == [EndCoordination(number=-3)]
 
 
@@ -252,7 +252,7 @@ class Retrying(FakeParent):
 def test_a_port_that_was_taken_meanwhile_is_given_up_for_another() -> None:
     link = running()
     link.agents.all = [Retrying()]
-    until_it_serves(link, ask_for_service(link))
+    wait_for_service(link, ask_for_service(link))
     assert link.rendezvous == Meeting("10.0.0.5:999", served=True, relays=RELAYS)
     orders = [one for one in link.agents.all[0].orders if isinstance(one, Coordinate)]
     assert [order.port for order in orders] == [1234, None]
@@ -271,5 +271,5 @@ def test_one_that_a_person_has_chosen_is_not(chosen: Any) -> None:
     link = running(**chosen)
     link.agents.all = [Retrying()]
     with pytest.raises(LaunchError, match="in use"):
-        until_it_serves(link, ask_for_service(link))
+        wait_for_service(link, ask_for_service(link))
     assert len(link.agents.all[0].orders) == 1

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from nbdist.errors import LaunchError
-from nbdist.launch.start.replace import end, meet_again, rebuild_strategy, replace
+from nbdist.launch.start.replace import (
+    end_processes,
+    meet_again,
+    rebuild_strategy,
+    replace_processes,
+)
 from tests.builders.agents import FakeChannel
 from tests.builders.hosts import FakeHosts, plan_of
 
@@ -19,7 +24,7 @@ def running(hosts: FakeHosts) -> Any:
 
 
 def test_processes_are_killed_and_gone_when_that_is_said(hosts: FakeHosts, running: Any) -> None:
-    end(running, [1])
+    end_processes(running, [1])
     (order,) = hosts.agents["h2"].ordered("signal")
     assert (order["number"], order["process_ids"]) == (signal.SIGKILL, [1])
     assert list(running.exits) == [1]
@@ -30,16 +35,16 @@ def test_one_that_cannot_be_ended_is_an_error_that_says_what_ends_it(
 ) -> None:
     hosts.does["h2", "signal"] = lambda agent, order: None
     with pytest.raises(LaunchError, match=r"^process 1 cannot be ended\. %dist_init --restart"):
-        end(running, [1])
+        end_processes(running, [1])
 
 
 def test_only_those_that_ended_are_started_again_and_get_their_ids(
     hosts: FakeHosts, running: Any
 ) -> None:
     before, kept = dict(running.engines), running.idents[0]
-    end(running, [1])
+    end_processes(running, [1])
     hosts.progress.clear()
-    replace(running, [1], progress=hosts.receive)
+    replace_processes(running, [1], progress=hosts.receive)
     assert running.engines[0] == before[0] and running.idents[0] == kept
     assert running.engines[1] not in before.values()
     assert hosts.client.processes[running.engines[1]] == 1
@@ -57,15 +62,15 @@ def test_only_those_that_ended_are_started_again_and_get_their_ids(
 def test_an_engine_that_the_hub_still_lists_is_not_taken_for_the_new_one(
     hosts: FakeHosts, running: Any
 ) -> None:
-    end(running, [1])
+    end_processes(running, [1])
     hosts.does["h2", "start"] = lambda agent, processes: None
     with pytest.raises(LaunchError, match=r"^1 of 1 processes did not connect within 60 s"):
-        replace(running, [1], progress=hosts.receive)
+        replace_processes(running, [1], progress=hosts.receive)
     assert len(hosts.client.processes) == 2  # the dead one is still among them
 
 
 def test_one_that_ends_again_leaves_the_others_as_they_were(hosts: FakeHosts, running: Any) -> None:
-    end(running, [1])
+    end_processes(running, [1])
 
     def ends(agent: FakeChannel, processes: Any) -> None:
         agent.say("started", process_id=1, pid=201)
@@ -73,7 +78,7 @@ def test_one_that_ends_again_leaves_the_others_as_they_were(hosts: FakeHosts, ru
 
     hosts.does["h2", "start"] = ends
     with pytest.raises(LaunchError, match=r"(?s)^Process 1 .* ended with exit code 1 .*no memory"):
-        replace(running, [1], progress=hosts.receive)
+        replace_processes(running, [1], progress=hosts.receive)
     assert running.engines.keys() == {0}
     assert hosts.agents["h1"].running and hosts.agents["h2"].running
 
@@ -81,8 +86,8 @@ def test_one_that_ends_again_leaves_the_others_as_they_were(hosts: FakeHosts, ru
 def test_the_second_start_does_not_count_the_end_of_the_first(
     hosts: FakeHosts, running: Any
 ) -> None:
-    end(running, [0, 1])
-    replace(running, [0, 1], progress=hosts.receive)
+    end_processes(running, [0, 1])
+    replace_processes(running, [0, 1], progress=hosts.receive)
     assert running.exits == {}
     assert sorted(running.engines) == [0, 1]
 

@@ -153,6 +153,6 @@ def test_a_process_is_reported_its_number_and_where_it_is(hosts: FakeHosts) -> N
 
 def test_a_kept_session_says_which_kernel_it_is_of() -> None:
     plan = plan_of("h1", keep=True)
-    assert spawn.at_home(plan, "/f", KERNEL_ADDRESS).kernel == os.getpid()
-    (reach,) = spawn.reaches(plan)
-    assert spawn.elsewhere(plan, reach, KERNEL_ADDRESS).kept
+    assert spawn.local_assignment(plan, "/f", KERNEL_ADDRESS).kernel == os.getpid()
+    (reach,) = spawn.agent_specs(plan)
+    assert spawn.remote_assignment(plan, reach, KERNEL_ADDRESS).kept

@@ -53,7 +53,7 @@ class Failed(StandIn):
         super().__init__(5, (), [])
         self.done, self.unseen, self._error = True, unseen, error
 
-    def error(self) -> Exception:
+    def take_error(self) -> Exception:
         self.unseen = False
         return self._error
 

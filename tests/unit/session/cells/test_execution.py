@@ -16,7 +16,7 @@ from nbdist.errors import SessionError
 from nbdist.monitor.monitor import Held, HeldArray
 from nbdist.session.cells import execution as module
 from nbdist.session.cells.execution import Cell, Execution
-from nbdist.session.cells.failure import refuse_busy, refuse_sound
+from nbdist.session.cells.failure import refuse_in_cell, refuse_without_failure
 from nbdist.view.output import CellOutput
 from tests.builders.outcomes import ended
 
@@ -102,13 +102,13 @@ def test_the_next_question_may_come_before_it_is_known_that_the_line_was_taken(
     asks(execution, 1, 11)
 
     def send() -> bool:
-        assert execution.prompts() == {} and execution.commanded is not None
+        assert execution.prompts() == {} and execution.line_sent_at is not None
         asks(execution, 1, 12)
         return True
 
     assert execution.give(1, execution.prompts()[1], send)
     assert execution.prompts()[1].number == 12
-    assert execution.commanded is None
+    assert execution.line_sent_at is None
 
 
 def test_a_line_that_was_not_taken_is_asked_for_again(execution: Execution) -> None:
@@ -116,16 +116,16 @@ def test_a_line_that_was_not_taken_is_asked_for_again(execution: Execution) -> N
     prompt = execution.prompts()[1]
     assert not execution.give(1, prompt, lambda: False)
     assert execution.prompts() == {1: prompt}
-    assert execution.commanded is None
+    assert execution.line_sent_at is None
 
 
 def test_a_post_mortem_needs_a_process_that_is_free_and_on_which_a_cell_has_failed() -> None:
-    refuse_busy([])
-    refuse_sound({0: "ValueError: x"})
+    refuse_in_cell([])
+    refuse_without_failure({0: "ValueError: x"})
     with pytest.raises(SessionError, match=r"process 1 is in the middle of a cell.*%dist_stack 1"):
-        refuse_busy([1])
+        refuse_in_cell([1])
     with pytest.raises(SessionError, match="No cell has failed on process 1,"):
-        refuse_sound({0: "ValueError: x", 1: None})
+        refuse_without_failure({0: "ValueError: x", 1: None})
 
 
 WRONG = [

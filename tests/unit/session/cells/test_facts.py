@@ -57,8 +57,8 @@ STUCK = replace(TWO, stuck=frozenset({1}), stuck_in={1: 70}, since=4)
         (replace(TWO, lost={0: "a", 1: "b"}), "reachable", ({1: "b"},), {"lost": {1: "b"}}),
         (TWO, "given_up", ({1},), {"stuck": {1}, "since": 4, "last_cell": 4}),
         (STUCK, "back", ({1},), {"stuck": frozenset(), "since": 4}),
-        (TWO, "unlike", (6, "why"), {"since": 6, "why": "why"}),
-        (STUCK, "unlike", (6, "why"), {"since": 4, "why": "why"}),
+        (TWO, "found_out_of_step", (6, "why"), {"since": 6, "why": "why"}),
+        (STUCK, "found_out_of_step", (6, "why"), {"since": 4, "why": "why"}),
         (STUCK, "recovered", ("done", {}), {"since": None, "stuck": frozenset(), "repaired": "done"}),
         (replace(TWO, unsure={"x": COPIED, "y": COPIED}), "sure_of", ("x",), {"unsure": {"y": COPIED}}),
         # What can be proven.

@@ -12,13 +12,13 @@ from nbdist.session.cells.execution import without_leading_blank_lines
 from nbdist.session.cells.failure import UNTRUE, failure, outcome_text
 from nbdist.session.cells.outcome import (
     ProcessOutcome,
+    all_waiting,
     divergence,
+    failure_lines,
     first_cause,
     first_line,
     named_first,
-    nobody_can_join,
     outcome_of_cell,
-    say_failure,
     silence,
 )
 from tests.builders.outcomes import stands
@@ -126,10 +126,10 @@ def test_a_cell_that_nobody_waits_for_any_more_has_not_finished() -> None:
 
 def test_out_of_step_waits_are_found_only_when_nobody_can_join() -> None:
     alone = by_id(process(0), process(1, "finished"))
-    assert nobody_can_join(alone, longer_than_s=3) == [0]
+    assert all_waiting(alone, longer_than_s=3) == [0]
     busy = process(1, activity=activity(waiting=False))
-    assert nobody_can_join(by_id(process(0), busy), longer_than_s=3) == []
-    assert nobody_can_join(alone, longer_than_s=30) == []
+    assert all_waiting(by_id(process(0), busy), longer_than_s=3) == []
+    assert all_waiting(alone, longer_than_s=30) == []
 
 
 def test_a_cell_that_went_well_raises_nothing() -> None:
@@ -187,8 +187,7 @@ def test_failure_of_a_lost_process_shows_its_last_words() -> None:
     assert error is not None
     assert "killed by signal 9 (SIGKILL)" in str(error)
     assert (
-        "   last seen at line 3\n   memory 812 MB\n   the last it wrote:\n   last word"
-        in error.shown
+        "   last seen at line 3\n   memory 812 MB\n   its last lines:\n   last word" in error.shown
     )
 
 
@@ -243,7 +242,7 @@ def test_a_host_is_named_only_where_the_session_has_several() -> None:
     several = process(1, "raised", error="ValueError: no")
     alone = process(1, "raised", error="ValueError: no", one_host=True)
     for one, named in ((several, "process 1 (host h1)"), (alone, "process 1")):
-        assert say_failure(one)[0] == f"{named}   ValueError: no"
+        assert failure_lines(one)[0] == f"{named}   ValueError: no"
         shown = failure(by_id(one), {1: "the traceback"}, {}, advice=None)
         assert shown is not None
         assert shown.shown.startswith(f"{named}\nthe traceback")

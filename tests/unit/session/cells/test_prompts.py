@@ -14,7 +14,7 @@ import pytest
 from nbdist.contract.asides import EndOfInput, LineReply, NobodyAnswers, TypedLine
 from nbdist.contract.iopub import Prompt
 from nbdist.session.cells import prompts
-from nbdist.session.cells.prompts import Prompts, ask_person, say_prompts
+from nbdist.session.cells.prompts import Prompts, ask_person, prompts_text
 from tests.builders.clock import Clock
 
 
@@ -35,7 +35,7 @@ class Cell:
     def __init__(self, clock: Clock, at: Mapping[int, Prompt]) -> None:
         self.clock = clock
         self.at = dict(at)
-        self.commanded: float | None = None
+        self.line_sent_at: float | None = None
         self.replies: list[tuple[int, int, Mapping[str, Any]]] = []
         self.shown: list[str] = []
         self.asked: list[str] = []
@@ -56,7 +56,7 @@ class Cell:
 
     def give(self, process_id: int, prompt: Prompt, send: Callable[[], bool]) -> bool:
         del self.at[process_id]
-        self.commanded = self.clock.now
+        self.line_sent_at = self.clock.now
         return send()
 
     def reply(self, process_id: int, number: int, reply: LineReply) -> bool:
@@ -89,7 +89,7 @@ def test_a_process_that_runs_a_command_is_waited_for_before_another_is_asked(clo
     cell.after(0)
     cell.after(1)
     assert cell.after(0.1) == ["process 0 ipdb> "]
-    cell.commanded, cell.at[0] = None, prompt(12)
+    cell.line_sent_at, cell.at[0] = None, prompt(12)
     assert cell.after(0) == ["process 0 ipdb> "] * 2
     assert cell.after(5)[2:] == ["process 1 ipdb> "]
 
@@ -104,7 +104,7 @@ def test_what_is_no_longer_wanted_is_not_sent(clock: Clock) -> None:
 
 def test_it_is_said_who_is_at_which_breakpoint_and_that_others_wait() -> None:
     def say(at: Mapping[int, Prompt], *, others: bool, attended: bool = True) -> str | None:
-        return say_prompts(at, others=others, attended=attended)
+        return prompts_text(at, others=others, attended=attended)
 
     one, two = {1: prompt()}, {0: prompt(), 1: prompt(2)}
     where = "at a breakpoint in line 4, breakpoint()"

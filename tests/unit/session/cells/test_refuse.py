@@ -11,7 +11,7 @@ from nbdist.errors import SessionError
 from nbdist.session.cells.doubt import (
     UnsureError,
     computes,
-    not_as_before,
+    doubt_text,
     refuse_computing,
     refuse_unsure,
     unsure_text,
@@ -271,7 +271,7 @@ def test_why_names_are_in_doubt_is_not_said_twice() -> None:
     [
         (
             Doubt(kind="unlike", of=2),
-            "it is not as on process 2 everywhere. Set it again on all.",
+            "it is not the same everywhere as on process 2. Set it again on all.",
         ),
         (
             Doubt(kind="newer", of=4),
@@ -280,7 +280,7 @@ def test_why_names_are_in_doubt_is_not_said_twice() -> None:
     ],
 )
 def test_why_a_thing_is_not_as_it_was_is_said(doubt: Doubt, said: str) -> None:
-    assert not_as_before({"it": doubt}) == said
+    assert doubt_text({"it": doubt}) == said
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from nbdist.contract.calls.stepping import Proven
 from nbdist.contract.iopub import CellStep
-from nbdist.session.recovery.compared import have_sent_the_same, place_of, since
+from nbdist.session.recovery.compared import common_program, have_sent_the_same, programs_since
 from tests.builders.engines import cell_step, sent
 
 EVERYONE = frozenset({0, 1})
@@ -44,9 +44,9 @@ def test_programs_on_some_devices_cannot_be_compared() -> None:
 
 
 def test_in_step_is_after_the_last_program_of_all() -> None:
-    assert place_of({0: says(3), 1: says(3)}) == (sent().generation, 3)
-    assert place_of({}) is None
-    assert place_of({0: NOT_PASSED}) is None
+    assert common_program({0: says(3), 1: says(3)}) == (sent().generation, 3)
+    assert common_program({}) is None
+    assert common_program({0: NOT_PASSED}) is None
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,6 @@ def test_in_step_is_after_the_last_program_of_all() -> None:
 )
 def test_what_was_sent_since_then_is_counted(in_step: Any, count: int) -> None:
     place = None if in_step is None else (sent().generation + in_step[0], in_step[1])
-    assert since(sent(4), place) == count
+    assert programs_since(sent(4), place) == count
     # A proof since then counts, too.
-    assert since(sent(1, serial=4), place) == min(count, 1)
+    assert programs_since(sent(1, serial=4), place) == min(count, 1)

@@ -142,5 +142,5 @@ def test_a_person_who_asks_reads_what_was_done(engines: Engines) -> None:
 
 def test_processes_that_cannot_prove_that_they_are_in_step_go_on(engines: Engines) -> None:
     engines.facts = replace(engines.facts, proves=False)
-    assert after.controller_brought_back(engines).startswith(KILLED)  # type: ignore[arg-type]
+    assert after.restore_controller(engines).startswith(KILLED)  # type: ignore[arg-type]
     assert engines.asked == []

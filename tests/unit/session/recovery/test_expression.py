@@ -182,11 +182,11 @@ def test_one_is_stuck_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     engines.obeys = set()
     with pytest.raises(SessionError, match="process 1 did not stop when interrupted"):
         asked(engines, timeout_s=0.01)
-    engines.health.take_back()  # it reports that it is idle: what it evaluates is no cell
+    engines.health.notice_returned()  # it reports that it is idle: what it evaluates is no cell
     assert engines.facts.stuck == {1}
     engines.obeys = {1}
     engines.interrupt([1])
-    engines.health.take_back()
+    engines.health.notice_returned()
     assert not engines.facts.stuck
 
 

@@ -27,9 +27,9 @@ from nbdist.errors import GoneError, LaunchError, NbdistError, RecoveryError
 from nbdist.session import asking
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.recovery import after, in_place
-from nbdist.session.recovery.after import make_sure
+from nbdist.session.recovery.after import ensure_in_step
 from nbdist.session.recovery.compared import differing_labels, which_differ
-from nbdist.session.recovery.in_place import Settled, hindrance, mend
+from nbdist.session.recovery.in_place import Settled, hindrance, try_repair
 from nbdist.session.recovery.remedies import join_proof
 from nbdist.session.recovery.repair import Repaired
 from tests.builders.clock import Clock
@@ -165,7 +165,7 @@ def test_nothing_is_asked_where_one_cannot_answer(
     engines.monitor.reported[1] = RUNNING
     engines.hurry.set()  # nobody waits for a host that is silent
     assert settled(engines, automatic=automatic) == Settled(why=why)
-    assert mend(engines, say=print) == Settled(why=why)
+    assert try_repair(engines, say=print) == Settled(why=why)
     assert (engines.asked, repairs) == ([], [])
 
 
@@ -232,7 +232,7 @@ def mended(
 
     monkeypatch.setattr(in_place, "repair_all", fails)
     lines: list[str] = []
-    return begun, lines, mend(engines, say=lines.append)  # type: ignore[arg-type]
+    return begun, lines, try_repair(engines, say=lines.append)  # type: ignore[arg-type]
 
 
 def no_room(engines: Any) -> NbdistError:
@@ -521,14 +521,14 @@ def test_one_that_ends_or_does_not_answer_takes_no_part(answer: Any) -> None:
 def test_a_repair_is_learned_and_said(repairs: list[int]) -> None:
     engines = FakeEngines(step=sent)
     engines.facts = replace(engines.facts, since=3, why="before")
-    assert make_sure(engines, automatic=True) == REPAIRED.text()
+    assert ensure_in_step(engines, automatic=True) == REPAIRED.text()
     assert not engines.facts.out_of_step
     assert engines.facts.repaired == REPAIRED.text()
 
 
 def test_that_it_is_out_of_step_is_said_with_the_advice() -> None:
     engines = FakeEngines(step=sent)
-    text = make_sure(engines, automatic=False)
+    text = ensure_in_step(engines, automatic=False)
     assert text is not None
     assert "out of step" in text and "different numbers" in text
     assert text.endswith(engines.facts.advice)
@@ -537,7 +537,7 @@ def test_that_it_is_out_of_step_is_said_with_the_advice() -> None:
 
 def cell_end(said: list[str], *, looked: bool = False, clean: bool = False) -> Any:
     return SimpleNamespace(
-        cell=SimpleNamespace(number=4), looked=looked, clean=clean, say=said.append
+        cell=SimpleNamespace(number=4), began_out_of_step=looked, clean=clean, say=said.append
     )
 
 
@@ -582,7 +582,7 @@ def test_after_a_cell_that_has_not_failed_the_next_may_not_count_on_what_has_gon
 
 
 def test_recover_raises_what_hinders_it_and_says_how_to_go_on(monkeypatch: Any) -> None:
-    monkeypatch.setattr(in_place, "refuse_busy", lambda engines, hopeless: None)
+    monkeypatch.setattr(in_place, "refuse_unfinished", lambda engines, hopeless: None)
     engines = FakeEngines()
     engines.facts = replace(
         engines.facts, since=3, why="w", lost={1: "killed"}, unreachable=frozenset({1})
@@ -626,7 +626,7 @@ def test_none_is_replaced_where_the_others_could_not_help(
 
 
 def test_recover_in_step_does_nothing_but_prove_it(monkeypatch: Any, repairs: list[int]) -> None:
-    monkeypatch.setattr(in_place, "refuse_busy", lambda engines, hopeless: None)
+    monkeypatch.setattr(in_place, "refuse_unfinished", lambda engines, hopeless: None)
     text = after.recover(FakeEngines(), progress=lambda *a: None)
     assert text == "in step: checked just now; nothing to do"
     assert repairs == []

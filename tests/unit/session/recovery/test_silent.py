@@ -38,7 +38,7 @@ def waited(
         clock.sleep = sleep  # type: ignore[method-assign]
         monkeypatch.setattr(in_place, "time", clock)
         said: list[str] = []
-        in_place.until_known(engines, say=said.append)  # type: ignore[arg-type]
+        in_place.wait_for_silent_hosts(engines, say=said.append)  # type: ignore[arg-type]
         return said, clock.now - began
 
     return wait

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nbdist.errors import SessionError
-from nbdist.session.recovery import new_strategy, waiting
+from nbdist.session.recovery import recovery, waiting
 from nbdist.session.recovery.after import recover
 from tests.builders.engines import FakeEngines
 from tests.builders.hosts import plan_of
@@ -22,13 +22,11 @@ class Done:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.steps: list[tuple[Any, ...]] = []
         monkeypatch.setattr(
-            new_strategy, "end", lambda cluster, ids: self.steps.append(("end", set(ids)))
+            recovery, "end_processes", lambda cluster, ids: self.steps.append(("end", set(ids)))
         )
-        monkeypatch.setattr(
-            new_strategy, "meet_again", lambda cluster: self.steps.append(("meet",))
-        )
-        monkeypatch.setattr(new_strategy, "replace", self._replace)
-        monkeypatch.setattr(new_strategy, "rebuild_strategy", self._rebuild)
+        monkeypatch.setattr(recovery, "meet_again", lambda cluster: self.steps.append(("meet",)))
+        monkeypatch.setattr(recovery, "replace_processes", self._replace)
+        monkeypatch.setattr(recovery, "rebuild_strategy", self._rebuild)
         monkeypatch.setattr(waiting, "BACK_SECONDS", 0.0)
         monkeypatch.setattr(waiting, "IDLE_SECONDS", 0.0)
 

@@ -25,11 +25,11 @@ from nbdist.launch.start.replace import end_processes
 from nbdist.notation import processes_text
 from nbdist.session.cells.attached_cell import RegainedRun
 from nbdist.session.cells.cellrun import CellHandle
-from nbdist.session.cells.context import EndOfCell
 from nbdist.session.cells.execution import Cell
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.followed import Background
 from nbdist.session.cells.history import read_history
+from nbdist.session.cells.supervisor import EndOfCell
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.after import cell_context, ensure_in_step
 from nbdist.session.recovery.expression import fence

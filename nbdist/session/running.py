@@ -21,7 +21,6 @@ from nbdist.session.asking import AskedAlone
 from nbdist.session.cells.attached_cell import RegainedRun
 from nbdist.session.cells.cellrun import CellHandle, CellRun
 from nbdist.session.cells.check import refuse_disagreement
-from nbdist.session.cells.context import EndOfCell
 from nbdist.session.cells.doubt import (
     UnsureError,
     computes,
@@ -35,6 +34,7 @@ from nbdist.session.cells.failure import refuse_in_cell, refuse_without_failure
 from nbdist.session.cells.followed import Background, FollowedRun, queued_text
 from nbdist.session.cells.history import History, ListedCell, listed
 from nbdist.session.cells.outcome import outcome_of_cell
+from nbdist.session.cells.supervisor import EndOfCell
 from nbdist.session.cells.targets import Targets
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery import copying

@@ -1,4 +1,4 @@
-"""What users are shown of arrays: shards, values and NaN counts, and the layout of a model's variables.
+"""Views of arrays for users: shards, values and NaN counts, and the layout of a model's variables.
 
 The data are the processes' answers or, while no process can be asked, their last reports.
 """

@@ -38,7 +38,7 @@ class Found:
 
 
 class Comparer:
-    """What an agreement asks of a framework: arrays and settings that must be equal on all processes.
+    """Questions of an agreement to a framework: arrays and settings that must be equal on all processes.
 
     All methods are called on the main thread between cells. This base class has nothing to compare.
     """

@@ -60,7 +60,7 @@ Look = Callable[[Any], Iterable[tuple[str, Any]]]
 
 
 class Library(Protocol):
-    """What a walk over a namespace asks a framework about its modules, models and containers.
+    """Questions of a walk over a namespace to a framework, about its modules, models and containers.
 
     Nothing that users wrote is run.
     """

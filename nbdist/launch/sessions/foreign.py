@@ -30,13 +30,13 @@ from nbdist.launch.model.rendezvous import Place, Rendezvous, meet
 from nbdist.launch.model.start_options import StartOptions
 from nbdist.launch.planning import make_plan
 from nbdist.launch.sessions import registry
-from nbdist.launch.sessions.foreign_engines import ForeignEngines
 from nbdist.launch.sessions.registry import Record
 from nbdist.launch.start.client import Client
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.connect import install_text
 from nbdist.launch.start.initialize import join
 from nbdist.launch.start.pending import Pending, ask
+from nbdist.launch.start.pool import ForeignEngines
 from nbdist.machine import folder as folders
 from nbdist.machine.ports import LOOPBACK
 from nbdist.notation import count_text

@@ -26,11 +26,10 @@ from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.model.start_options import Rules
 from nbdist.launch.sessions import registry
-from nbdist.launch.sessions.foreign_engines import ForeignEngines
 from nbdist.launch.sessions.registry import ParentMark, Record
 from nbdist.launch.start.client import Client
 from nbdist.launch.start.cluster import Cluster
-from nbdist.launch.start.pool import AgentPool, Agents
+from nbdist.launch.start.pool import AgentPool, Agents, ForeignEngines
 from nbdist.launch.start.replace import restart_controller, unanswered
 from nbdist.launch.start.spawn import agent_specs
 from nbdist.notation import names_text, seconds_text

@@ -15,7 +15,6 @@ from nbdist.contract.cells import CellLabel, OpenCell
 from nbdist.errors import ProcessError
 from nbdist.interrupts import put_off
 from nbdist.notation import processes_text
-from nbdist.session.cells.context import CellContext, EndOfCell
 from nbdist.session.cells.doubt import computes
 from nbdist.session.cells.execution import Cell, Execution
 from nbdist.session.cells.facts import ProcessFacts
@@ -25,7 +24,7 @@ from nbdist.session.cells.leaving import Terms
 from nbdist.session.cells.outcome import ProcessOutcome
 from nbdist.session.cells.prompts import Prompts
 from nbdist.session.cells.submission import Message
-from nbdist.session.cells.supervisor import CellSupervisor, timeout_error
+from nbdist.session.cells.supervisor import CellContext, CellSupervisor, EndOfCell, timeout_error
 from nbdist.spelling import door_sent
 from nbdist.view.output import (
     Block,

@@ -14,8 +14,8 @@ from nbdist.interrupts import kernel_ends
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import StartProgress
 from nbdist.launch.model.start_options import Rules
-from nbdist.session.cells.context import CellContext, EndOfCell, nothing
 from nbdist.session.cells.facts import ProcessFacts
+from nbdist.session.cells.supervisor import CellContext, EndOfCell, nothing
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.controller import bring_back
 from nbdist.session.recovery.in_place import IN_STEP, InPlace, learn

@@ -25,8 +25,8 @@ from nbdist.launch.model.happenings import ProcessExit, StartProgress
 from nbdist.launch.start.pool import LOST_SECONDS
 from nbdist.notation import names_text, processes_text, seconds_text, where_text
 from nbdist.session.asking import LOOK_SECONDS, ask_all
-from nbdist.session.cells.context import Remedies
 from nbdist.session.cells.facts import ProcessFacts
+from nbdist.session.cells.supervisor import Remedies
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.compared import (
     Mixed,

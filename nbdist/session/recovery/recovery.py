@@ -21,8 +21,8 @@ from nbdist.launch.start.replace import (
     replace_processes,
 )
 from nbdist.notation import count_text, processes_text, seconds_text
-from nbdist.session.cells.context import Remedies
 from nbdist.session.cells.facts import ELSEWHERE
+from nbdist.session.cells.supervisor import Remedies
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.remedies import basic_remedies
 from nbdist.session.recovery.waiting import NOT_OURS, not_back, refuse_unfinished

@@ -10,9 +10,9 @@ from nbdist.contract.asides import Abandon, Count, Rescue
 from nbdist.contract.calls.stepping import AskSent, Prove, Sent
 from nbdist.errors import NbdistError
 from nbdist.notation import processes_text
-from nbdist.session.cells.context import Remedies
 from nbdist.session.cells.execution import Execution
 from nbdist.session.cells.outcome import place
+from nbdist.session.cells.supervisor import Remedies
 from nbdist.session.cells.watch import InVain
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.compared import programs_since

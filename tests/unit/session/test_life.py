@@ -10,7 +10,7 @@ import pytest
 
 from nbdist.errors import ProcessError, SessionError
 from nbdist.launch.sessions import registry
-from nbdist.launch.sessions.foreign_engines import ForeignEngines
+from nbdist.launch.start.pool import ForeignEngines
 from nbdist.session import life
 from tests.builders.engines import sent, trail
 from tests.builders.live import LiveHosts, SentCell

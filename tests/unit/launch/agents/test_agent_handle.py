@@ -24,9 +24,8 @@ from nbdist.launch.agents import agent_handle as one_parent
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.fifo_channel import LastingChild
 from nbdist.launch.model.happenings import AgentEvents, Happening, HostsSilent
-from nbdist.launch.sessions.foreign_engines import ForeignEngines
 from nbdist.launch.start import pool as all_parents
-from nbdist.launch.start.pool import AgentPool
+from nbdist.launch.start.pool import AgentPool, ForeignEngines
 from nbdist.version import __version__
 from tests.waiting import WAIT_SECONDS, wait_for
 

@@ -11,11 +11,10 @@ import pytest
 from nbdist.errors import CellTimeout
 from nbdist.session.cells import leaving
 from nbdist.session.cells import supervisor as conduct
-from nbdist.session.cells.context import Remedies
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.leaving import Terms
 from nbdist.session.cells.outcome import ProcessOutcome
-from nbdist.session.cells.supervisor import CellSupervisor, timeout_error
+from nbdist.session.cells.supervisor import CellSupervisor, Remedies, timeout_error
 from nbdist.session.cells.watch import InVain
 from tests.builders.clock import Clock
 from tests.builders.outcomes import at_prompt, stands

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from nbdist.contract.asides import Count
-from nbdist.session.cells.context import InVain
 from nbdist.session.cells.outcome import ProcessOutcome
+from nbdist.session.cells.supervisor import InVain
 from nbdist.session.recovery import remedies
 from nbdist.session.recovery.remedies import waits_in_vain
 from tests.builders.engines import FakeEngines, cell_step, gone, sent, trail

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from comm import get_comm_manager
+import comm as comms
 from ipykernel.kernelbase import Kernel
 
 from nbdist.contract.page import (
@@ -160,7 +160,8 @@ class Broadcast:
         """
         if self.kernel is None:
             return
-        get_comm_manager().register_target(TARGET, self._opened)
+        # Looked up now: ipykernel puts its own manager in the place of the library's when it is imported.
+        comms.get_comm_manager().register_target(TARGET, self._opened)
         self.feed.attach(self, repeat_seconds=REPEAT_SECONDS)
 
     def close(self) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import comm as comms
 import pytest
-from comm import get_comm_manager
 from ipykernel.comm.comm import BaseComm
 
 from nbdist.contract.page import COMM_ID, TARGET, AskValues, CellOutputs, Hello, plain, read_request
@@ -42,10 +42,10 @@ class Kernel:
 
 @pytest.fixture
 def kernel() -> Iterator[Kernel]:
-    targets = dict(get_comm_manager().targets)
+    targets = dict(comms.get_comm_manager().targets)
     yield Kernel()
-    get_comm_manager().targets.clear()
-    get_comm_manager().targets.update(targets)
+    comms.get_comm_manager().targets.clear()
+    comms.get_comm_manager().targets.update(targets)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_a_hello_brings_a_full_frame_at_once(kernel: Kernel, feed: Feed) -> None
     _wait_for(kernel, 1)
     received: list[Any] = []
     comm = SimpleNamespace(on_msg=received.append, _reply_subshell_id="busy")
-    opened = get_comm_manager().targets[TARGET]
+    opened = comms.get_comm_manager().targets[TARGET]
     opened(comm, {"content": {"data": {"type": "hello"}}})  # type: ignore[operator]
     _wait_for(kernel, 2)
     assert kernel.sent[1]["content"]["data"]["base"] is None
@@ -107,10 +107,10 @@ def test_a_hello_brings_a_full_frame_at_once(kernel: Kernel, feed: Feed) -> None
 
 def test_without_a_kernel_nothing_is_sent_or_registered(feed: Feed) -> None:
     assert running_kernel() is None
-    before = dict(get_comm_manager().targets)
+    before = dict(comms.get_comm_manager().targets)
     Broadcast(feed).open()
     feed.push(IDLE)
-    assert get_comm_manager().targets == before
+    assert comms.get_comm_manager().targets == before
 
 
 @pytest.mark.skipif(

@@ -122,7 +122,7 @@ class AskedAlone:
 
     @property
     def unseen(self) -> bool:
-        """Whether an asked process may have computed, and `computed` has not told so yet."""
+        """Whether an asked process may have computed, and `computed` has not reported it yet."""
         return any(not r.ready() or r.computed for r in self._requests)
 
     def computed(self) -> bool:

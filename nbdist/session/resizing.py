@@ -146,7 +146,7 @@ def planned_without(asked: Plan, hosts: Collection[str]) -> Plan:
 
 
 def hosts_gone(engines: EngineGroup) -> list[str]:
-    """Return the hosts on which nothing could be started when last heard of; they may be back by now."""
+    """Return the hosts on which nothing could be started at the last attempt; they may be back by now."""
     facts = engines.facts
     if not (facts.leaves_out and facts.proves and engines.cluster.agents.all):
         return []

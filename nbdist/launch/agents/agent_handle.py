@@ -270,7 +270,8 @@ class AgentHandle:
 
     def numbers(self, kind: type) -> set[int]:
         """Return the numbers of the answers of one type; those to an earlier kernel are among them."""
-        return {number for one, _, number in self.answers if one is kind}
+        # A copy, since the thread that reads the agent's events adds answers meanwhile.
+        return {number for one, _, number in list(self.answers) if one is kind}
 
     def beat(self) -> None:
         """Tell the agent that the kernel is alive; never wait.

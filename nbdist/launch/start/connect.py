@@ -1,4 +1,4 @@
-"""From agents to connected engines: each has registered, told its process id, and shown to have this version.
+"""From agents to connected engines: each has registered, sent its process id, and shown that it has this version.
 
 `start` calls the steps in order. The agents fork controller and engines, so ipyparallel's own launchers are not
 used.

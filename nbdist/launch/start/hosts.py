@@ -89,7 +89,7 @@ def _missing(agent: AgentHandle, total: int, limit_s: float) -> str:
 
 
 HostAgent = tuple[AgentHandle, int | None]
-"""What answers for a host: an agent, and in a job the number of the task."""
+"""The agent that answers for a host and, in a job, the number of its task."""
 
 
 def first_places(plan: Plan, agents: Agents) -> dict[int, Place]:

@@ -123,7 +123,7 @@ class _Content:
     data: Mapping[str, Any]
     metadata: Mapping[str, Any]
     kept: Mapping[str, Any] | None = None
-    """What a page that is reloaded shows, if that is something else."""
+    """The output that a reloaded page shows, if it differs."""
 
 
 _NOTHING = _Content(digest="", data={}, metadata={})

@@ -7,7 +7,7 @@ from nbdist.notation import count_text
 
 
 class Toy(FrameworkLaunch):
-    """See `nbdist.launch.model.framework.FrameworkLaunch`."""
+    """Launch side of the toy framework; methods as in `nbdist.launch.model.framework.FrameworkLaunch`."""
 
     name = "toy"
     title = "Toy"

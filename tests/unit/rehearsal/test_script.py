@@ -17,7 +17,7 @@ FITS, NOT = Program(name="jit_step", fits=True), Program(name="jit_big", fits=Fa
 
 @pytest.fixture
 def process(monkeypatch, tmp_path):
-    """What runs in place of `python -m nbdist.rehearsal.rehearsal`: writes programs and ends as asked."""
+    """A program in place of `python -m nbdist.rehearsal.rehearsal`: writes programs and ends as asked."""
 
     def make(programs=(), then="pass"):
         lines = "".join(to_line(Compiled(program=one)) for one in programs)

@@ -12,7 +12,7 @@ from nbdist.engine import frameworks
 
 
 def named(package: str) -> list[list[str]]:
-    """What a framework's package names for its capabilities: a module, or a module and a name in it."""
+    """Return the modules, or modules and names in them, that a framework's package names for its capabilities."""
     tree = ast.parse(inspect.getsource(importlib.import_module(package)))
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     asked = [one for one in calls if ast.unparse(one.func) in ("BESIDE.module", "BESIDE.function")]

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
+
+from nbdist.notice import Notice
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -19,7 +22,23 @@ def _in_color() -> bool:
 
 
 class NbdistError(Exception):
-    """Base of all errors nbdist raises on purpose."""
+    """Base of all errors nbdist raises on purpose.
+
+    Args:
+      what: What happened, and what to do, as a notice or as text.
+    """
+
+    def __init__(self, what: Notice | str = "") -> None:
+        super().__init__(str(what))
+        self._notice = what if isinstance(what, Notice) else None
+
+    @property
+    def notice(self) -> Notice:
+        """The error as data."""
+        if self._notice is not None:
+            return self._notice
+        title, _, text = str(self).partition("\n")
+        return Notice(level="bad", title=title, text=text, code=type(self).__name__)
 
 
 class OptionError(NbdistError, ValueError):
@@ -82,23 +101,45 @@ class ProcessError(NbdistError, RuntimeError):
     """A cell failed on at least one process.
 
     Args:
-      message: What happened, in one sentence.
+      what: What happened, and what it means, as a notice; or what happened, in one sentence.
       failures: One entry per failed process, the first cause first.
-      shown: The engine's own traceback and a line for each other process, as IPython shows it.
+      above: The process's own traceback, as IPython shows it.
+      below: What happened, without what stands in that traceback already; default: the title of `what`.
     """
 
-    def __init__(self, message: str, failures: tuple[object, ...] = (), shown: str = "") -> None:
-        super().__init__(message)
+    def __init__(
+        self,
+        what: Notice | str,
+        failures: tuple[object, ...] = (),
+        above: str = "",
+        below: str = "",
+    ) -> None:
+        told = Notice(level="bad", title=what, text="") if isinstance(what, str) else what
+        super().__init__(told)
+        self.args = (told.title,)
         self.failures = failures
-        self.shown = shown
-        if shown:
-            # Python's own tracebacks, as in a script, print notes below the message.
-            self.add_note(_ANSI.sub("", shown))
+        self.above = above
+        self._below = below
+        # Python's own tracebacks, as in a script, print notes below the message.
+        for part in (_ANSI.sub("", above), told.text, told.do):
+            if part:
+                self.add_note(part)
+
+    def advise(self, do: str) -> None:
+        """Add a sentence that says what to type."""
+        self._notice = replace(self.notice, do=" ".join(filter(None, (self.notice.do, do))))
+        self.add_note(do)
+
+    @property
+    def shown(self) -> str:
+        """The traceback of the process, and the lines of the notice, with ANSI colors."""
+        shown = replace(self.notice, title=self._below) if self._below else self.notice
+        said = f"{type(self).__name__}: {shown}"
+        return f"{self.above}\n{said}" if self.above else said
 
     def _render_traceback_(self) -> list[str]:
         """Show this in IPython in place of the notebook's own frames, which explain nothing."""
-        shown = self.shown or f"{type(self).__name__}: {self}"
-        return (shown if _in_color() else _ANSI.sub("", shown)).splitlines()
+        return (self.shown if _in_color() else _ANSI.sub("", self.shown)).splitlines()
 
 
 class CollectiveError(ProcessError):
@@ -111,6 +152,10 @@ class NotebookError(NbdistError, RuntimeError):
 
 class CellTimeout(NbdistError, TimeoutError):
     """A cell did not finish within its `timeout_s` (`--timeout`)."""
+
+
+class LostArrayError(NbdistError, RuntimeError):
+    """An array was used that was lost: the text says when, why, and where it was made."""
 
 
 class ArrayError(NbdistError, ValueError):

@@ -124,6 +124,11 @@ def processes_text(ids: Iterable[int]) -> str:
     return f"{'process' if len(ordered) == 1 else 'processes'} {ranges_text(ordered)}"
 
 
+def capital(text: str) -> str:
+    """Return a text of nbdist's own with its first letter made large, to begin a sentence."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
 def ranges_text(ordered: Sequence[int]) -> str:
     """Return rising numbers as text: `[0, 1, 2, 5, 6]` → `0–2, 5, 6`. A range stands for three or more."""
     ends = [index + 1 for index, (a, b) in enumerate(pairwise(ordered)) if b != a + 1]

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from nbdist.contract.program import ShownProgram
+from nbdist.notice import Notice
 
 VERSION = 6
 """Rises with every change that an older reader would misread."""
@@ -391,15 +392,6 @@ class Disagreement:
 
     about: str
     versions: tuple[Version, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
-    """A sentence a person should read now. `bad` is for what stops the work."""
-
-    level: Literal["warn", "bad"]
-    title: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from nbdist.magics import options
 from nbdist.magics.parser import HelpShown, evaluated, missing_name, names_and_expressions
 from nbdist.magics.typed import CELL_MAGIC, Completion, Mode, refuse_here, run_here, say_here
 from nbdist.notation import count_text
+from nbdist.notice import Notice
 from nbdist.session.cells.history import cells_text
 from nbdist.session.cells.outcome import ProcessOutcome
 from nbdist.session.session import Session
@@ -26,6 +27,7 @@ from nbdist.spelling import Door, through
 from nbdist.starting import attach_session, kept_here, no_session, start_session
 from nbdist.view.channel import Broadcast
 from nbdist.view.feed import Feed
+from nbdist.view.output import show_details
 from nbdist.view.progress import Moved, ProgressDisplay
 
 if TYPE_CHECKING:
@@ -148,7 +150,7 @@ class DistMagics(Magics):
     def _resize(self, processes: int) -> None:
         session = self._active()
         progress = self._progress()
-        progress.close(session.resize(processes, progress=progress))
+        self._close(progress, session.resize(processes, progress=progress))
 
     def _restart(self) -> None:
         session = self._active()
@@ -167,7 +169,20 @@ class DistMagics(Magics):
     def dist_recover(self, asked: Namespace) -> None:
         """Bring the processes in step again; with TensorFlow, replace lost ones and make the strategy anew."""
         progress = self._progress()
-        progress.close(self._active().recover(without=asked.without, progress=progress))
+        self._close(progress, self._active().recover(without=asked.without, progress=progress))
+
+    def _close(self, progress: ProgressDisplay, done: Notice) -> None:
+        progress.close(str(done))
+        if self._in_notebook:
+            show_details(done, self.shell)
+
+    @line_magic
+    @reads_options
+    def dist_why(self, asked: Namespace) -> None:
+        """Show the last failure or repair with all its details."""
+        found = self._active().why()
+        lines = [str(found), *found.details] if found is not None else ["Nothing has failed."]
+        print("\n".join(lines))
 
     @property
     def _in_notebook(self) -> bool:

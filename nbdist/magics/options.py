@@ -443,6 +443,7 @@ _ALL = (
         ),
     ),
     Magic("%dist_status", "One row a process."),
+    Magic("%dist_why", "Show the last failure or repair with all its details."),
     Magic("%dist_sync", "Copy what has changed in the files of %dist_init --sync to the hosts."),
 )
 

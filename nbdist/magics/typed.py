@@ -350,5 +350,5 @@ def say_here(error: ProcessError, namespace: Mapping[str, Any]) -> None:
             if isinstance(namespace[name], ModuleType)
             else f"{command('push')} {name} sends it."
         )
-        error.shown += f"\n{name} exists in the notebook, not on the processes. {remedy}"
+        error.advise(f"{name} exists in the notebook, not on the processes. {remedy}")
         return

@@ -19,7 +19,6 @@ from nbdist.contract.snapshot import (
     Distribution,
     Mesh,
     Model,
-    Notice,
     Process,
     ProcessState,
     Progress,
@@ -27,6 +26,7 @@ from nbdist.contract.snapshot import (
 )
 from nbdist.monitor.merged import Merged
 from nbdist.notation import bytes_text, count_text, processes_text, seconds_text
+from nbdist.notice import Notice
 from nbdist.pieces import split
 
 
@@ -81,7 +81,7 @@ class Known:
     advice: str = ""
     repairing: bool = False
     resizing: str | None = None
-    repaired: str | None = None
+    repaired: Notice | None = None
     stopped: bool = False
     notices: tuple[Notice, ...] = ()
 
@@ -239,11 +239,7 @@ def trouble(processes: Iterable[Process], known: Known, *, time_s: float) -> tup
             )
         )
     elif known.repaired is not None:
-        title, _, text = known.repaired.partition("; ")
-        # A line may begin with a name from the user's code: keep its case.
-        said = "; ".join(line.strip() for line in text.splitlines())
-        title = f"{title[:1].upper()}{title[1:]}{':' if said else '.'}"
-        notices.append(_warn(title=title, text=f"{said}." if said else ""))
+        notices.append(known.repaired)
     return tuple(notices)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from nbdist.contract.snapshot import Array, Memory, NamedSharding, Notice, Snapshot
+from nbdist.contract.snapshot import Array, Memory, NamedSharding, Snapshot
 from nbdist.notation import (
     ROWS,
     WIDTH,
@@ -25,6 +25,7 @@ from nbdist.notation import (
     entries_text,
     shorten,
 )
+from nbdist.notice import Notice
 from nbdist.rehearsal.mesh import axes_text
 from nbdist.rehearsal.planned import PlannedArray, planned_mesh
 from nbdist.rehearsal.topology import Topology, topology_text

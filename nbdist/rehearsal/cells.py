@@ -175,7 +175,7 @@ class CellProcess(Run):
     def _received(self, kind: str, content: Mapping[str, Any]) -> None:
         if kind == "error":
             said = f"{content['ename']}: {content['evalue']}"
-            self._error = ProcessError(said, shown="\n".join(content["traceback"]))
+            self._error = ProcessError(said, above="\n".join(content["traceback"]))
         elif kind != "status":
             self._output(kind, content)
         elif content["execution_state"] == "idle":

@@ -6,6 +6,7 @@ import contextvars
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
@@ -36,6 +37,8 @@ from nbdist.monitor.disagreements import After
 from nbdist.monitor.monitor import Monitor
 from nbdist.monitor.states import ExpectedProcess
 from nbdist.notation import where_text
+from nbdist.notice import Notice
+from nbdist.session.cells.doubt import MadeIn, nowhere
 from nbdist.session.cells.facts import LifeState, ProcessFacts
 from nbdist.session.cells.history import CellRecords
 from nbdist.session.cells.late import EarlierCells
@@ -73,6 +76,9 @@ class EngineGroup:
       reported: The reported names of processes that are being replaced, until all are in step again.
       copies: The copies of arrays that they keep for each other.
       on_replaced: Called when processes have replaced others.
+      made_in: Finds the cells that last assigned given names.
+      notice: The last failure or repair, for a person who asks why.
+      lost_texts: A sentence for each lost array that no cell has assigned since, by path.
       hurry: Set by an interrupt while they are brought in step, to end every wait that is not necessary.
 
     Args:
@@ -114,6 +120,9 @@ class EngineGroup:
         self.widgets = Widgets()
         self.earlier = EarlierCells()
         self.on_replaced: Callable[[], object] = lambda: None
+        self.made_in: MadeIn = nowhere
+        self.notice: Notice | None = None
+        self.lost_texts: dict[str, str] = {}
         self.monitor.on_answer = self.asides.put
         self.monitor.start()
         self.choice = TargetSelector(
@@ -335,6 +344,11 @@ class EngineGroup:
         self.health.note(ProcessFacts.without_controller)
         agents = self.cluster.agents
         agents.ask(Rescue(), [p for p in self.plan.hosts if agents.of(p).poll() is None])
+
+    def noticed(self, notice: Notice, said: Sequence[str] = ()) -> Notice:
+        """Keep a notice for a person who asks why, with what was said meanwhile as details; return it."""
+        self.notice = replace(notice, details=(*said, *notice.details))
+        return self.notice
 
     def exclusive(self, work: Callable[[], T]) -> T:
         """Do work that an interrupt of the notebook must not end halfway, on a thread of its own.

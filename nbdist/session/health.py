@@ -14,6 +14,7 @@ from nbdist.launch.model.framework import can_leave_out_hosts, framework_named
 from nbdist.launch.model.plan import Plan
 from nbdist.monitor.monitor import Monitor
 from nbdist.monitor.states import has_left
+from nbdist.notice import Notice
 from nbdist.session.cells.facts import ELSEWHERE, NO_DOUBT, REPLIED, LifeState, ProcessFacts
 from nbdist.session.cells.outcome import ProcessOutcome
 from nbdist.spelling import door, through
@@ -117,7 +118,9 @@ class Health:
         run = self.facts.stuck_in.get(process_id)
         return activity.state == "idle" if run is None else has_left(activity, run)
 
-    def recovered(self, done: str | None = None, *, unsure: Mapping[str, Doubt] = NO_DOUBT) -> None:
+    def recovered(
+        self, done: Notice | None = None, *, unsure: Mapping[str, Doubt] = NO_DOUBT
+    ) -> None:
         """Note that all processes are back and in step; arguments as for `ProcessFacts.recovered`."""
         facts = self.note(ProcessFacts.recovered, done, unsure=unsure)
         if unsure:

@@ -16,7 +16,8 @@ from nbdist.launch.model.start_options import Rules
 from nbdist.launch.sessions import registry
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.spawn import spawn
-from nbdist.notation import count_text, seconds_text
+from nbdist.notation import capital, count_text, seconds_text
+from nbdist.notice import Notice
 from nbdist.session import resizing
 from nbdist.session.asking import AskedAlone
 from nbdist.session.cells.history import History, read_history
@@ -236,12 +237,13 @@ class Life:
         """Remarks about this start that a person must read, a sentence each."""
         return [*remarks(self.engines.living(), self._brought), *self._remarks]
 
-    def recover(self, *, progress: StartProgress) -> str:
+    def recover(self, *, progress: StartProgress) -> Notice:
         """Bring the processes in step again; see `nbdist.session.session.Session.recover`."""
         with self.engines.turn.taken() as taken_over:
-            done = self.cells.wait_for_ends() or taken_over
-            if done is not None and not self.engines.facts.out_of_step:
-                return done
+            handled = self.cells.wait_for_ends() or taken_over
+            known = self.engines.notice
+            if handled is not None and known is not None and not self.engines.facts.out_of_step:
+                return known
             done = recover(self.engines, progress=progress)
             self.cells.history.recovered()
         # The record is written by the kernel that started the processes, if any.
@@ -272,7 +274,7 @@ class Life:
         publish: Callable[[Snapshot], None],
         progress: StartProgress,
         say: Callable[[str], None],
-    ) -> tuple[Life, str]:
+    ) -> tuple[Life, Notice]:
         """Return another life of this session, on new processes that get the variables of these.
 
         Args:
@@ -283,8 +285,7 @@ class Life:
           say: Called with lines about what will change, before anything is started.
 
         Returns:
-          The new life, and what was done: one line, and one more for each thing that is not as before. This life
-          goes on until it is `replaced`.
+          The new life, and what was done, with what is not as before. This life goes on until it is `replaced`.
 
         Raises:
           NbdistError: This is not possible, or did not succeed; this life goes on.
@@ -321,10 +322,10 @@ class Life:
         except BaseException:
             self.write_down()  # so that the record names these processes again
             raise
-        life.engines.health.recovered(unsure=done.unsure)
-        after = seconds_text(time.monotonic() - began)
-        head = f"{what} after {after}{'; all variables kept' if done.whole else ''}"
-        return life, "\n".join([head, *done.lines])
+        life.engines.health.recovered(unsure=done.doubted)
+        title = capital(f"{what} after {seconds_text(time.monotonic() - began)}.")
+        notice = done.notice(title, code="resized", made_in=engines.made_in)
+        return life, life.engines.noticed(notice)
 
     def replaced(self) -> None:
         """Stop this life's processes, while another life of the same session goes on."""

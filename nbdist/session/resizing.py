@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,33 +13,24 @@ from nbdist.contract.calls import Call
 from nbdist.contract.calls.namespace import OfferNamespace
 from nbdist.contract.calls.stepping import AskSent, Forget, Save
 from nbdist.contract.calls.values import LetGo
-from nbdist.contract.cells import Doubt
 from nbdist.errors import GoneError, OptionError, SessionError
 from nbdist.launch.model.framework import why_fixed
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.start.pending import Pending
 from nbdist.notation import (
-    bytes_text,
-    count_text,
     hosts_text,
     names_text,
-    processes_text,
 )
 from nbdist.session.asking import ask_all
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.compared import common_serial, disagreeing, lost_lines
+from nbdist.session.recovery.compared import common_serial, disagreeing
+from nbdist.session.recovery.consequences import Consequences, lost_in_part
 from nbdist.session.recovery.copying import roll_back
 from nbdist.session.recovery.replacing import (
-    doubt_lines,
     doubts,
-    empty_array_lines,
     forgotten_in_part,
-    lost_in_part,
-    numbered_lines,
-    set_again_lines,
-    things_lines,
+    name_lost,
     types_by_path,
-    unnamed_lost,
 )
 from nbdist.session.recovery.waiting import refuse_unfinished, until_computed
 from nbdist.session.values.flow import ask_each, send
@@ -63,21 +53,6 @@ LEAVING_SECONDS = 2.0
 
 NEW = 1 << 20
 """Added to the ids of new processes while both groups exist."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Resized:
-    """The result of a change of the number of processes.
-
-    Attributes:
-      lines: Lines about what the new processes have, and what of it may differ, each indented by three spaces.
-      unsure: See `nbdist.session.recovery.replacing.doubts`.
-      whole: Whether the new processes have everything the earlier ones had, and nothing of it is in doubt.
-    """
-
-    lines: tuple[str, ...]
-    unsure: Mapping[str, Doubt]
-    whole: bool
 
 
 def refuse(engines: EngineGroup, asked: Plan) -> None:
@@ -245,7 +220,7 @@ def changes(engines: EngineGroup, source: int, processes: int) -> tuple[str, ...
 
 def bring(
     before: EngineGroup, now: EngineGroup, living: Sequence[int], lost: Collection[str]
-) -> Resized:
+) -> Consequences:
     """Give all new processes the names of one of the earlier ones, and their parts of all arrays.
 
     Args:
@@ -276,14 +251,17 @@ def bring(
     # Names in doubt stay in doubt on the processes that get them.
     doubted = {name: why for name, why in before.facts.unsure.items() if name not in again}
     doubted |= doubts(found)
-    return Resized(
-        lines=(
-            *_lines(found, gone, doubted, in_part=in_part, ended=ended),
-            *returned.lines,
-        ),
-        unsure=doubted,
-        whole=not (gone or returned.paths or doubted) and all(one.whole for one in found.values()),
+    means = Consequences(
+        lost=gone,
+        in_part=in_part,
+        ended={p: before.facts.lost.get(p, "") for p in ended},
+        returned=returned,
+        brought=found,
+        doubted=doubted,
     )
+    now.lost_texts, now.made_in = dict(before.lost_texts), before.made_in
+    name_lost(now, means)
+    return means
 
 
 def _brought(
@@ -332,35 +310,3 @@ class Both:
 
     def _of(self, process_id: int) -> tuple[EngineGroup, int]:
         return (self._now, process_id - NEW) if process_id >= NEW else (self._before, process_id)
-
-
-def _lines(
-    found: Mapping[int, Brought],
-    gone: Sequence[str],
-    doubted: Mapping[str, Doubt],
-    *,
-    in_part: Mapping[str, str],
-    ended: Collection[int],
-) -> list[str]:
-    first = next(iter(found.values()))
-    nbytes = sum(one.nbytes for one in found.values())
-    arrays = f", and {bytes_text(nbytes)} of arrays" if nbytes else ""
-    has = "each have" if len(found) > 1 else "has"
-    lines = [
-        f"   {processes_text(found)} {has} the {count_text(len(first.names), 'name')} that process "
-        f"{first.source} had{arrays}"
-    ]
-    if gone:
-        lines.append(f"   lost: {names_text(gone)}")
-        whole = all(one.whole for one in found.values()) and not unnamed_lost(found, of=ended)
-        lines += lost_lines(gone, in_part=in_part, ended=ended, whole=whole)
-    lines += unnamed_lost(found, of=ended)
-    lines += empty_array_lines(found)
-    lines += numbered_lines(found)
-    lines += doubt_lines(doubted, found)
-    lines += things_lines(found)
-    lines += set_again_lines(found)
-    lines += [
-        f"   {text}" for text in dict.fromkeys(t for one in found.values() for t in one.hooks)
-    ]
-    return lines

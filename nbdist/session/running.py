@@ -23,16 +23,18 @@ from nbdist.session.cells.cellrun import CellHandle, CellRun
 from nbdist.session.cells.check import refuse_disagreement
 from nbdist.session.cells.doubt import (
     UnsureError,
+    assigned,
     computes,
     refuse_computing,
     refuse_unsure,
+    root_name,
     unsure_text,
 )
 from nbdist.session.cells.execution import Cell, without_leading_blank_lines
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.failure import refuse_in_cell, refuse_without_failure
 from nbdist.session.cells.followed import Background, FollowedRun, queued_text
-from nbdist.session.cells.history import History, ListedCell, listed
+from nbdist.session.cells.history import History, ListedCell, listed, made_in
 from nbdist.session.cells.outcome import outcome_of_cell
 from nbdist.session.cells.supervisor import EndOfCell
 from nbdist.session.cells.targets import Targets
@@ -106,10 +108,12 @@ class Cells:
         self._numbers = itertools.count(number + 1)
         self.history = history
         engines.health.on_doubt = history.doubted
+        engines.made_in = lambda paths: made_in([*history.cells, *self._ending], paths)
         self.background = Background()
         engines.copies = Copies(rules.copies_s)
         self._awaited: CellRun | None = None
         self._queued: list[ListedCell] = []
+        self._ending: tuple[PastCell, ...] = ()
 
     @property
     def regained(self) -> tuple[RegainedRun, ...]:
@@ -377,11 +381,20 @@ class Cells:
     def ended(self, end: EndOfCell) -> ProcessFacts:
         """Record a cell that has ended, and bring the processes in step."""
         engines = self._engines.living()
+        past = PastCell(
+            number=end.cell.number,
+            code=end.cell.code,
+            targets=tuple(end.outcomes),
+            started=end.started,
+            seconds=time.time() - end.started,
+            outcome=outcome_of_cell(end.outcomes.values()),
+        )
+        self._ending = (past,)
         ran = any(s.outcome != "not run" for s in end.outcomes.values())
         facts = (
             engines.health.learn(end.outcomes, end.cell.number, run=end.number)
             if ran
-            else engines.facts
+            else replace(engines.facts, repaired=None)
         )
         if ran and engines.proves and not facts.workers.isdisjoint(end.outcomes):
             if end.clean and have_sent_the_same(end.steps, facts.workers):
@@ -389,32 +402,23 @@ class Cells:
             else:
                 facts = after_cell(engines, end, automatic=self._rules.recover)
                 if not facts.out_of_step:
-                    engines.exclusive(lambda: self._say_apart(end, lost=facts.forgotten))
+                    differ = engines.exclusive(lambda: self._apart(end, lost=facts.forgotten))
+                    facts = replace(facts, apart=differ)
             self._copy(end)
-        self.history.ended(
-            PastCell(
-                number=end.cell.number,
-                code=end.cell.code,
-                targets=tuple(end.outcomes),
-                started=end.started,
-                seconds=time.time() - end.started,
-                outcome=outcome_of_cell(end.outcomes.values()),
-            ),
-            run=end.number,
-            since=facts.since,
-            stuck=facts.stuck,
-        )
+        again = assigned(end.cell.code) - set(map(root_name, facts.forgotten))
+        lost = engines.lost_texts
+        engines.lost_texts = {p: text for p, text in lost.items() if root_name(p) not in again}
+        self.history.ended(past, run=end.number, since=facts.since, stuck=facts.stuck)
+        self._ending = ()
         return facts
 
-    def _say_apart(self, end: EndOfCell, *, lost: Collection[str]) -> None:
-        """Show which names, besides lost arrays, a failed cell has made differ between the processes."""
+    def _apart(self, end: EndOfCell, *, lost: Collection[str]) -> tuple[str, ...]:
+        """Return the names, besides lost arrays, that a failed cell has made differ between the processes."""
         engines = self._engines
         workers = sorted(engines.facts.workers)
         engines.reports.renew(workers, within_s=REPORT_SECONDS)
         differ = apart({p: engines.monitor.samples(p) for p in workers}, end.number)
-        if names := [name for name in differ if name not in lost]:
-            verb = "differs" if len(names) == 1 else "differ"
-            end.say(f"{names_text(names)} {verb} between the processes after this cell")
+        return tuple(name for name in differ if name not in lost)
 
     def _copy(self, end: EndOfCell) -> None:
         """Copy arrays that only one process has to another process, if copies are due."""
@@ -423,7 +427,7 @@ class Cells:
             return
         why_not = engines.exclusive(lambda: copying.make(engines, end.cell.number))
         if why_not is not None:
-            end.say(why_not)
+            end.note(why_not)
 
 
 def _failures(engines: EngineGroup, process_ids: Sequence[int]) -> dict[int, str | None]:

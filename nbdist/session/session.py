@@ -19,6 +19,7 @@ from nbdist.launch.model.start_options import Rules
 from nbdist.launch.sessions.recorded import values_used_lines, with_values
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.spawn import spawn
+from nbdist.notice import Notice
 from nbdist.session import interrupting, moving, resizing
 from nbdist.session.cells.cellrun import CellHandle
 from nbdist.session.cells.history import ListedCell
@@ -647,7 +648,7 @@ class Session:
 
     def resize(
         self, processes: int, *, progress: StartProgress | None = None, say: Say = print
-    ) -> str:
+    ) -> Notice:
         """Go on with another number of processes on this machine, which get the variables of the present ones.
 
         New processes are started beside the old ones, get the names of one of them and their parts of all arrays,
@@ -660,7 +661,7 @@ class Session:
           say: Called with what will be laid out differently, before anything is started.
 
         Returns:
-          What was done, in one line, and one more for each thing that is not as before.
+          What was done, and what is not as before.
 
         Raises:
           OptionError: There are as many already, or the number is impossible; nothing was changed.
@@ -677,7 +678,7 @@ class Session:
         without: Sequence[str],
         progress: StartProgress | None,
         say: Say,
-    ) -> str:
+    ) -> Notice:
         before, channel = self._alive(), self._views.channel()
         with before.engines.turn.taken() as taken_over:
             for done in (taken_over, before.cells.wait_for_ends()):
@@ -701,7 +702,7 @@ class Session:
         without: Sequence[str] = (),
         progress: StartProgress | None = None,
         say: Say = print,
-    ) -> str:
+    ) -> Notice:
         """Bring the processes in step again, and replace those that have ended.
 
         Variables stay, except values that had not been computed on all processes. A new process gets the names of
@@ -716,7 +717,7 @@ class Session:
           say: As for `resize`, if hosts are left out or are back.
 
         Returns:
-          What was done, in one line, and one more for each thing that is not as before.
+          What was done, and what is not as before.
 
         Raises:
           SessionError: A process is in the middle of a cell.
@@ -739,6 +740,10 @@ class Session:
         except HostError as error:
             remedy = f"{error}\nNothing was changed. {life.engines.facts.remedy}"
             raise HostError(remedy, host=error.host) from error
+
+    def why(self) -> Notice | None:
+        """Return the last failure or repair, with all its details; None if there was none."""
+        return self._alive().engines.notice
 
     def restart(self, *, progress: StartProgress | None = None) -> None:
         """Stop all processes and start the same plan afresh; their variables are lost.

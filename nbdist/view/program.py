@@ -20,18 +20,9 @@ from nbdist.contract.program import (
     Total,
     totals,
 )
-from nbdist.contract.snapshot import (
-    Array,
-    Axis,
-    Device,
-    DeviceKey,
-    Memory,
-    Mesh,
-    Notice,
-    Snapshot,
-    Torus,
-)
+from nbdist.contract.snapshot import Array, Axis, Device, DeviceKey, Memory, Mesh, Snapshot, Torus
 from nbdist.notation import ROWS, WIDTH, bytes_text, columns, count_text, cut, where_text
+from nbdist.notice import Notice
 from nbdist.view.feed import OneFrame
 from nbdist.view.picture import Picture
 

@@ -15,11 +15,11 @@ from nbdist.contract.snapshot import (
     Metric,
     Model,
     NamedSharding,
-    Notice,
     Progress,
     Variable,
     Version,
 )
+from nbdist.notice import Notice
 
 TRAINING = {
     "state": "running",

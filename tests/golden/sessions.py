@@ -5,7 +5,8 @@ from __future__ import annotations
 from jax.sharding import PartitionSpec as P
 from world import MB, TIME, World
 
-from nbdist.contract.snapshot import Disagreement, Notice, Snapshot, Version
+from nbdist.contract.snapshot import Disagreement, Snapshot, Version
+from nbdist.notice import Notice
 
 RUNNING = {
     "state": "running",

@@ -221,6 +221,17 @@ class Forget(Call[Forgotten]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NameLost(Call[Done]):
+    """Call to make the use of lost arrays an error that says why they were lost.
+
+    Attributes:
+      texts: The sentence for the array at each path.
+    """
+
+    texts: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SavedForRepair:
     """Copies made by the first part of a repair.
 

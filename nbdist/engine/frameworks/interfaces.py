@@ -151,6 +151,10 @@ class ArrayRecovery(Protocol):
         """Drop these arrays, whose pieces do not belong together; return the other paths that led to them."""
         raise SessionError("The programs of this session's framework are not counted.")
 
+    def name_lost(self, process: ThisProcess, texts: Mapping[str, str]) -> None:
+        """Make the use of the lost arrays at these paths an error with these texts."""
+        raise SessionError("The programs of this session's framework are not counted.")
+
     def repair(self, process: ThisProcess) -> Repairs:
         """Return a new repair of this process in place."""
         raise SessionError("This session's framework cannot be repaired in place.")

@@ -366,6 +366,12 @@ def forget(resident: Resident, call: stepping.Forget) -> stepping.Forgotten:
     return stepping.Forgotten(lost=tuple(lost))
 
 
+def name_lost(resident: Resident, call: stepping.NameLost) -> Done:
+    """Make the use of lost arrays an error that says why they were lost."""
+    resident.framework.recovery().name_lost(resident, call.texts)
+    return Done()
+
+
 def save(resident: Resident, call: stepping.Save) -> stepping.SavedForRepair:
     """Begin a repair: copy what the back end holds."""
     resident.moving.end()  # a value on its way would keep arrays of the old back end

@@ -12,19 +12,20 @@ from typing import Any
 from IPython import get_ipython
 
 from nbdist.contract.cells import CellLabel, OpenCell
-from nbdist.errors import ProcessError
+from nbdist.errors import NbdistError, ProcessError
 from nbdist.interrupts import put_off
 from nbdist.notation import processes_text
+from nbdist.notice import Notice
 from nbdist.session.cells.doubt import computes
 from nbdist.session.cells.execution import Cell, Execution
 from nbdist.session.cells.facts import ProcessFacts
-from nbdist.session.cells.failure import failure, outcome_text
+from nbdist.session.cells.failure import failure, outcome_text, repaired_notice, timeout_error
 from nbdist.session.cells.late import LateOutput, late_name
 from nbdist.session.cells.leaving import Terms
 from nbdist.session.cells.outcome import ProcessOutcome
 from nbdist.session.cells.prompts import Prompts
 from nbdist.session.cells.submission import Message
-from nbdist.session.cells.supervisor import CellContext, CellSupervisor, EndOfCell, timeout_error
+from nbdist.session.cells.supervisor import CellContext, CellSupervisor, EndOfCell
 from nbdist.spelling import door_sent
 from nbdist.view.output import (
     Block,
@@ -32,6 +33,7 @@ from nbdist.view.output import (
     Renderer,
     in_notebook,
     renderer_for,
+    show_details,
     show_end,
 )
 
@@ -136,6 +138,8 @@ class CellRun:
         )
         self.execution.late = self._late
         self._remarks = remarks
+        self._said: list[str] = []
+        self._notice: Notice | None = None
         self._final: dict[int, ProcessOutcome] | None = None
         self._supervisor = CellSupervisor(
             execution=self.execution,
@@ -215,10 +219,12 @@ class CellRun:
                 _show_alone(interrupt, f"the kernel ends; cell {self.cell.number} goes on")
                 raise
             error = self._finish(self.execution.outcomes())
+            self._show_details(after_error=True)
             shown = error.shown if isinstance(error, ProcessError) else str(error or "")
             _show_alone(interrupt, shown.replace("ProcessError:", "KeyboardInterrupt:"))
             raise
         error = self._finish(final)
+        self._show_details(after_error=error is not None)
         if error is not None:
             show_end(self._renderer, self.output, error_text(error), raised=True)
             raise error
@@ -227,7 +233,7 @@ class CellRun:
         """Interrupt the cell on all processes that are still in it; from any thread."""
         self._supervisor.interrupt_all()
 
-    def _finish(self, outcomes: dict[int, ProcessOutcome]) -> Exception | None:
+    def _finish(self, outcomes: dict[int, ProcessOutcome]) -> NbdistError | None:
         self._final = outcomes
         # Ended processes may be replaced in a moment, after which their ends are unknown.
         ends = dict(self.context.cluster.exits)
@@ -241,16 +247,32 @@ class CellRun:
                 steps=dict(self.execution.steps),
                 began_out_of_step=self._supervisor.terms.out_of_step,
                 say=self._say,
+                note=self._note,
             )
         )
         self._note_end(outcomes)
+        if facts.mixed and not self.output.blocks():
+            facts = replace(facts, mixed=False)  # no number was printed
+        self._said[:0] = self._supervisor.watch.seen
+        error: NbdistError | None = self._failure(outcomes, ends, facts)
+        if self._supervisor.watch.timed_out and self._timeout_s is not None:
+            error = timeout_error(outcomes, self._timeout_s, facts, self._said)
+        notice = error.notice if error is not None else repaired_notice(facts, self._said)
+        if notice is not None:
+            self.context.noticed(notice)
+            if error is None:
+                self.output.note(str(notice))
         self.output.close()
         self._draw()
         self._late.open()
         self._listen(self._late.take)
-        if self._supervisor.watch.timed_out and self._timeout_s is not None:
-            return timeout_error(outcomes, self._timeout_s, facts)
-        return self._failure(outcomes, ends, facts)
+        self._notice = notice
+        return error
+
+    def _show_details(self, *, after_error: bool) -> None:
+        """Show the details of the cell's notice below it, in a notebook."""
+        if self._notice is not None and in_notebook(self._renderer):
+            show_details(self._notice, get_ipython(), after_error=after_error)
 
     def _listen(self, take: Callable[[int, Message], None]) -> None:
         for process_id, request in self.execution.requests.items():
@@ -263,9 +285,9 @@ class CellRun:
             outcomes,
             self.execution.tracebacks,
             {p: end.last_lines for p, end in ends.items()},
-            advice=facts.why_and_advice if facts.out_of_step else None,
-            diverged=facts.diverged,
-            mixed=facts.mixed,
+            facts=facts,
+            done=facts.repaired,
+            said=self._said,
             in_vain=self._supervisor.watch.in_vain,
         )
 
@@ -293,6 +315,11 @@ class CellRun:
         self._renderer.refresh(self.output, final=True)
 
     def _say(self, text: str) -> None:
+        self._said.append(text)
+        self.output.meanwhile(text)
+        self._refresh()
+
+    def _note(self, text: str) -> None:
         self.output.note(text)
         self._refresh()
 

@@ -7,7 +7,8 @@ not use them, or sets them again (`refuse_unsure`).
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from nbdist.contract.cells import Doubt
 from nbdist.errors import SessionError
@@ -140,27 +141,72 @@ def _unsure_in(code: str, facts: ProcessFacts, used: Collection[str] | None) -> 
 
 def doubt_text(unsure: Mapping[str, Doubt]) -> str:
     """Return why names are in doubt, and what a person may have to set: two sentences for each reason."""
+    return " ".join(f"{what} {do}" for what, do in because(unsure))
+
+
+def because(unsure: Mapping[str, Doubt]) -> list[tuple[str, str]]:
+    """Return for each reason why names are in doubt a sentence that says it, and one that says what to set."""
     reasons: dict[Doubt, list[str]] = {}
     for name, why in unsure.items():
         reasons.setdefault(why, []).append(name)
-    return " ".join(_because(names, why) for why, names in reasons.items())
+    return [_because(names, why) for why, names in reasons.items()]
 
 
-def _because(names: Sequence[str], why: Doubt) -> str:
+def _because(names: Sequence[str], why: Doubt) -> tuple[str, str]:
     said = names_text(names)
-    be, was, it = ("is", "was", "it") if len(names) == 1 else ("are", "were", "them")
+    be, was = ("is", "was") if len(names) == 1 else ("are", "were")
     if why.kind == "copied":
-        own = f"If each process should have its own, set {it} again."
-        return f"{said} {was} copied from process {why.of}. {own}"
+        return (
+            f"{said} {was} copied from process {why.of}.",
+            f"Set {said} again if each process should have its own.",
+        )
     if why.kind == "unlike":
-        return f"{said} {be} not the same everywhere as on process {why.of}. Set {it} again on all."
+        return (
+            f"{said} {be} not the same everywhere as on process {why.of}.",
+            f"Set {said} again on all.",
+        )
     if why.kind == "newer":
         has = "has" if len(names) == 1 else "have"
         return (
-            f"{said} {has} changed since cell {why.of}, and did not go back to it. Set {it} again."
+            f"{said} {has} changed since cell {why.of}, and did not go back to it.",
+            f"Set {said} again.",
         )
     then = f"as {'it' if len(names) == 1 else 'they'} {was} after cell {why.of}"
-    return f"{said} {be} {then}. Set what counts steps to match."
+    return f"{said} {be} {then}.", "Set what counts steps to match."
+
+
+MadeIn = Callable[[Collection[str]], Collection[int]]
+"""Returns the numbers of the cells that last assigned the names with which these paths begin, if known."""
+
+
+def nowhere(paths: Collection[str]) -> Collection[int]:
+    """Return no cell."""
+    return ()
+
+
+def root_name(path: str) -> str:
+    """Return the name with which a path begins: `params` of `params['dense'].kernel`."""
+    return re.split(r"[.\[ ]", path, maxsplit=1)[0]
+
+
+def assigned(code: str) -> frozenset[str]:
+    """Return the names that a cell assigns in some statement of its own, whether or not that statement runs."""
+    return frozenset(
+        node.id
+        for statement in _statements(code)
+        for node in _own_nodes(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    )
+
+
+def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a statement's nodes, without the insides of functions and classes."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(
+            child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
+        ):
+            yield from _own_nodes(child)
 
 
 def _set_again(code: str) -> frozenset[str]:

@@ -356,6 +356,7 @@ class Execution:
             source=last.source if last else None,
             time=end.time,
             held=self._held(process_id, end),
+            killed=end.code is not None and end.code < 0 and end.because_of is None,
         )
 
     def _held(self, process_id: int, end: ProcessExit) -> str | None:

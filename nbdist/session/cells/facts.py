@@ -15,6 +15,7 @@ from nbdist.contract.cells import Doubt
 from nbdist.errors import SessionError
 from nbdist.launch.model.happenings import ProcessExit
 from nbdist.monitor.states import Failure, Known
+from nbdist.notice import Notice
 from nbdist.session.cells.outcome import Outcome, ProcessOutcome, first_line
 from nbdist.spelling import sentence
 
@@ -117,6 +118,7 @@ class ProcessFacts:
       repaired: What the last repair did, until another cell has ended.
       diverged: How the cell that has just ended left the processes out of step, even if they were repaired since.
       forgotten: The paths of the arrays that this cell lost.
+      apart: The names that this cell has made differ between the processes.
       mixed: Whether numbers that this cell printed may be wrong.
       unsure: Names in doubt, each with the reason: variables of processes that replaced ended ones, and arrays
         that were rolled back to their copies before a person was told.
@@ -139,9 +141,10 @@ class ProcessFacts:
     since: int | None = None
     why: str | None = None
     proves: bool = False
-    repaired: str | None = None
+    repaired: Notice | None = None
     diverged: str | None = None
     forgotten: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
     mixed: bool = False
     unsure: Mapping[str, Doubt] = field(default_factory=dict)
     leaves_out: bool = False
@@ -278,7 +281,7 @@ class ProcessFacts:
         return replace(self, cut_off=True)
 
     def recovered(
-        self, done: str | None = None, *, unsure: Mapping[str, Doubt] = NO_DOUBT
+        self, done: Notice | None = None, *, unsure: Mapping[str, Doubt] = NO_DOUBT
     ) -> ProcessFacts:
         """Return these facts with all processes back and in step.
 

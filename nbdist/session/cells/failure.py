@@ -1,4 +1,4 @@
-"""The error that a failed cell raises in the notebook: the first cause in full, a line for every other process.
+"""The error that a failed cell raises in the notebook: the traceback of the first cause, and a notice.
 
 `outcome_text` and `ending_text` are the short forms. A debugger for the error needs idle processes on which a cell
 has failed (`refuse_in_cell`, `refuse_without_failure`).
@@ -7,11 +7,15 @@ has failed (`refuse_in_cell`, `refuse_without_failure`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
-from nbdist.errors import CollectiveError, ProcessError, SessionError
-from nbdist.notation import processes_text, seconds_text
+from nbdist.errors import CellTimeout, CollectiveError, ProcessError, SessionError
+from nbdist.notation import capital, names_text, processes_text, seconds_text
+from nbdist.notice import Notice
+from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.outcome import (
+    Outcome,
     ProcessOutcome,
     failure_lines,
     first_line,
@@ -20,12 +24,23 @@ from nbdist.session.cells.outcome import (
     place_text,
     processes_on_hosts_text,
 )
-from nbdist.spelling import command
+from nbdist.spelling import command, option
 
-UNTRUE = "Numbers that this cell printed after that may be wrong: do not use them."
+UNTRUE = "Numbers that this cell printed may be wrong: do not use them."
 
 STOPPED = "StoppedBeforeStep"
 """The class of the error of a process that left before a step; see `nbdist.engine.cell.interrupts`."""
+
+ALL_THE_SAME = "All processes must call the same functions on global arrays, in the same order."
+
+CODES: Mapping[Outcome, str] = {
+    "raised": "raised",
+    "gone": "ended",
+    "interrupted": "interrupted",
+    "stuck": "stuck",
+    "not run": "not run",
+}
+"""The code of the notice of a failed cell, by the outcome of the process that failed first."""
 
 
 def failure(
@@ -33,9 +48,9 @@ def failure(
     tracebacks: Mapping[int, str],
     last_lines: Mapping[int, tuple[str, ...]],
     *,
-    advice: str | None,
-    diverged: str | None = None,
-    mixed: bool = False,
+    facts: ProcessFacts,
+    done: Notice | None = None,
+    said: Sequence[str] = (),
     in_vain: str | None = None,
 ) -> ProcessError | None:
     """Return the exception for a cell that has ended; None if it succeeded.
@@ -44,46 +59,123 @@ def failure(
       outcomes: The final outcome of each process.
       tracebacks: IPython's tracebacks, by process id.
       last_lines: The last lines that ended processes wrote, by process id.
-      advice: Why the session is out of step and how to go on, as the end of a sentence; None if it is in step.
-      diverged: How the cell left the processes out of step. This is a failure even if no process raised, and is
-        shown if all processes raised the same.
-      mixed: Whether numbers printed since then may be wrong; shown however the cell ended.
+      facts: The facts after the cell. If it left the processes out of step, it has failed even if none raised.
+      done: What was done to bring them in step.
+      said: What was said while that was done.
       in_vain: What processes waited for in vain, if nothing else has failed.
     """
     failed = [s for s in outcomes.values() if s.outcome not in ("finished", "running")]
     if not failed:
-        return None if diverged is None else _diverged(diverged, advice, mixed=mixed)
+        if facts.diverged is None:
+            return None
+        title = capital(f"all processes finished the cell, but {facts.diverged}.")
+        notice = Notice(level="bad", title=title, text="", do=ALL_THE_SAME, code="diverged")
+        return _error(ProcessError, notice, (), facts, done, said)
     cause = named_first(outcomes.values()) or failed[0]
     same = [s.process_id for s in failed if (s.outcome, s.error) == (cause.outcome, cause.error)]
+    failures = tuple(sorted(failed, key=lambda one: one is not cause))
+    others = _others(outcomes, set(same))
     if in_vain is not None and cause.outcome == "interrupted":
-        out = "" if advice is None else f" The session is out of step{advice}"
-        untrue = f"{UNTRUE}\n" if mixed else ""
-        return CollectiveError(
-            in_vain + out, tuple(failed), f"{untrue}CollectiveError: {in_vain}{out}"
-        )
-    summary = f"ProcessError: {_headline(cause, same, outcomes)}"
-    if advice is not None:
-        summary += f"; the session is out of step{advice}"
-    body: list[str] = []
-    if cause.process_id in tracebacks:
-        body += [_named(outcomes, same), tracebacks[cause.process_id]]
-    elif cause.error is not None:
-        body += failure_lines(cause)
-    else:
-        body.append(f"{processes_text(same)}   {_ending(cause)}")
+        notice = Notice(level="bad", title=in_vain, text="", code="in vain", details=tuple(others))
+        return _error(CollectiveError, notice, failures, facts, done, said)
+    traceback = tracebacks.get(cause.process_id)
+    details = [] if traceback is not None else failure_lines(cause)
     if lines := last_lines.get(cause.process_id):
-        body += ["   its last lines:", *(f"   {line}" for line in lines)]
-    body += _others(outcomes, set(same))
+        details += ["its last lines:", *(f"   {line}" for line in lines)]
+    details += others
     alike = cause.outcome == "raised" and len(same) == len(outcomes)
-    if diverged is not None and (mixed or (alike and advice is None)):
+    if facts.diverged is not None and (facts.mixed or (alike and not facts.out_of_step)):
         # If all processes ended alike, no other line says why something was lost.
-        body.append(f"The session was found out of step: {diverged}")
-        body += [UNTRUE] if mixed else []
-    return ProcessError(
-        summary.removeprefix("ProcessError: "),
-        tuple(sorted(failed, key=lambda one: one is not cause)),
-        "\n".join([*body, summary]),
+        details.append(f"the session was found out of step: {facts.diverged}")
+    below = capital(f"{_headline(cause, same, outcomes)}{_place_of(cause, traceback)}")
+    error = first_line((cause.error or "").partition(": ")[2])
+    notice = Notice(
+        level="bad",
+        title=f"{below}: {error}" if error and traceback is not None else f"{below}.",
+        text="",
+        details=tuple(details),
+        code=CODES.get(cause.outcome, "raised"),
     )
+    above = () if traceback is None else (_named(outcomes, same), traceback)
+    return _error(ProcessError, notice, failures, facts, done, said, above, f"{below}.")
+
+
+def _error(
+    kind: type[ProcessError],
+    notice: Notice,
+    failures: tuple[ProcessOutcome, ...],
+    facts: ProcessFacts,
+    done: Notice | None,
+    said: Sequence[str],
+    above: Sequence[str] = (),
+    below: str = "",
+) -> ProcessError:
+    """Return the error with a notice of the failure and of what it means for the variables."""
+    told = with_consequences(notice, facts, done, said)
+    return kind(told, failures, "\n".join(above), below)
+
+
+def with_consequences(
+    notice: Notice, facts: ProcessFacts, done: Notice | None, said: Sequence[str] = ()
+) -> Notice:
+    """Return the notice of a failed cell, with what it means for the variables and what to type.
+
+    Args:
+      notice: What happened.
+      facts: The facts after the cell.
+      done: What was done to bring the processes in step.
+      said: What was said while that was done.
+    """
+    text, do, details = [UNTRUE] if facts.mixed else [], [notice.do], [*notice.details, *said]
+    if facts.out_of_step:
+        text.append(f"The session is out of step{f': {facts.why}' if facts.why else ''}.")
+        do = [facts.remedy]
+    elif done is not None:
+        text += [done.title, done.text]
+        do.append(done.do)
+        details += done.details
+    if facts.apart:
+        verb = "differs" if len(facts.apart) == 1 else "differ"
+        text.append(f"{names_text(facts.apart)} now {verb} between the processes.")
+    return replace(
+        notice,
+        text=" ".join(filter(None, text)),
+        do=" ".join(filter(None, do)),
+        details=tuple(details),
+        lost=() if done is None else done.lost,
+    )
+
+
+def repaired_notice(facts: ProcessFacts, said: Sequence[str]) -> Notice | None:
+    """Return the notice of what was done after a cell that has not failed; None if nothing was."""
+    if facts.repaired is None and not facts.apart:
+        return None
+    done = facts.repaired or Notice(level="warn", title="", text="", code="apart")
+    apart = with_consequences(replace(done, text=""), facts, None, said)
+    return replace(apart, text=" ".join(filter(None, (done.text, apart.text))))
+
+
+def timeout_error(
+    outcomes: Mapping[int, ProcessOutcome],
+    timeout_s: float,
+    facts: ProcessFacts,
+    said: Sequence[str],
+) -> CellTimeout:
+    """Return the error of a cell that reached its `timeout_s`."""
+    # A process may have finished, or failed, while it was being interrupted.
+    late = [s for s in outcomes.values() if s.outcome in ("interrupted", "stuck")]
+    late = late or [*outcomes.values()]
+    ids = [s.process_id for s in late]
+    places = {_place_of(s, None) for s in late}
+    where = places.pop() if len(places) == 1 else ""
+    title = (
+        f"{capital(processes_text(ids))} did not finish the cell within {seconds_text(timeout_s)} "
+        f"({option('timeout_s')}) and {'was' if len(ids) == 1 else 'were'} interrupted{where}."
+    )
+    notice = Notice(
+        level="bad", title=title, text="", details=tuple(_others(outcomes, set())), code="timeout"
+    )
+    return CellTimeout(with_consequences(notice, facts, facts.repaired, said))
 
 
 def outcome_text(outcomes: Mapping[int, ProcessOutcome]) -> str:
@@ -101,15 +193,6 @@ def ending_text(number: int, outcomes: Mapping[int, ProcessOutcome], seconds: fl
     return f"cell {number} ended after {seconds_text(seconds)}: {outcome_text(outcomes)}"
 
 
-def _diverged(diverged: str, advice: str | None, *, mixed: bool) -> ProcessError:
-    """Return the error of a cell that all processes finished without computing the same."""
-    text = f"all processes finished the cell, but {diverged}"
-    out = "" if advice is None else f"; the session is out of step{advice}"
-    advice = "All processes must call the same functions on global arrays, in the same order."
-    lines = [*([UNTRUE] if mixed else []), advice, f"ProcessError: {text}{out}"]
-    return ProcessError(f"{text}{out}", (), "\n".join(lines))
-
-
 def _named(outcomes: Mapping[int, ProcessOutcome], ids: list[int]) -> str:
     return processes_on_hosts_text([outcomes[p] for p in ids])
 
@@ -122,14 +205,28 @@ def _headline(
         alike = [s.process_id for s in outcomes.values() if _raised_like(s, cause)]
         return f"{processes_text(alike)} raised {error.partition(':')[0]}"
     if cause.outcome == "gone":
-        return f"{_named(outcomes, same)} {first_line(error)}"
+        was = ("was " if len(same) == 1 else "were ") if cause.killed else ""
+        return f"{_named(outcomes, same)} {was}{first_line(error)}"
     if cause.outcome == "interrupted" and error.startswith(STOPPED):
         return f"{processes_text(same)} {error.partition(': ')[2]}"
     if cause.outcome == "not run":
         return f"not run on {processes_text(same)}{f': {error}' if error else ', stopped before it began'}"
     if cause.outcome == "stuck":
         return f"{processes_text(same)} did not stop when interrupted"
-    return f"{processes_text(same)} interrupted"
+    return f"{processes_text(same)} {'was' if len(same) == 1 else 'were'} interrupted"
+
+
+def _place_of(cause: ProcessOutcome, traceback: str | None) -> str:
+    """Return ` at line 4`, with the line's text unless the traceback shows it."""
+    if cause.outcome in ("interrupted", "stuck"):
+        line, source = place(cause.activity)
+    else:
+        line, source = cause.line, cause.source
+    if line is None:
+        return ""
+    # The place of a process that is gone comes from its last report.
+    where = "; last seen at" if cause.outcome == "gone" else " at"
+    return f"{where} line {line}{f': {source}' if source and traceback is None else ''}"
 
 
 def _raised_like(one: ProcessOutcome, cause: ProcessOutcome) -> bool:

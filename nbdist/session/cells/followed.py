@@ -12,11 +12,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from IPython import get_ipython
 
-from nbdist.errors import ProcessError, SessionError
+from nbdist.errors import NbdistError, ProcessError, SessionError
 from nbdist.interrupts import put_off
 from nbdist.message_guard import MessageGuard
 from nbdist.notation import names_text, processes_text
@@ -127,6 +128,8 @@ class FollowedRun(CellRun):
             self._error = self._finish(final)
             if self._draws and self._error is not None:
                 show_end(self._renderer, self.output, error_text(self._error), raised=False)
+            if self._draws:
+                self._show_details(after_error=False)
         except Exception as error:  # noqa: BLE001 - raised by whoever waits
             self._error = error
         finally:
@@ -273,10 +276,16 @@ class Background:
             error = failed.take_error()
             if error is None:
                 continue
-            text = f"cell {failed.cell.number} failed in the background, and this cell was not run: {error}"
-            said = f"{type(error).__name__}: {error}"
-            body = getattr(error, "shown", "").removesuffix(said)
-            raise ProcessError(text, getattr(error, "failures", ()), f"{body}ProcessError: {text}")
+            known = error if isinstance(error, NbdistError) else NbdistError(error_text(error))
+            title = (
+                f"This cell was not run, because cell {failed.cell.number} has failed in the background: "
+                f"{known.notice.title}"
+            )
+            raise ProcessError(
+                replace(known.notice, title=title),
+                getattr(error, "failures", ()),
+                getattr(error, "above", ""),
+            )
 
     def inside(self) -> dict[FollowedRun, tuple[int, ...]]:
         """Return the cells that some processes are still in, each with these processes.

@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -30,6 +30,7 @@ from nbdist.contract.cells import (
 from nbdist.contract.wire import decode, encode
 from nbdist.errors import WireError
 from nbdist.notation import columns, cut, processes_text, ranges_text, seconds_text
+from nbdist.session.cells.doubt import assigned, root_name
 from nbdist.session.cells.followed import Background, FollowedRun, queued_text
 
 logger = logging.getLogger(__name__)
@@ -96,6 +97,18 @@ class History:
                 os.write(file, text)
             finally:
                 os.close(file)
+
+
+def made_in(cells: Sequence[PastCell], paths: Collection[str]) -> frozenset[int]:
+    """Return the numbers of the cells that last assigned the names with which these paths begin."""
+    left, found = set(map(root_name, paths)), set()
+    for cell in reversed(cells):
+        if these := left & assigned(cell.code):
+            found.add(cell.number)
+            left -= these
+        if not left:
+            break
+    return frozenset(found)
 
 
 def read_history(folder: Path) -> CellRecords:

@@ -46,7 +46,8 @@ class ProcessOutcome:
     of any kind. `error` is the error it raised, `line` and `source` say where; `time` is when it ended, in Unix
     seconds. `begun` says whether it has begun the cell, and `proving` whether its code has ended and it waits for
     the proof that all are in step. `one_host` says that the session has only one host, which messages need not
-    name. `prompt` is the question it asks a person, `held` what it had in memory before a signal ended it.
+    name. `prompt` is the question it asks a person, `held` what it had in memory before a signal ended it, and
+    `killed` whether a signal did.
     """
 
     process_id: int
@@ -63,6 +64,7 @@ class ProcessOutcome:
     proving: bool = False
     prompt: Prompt | None = None
     held: str | None = None
+    killed: bool = False
 
     @property
     def compiling(self) -> bool:

@@ -17,18 +17,16 @@ from typing import Any
 from nbdist.contract.asides import LineReply
 from nbdist.contract.cells import OpenCell
 from nbdist.contract.iopub import CellStep
-from nbdist.errors import CellTimeout
 from nbdist.interrupts import put_off, raise_put_off
 from nbdist.launch.start.cluster import Cluster
 from nbdist.monitor.monitor import Monitor
-from nbdist.notation import processes_text, seconds_text
+from nbdist.notice import Notice
 from nbdist.session.cells.execution import Cell, Execution
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.late import EarlierCells
 from nbdist.session.cells.leaving import Act, Order, Terms
 from nbdist.session.cells.outcome import ProcessOutcome, running
 from nbdist.session.cells.watch import Decision, InVain, Moment, Watched, answered, look, stop
-from nbdist.spelling import option
 from nbdist.view.widgets import Widgets
 
 
@@ -70,7 +68,8 @@ class EndOfCell:
       clean: Whether all targets have finished the cell and found themselves in step.
       steps: For each process that sent programs, what it reports to have sent.
       began_out_of_step: Whether the processes were out of step when the cell began; it then computed nothing.
-      say: Shows a line below the cell's output.
+      say: Shows a line while something takes long; later it is a detail.
+      note: Shows a line below the cell's output.
     """
 
     cell: Cell
@@ -81,6 +80,7 @@ class EndOfCell:
     steps: Mapping[int, CellStep]
     began_out_of_step: bool
     say: Callable[[str], None]
+    note: Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +105,7 @@ class CellContext:
       began: Called with the cell's run and its target processes, before it is sent.
       requested: Called with the cell and the numbers of its requests so far, before these are sent.
       ended: Takes the cell's end; returns what is known afterwards.
+      noticed: Called with the notice of a failure or repair at the cell's end.
       leaves: Called on an interrupt; returns whether this kernel ends and the cell goes on without it.
     """
 
@@ -125,6 +126,7 @@ class CellContext:
     progress: Callable[[dict[int, ProcessOutcome]], object] = field(default=nothing)
     began: Callable[[int, Sequence[int]], None] = field(default=nothing)
     requested: Callable[[OpenCell], None] = field(default=nothing)
+    noticed: Callable[[Notice], object] = field(default=nothing)
     leaves: Callable[[], bool] = lambda: False
 
 
@@ -281,21 +283,3 @@ class CellSupervisor:
             self.execution.mark(
                 [s.process_id for s in running(self.execution.outcomes().values())], "stuck"
             )
-
-
-def timeout_error(
-    outcomes: dict[int, ProcessOutcome], timeout_s: float, facts: ProcessFacts
-) -> CellTimeout:
-    """Return the error of a cell that reached its `timeout_s`; a repair after it is reported separately."""
-    # A process may have finished, or failed, while it was being interrupted.
-    late = [p for p, s in outcomes.items() if s.outcome in ("interrupted", "stuck")] or [*outcomes]
-    return CellTimeout(
-        f"{processes_text(late)} did not finish the cell within {seconds_text(timeout_s)} "
-        f"({option('timeout_s')}) and {'was' if len(late) == 1 else 'were'} interrupted{_kept(facts)}"
-    )
-
-
-def _kept(facts: ProcessFacts) -> str:
-    if facts.out_of_step:
-        return f"; the session is out of step. {facts.remedy}"
-    return "." if facts.repaired is not None else "; variables are kept."

@@ -76,6 +76,7 @@ class Watched:
       stopping: Whether anyone has ended the cell.
       timed_out: Whether `timeout_s` ended the cell.
       in_vain: What the cell waited for, if it was ended because of that.
+      seen: Lines that say why the processes were asked to leave, and where they were.
     """
 
     started: float
@@ -90,6 +91,7 @@ class Watched:
     stopping: bool = False
     timed_out: bool = False
     in_vain: str | None = None
+    seen: tuple[str, ...] = ()
 
 
 class Moment(NamedTuple):
@@ -132,16 +134,21 @@ def look(at: Moment) -> Decision:
 
 
 def stop(at: Moment, why: str | None = None) -> Decision:
-    """Ask all processes still in the cell to leave, and show `why`; `LEAVE` says how each is asked."""
+    """Ask all processes still in the cell to leave; `LEAVE` says how each is asked.
+
+    Args:
+      at: The look.
+      why: Why the cell is ended, as the end of a line that begins with the processes.
+    """
     still, watch = at.still, at.watch
     lines = [] if why is None else [f"{processes_text([s.process_id for s in still])}   {why}"]
     if watch.waiting is not None:
-        lines.append(watch.waiting)  # later nobody could tell what they waited for
+        lines += watch.waiting.splitlines()  # later nobody could tell what they waited for
     elif why is not None:
         lines += places_text(still)
     asked, orders = ask_to_leave(still, at.now)
-    said = [Order(Act.SHOW)] + ([Order(Act.NOTE, text="\n".join(lines))] if lines else [])
-    return Decision(replace(watch, asked=asked, stopping=True), (*said, *orders))
+    stopping = replace(watch, asked=asked, stopping=True, seen=tuple(lines))
+    return Decision(stopping, (Order(Act.SHOW), *orders))
 
 
 def answered(at: Moment, order: Order, answer: bool | InVain | None) -> Decision:

@@ -14,6 +14,8 @@ from nbdist.interrupts import kernel_ends
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import StartProgress
 from nbdist.launch.model.start_options import Rules
+from nbdist.notation import capital
+from nbdist.notice import Notice
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.supervisor import CellContext, EndOfCell, nothing
 from nbdist.session.engine_group import EngineGroup
@@ -26,7 +28,7 @@ LEFT_SECONDS = 0.5
 
 
 def after_cell(engines: EngineGroup, end: EndOfCell, *, automatic: bool) -> ProcessFacts:
-    """Prove or repair after a cell that did not end alike on all; show what was done below its output."""
+    """Prove or repair after a cell that did not end alike on all; the facts say what was done."""
     if engines.facts.out_of_step and (end.began_out_of_step or not automatic):
         return engines.facts
     settled = engines.exclusive(lambda: recovery_of(engines).prove(repair=automatic, say=end.say))
@@ -35,7 +37,7 @@ def after_cell(engines: EngineGroup, end: EndOfCell, *, automatic: bool) -> Proc
         # once.
         settled = replace(settled, unsure={**settled.older, **settled.unsure})
     return replace(
-        learn(engines, settled, end.cell.number, end.say),
+        learn(engines, settled, end.cell.number),
         diverged=settled.because or settled.why,
         forgotten=settled.lost,
         mixed=settled.mixed,
@@ -72,10 +74,12 @@ def ensure_in_step(engines: EngineGroup, *, automatic: bool) -> str | None:
     )
     # The next cell may use these names before a person has read what happened to them.
     settled = replace(settled, unsure={**settled.older, **settled.unsure})
-    learn(engines, settled, engines.facts.last_cell, said.append)
+    facts = learn(engines, settled, engines.facts.last_cell)
+    notice = settled.done
     if settled.why is not None:
-        said.append(f"the session is out of step: {settled.why}. {engines.facts.remedy}")
-    return "\n".join(said) or None
+        title = f"The session is out of step: {settled.why}."
+        notice = Notice(level="bad", title=title, text="", do=facts.remedy, code="out of step")
+    return None if notice is None else str(engines.noticed(notice, said))
 
 
 def restore_controller(engines: EngineGroup) -> str:
@@ -94,7 +98,7 @@ def recovery_of(engines: EngineGroup) -> SessionRecovery:
     return SessionRecovery(engines)
 
 
-def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
+def recover(engines: EngineGroup, *, progress: StartProgress) -> Notice:
     """Bring the processes in step if they are not; see `SessionRecovery.restore`."""
     said: list[str] = []
     if engines.lost_controller:
@@ -102,9 +106,8 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
         if why is not None:
             raise RecoveryError(f"{why}. {engines.facts.remedy}")
         if not engines.facts.lost and not engines.proves and not engines.facts.out_of_step:
-            return "\n".join(said)
-    done = recovery_of(engines).restore(progress=progress)
-    return "\n".join([*said, *([done] if done != IN_STEP or not said else [])])
+            return engines.noticed(replace(IN_STEP, title=capital(f"{said.pop()}.")), said)
+    return engines.noticed(recovery_of(engines).restore(progress=progress), said)
 
 
 LEAVE_SECONDS = 1.0
@@ -149,6 +152,7 @@ def cell_context(
         began=began,
         requested=requested,
         ended=ended,
+        noticed=engines.noticed,
         leaves=partial(_leaves, engines),
     )
 

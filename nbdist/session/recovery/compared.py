@@ -10,12 +10,11 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TypeVar
 
 from nbdist.contract.calls.stepping import Labels, Origin, Sent, Trail, Versions
 from nbdist.contract.iopub import CellStep
-from nbdist.notation import names_text, processes_text, ranges_text
+from nbdist.notation import processes_text, ranges_text
 
 ProgramNumber = tuple[int, int]
 """A sent program: the number of the back end, and the serial of the program there."""
@@ -195,45 +194,6 @@ def _by_value(values: Mapping[int, T]) -> dict[T, list[int]]:
 
 def _name(label: str) -> str:
     return label.partition(" ")[0].removesuffix("()")
-
-
-def lost_lines(
-    lost: Collection[str],
-    *,
-    in_part: Mapping[str, str] = MappingProxyType({}),
-    ended: Collection[int] = (),
-    unread: Collection[str] = (),
-    whole: bool = True,
-) -> list[str]:
-    """Return the lines below the names of lost arrays: why they are lost, and what that means.
-
-    Args:
-      lost: The paths of the arrays; no lines are needed without any.
-      in_part: The paths of arrays of which a part existed only on ended processes, with the arrays' types; empty
-        if a type is unknown.
-      ended: These ended processes.
-      unread: The paths of arrays whose values a process could not read; the reasons are shown elsewhere.
-      whole: Whether everything else is unchanged.
-    """
-    if not lost:
-        return []
-    parted = [f"{p} ({in_part[p]})" if in_part[p] else p for p in lost if p in in_part]
-    mixed = [p for p in lost if p not in in_part and p not in unread]
-    why = []
-    if parted:
-        part, was = ("a part", "was") if len(parted) == 1 else ("parts", "were")
-        why.append(
-            f"{part} of {names_text(parted)} {was} only on {processes_text(ended)}, which "
-            f"{'has' if len(ended) == 1 else 'have'} ended"
-        )
-    if mixed:
-        those = "" if len(mixed) == len(lost) else f": {names_text(mixed)}"
-        why.append(f"not computed on all processes{those}")
-    kept = "; all else is kept" if whole else ""
-    means = f"using it is an error until it is assigned again{kept}"
-    if len(lost) in (len(parted), len(mixed)):
-        return [f"   {why[0]}: {means}"]
-    return [f"   {text}" for text in (*why, means)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection
 
 from nbdist.contract.cells import Doubt
 from nbdist.errors import NbdistError
-from nbdist.notation import bytes_text, names_text
+from nbdist.notation import bytes_text
+from nbdist.session.cells.doubt import root_name
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.values.copies import Back, KeptCopies, go_back, make_copies
+from nbdist.session.recovery.consequences import RolledBack
+from nbdist.session.values.copies import KeptCopies, go_back, make_copies
 from nbdist.session.values.flow import Progress
 
 
@@ -88,21 +88,6 @@ def _make(engines: EngineGroup, cell: int, at: float) -> str | None:
     return None
 
 
-@dataclass(frozen=True, kw_only=True)
-class RolledBack:
-    """The arrays that were rolled back to their copies, and lines about that for a person.
-
-    Attributes:
-      paths: The arrays' paths.
-      names: The names that lead to arrays changed since the copies, rolled back or not, each with its doubt.
-      lines: The lines.
-    """
-
-    paths: frozenset[str] = frozenset()
-    names: Mapping[str, Doubt] = field(default_factory=dict)
-    lines: tuple[str, ...] = ()
-
-
 def roll_back(
     engines: EngineGroup,
     lost: Collection[str],
@@ -136,27 +121,19 @@ def roll_back(
     names = dict.fromkeys(_roots(found.newer), Doubt(kind="newer", of=kept.cell))
     if found.older:
         names |= dict.fromkeys(_roots(found.paths), Doubt(kind="older", of=kept.cell))
-    return RolledBack(paths=frozenset(found.paths), names=names, lines=_lines(found, kept.age))
+    return RolledBack(
+        paths=frozenset(found.paths),
+        older=found.older,
+        newer=found.newer,
+        names=names,
+        age=kept.age,
+        why_not=found.why_not,
+    )
 
 
 def _roots(leading: Collection[str]) -> list[str]:
     """Return the names with which texts begin: paths, and texts such as `average (through a cell)`."""
-    roots = {re.split(r"[.\[ ]", text, maxsplit=1)[0] for text in leading}
-    return sorted(root for root in roots if root.isidentifier())
-
-
-def _lines(found: Back, age: str) -> tuple[str, ...]:
-    if found.why_not is not None:
-        return (f"   the copies made {age} could not be used: {found.why_not}",)
-    if not found.paths:
-        return ()
-    if not found.older:
-        return (f"   from the copies made {age}, not changed since: {names_text(found.paths)}",)
-    return (
-        f"   again as they were {age}: {names_text(found.paths)}",
-        *([f"   newer than that: {names_text(found.newer)}"] if found.newer else []),
-        "   all else stays as it is now, also what counts steps",
-    )
+    return sorted(root for root in set(map(root_name, leading)) if root.isidentifier())
 
 
 def _until(engines: EngineGroup) -> Progress:

@@ -24,6 +24,7 @@ from nbdist.errors import GoneError, NbdistError, RecoveryError
 from nbdist.launch.model.happenings import ProcessExit, StartProgress
 from nbdist.launch.start.pool import LOST_SECONDS
 from nbdist.notation import names_text, processes_text, seconds_text, where_text
+from nbdist.notice import Notice
 from nbdist.session.asking import LOOK_SECONDS, ask_all
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.supervisor import Remedies
@@ -35,17 +36,17 @@ from nbdist.session.recovery.compared import (
     differing_labels,
     differing_parts,
     disagreeing,
-    lost_lines,
     newest,
     programs_since,
     which_differ,
 )
+from nbdist.session.recovery.consequences import Consequences
 from nbdist.session.recovery.controller import ENDED, bring_back
 from nbdist.session.recovery.copying import roll_back
 from nbdist.session.recovery.recovery import Say, SessionRecovery, Settled
 from nbdist.session.recovery.remedies import basic_remedies, join_proof, waits_in_vain
 from nbdist.session.recovery.repair import repair as repair_all
-from nbdist.session.recovery.replacing import replaceable
+from nbdist.session.recovery.replacing import name_lost, replaceable
 from nbdist.session.recovery.waiting import (
     NOT_OURS,
     States,
@@ -98,7 +99,12 @@ TRIES = 3
 """How often a repair may begin; it begins again, with one more process to replace, if a process ends during it."""
 
 
-IN_STEP = "in step: checked just now; nothing to do"
+IN_STEP = Notice(
+    level="warn",
+    title="The processes are in step, as a check has just shown.",
+    text="Nothing was changed.",
+    code="in step",
+)
 
 SERVICE_ENDED = "JAX's coordination service has ended"
 
@@ -154,7 +160,7 @@ class InPlace(SessionRecovery):
         done = try_repair(engines, say=say, states=states) if repair else Settled(why=why)
         return replace(done, because=why, mixed=mixed)
 
-    def restore(self, *, progress: StartProgress) -> str:
+    def restore(self, *, progress: StartProgress) -> Notice:
         """Repair all processes if they are not in step; see `SessionRecovery.restore`.
 
         Processes that this kernel has not started cannot be repaired from here, but the kernel that started them
@@ -180,18 +186,19 @@ class InPlace(SessionRecovery):
             return IN_STEP
         said: list[str] = []
         settled = engines.exclusive(lambda: try_repair(engines, say=said.append, stuck=stuck))
-        learn(engines, settled, engines.facts.last_cell, said.append)
+        learn(engines, settled, engines.facts.last_cell)
         if settled.why is not None:
             raise RecoveryError(f"{settled.why}. {engines.facts.remedy}")
-        return "\n".join(said)
+        done = settled.done or IN_STEP
+        return replace(done, details=(*said, *done.details))
 
-    def _proven(self, say: Say) -> str:
+    def _proven(self, say: Say) -> Notice:
         engines = self._engines
         why = hindrance(engines)
         if why is None:
             refuse_unfinished(engines, set())
             settled = engines.exclusive(lambda: self.prove(repair=False, say=say))
-            learn(engines, settled, engines.facts.last_cell, say)
+            learn(engines, settled, engines.facts.last_cell)
             if settled.why is None:
                 return settled.done or IN_STEP
             why = settled.why
@@ -203,14 +210,12 @@ class InPlace(SessionRecovery):
         raise RecoveryError(f"{why}, and {NOT_OURS}. {engines.facts.remedy}{then}")
 
 
-def learn(engines: EngineGroup, settled: Settled, cell: int, say: Say) -> ProcessFacts:
-    """Note the result of a proof or repair; show what was done."""
+def learn(engines: EngineGroup, settled: Settled, cell: int) -> ProcessFacts:
+    """Note the result of a proof or repair; return the new facts."""
     if settled.why is not None:
         engines.health.note(ProcessFacts.found_out_of_step, cell, settled.why)
     else:
         engines.health.recovered(settled.done, unsure=settled.unsure)
-        if settled.done is not None:
-            say(settled.done)
     return engines.facts
 
 
@@ -255,7 +260,7 @@ def try_repair(
             engines.health.note(ProcessFacts.ended, engines.cluster.exits)
             states = None
         else:
-            return Settled(done=done.text(), lost=done.lost, unsure=done.unsure, older=done.older)
+            return Settled(done=done.done, unsure=done.unsure, older=done.older)
     raise AssertionError("every last try returns")
 
 
@@ -367,6 +372,7 @@ def _without_mixed_arrays(engines: EngineGroup) -> Settled:
     still = tuple(sorted(lost - returned.paths))
     if not lost:
         return Settled()
-    lines = [f"in step; lost: {names_text(still)}" if still else "in step", *lost_lines(still)]
-    done = "\n".join([*lines, *returned.lines])
-    return Settled(done=done, lost=still, older=returned.names)
+    means = Consequences(lost=still, returned=returned)
+    name_lost(engines, means)
+    done = means.notice("The processes are in step.", code="lost", made_in=engines.made_in)
+    return Settled(done=done, older=returned.names)

@@ -20,7 +20,8 @@ from nbdist.launch.start.replace import (
     rebuild_strategy,
     replace_processes,
 )
-from nbdist.notation import count_text, processes_text, seconds_text
+from nbdist.notation import capital, count_text, processes_text, seconds_text
+from nbdist.notice import Notice
 from nbdist.session.cells.facts import ELSEWHERE
 from nbdist.session.cells.supervisor import Remedies
 from nbdist.session.engine_group import EngineGroup
@@ -40,8 +41,7 @@ class Settled:
       why: Why they are not in step.
       because: Why they were not in step when the proof or repair began.
       mixed: Whether programs that did not belong together may have computed together, so that numbers were wrong.
-      done: What was done.
-      lost: The paths of arrays that were lost.
+      done: What was done, and what is not as before; None if nothing was done.
       unsure: Names whose values on new processes may differ from those on the ended ones, each with the reason.
       older: Names of arrays that were rolled back to their copies, each with the cell of these copies.
     """
@@ -49,10 +49,14 @@ class Settled:
     why: str | None = None
     because: str | None = None
     mixed: bool = False
-    done: str | None = None
-    lost: tuple[str, ...] = ()
+    done: Notice | None = None
     unsure: Mapping[str, Doubt] = field(default_factory=dict)
     older: Mapping[str, Doubt] = field(default_factory=dict)
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """The paths of arrays that were lost."""
+        return () if self.done is None else self.done.lost
 
 
 class SessionRecovery:
@@ -80,11 +84,11 @@ class SessionRecovery:
         """Return the means, besides an interrupt, for processes that do not leave a cell."""
         return basic_remedies(self._engines)
 
-    def restore(self, *, progress: StartProgress) -> str:
+    def restore(self, *, progress: StartProgress) -> Notice:
         """Bring all in step because a person asks for it, and start others in place of ended ones.
 
         Returns:
-          What was done, in one line, and one more for each thing that is not as before.
+          What was done, and what is not as before.
 
         Raises:
           NbdistError: It is not possible (in the base class always), or failed; the session stays as it is.
@@ -111,7 +115,7 @@ class SessionRecovery:
 class NewStrategy(SessionRecovery):
     """Recovery with TensorFlow: lost processes are replaced, and the others keep their variables."""
 
-    def restore(self, *, progress: StartProgress) -> str:
+    def restore(self, *, progress: StartProgress) -> Notice:
         """Replace lost processes, and create the framework's strategy anew; see `SessionRecovery.restore`.
 
         Stuck processes are interrupted once more; those that do not come back are ended and replaced as well.
@@ -148,12 +152,18 @@ class NewStrategy(SessionRecovery):
         rebuild_strategy(engines.cluster, gone, workers=workers, progress=progress)
         engines.health.recovered()
         kept = sorted(engines.plan.hosts.keys() - gone)
-        parts = []
+        was = "was replaced" if len(gone) == 1 else "were replaced"
+        done = [f"{processes_text(gone)} {was}"] if gone else []
         if workers:
-            count = count_text(len(engines.plan.workers), "worker")
-            parts.append(f"new strategy on {count}: create your models again under it")
-        if gone:
-            parts.append(f"{processes_text(gone)} started again, their variables are lost")
+            done.append(f"the strategy is new on {count_text(len(engines.plan.workers), 'worker')}")
+        seconds = seconds_text(time.monotonic() - started)
+        means = [f"The variables of {processes_text(gone)} are lost."] if gone else []
         if kept:
-            parts.append(f"{processes_text(kept)} kept their variables")
-        return f"{'; '.join(parts)}; {seconds_text(time.monotonic() - started)}"
+            means.append(f"{capital(processes_text(kept))} kept their variables.")
+        return Notice(
+            level="warn",
+            title=f"{capital(' and '.join(done))} in {seconds}.",
+            text=" ".join(means),
+            do="Create your models again under the new strategy." if workers else "",
+            code="repaired",
+        )

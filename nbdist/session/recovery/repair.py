@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 from nbdist.contract.asides import Cut
@@ -24,27 +24,21 @@ from nbdist.contract.events import Coordinating
 from nbdist.errors import RecoveryError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.start import initialize
-from nbdist.notation import (
-    bytes_text,
-    count_text,
-    names_text,
-    processes_text,
-    seconds_text,
-)
+from nbdist.notation import bytes_text, capital, processes_text, seconds_text
+from nbdist.notice import Notice
 from nbdist.session.asking import ask_all
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.compared import common_serial, disagreeing, lost_lines
+from nbdist.session.recovery.compared import common_serial, disagreeing
+from nbdist.session.recovery.consequences import Consequences, lost_in_part
 from nbdist.session.recovery.copying import LiveProcesses, make_after_repair, roll_back
 from nbdist.session.recovery.replacing import (
     bring,
     doubts,
     forgotten_in_part,
     join_call,
-    lost_in_part,
-    replacement_lines,
+    name_lost,
     sources,
     start_again,
-    unnamed_lost,
 )
 from nbdist.session.recovery.waiting import States, until_computed
 from nbdist.session.values.namespace import ask_things
@@ -66,9 +60,6 @@ RESTORE_SECONDS = 300.0
 
 PROVE_SECONDS = 20.0
 
-MOST_SAID = 3
-"""The most reasons that are listed; there may be thousands of arrays."""
-
 NOT_BACK = "did not stop when interrupted"
 """Why a process that had not ended by itself was ended."""
 
@@ -78,57 +69,14 @@ class Repaired:
     """The result of a repair.
 
     Attributes:
-      seconds: How long it took.
-      lost: Paths of arrays that have no values any more.
-      in_part: The lost arrays of which a part was only on ended processes, with their types; a type is empty if
-        unknown.
-      returned: How many arrays were rolled back to their copies.
-      older: The names that lead to these arrays; see `nbdist.session.recovery.copying.RolledBack`.
-      unread: Why a process could not read the values of lost arrays, by path, except that it waited for others.
-      stale: Objects that still refer to earlier arrays.
-      new: Processes that were started again.
-      replaced: Lines about the replacements, and about rolled-back arrays.
+      done: What was done, and what is not as before.
       unsure: See `nbdist.session.recovery.replacing.doubts`.
-      whole: Whether new processes have everything else that the others have, and nothing of it is in doubt.
+      older: The names of arrays rolled back to their copies; see `RolledBack.names`.
     """
 
-    seconds: float
-    lost: tuple[str, ...] = ()
-    in_part: Mapping[str, str] = field(default_factory=dict)
-    returned: int = 0
-    older: Mapping[str, Doubt] = field(default_factory=dict)
-    unread: Mapping[str, str] = field(default_factory=dict)
-    stale: tuple[str, ...] = ()
-    new: tuple[int, ...] = ()
-    replaced: tuple[str, ...] = ()
-    unsure: Mapping[str, Doubt] = field(default_factory=dict)
-    whole: bool = True
-
-    def text(self) -> str:
-        """Return one line, and one more for each thing that is not as before."""
-        older = (
-            f"{count_text(self.returned, 'array')} as when copied last" if self.returned else None
-        )
-        kept = f"lost: {names_text(self.lost)}" if self.lost else older
-        if kept is None and self.whole and not self.stale:
-            kept = "all variables kept"
-        again = f"{processes_text(self.new)} started again" if self.new else None
-        head = f"in step again after {seconds_text(self.seconds)}"
-        lines = ["; ".join(text for text in (head, again, kept) if text)]
-        lines += lost_lines(
-            self.lost,
-            in_part=self.in_part,
-            ended=self.new,
-            unread=self.unread,
-            whole=self.whole and not self.stale,
-        )
-        lines += [f"   {p}: {why}" for p, why in self.unread.items() if p in self.lost][:MOST_SAID]
-        lines += self.replaced
-        lines += [
-            f"   still refers to arrays from before the repair: {text}; make it again"
-            for text in self.stale
-        ]
-        return "\n".join(lines)
+    done: Notice
+    unsure: Mapping[str, Doubt]
+    older: Mapping[str, Doubt]
 
 
 def repair(
@@ -231,23 +179,32 @@ def repair(
     # Services of failed repairs are ended as well.
     for earlier in services - {service}:
         initialize.end_service(cluster, earlier)
-    return Repaired(
-        seconds=time.monotonic() - started,
-        lost=tuple(sorted(gone_paths - returned.paths)),
+    means = Consequences(
+        lost=gone_paths - returned.paths,
         in_part=in_part,
-        returned=len(returned.paths),
-        older=returned.names,
+        ended=ended,
         unread={
             path: f"its values could not be read on {engines.where(p)}: {why}"
             for p, answer in saved.items()
             for path, why in answer.versions.reasons.items()
             if why != NOT_SENT
         },
-        stale=tuple(sorted({name for answer in restored.values() for name in answer.stale})),
-        new=tuple(sorted(gone)),
-        replaced=(*replacement_lines(brought, ended), *returned.lines),
+        returned=returned,
+        brought=brought,
+        doubted=doubted,
+        stale={name for answer in restored.values() for name in answer.stale},
+    )
+    name_lost(engines, means)
+    seconds = seconds_text(time.monotonic() - started)
+    if gone:
+        was = f"was replaced in {seconds}" if len(gone) == 1 else f"were replaced in {seconds}"
+        title = f"{capital(processes_text(gone))} {was}."
+    else:
+        title = f"The session was repaired in {seconds}."
+    return Repaired(
+        done=means.notice(title, code="repaired", made_in=engines.made_in),
         unsure=doubted,
-        whole=all(one.whole for one in brought.values()) and not unnamed_lost(brought, of=gone),
+        older=returned.names,
     )
 
 

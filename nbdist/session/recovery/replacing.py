@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
 from nbdist.contract.calls import Call
 from nbdist.contract.calls.engine import Initialize
 from nbdist.contract.calls.namespace import NamespaceArray
-from nbdist.contract.calls.stepping import Forget
+from nbdist.contract.calls.stepping import Forget, NameLost
 from nbdist.contract.cells import Doubt
 from nbdist.contract.wire import encode
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import silent
 from nbdist.launch.start.replace import end_processes, replace_processes
 from nbdist.monitor.disagreements import After, compared
-from nbdist.notation import (
-    array_type_text,
-    bytes_text,
-    count_text,
-    names_text,
-    processes_text,
-)
+from nbdist.notation import array_type_text
 from nbdist.session.asking import ask_all
-from nbdist.session.cells.doubt import doubt_text
 from nbdist.session.engine_group import EngineGroup
+from nbdist.session.recovery.consequences import Consequences, is_unnamed
 from nbdist.session.recovery.copying import LiveProcesses
 from nbdist.session.values.namespace import AskedThings, Bringing, Brought
-from nbdist.session.values.things import DRAWN, changes_numbers
+from nbdist.session.values.things import changes_numbers
 
 REPORT_SECONDS = 1.0
 """Seconds the process whose names are copied may take to report their present values."""
-
-MOST_THINGS = 15
-"""The most things beside names that are listed as changed; things that change numbers come first."""
 
 FORGET_SECONDS = 10.0
 """Seconds an idle process may take to forget arrays."""
@@ -140,18 +131,9 @@ def bring(
     return found
 
 
-def lost_in_part(found: Mapping[int, Brought]) -> tuple[NamespaceArray, ...]:
-    """Return the arrays of which some part no longer exists anywhere, each once."""
-    return tuple({a.key: a for one in found.values() for a in one.lost}.values())
-
-
 def types_by_path(arrays: Iterable[NamespaceArray]) -> dict[str, str]:
     """Return the types of the arrays that a name leads to, by path."""
-    return {a.key: array_type_text(a.dtype, a.shape) for a in arrays if not _is_unnamed(a)}
-
-
-def _is_unnamed(array: NamespaceArray) -> bool:
-    return array.key.startswith("@")
+    return {a.key: array_type_text(a.dtype, a.shape) for a in arrays if not is_unnamed(a)}
 
 
 def forgotten_in_part(
@@ -171,7 +153,7 @@ def forgotten_in_part(
         return {}
     call = Forget(
         paths=tuple(types_by_path(missing)),
-        unnamed=tuple(a.origin for a in missing if _is_unnamed(a) and a.origin is not None),
+        unnamed=tuple(a.origin for a in missing if is_unnamed(a) and a.origin is not None),
         whole=True,
     )
     answers = ask_all(engines, call, within_s=FORGET_SECONDS)
@@ -179,6 +161,16 @@ def forgotten_in_part(
         missing
     )
     return {path: of for path, of in sorted(paths.items()) if path not in known}
+
+
+def name_lost(engines: EngineGroup, means: Consequences) -> None:
+    """Make the use of lost arrays an error that says when and why they were lost, on all processes.
+
+    New processes also get what is known of arrays that were lost before.
+    """
+    engines.lost_texts |= means.lost_texts(engines.facts.last_cell, engines.made_in)
+    if engines.lost_texts:
+        ask_all(engines, NameLost(texts=engines.lost_texts), within_s=FORGET_SECONDS)
 
 
 def doubts(found: Mapping[int, Brought]) -> dict[str, Doubt]:
@@ -194,110 +186,3 @@ def doubts(found: Mapping[int, Brought]) -> dict[str, Doubt]:
         for one in found.values()
         for name in sorted(one.unsure)
     }
-
-
-def replacement_lines(found: Mapping[int, Brought], ended: Mapping[int, str]) -> list[str]:
-    """Return lines for a person: which processes were replaced, what they got, and what is not as before."""
-    alike: dict[tuple[str, str], list[int]] = {}
-    for process_id, one in found.items():
-        names = count_text(len(one.names), "name")
-        arrays = f", and {bytes_text(one.nbytes)} of arrays" if one.nbytes else ""
-        has = f"the {names} of process {one.source}{arrays}"
-        alike.setdefault((ended[process_id], has), []).append(process_id)
-    lines = [
-        f"   {processes_text(ids)} (before: {end}) {'has' if len(ids) == 1 else 'each have'} {has}"
-        for (end, has), ids in alike.items()
-    ]
-    lines += unnamed_lost(found, of=found)
-    every = [one for found_one in found.values() for one in found_one.left_out]
-    for left in {one.name: one for one in every}.values():
-        lines.append(
-            f"   {left.name} ({left.type}) could not be brought to {processes_text(found)}: {left.why}"
-        )
-    lines += numbered_lines(found)
-    lines += empty_array_lines(found)
-    lines += _not_as_before(found)
-    lines += things_lines(found)
-    lines += [f"   {text}" for one in found.values() for text in one.hooks]
-    return lines
-
-
-def unnamed_lost(found: Mapping[int, Brought], *, of: Collection[int]) -> list[str]:
-    """Return a line about arrays that no name leads to, and of which a part was only on these ended processes."""
-    types = [array_type_text(a.dtype, a.shape) for a in lost_in_part(found) if _is_unnamed(a)]
-    if not types:
-        return []
-    arrays = f"{count_text(len(types), 'array')} that no name leads to ({names_text(types)})"
-    return [f"   parts that only {processes_text(of)} had: of {arrays}"]
-
-
-def numbered_lines(found: Mapping[int, Brought]) -> list[str]:
-    """Return a line about names that hold each process's own number."""
-    names = sorted({name for one in found.values() for name in one.numbered})
-    return [f"   {names_text(names)}: the number of the process, on each its own"] if names else []
-
-
-def set_again_lines(found: Mapping[int, Brought]) -> list[str]:
-    """Return a line about names that the user's functions have set on new processes."""
-    names = sorted({name for one in found.values() for name in one.set_again})
-    if not names:
-        return []
-    return [f"   {names_text(names)}: set again by functions with @nbdist.on_recover"]
-
-
-def empty_array_lines(found: Mapping[int, Brought]) -> list[str]:
-    """Return a line about arrays that had no values before, so that new processes have none either."""
-    paths = sorted({p for one in found.values() for p in one.empty if not p.startswith("@")})
-    return [f"   without values, as before: {names_text(paths)}"] if paths else []
-
-
-def things_lines(found: Mapping[int, Brought]) -> list[str]:
-    """Return lines about what, beside names, differs between new processes and the one whose names they have."""
-    lines, new = [], processes_text(found)
-    unlike = {name: why for one in found.values() for name, why in one.unlike.items()}
-    source = next((one.source for one in found.values()), 0)
-    if unlike:
-        named = sorted(unlike, key=lambda name: (not changes_numbers(name), name))
-        reasons = [f"{n} ({why})" if (why := unlike[n]) else n for n in named[:MOST_THINGS]]
-        more = f" and {len(named) - MOST_THINGS} more" if len(named) > MOST_THINGS else ""
-        lines.append(
-            f"   not as on process {source}: {', '.join(reasons)}{more}. Set again on {new} what cells need"
-        )
-    if own := sorted({name for one in found.values() for name in one.each_own}):
-        drawn = [name for name in own if name in DRAWN]
-        others = [name for name in own if name not in DRAWN]
-        if others:
-            lines.append(
-                f"   {names_text(others)}: not the same on all processes, so not set on {new}"
-            )
-        if drawn:
-            lines.append(
-                f"   {names_text(drawn)}: not the same on all processes; seed "
-                f"{'it' if len(drawn) == 1 else 'them'} again on {new}"
-            )
-    return lines
-
-
-def doubt_lines(doubted: Mapping[str, Doubt], found: Mapping[int, Brought]) -> list[str]:
-    """Return a line about names that may not be as before, except what `things_lines` lists."""
-    unlike = {name for one in found.values() for name in one.unlike}
-    names = {name: why for name, why in doubted.items() if name not in unlike}
-    return [f"   {doubt_text(names)}"] if names else []
-
-
-def _not_as_before(found: Mapping[int, Brought]) -> list[str]:
-    """Return lines about names that may differ from those of ended processes."""
-
-    def names(of: Callable[[Brought], Iterable[str]]) -> list[str]:
-        return sorted({name for one in found.values() for name in of(one)})
-
-    lines = []
-    new, source = processes_text(found), next(iter(found.values())).source if found else 0
-    lines += doubt_lines(doubts(found), found)
-    if changed := names(lambda one: one.changed):
-        lines.append(
-            f"   {names_text(changed)}: set by the last cell; on {new} as on process {source}"
-        )
-    if elsewhere := names(lambda one: one.elsewhere):
-        lines.append(f"   {names_text(elsewhere)}: not on process {source}, so not on {new} either")
-    return [*lines, *set_again_lines(found)]

@@ -10,6 +10,7 @@ from nbdist.view.output.renderer import (
     in_notebook,
     renderer_elsewhere,
     renderer_for,
+    show_details,
     show_end,
 )
 
@@ -26,5 +27,6 @@ __all__ = [
     "in_notebook",
     "renderer_elsewhere",
     "renderer_for",
+    "show_details",
     "show_end",
 ]

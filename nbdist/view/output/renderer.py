@@ -8,6 +8,8 @@ kept copy a reload would lose all later output, and all earlier output that was 
 
 from __future__ import annotations
 
+import functools
+import html
 import shutil
 import sys
 import threading
@@ -22,6 +24,7 @@ from IPython.display import publish_display_data
 
 from nbdist.contract.page import CellOutputs
 from nbdist.notation import processes_text
+from nbdist.notice import Notice
 from nbdist.view.output import cursor
 from nbdist.view.output.agree import slowest_bar
 from nbdist.view.output.cell import CellOutput
@@ -371,6 +374,31 @@ def show_end(renderer: Renderer, output: CellOutput, error: str, *, raised: bool
         renderer.fail(output, error, raised=raised)
     elif not raised:
         print(error)
+
+
+def show_details(notice: Notice, shell: Any, *, after_error: bool = False) -> None:
+    """Show the details of a notice below a cell in a notebook, folded.
+
+    Args:
+      notice: The notice; without details nothing is shown.
+      shell: What `IPython.get_ipython()` returns.
+      after_error: Whether the running cell is about to raise: they come below its error then.
+    """
+    if not notice.details:
+        return
+    lines = html.escape("\n".join(notice.details))
+    folded = f"<details><summary>Details</summary><pre>{lines}</pre></details>"
+    # A saved notebook and a page show the second; the first is for front ends that know no HTML.
+    show = functools.partial(publish_display_data, {"text/plain": "", "text/html": folded})
+    if not after_error:
+        show()
+        return
+
+    def once(*_: object) -> None:
+        shell.events.unregister("post_run_cell", once)
+        show()
+
+    shell.events.register("post_run_cell", once)
 
 
 def renderer_elsewhere(shell: object | None) -> Renderer | None:

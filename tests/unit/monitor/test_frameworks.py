@@ -12,13 +12,13 @@ from nbdist.contract.snapshot import (
     LayoutRule,
     Metric,
     Model,
-    Notice,
     Progress,
     Variable,
     Version,
 )
 from nbdist.monitor import Merger
 from nbdist.monitor.states import ExpectedProcess, Known
+from nbdist.notice import Notice
 from tests.builders.reports import KEYS, NOW, RUNNING, Session, named, report
 
 MB = 1 << 20

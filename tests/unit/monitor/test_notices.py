@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from nbdist.contract.snapshot import Axis, Mesh, Notice, Version
+from nbdist.contract.snapshot import Axis, Mesh, Version
 from nbdist.monitor.states import Failure, Known, trouble
+from nbdist.notice import Notice
 from tests.builders.reports import (
     IDLE,
     KEYS,

@@ -8,7 +8,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from nbdist.contract.snapshot import Axis, Device, Mesh, Notice, PerProcess
+from nbdist.contract.snapshot import Axis, Device, Mesh, PerProcess
+from nbdist.notice import Notice
 from nbdist.view.picture import CELLS, OPACITY, PAGES, still_html, translucent_fills
 from tests.builders.golden import golden, snapshot
 from tests.places import GOLDEN

@@ -6,8 +6,9 @@ For a new release of JAX this is the file to look at. Read and used in jax and j
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from nbdist.engine.frameworks.hooks import PrivateName
@@ -108,6 +109,38 @@ def base_array(array: Any) -> Any:
     its values.
     """
     return getattr(array, "_base_array", array)
+
+
+def on_deleted(error_for: Callable[[Any], Exception | None]) -> bool:
+    """Make the use of a deleted array raise another error than JAX's, which has neither a name nor a reason.
+
+    `ArrayImpl._check_if_deleted` raises it, also where a compiled function is called. Without the name JAX's own
+    error stays.
+
+    Args:
+      error_for: Returns the error for a deleted array; None for JAX's own.
+
+    Returns:
+      Whether the method is there.
+    """
+    kind = ARRAY_IMPL.get()
+    check = getattr(kind, "_check_if_deleted", None)
+    if check is None:
+        return False
+    original = getattr(check, "__wrapped__", check)
+
+    @functools.wraps(original)
+    def checked(array: Any) -> None:
+        try:
+            original(array)
+        except RuntimeError:
+            error = error_for(array)
+            if error is None:
+                raise
+            raise error from None
+
+    kind._check_if_deleted = checked  # type: ignore[union-attr]
+    return True
 
 
 def is_committed(array: Any) -> bool:

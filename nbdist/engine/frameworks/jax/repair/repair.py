@@ -40,6 +40,7 @@ from nbdist.engine.frameworks.jax.repair.anew import (
 )
 from nbdist.engine.frameworks.jax.repair.backend import collect, prepare
 from nbdist.engine.frameworks.jax.repair.become import become
+from nbdist.engine.frameworks.jax.repair.lost import lost_arrays
 from nbdist.engine.frameworks.jax.repair.survey import Twins, matters, survey
 from nbdist.engine.frameworks.jax.repair.versions import (
     LastFrames,
@@ -335,6 +336,10 @@ class JaxRecovery:
         """Make arrays unusable whose pieces do not belong together; return which other paths led to them."""
         names, step = process.shell.user_ns, step_or_new(process)
         return forget(names, step, paths=wrong.paths, unnamed=wrong.unnamed, whole=wrong.whole)
+
+    def name_lost(self, process: ThisProcess, texts: Mapping[str, str]) -> None:
+        """Make the use of the lost arrays at these paths an error with these texts."""
+        lost_arrays().note(process.shell.user_ns, texts)
 
     def repair(self, process: ThisProcess) -> Repairs:
         """Return a repair of this process that has just begun."""

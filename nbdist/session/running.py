@@ -255,7 +255,8 @@ class Cells:
         except UnsureError as error:
             # Only these names were reported: a cell that uses others in doubt is refused once as well.
             health.sure_of(error.names)
-            raise SessionError("\n".join(filter(None, (done, str(error))))) from None
+            why = " ".join(filter(None, (done.replace("\n", " "), error.notice.text)))
+            raise SessionError(replace(error.notice, text=why)) from None
         return unsure_text(code, facts, used, said=said)
 
     def _used(self, code: str) -> tuple[str, ...] | None:

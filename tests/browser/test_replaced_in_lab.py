@@ -49,8 +49,8 @@ def test_the_view_says_who_is_brought_back_and_training_goes_on(
     page.screenshot(path=shots / f"replacing-{theme}.png")
     notice = view.locator(".nbdist-session-notice")
     expect(notice).to_have_count(1, timeout=180_000)
-    expect(notice).to_have_text(
-        re.compile(r"In step again after .*: process 1 started again; lost: rows")
+    expect(notice).to_contain_text(
+        re.compile(r"Process 1 was replaced in .*Lost with process 1: rows")
     )
     expect(notice).to_contain_text("names of process 2")
     texts = " ".join(page.evaluate("window.texts"))

@@ -19,6 +19,7 @@ from tests.hosts.left import Left
 from tests.hosts.overheard import ForeignOutput, key_of_engines
 from tests.integration.test_faults import COLLECTIVE
 from tests.testbed.hosts import ROOT, TestBed
+from tests.told import told
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +65,10 @@ def test_last_words_of_many_ranks_at_once_stay_apart_and_the_ranks_are_replaced(
 ) -> None:
     with pytest.raises(ProcessError, match="ended with exit code 3") as caught:
         session.run(LAST_WORDS)
-    assert "processes 1–3 (hosts h2, h1) ended" in str(caught.value)
-    (first,) = re.findall(r"process (\d) \(host h\d\)   ended", caught.value.shown)
-    assert set(re.findall(r"\} by (\d+)", caught.value.shown)) == {first}
-    assert "processes 1–3 started again" in capsys.readouterr().out
+    assert "Processes 1–3 (hosts h2, h1) ended" in str(caught.value)
+    (first,) = re.findall(r"process (\d) \(host h\d\)   ended", told(caught.value))
+    assert set(re.findall(r"\} by (\d+)", told(caught.value))) == {first}
+    assert "Processes 1–3 were replaced" in told(caught.value)
     assert [session.pull("kept", on=str(p)) for p in range(4)] == [42] * 4
     session.run("where = socket.gethostname()")
     assert session.pull("where", each=True) == session.hosts

@@ -25,6 +25,7 @@ from tests.integration.test_faults import COLLECTIVE
 from tests.testbed.fixtures import need
 from tests.testbed.hosts import ENVIRONMENT, ROOT, HostOptions, TestBed
 from tests.testbed.possible import why_no_hosts
+from tests.told import told
 from tests.waiting import wait_for
 
 HOSTS = "h[2,1]:2"
@@ -171,13 +172,13 @@ def test_a_process_that_is_killed_on_another_host_is_reported_with_its_last_word
     session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = session.snapshot().processes[3].pid
-    with pytest.raises(ProcessError, match=r"process 3 \(host h1\)") as caught:
+    with pytest.raises(ProcessError, match=r"Process 3 \(host h1\)") as caught:
         session.run(
             "import os, signal\nif me == 3:\n    os.write(2, b'fatal: no luck\\n')\n"
             "    os.kill(os.getpid(), signal.SIGKILL)"
         )
-    assert "SIGKILL" in str(caught.value) and "fatal: no luck" in caught.value.shown
-    assert "process 3 started again" in capsys.readouterr().out
+    assert "SIGKILL" in str(caught.value) and "fatal: no luck" in told(caught.value)
+    assert "Process 3 was replaced" in told(caught.value)
     process = session.snapshot().processes[3]
     assert (process.host, process.state) == ("h1", "idle")
     assert process.pid != before

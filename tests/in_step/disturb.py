@@ -37,7 +37,7 @@ def disturb(world: World, failing: Failing) -> Said:
 
 def interrupted(world: World, code: str, when: Callable[[Shown], bool], **options: Any) -> Said:
     """Runs a cell, and interrupts the notebook, as a person does, when a condition holds."""
-    shown, stop = Shown(), threading.Event()
+    shown, stop, before = Shown(), threading.Event(), world.session.why()
 
     def press() -> None:
         while not (ready := when(shown)) and not stop.wait(0.02):
@@ -50,7 +50,8 @@ def interrupted(world: World, code: str, when: Callable[[Shown], bool], **option
     try:
         world.session.run(code, timeout_s=LIMIT_SECONDS, renderer=shown, **options)
     except KeyboardInterrupt as caught:
-        return Said(caught, shown.text)
+        notice = world.session.why()
+        return Said(caught, shown.text, None if notice is before else notice)
     finally:
         stop.set()
         thread.join()

@@ -98,7 +98,7 @@ def right_or_refused(places: World, expression: str) -> bool:
             f"seen = sorted({{float(v) for s in {expression}.addressable_shards for v in np.asarray(s.data)}})"
         )
     except ProcessError as error:
-        assert "deleted" in error.shown, error.shown
+        assert "LostArrayError" in error.shown or "deleted" in error.shown, error.shown
         return True
     seen = places.values("seen")
     assert len({tuple(values) for values in seen.values()}) == 1, f"mixed: {seen}"
@@ -114,7 +114,7 @@ def test_what_was_being_computed_is_named_and_using_it_raises(places: World, siz
     assert said.repaired, said.text
     assert "a" in said.lost
     used = places.attempt("print('was', a if me else float(a))", timeout_s=59)
-    assert "deleted" in used.shown
+    assert "LostArrayError: a was lost" in used.shown
     places.run("a = total(small); again = float(a)")
     places.all_have("again", 2016.0)
     places.unchanged()
@@ -177,7 +177,7 @@ def test_a_copy_of_the_names_is_kept_where_a_process_has_not_got_as_far(places: 
     )
     assert said.error is not None
     assert said.lost == {"now['w']"}
-    assert "deleted" in places.attempt("total(now['w'])").shown
+    assert "LostArrayError: now['w'] was lost" in places.attempt("total(now['w'])").shown
     places.run("now, count = saved; back = float(total(now['w']))")
     places.all_have("back", 8.0)
 
@@ -211,7 +211,7 @@ def test_arrays_that_no_program_has_computed_are_not_mixed(
     said = places.attempt(cell, grace_s=PATIENT_SECONDS)
     assert said.error is not None
     assert said.lost == {"made"}
-    assert "deleted" in places.attempt("print(float(total(made)))").shown
+    assert "LostArrayError: made" in places.attempt("print(float(total(made)))").shown
     places.run(f"i = 3; made = {make}; made_sum = float(total(made))")
     places.all_have("made_sum", 24.0)
 
@@ -240,7 +240,7 @@ def test_a_process_that_catches_its_error_and_goes_on_has_its_numbers_disowned(
         "made_sum = total(made)\nprint(float(made_sum))"
     )
     assert "of different arrays: array 10" in str(said.error)
-    assert "printed after that may be wrong" in said.shown
+    assert "may be wrong" in said.shown
     assert said.lost >= {"made", "made_sum"}
     places.trains_again()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,13 +11,14 @@ from typing import Any
 import nbdist
 from nbdist import Session
 from nbdist.errors import CellTimeout, NbdistError
+from nbdist.notice import Notice
 from nbdist.view.output import CellOutput
 from tests.in_step.trainings import COMMON, TRAIN, TRAININGS
 
 LIMIT_SECONDS = 120.0
 """No cell of these tests may take longer, on whichever machine: it hangs."""
 
-REPAIRED = "in step again after"
+REPAIRED = r"was repaired in|(was|were) replaced in"
 Pieces = dict[str, list[tuple[str, bytes]]]
 
 
@@ -40,10 +42,11 @@ class Shown:
 
 @dataclass(frozen=True)
 class Said:
-    """How a cell ended: what it raised, None for nothing, and all that was shown."""
+    """How a cell ended: what it raised, None for nothing, all that was shown, and what was done about it."""
 
     error: BaseException | None
     text: str
+    notice: Notice | None = None
 
     @property
     def shown(self) -> str:
@@ -53,13 +56,12 @@ class Said:
 
     @property
     def repaired(self) -> bool:
-        return REPAIRED in self.text
+        return self.notice is not None and re.search(REPAIRED, str(self.notice)) is not None
 
     @property
     def lost(self) -> set[str]:
         """The names said to be lost."""
-        _, _, names = self.text.partition("lost: ")
-        return {name.strip() for name in names.partition("\n")[0].split(",") if name.strip()}
+        return set() if self.notice is None else set(self.notice.lost)
 
 
 @dataclass
@@ -97,7 +99,7 @@ class World:
 
     def attempt(self, code: str, *, timeout_s: float = LIMIT_SECONDS, **options: Any) -> Said:
         """Runs a cell that may fail; one that takes too long has hung."""
-        shown = Shown()
+        shown, before = Shown(), self.session.why()
         error: BaseException | None = None
         try:
             self.session.run(code, timeout_s=timeout_s, renderer=shown, **options)
@@ -105,7 +107,8 @@ class World:
             error = caught
         if isinstance(error, CellTimeout) and timeout_s == LIMIT_SECONDS:
             raise error
-        return Said(error, shown.text)
+        notice = self.session.why()
+        return Said(error, shown.text, None if notice is before else notice)
 
     def train(self, name: str, steps: int) -> list[str]:
         """Trains on; the losses, digit for digit, the same on all processes."""

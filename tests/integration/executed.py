@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
-from tests.integration.notebook import ANSI, LOST_PORT
+from tests.integration.notebook import ANSI, LOST_PORT, folded
 from tests.places import ROOT
 
 NOTEBOOKS = ROOT / "notebooks"
@@ -82,10 +83,17 @@ def failed(cells: Mapping[str, Any]) -> set[str]:
 
 
 def text_of(cell: Any) -> str:
-    """What a cell shows as text, errors included, colours removed."""
+    """What a cell shows as text, errors and what is folded included, colours removed."""
     parts = []
     for output in cell.outputs:
+        data = output.get("data", {})
         parts.append(output.get("text", ""))
-        parts.append(output.get("data", {}).get("text/plain", ""))
+        parts.append(data.get("text/plain", "") or folded(data.get("text/html", "")))
         parts.append("\n".join(output.get("traceback", ())))
     return ANSI.sub("", "\n".join(part for part in parts if part))
+
+
+def lost_in(shown: str) -> set[str]:
+    """The first names of the paths in the sentences about lost arrays."""
+    found = re.findall(r"Lost[^:]*: (.+?)\.(?: |$)", shown, re.M)
+    return {re.split(r"[\[.]", name)[0] for names in found for name in names.split(", ")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import os
 import re
 import subprocess
@@ -28,6 +29,11 @@ and hangs in ZeroMQ's `Context.term`, does not respond."""
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
+def folded(markup: str) -> str:
+    """What a front end shows only to those who ask; empty for any other markup."""
+    return html.unescape(re.sub(r"<[^>]*>", "", markup)) if markup.startswith("<details>") else ""
+
+
 @dataclass
 class Output:
     """What one cell shows; displays with an id are replaced in place."""
@@ -47,10 +53,20 @@ class Output:
         """The error as it is shown, colours removed; empty when there is none."""
         return ANSI.sub("", self.error[2]) if self.error else ""
 
+    @property
+    def details(self) -> str:
+        """What is folded below a notice; empty when nothing is."""
+        return "\n".join(filter(None, map(folded, self.mime("text/html"))))
+
+    @property
+    def told(self) -> str:
+        """The error with what is folded below it."""
+        return f"{self.traceback}\n{self.details}"
+
     def names(self, *values: str) -> None:
         """Its error must name each of `values`: its class, numbers, names."""
         assert self.error is not None, f"did not fail:\n{self.text}"
-        said = f"{self.error[0]}: {self.traceback}"
+        said = f"{self.error[0]}: {self.told}"
         assert not (missing := [one for one in values if one not in said]), f"{missing}:\n{said}"
 
     def mime(self, kind: str) -> list[Any]:

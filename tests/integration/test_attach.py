@@ -133,7 +133,7 @@ def test_a_running_cell_and_its_output_appear_at_once_and_it_can_be_interrupted(
     second.good("s = get_ipython().magics_manager.registry['DistMagics'].session")
     second.shows("print(s.running[0])", "processes 0, 1 running")
     second.good("%dist_interrupt")
-    second.collect(begun, until="ProcessError: processes 0, 1 interrupted", output=shown)
+    second.collect(begun, until="ProcessError: Processes 0, 1 were interrupted", output=shown)
     assert second.good("print(s.running)").text == "()"
     second.good("%sync")
 
@@ -256,7 +256,7 @@ def test_kernels_of_one_session_go_on_with_the_processes_that_any_of_them_has_st
     before = other.good(where).text
     for one, next_one in ((first, other), (other, first)):
         kill_process_1(one)
-        one.shows("%dist_recover", "process 1 started again")
+        one.shows("%dist_recover", "Process 1 was replaced")
         one.good(ALL_OF_IT)
         after = one.good(where).text
         assert after != before
@@ -392,13 +392,13 @@ def test_a_kernel_that_takes_part_says_where_it_is_repaired_and_sees_when_it_was
     pair: tuple[Notebook, Notebook, str], cell: str, values: tuple[str, ...]
 ) -> None:
     own, third, _ = pair
-    third.shows("%dist_recover", "in step: checked just now")
+    third.shows("%dist_recover", "as a check has just shown")
     said = third.fails(f"%%dist\n{cell}", "ProcessError").traceback
     assert "%dist_recover" not in said and "--restart" not in said
     asked = third.fails("%dist_recover", "cannot repair them", "%dist_pull", *values).traceback
     assert "%dist_init" not in asked
-    own.shows("%dist_recover", "in step again")
-    third.shows("%dist_recover", "in step: checked just now")
+    own.shows("%dist_recover", "was repaired in")
+    third.shows("%dist_recover", "as a check has just shown")
     own.good(ALL_OF_IT)
     third.shows("%%dist\nprint(float(w.sum()))", "28.0")
 
@@ -426,5 +426,5 @@ def test_a_process_that_has_died_before_is_known_to_a_kernel_that_only_takes_par
     assert third.good("%%dist\nprint('here')").text.rstrip().endswith("process 0   here")
     asked = third.fails("%dist_recover", "process 1 is gone", "has not started").traceback
     assert "attach again" not in asked
-    own.shows("%dist_recover", "process 1 started again")
+    own.shows("%dist_recover", "Process 1 was replaced")
     third.shows("%%dist\nprint('here')", "processes 0, 1   here")

@@ -60,7 +60,7 @@ def test_a_printed_traceback_is_shown_once(notebook: Notebook) -> None:
     ("cell", "values"),
     [
         ("x = 1\n\n1 / 0", ("ZeroDivisionError", "], line 4")),
-        ("undefined_name", ("ProcessError", "processes 0, 1 raised NameError")),
+        ("undefined_name", ("ProcessError", "Processes 0, 1 raised NameError")),
         ("ok = 1\ndef f(:\n", ("SyntaxError", "line 3")),
         ("x = (1,", ("SyntaxError: '(' was never closed",)),
         ("input('name? ')", ("input('name? ')", "%dist_push")),

@@ -58,13 +58,13 @@ def test_one_process_is_looked_at_while_the_other_waits_for_it(notebook: Noteboo
     assert re.search(r"^> cell \d+\(4\)<module>\(\)$", text, re.MULTILINE), text
     assert "ipdb> p y * 100\n4200\n" in text
     assert "processes 0, 1   total 8.0" in text
-    assert "in step again" not in text
+    assert "repaired" not in text
     notebook.shows("%dist --on 1 y", "process 1   7")
 
 
 def test_leaving_the_debugger_fails_the_cell_and_frees_the_other(notebook: Notebook) -> None:
     output = answered(notebook, STOPS.format(options=" --grace 0.5"), "q")
-    output.names("ProcessError: process 1 raised BdbQuit", "process 0   interrupted")
+    output.names("ProcessError: Process 1 raised BdbQuit", "process 0   interrupted")
     notebook.shows(SUMS, SUM)
 
 
@@ -89,7 +89,7 @@ def test_a_step_over_the_last_line_ends_the_cell_and_the_tracing(notebook: Noteb
 def test_the_frame_that_failed_is_looked_at_afterwards(notebook: Notebook) -> None:
     notebook.fails(
         "%%dist\ndef divide(a, b):\n    return a / b\nif me == 1:\n    divide(41, 0)\nprint(float(w.sum()))",
-        "process 1 raised ZeroDivisionError",
+        "Process 1 raised ZeroDivisionError",
     )
     for code in ("%debug", "%dist_debug 1", "%%dist --on 1\n%debug"):
         text = good(answered(notebook, code, "p a + 1", "u", "q"))
@@ -114,7 +114,7 @@ def test_what_one_process_computes_at_a_prompt_with_the_devices_of_all_fails_the
 ) -> None:
     output = answered(notebook, STOPS.format(options=" --grace 0.5"), "p (w * 3).sum()", "c")
     assert output.error is not None, output.text
-    assert "in step again" in output.text, output.text
+    assert "was repaired in" in output.traceback, output.traceback
     notebook.shows(SUMS, SUM)
 
 
@@ -172,7 +172,7 @@ def test_a_process_that_dies_at_a_prompt_ends_it(notebook: Notebook) -> None:
     psutil.Process(pid).kill()
     failed = notebook.collect(request)
     # Once, in the error.
-    failed.names("process 1   killed")
+    failed.names("Process 1 was killed")
     assert "process 1   killed" not in failed.text, failed.text
 
 

@@ -97,7 +97,7 @@ def test_a_name_in_doubt_is_asked_about_wherever_it_is_used(
     session.run("assert pushed == 5")
     health = session._life.engines.health
     health.sure_of(health.facts.unsure.keys() - {*names})
-    assert "process 1 started again" in capsys.readouterr().out
+    assert "Process 1 was replaced" in capsys.readouterr().out
     session.run("shown")
     source = len(session.hosts) - 1 if len(session.hosts) > 2 else 0
     assert f"copied from process {source}." in capsys.readouterr().out

@@ -78,8 +78,9 @@ def test_one_that_ends_between_cells_is_replaced_with_the_variables_that_are_not
     first.good(START)
     second = left_with(kernels, first, lost, pids_of(first))
     said = second.good("%dist_init --attach last").text
-    assert f"process {lost} started again; all variables kept" in said
-    assert f"process {lost} (before: killed by signal 9 (SIGKILL)) has the 8 names" in said
+    assert f"Process {lost} was replaced" in said and "All variables are kept." in said
+    before = f"process {lost} (before: killed by signal 9 (SIGKILL)) has the 8 names"
+    second.shows("%dist_why", before)
     assert "28.0 s3cret 2" in second.good(AGAIN).text
     second.good("%dist_shutdown")
     assert kernels.folders == []
@@ -99,12 +100,12 @@ def test_one_that_ends_in_a_cell_is_named_at_its_end_and_replaced_before_the_nex
         f"process {lost}   ended while no kernel was there; what was printed there is lost" in said
     )
     assert f"process {1 - lost} still runs cell 4" in said
-    failed = second.bad("%sync").traceback
-    assert f"process {lost} killed by signal 9 (SIGKILL)" in failed
+    failed = second.bad("%sync").told
+    assert f"Process {lost} was killed by signal 9 (SIGKILL)" in failed
     assert f"process {1 - lost}   interrupted at line 4" in failed
     assert re.search(rf"^{lost} .* lost ", second.good("%dist_status").text, re.M)
     shown = second.good(AGAIN).text
-    assert f"process {lost} started again; all variables kept" in shown
+    assert f"Process {lost} was replaced" in shown and "All variables are kept." in shown
     assert "28.0 s3cret 2" in shown
     second.good("%dist_shutdown")
     assert kernels.folders == []
@@ -123,7 +124,7 @@ def test_a_cell_that_one_process_got_before_the_kernel_was_killed_is_found_and_e
     first.process.wait(30)
     second = kernels.start()
     assert "still runs cell" in second.good("%dist_init --attach last").text
-    failed = second.bad("%sync").traceback
+    failed = second.bad("%sync").told
     assert "process 1\nNotStarted: " in failed and "no record of it" in failed
     assert "process 0   interrupted while waiting" in failed
     assert "28.0 s3cret 2" in second.good(AGAIN).text

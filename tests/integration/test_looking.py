@@ -106,7 +106,7 @@ def test_an_interrupted_look_says_so_in_one_line_and_leaves_all_in_step(
     wait_for(begun.exists)
     shown = notebook.stopped(request).traceback
     assert shown == f"KeyboardInterrupt: %{magic} was interrupted."
-    notebook.shows("%dist_recover", "nothing to do")
+    notebook.shows("%dist_recover", "Nothing was changed")
 
 
 def test_the_view_and_the_help_on_a_name_show_values(notebook: Notebook) -> None:

@@ -19,6 +19,7 @@ from nbdist.errors import ProcessError, SessionError
 from nbdist.session.recovery import repair
 from tests.builders.endings import kill, pid_of, without_doubt
 from tests.builders.trainings import LAYERS, MESH
+from tests.told import told
 from tests.variants import cases
 from tests.waiting import wait_for
 
@@ -82,9 +83,11 @@ def test_training_goes_on_with_the_losses_of_an_undisturbed_run(
     capsys.readouterr()
     session.run("losses += train(2)")
     said = capsys.readouterr().out
-    assert f"process {lost} started again; lost: whole" in said
-    assert f"process {lost} (before: killed by signal 9 (SIGKILL))" in said
-    assert re.search(rf"whole \(f32\[12\]\) .* on process {lost}", said)
+    assert f"Process {lost} was replaced" in said and f"Lost with process {lost}: whole" in said
+    why = session.why()
+    assert why is not None and why.lost == ("whole",)
+    assert f"process {lost} (before: killed by signal 9 (SIGKILL))" in told(why)
+    assert "whole (f32[12])" in told(why)
     assert pid_of(session, lost) != before
     trains_on(session, undisturbed, 2)
     assert session.pull("me", each=True) == NUMBERS
@@ -167,7 +170,7 @@ def test_a_thread_that_computes_by_itself_stops_no_repair_and_goes_on(
         "busy = threading.Thread(target=compute)\nbusy.start()"
     )
     kill(session, 1)
-    assert "in step again" in session.recover()
+    assert session.recover().code == "repaired"
     without_doubt(session)
     session.run(
         "if jax.process_index() != 1:\n    before = rounds[0]\n"
@@ -186,7 +189,7 @@ def test_devices_of_all_processes_are_those_of_all_on_a_new_one(
         "by_id, grid = {d.id: d for d in every}, np.array(every).reshape(-1, 2)"
     )
     kill(session, 1)
-    assert "in step again" in session.recover()
+    assert session.recover().code == "repaired"
     names = {"every", "own", "again", "pair", "by_id", "grid"}
     assert names.isdisjoint(session._life.engines.health.facts.unsure)
     session.run(
@@ -205,10 +208,10 @@ def test_one_that_ends_in_a_cell_takes_no_value_along_that_all_have(
             "if jax.process_index() == 0: os.kill(os.getpid(), 9)\nfloat(weights['b'].sum())"
         )
     assert re.search(
-        r"memory \d+ MB when it last reported, .* before its end; ", raised.value.shown
+        r"memory \d+ MB when it last reported, .* before its end; ", told(raised.value)
     )
     # On two devices, whole on one dimension: the bytes of its pieces on both.
-    assert "weights['a'] (f32[8, 16]) 512 B" in raised.value.shown
+    assert "weights['a'] (f32[8, 16]) 512 B" in told(raised.value)
     trains_on(session, undisturbed, 3)
 
 
@@ -247,9 +250,9 @@ def test_another_that_ends_in_the_middle_of_a_repair_is_replaced_as_well(
     kill(session, 1)
     trains_on(session, undisturbed, 3)
     assert session.pull("me", each=True) == NUMBERS
-    said = capsys.readouterr().out
+    said = told(session.why())
     assert re.search(r"the repair begins again: process 2 .*killed by signal 9", said), said
-    assert "processes 1, 2 started again" in said
+    assert "Processes 1, 2 were replaced" in said
 
 
 def test_a_hook_is_called_on_the_new_process_alone(session: Session) -> None:
@@ -274,9 +277,9 @@ def test_what_is_each_process_s_own_is_used_only_when_it_is_set_again(
 ) -> None:
     session.run(f"called = 0\n{PART}")
     kill(session, 1)
-    with pytest.raises(SessionError, match=r"not run, since it may use part\. To go on") as e:
+    with pytest.raises(SessionError, match=r"not run: it may use part\.") as e:
         session.run("found = part.sum()")
-    assert "process 1 started again" in str(e.value)
+    assert "Process 1 was replaced" in str(e.value)
     assert str(e.value).count("part was copied") == 1
     session.run(PART)
     session.run("found = int(part.sum())")
@@ -292,7 +295,7 @@ def test_what_is_each_process_s_own_is_used_only_when_it_is_set_again(
     for name in ("other", "rest"):
         # What was said of one is not said of the other.
         session.run(f"print({name})")
-        said = rf"\b{name}\b.* copied from process 2\. If each process should have its own, set"
+        said = rf"\b{name}\b.* copied from process 2\. Set \w+ again if each process should have its own"
         assert len(re.findall(said, capsys.readouterr().out)) == 1
         with pytest.raises(SessionError, match=f"{name} was copied from process 2"):
             session.run(f"found = {name} + 1")
@@ -312,7 +315,7 @@ def test_one_that_no_interrupt_reaches_is_ended_and_replaced_when_that_is_asked_
 ) -> None:
     session.run("import signal, time\nme = jax.process_index()\nkept = 41\nfound = None")
     before = pid_of(session, 2)
-    with pytest.raises(ProcessError, match="process 1 raised ValueError"):
+    with pytest.raises(ProcessError, match="Process 1 raised ValueError"):
         session.run(
             f"if me == 2:\n    {stuck}\nif me == 1:\n    raise ValueError('first')", grace_s=1
         )
@@ -320,8 +323,8 @@ def test_one_that_no_interrupt_reaches_is_ended_and_replaced_when_that_is_asked_
     # Nothing is ended that nobody has asked for.
     assert psutil.pid_exists(before)
     done = session.recover()
-    assert "process 2 started again" in done
-    assert "process 2 (before: did not stop" in done
+    assert done.title.startswith("Process 2 was replaced")
+    assert "process 2 (before: did not stop" in told(done)
     assert not psutil.pid_exists(before)
     session.run("kept += 1\ntotal = float(put(np.arange(6.0), 'data').sum())")
     assert session.pull("kept", each=True) == {0: 42, 1: 42, 2: 42}

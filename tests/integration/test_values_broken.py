@@ -46,7 +46,7 @@ def test_a_leaf_that_raises_is_passed_over_by_looks_and_named_by_a_pull(session:
 
 
 def test_a_value_that_cannot_be_shown_fails_the_cell_under_its_own_error(session: Session) -> None:
-    with pytest.raises(ProcessError, match="processes 0, 1 raised ValueError"):
+    with pytest.raises(ProcessError, match="Processes 0, 1 raised ValueError"):
         session.run("broken['at'][1]")
     assert not session.out_of_step
 

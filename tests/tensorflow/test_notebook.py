@@ -51,8 +51,8 @@ def test_t5_only_the_chief_s_files_are_kept(shown: dict[str, str]) -> None:
 def test_t6_training_goes_on_after_a_worker_was_killed(shown: dict[str, str]) -> None:
     assert "killed by signal 9 (SIGKILL)" in shown["fault"]
     assert "%dist_recover" in shown["fault"]
-    assert "process 1 started again" in shown["recover-run"]
-    assert "processes 0, 2 kept their variables" in shown["recover-run"]
+    assert "Process 1 was replaced" in shown["recover-run"]
+    assert "Processes 0, 2 kept their variables" in shown["recover-run"]
     assert "epochs 4 to 6: loss" in shown["resume-fit"]
     assert number(shown["resume-fit"], "loss") < number(shown["workers-fit"], "loss")
 

@@ -30,8 +30,8 @@ def test_an_evaluator_is_replaced_beside_workers_whose_models_stay_of_use(fresh:
     while "lost" not in fresh.good("%dist_status").text:
         pass
     said = fresh.good("%dist_recover").text
-    assert "process 2 started again" in said
-    assert "new strategy on" not in said
+    assert "Process 2 was replaced" in said
+    assert "strategy is new" not in said
     fresh.good("%%dist\nprint(model.evaluate(data, verbose=0))")
     assert "MirroredStrategy" in fresh.good("%%dist --on evaluator\nprint(type(strategy))").text
 

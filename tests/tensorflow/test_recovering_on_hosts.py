@@ -31,7 +31,7 @@ def test_they_are_replaced_however_often_beside_one_of_this_machine(hosts: TestB
             lost = 1 + time % 2
             session._life.engines.cluster.agents.signal(signal.SIGKILL, [lost])
             wait_for(lambda: session.out_of_step)
-            assert f"process {lost} started again" in session.recover()
+            assert f"Process {lost} was replaced" in session.recover().title
             now = addresses(session)
             assert not any(address.startswith("127.") for address in now), "the others reach it"
             assert seen.isdisjoint(now)

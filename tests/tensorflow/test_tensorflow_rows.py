@@ -341,7 +341,7 @@ def test_t6_a_killed_worker_is_replaced_and_training_goes_on_from_the_last_check
         "epoch-02.keras",
     ]
     assert (cluster.shared / "batch.weights.h5").exists()
-    assert f"process {lost} started again" in notebook.good("%dist_recover").text
+    assert f"Process {lost} was replaced" in notebook.good("%dist_recover").text
     notebook.good(SETUP.replace("--on all", f"--on {lost}"))
     notebook.good(f"%dist_push base --on {lost}")
     notebook.good(

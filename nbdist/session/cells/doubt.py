@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from nbdist.contract.cells import Doubt
 from nbdist.errors import SessionError
 from nbdist.notation import names_text
+from nbdist.notice import Notice
 from nbdist.session.cells.facts import ProcessFacts
 
 HARMLESS = frozenset({"print", "len", "type", "repr", "str", "dir", "vars", "id"})
@@ -29,9 +30,15 @@ def refuse_computing(code: str, facts: ProcessFacts) -> None:
         return
     why = f": {facts.why}" if facts.why else ""
     raise SessionError(
-        f"The processes have not been in step since cell {facts.since}{why}. A cell that computes could give "
-        "wrong numbers, so it was not run; a cell that only reads (print(x), x.shape) still runs. "
-        f"{facts.remedy}"
+        Notice(
+            level="bad",
+            title=f"This cell was not run: the processes have not been in step since cell {facts.since}{why}.",
+            text=(
+                "A cell that computes could give wrong numbers; one that only reads (print(x)) still runs."
+            ),
+            do=facts.remedy,
+            code="out of step",
+        )
     )
 
 
@@ -81,8 +88,8 @@ def _values_in(text: ast.expr) -> bool:
 class UnsureError(SessionError):
     """A cell was refused since it may use names in doubt; see `refuse_unsure`. `names` are these names."""
 
-    def __init__(self, text: str, names: Collection[str]) -> None:
-        super().__init__(text)
+    def __init__(self, notice: Notice, names: Collection[str]) -> None:
+        super().__init__(notice)
         self.names = frozenset(names)
 
 
@@ -109,14 +116,15 @@ def refuse_unsure(
     left = _unsure_in(code, facts, used)
     if not left or not computes(code):
         return safe
-    known = [name for name in left if name in said]
-    since = f", since it may use {names_text(known)}" if known else ""
-    sentences = (
-        f"This cell was not run{since}.",
-        doubt_text({name: why for name, why in left.items() if name not in said}),
-        "To go on as it is, run the cell once more.",
+    reasons = because({name: why for name, why in left.items() if name not in said})
+    notice = Notice(
+        level="bad",
+        title=f"This cell was not run: it may use {names_text(left)}.",
+        text=" ".join(what for what, _ in reasons),
+        do=" ".join([*(do for _, do in reasons), "To use what is there, run the cell once more."]),
+        code="in doubt",
     )
-    raise UnsureError(" ".join(filter(None, sentences)), left)
+    raise UnsureError(notice, left)
 
 
 def unsure_text(

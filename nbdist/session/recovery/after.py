@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nbdist.contract.calls.stepping import AskSent
 from nbdist.contract.cells import OpenCell
-from nbdist.errors import GoneError, RecoveryError
+from nbdist.errors import GoneError
 from nbdist.interrupts import kernel_ends
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import StartProgress
@@ -20,7 +20,7 @@ from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.supervisor import CellContext, EndOfCell, nothing
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.controller import bring_back
-from nbdist.session.recovery.in_place import IN_STEP, InPlace, learn
+from nbdist.session.recovery.in_place import IN_STEP, InPlace, learn, not_recovered
 from nbdist.session.recovery.recovery import NewStrategy, SessionRecovery
 
 LEFT_SECONDS = 0.5
@@ -104,7 +104,7 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> Notice:
     if engines.lost_controller:
         why = engines.exclusive(lambda: bring_back(engines, say=said.append))
         if why is not None:
-            raise RecoveryError(f"{why}. {engines.facts.remedy}")
+            raise not_recovered(engines, why)
         if not engines.facts.lost and not engines.proves and not engines.facts.out_of_step:
             return engines.noticed(replace(IN_STEP, title=capital(f"{said.pop()}.")), said)
     return engines.noticed(recovery_of(engines).restore(progress=progress), said)

@@ -23,7 +23,7 @@ from nbdist.contract.calls.stepping import (
 from nbdist.errors import GoneError, NbdistError, RecoveryError
 from nbdist.launch.model.happenings import ProcessExit, StartProgress
 from nbdist.launch.start.pool import LOST_SECONDS
-from nbdist.notation import names_text, processes_text, seconds_text, where_text
+from nbdist.notation import capital, names_text, processes_text, seconds_text, where_text
 from nbdist.notice import Notice
 from nbdist.session.asking import LOOK_SECONDS, ask_all
 from nbdist.session.cells.facts import ProcessFacts
@@ -188,7 +188,7 @@ class InPlace(SessionRecovery):
         settled = engines.exclusive(lambda: try_repair(engines, say=said.append, stuck=stuck))
         learn(engines, settled, engines.facts.last_cell)
         if settled.why is not None:
-            raise RecoveryError(f"{settled.why}. {engines.facts.remedy}")
+            raise not_recovered(engines, settled.why, said)
         done = settled.done or IN_STEP
         return replace(done, details=(*said, *done.details))
 
@@ -205,9 +205,25 @@ class InPlace(SessionRecovery):
         gone = engines.facts.workers.intersection(engines.facts.lost)
         # Replacements in nbdist's own sessions are recorded; those in another cluster are found by attaching
         # again.
-        again = f" Then leave them, with {command('shutdown')}, and attach again."
-        then = again if gone and engines.cluster.turn_file else ""
-        raise RecoveryError(f"{why}, and {NOT_OURS}. {engines.facts.remedy}{then}")
+        again = f"Then leave them, with {command('shutdown')}, and attach again."
+        error = not_recovered(engines, f"{why}, and {NOT_OURS}")
+        then = [again] if gone and engines.cluster.turn_file else []
+        notice = replace(error.notice, do=" ".join([error.notice.do, *then]))
+        raise RecoveryError(notice)
+
+
+def not_recovered(engines: EngineGroup, why: str, said: Collection[str] = ()) -> RecoveryError:
+    """Return the error for processes that are still out of step; `said` was said while that was tried."""
+    return RecoveryError(
+        Notice(
+            level="bad",
+            title=capital(f"{why}."),
+            text="The session is out of step; what the processes hold is unchanged.",
+            do=engines.facts.remedy,
+            details=tuple(said),
+            code="out of step",
+        )
+    )
 
 
 def learn(engines: EngineGroup, settled: Settled, cell: int) -> ProcessFacts:

@@ -290,12 +290,25 @@ export interface Version {
   value: string;
 }
 /**
- * A sentence a person should read now. `bad` is for what stops the work.
+ * Something a person should read now: at most three lines, the rest only for those who ask.
+ *
+ * Attributes:
+ *   level: `bad` for what stops the work.
+ *   title: What happened, where, and at which line.
+ *   text: What it means for the variables, or for the session.
+ *   do: What to type; empty if nothing is needed.
+ *   details: Further lines.
+ *   code: The kind, such as `raised`, `ended` or `repaired`, for programs that read it.
+ *   lost: The paths of the arrays that were lost.
  */
 export interface Notice {
   level: 'warn' | 'bad';
   title: string;
   text: string;
+  do: string;
+  details: string[];
+  code: string;
+  lost: string[];
 }
 /**
  * The devices of a pod as its network connects them.

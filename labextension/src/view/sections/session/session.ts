@@ -76,9 +76,12 @@ const noticeNode = (level: Notice['level'], sign: string, ...words: Child[]): HT
     h('span.notice-text', words),
   );
 
-function messageNode({ level, title, text }: Notice): HTMLElement {
+function messageNode({ level, title, text, do: step, details }: Notice): HTMLElement {
   const word = h('span+hidden', level === 'bad' ? 'Problem: ' : 'Note: ');
-  return noticeNode(level, '!', word, h('b', withCode(title)), ' ', withCode(text));
+  const lines = [text, step].filter(line => line).flatMap(line => [' ', ...withCode(line)]);
+  const folded = h('details', h('summary', 'Details'), h('pre', details.join('\n')));
+  const more = details.length > 0 ? [folded] : [];
+  return noticeNode(level, '!', word, h('b', withCode(title)), ...lines, ...more);
 }
 
 function disagreementNode({ about, versions }: Disagreement): HTMLElement {
@@ -94,6 +97,10 @@ const OUT_OF_STEP: Notice = {
   level: 'bad',
   title: 'The processes are out of step.',
   text: 'Not all of them have run the same collectives, so the next one may wait for ever.',
+  do: '',
+  details: [],
+  code: 'out of step',
+  lost: [],
 };
 
 function noticesOf(snapshot: Snapshot): readonly Notice[] {

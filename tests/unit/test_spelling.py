@@ -22,8 +22,8 @@ from nbdist.launch.model.start_options import FLAGS, StartOptions
 from nbdist.magics.options import MAGICS
 from nbdist.session.cells.facts import RECOVER, ProcessFacts
 from nbdist.session.cells.supervisor import timeout_error
-from nbdist.session.interrupting import stacks_text
 from nbdist.session.keeping import kept_text
+from nbdist.session.looking import stacks_text
 from nbdist.session.session import Session
 from nbdist.spelling import (
     COMMANDS,

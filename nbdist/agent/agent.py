@@ -258,7 +258,7 @@ class Agent:
                 self.stopped = True
                 self.events.send(Stopped())
             case KernelAlive():
-                pass  # `_read` has told the pulse
+                pass  # `_read` has noted it for the pulse
             case ListFiles() | AskForFiles() | WriteFile() | DropFile() | CommitFiles():
                 self.copies = self.copies or FileCopies(self.folder, self.events)
                 self.copies.obey(order)

@@ -44,8 +44,8 @@ class Tagged:
 
     Attributes:
       TAG: The name of the entry, the same in all members of a union.
-      NAME: What it says: the words of the class's name in small letters, such as `stop_listening`, where the class
-        does not say otherwise.
+      NAME: The value of this entry; by default the words of the class's name in small letters, such as
+        `stop_listening`.
     """
 
     __slots__ = ()

@@ -126,7 +126,7 @@ class ProcessFacts:
       forgotten: The paths of the arrays that this cell lost.
       mixed: Whether numbers that this cell printed may be wrong.
       unsure: Names in doubt, each with the reason: variables of processes that replaced ended ones, and arrays
-        that were rolled back to their copies before a person was told.
+        that were rolled back to their copies, of which no person knows yet.
       leaves_out: Whether the session can go on without one of its hosts.
       cut_off: Whether the processes cannot be asked for anything any more.
       last_cell: The number of the last cell that has ended.

@@ -149,7 +149,7 @@ class MemoryStretch:
 
 
 class Push:
-    """The push of arrays to processes that have said which pieces they want.
+    """The push of arrays to processes; each has answered which pieces it wants.
 
     A piece that several processes of a machine want is sent there once, into memory that they share: on this
     machine this notebook writes it, on any other machine one of the processes.

@@ -268,7 +268,7 @@ def in_lab(notebook: Path) -> int:
         print("This is a copy of the tour; changes are gone when JupyterLab ends.", flush=True)
         options = ["--ServerApp.ip=127.0.0.1"]
         if sys.platform != "win32" and os.geteuid() == 0:
-            # JupyterLab refuses to start for root unless told to; here root has asked for it.
+            # JupyterLab starts for root only with this option; here root has asked for it.
             options.append("--ServerApp.allow_root=True")
         command = [sys.executable, "-m", "jupyterlab", *options, str(copy)]
         server = subprocess.Popen(command, cwd=folder)

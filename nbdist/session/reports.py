@@ -22,7 +22,7 @@ from nbdist.contract.asides import (
 )
 from nbdist.contract.calls.engine import Look, Looked
 from nbdist.contract.iopub import AsideAnswer
-from nbdist.contract.request import answer_of
+from nbdist.contract.wire import answer_type
 from nbdist.errors import GoneError, LaunchError, SessionError
 from nbdist.interrupts import put_off
 from nbdist.launch.model.framework import framework_named
@@ -31,7 +31,7 @@ from nbdist.launch.start.pending import Pending
 from nbdist.launch.start.pool import Agents
 from nbdist.monitor.monitor import Monitor
 from nbdist.notation import seconds_text, where_text
-from nbdist.session.health import Health
+from nbdist.session.cells.facts import Health
 from nbdist.spelling import command
 
 LOOK_SECONDS = 0.5
@@ -252,7 +252,7 @@ class Asking:
         return {
             p: one
             for p, one in found.items()
-            if p in process_ids and isinstance(one, answer_of(type(aside)))
+            if p in process_ids and isinstance(one, answer_type(type(aside)))
         }
 
     def _all_here(self, process_ids: Sequence[int], left_s: float) -> bool:

@@ -20,14 +20,13 @@ from nbdist.launch.sessions.recorded import values_used_lines, with_values
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.spawn import spawn
 from nbdist.notice import Notice
-from nbdist.session import interrupting, moving, resizing
+from nbdist.session import moving, resizing
 from nbdist.session.cells.cellrun import CellHandle
 from nbdist.session.cells.history import ListedCell
 from nbdist.session.cells.targets import Targets
-from nbdist.session.interrupting import stacks
 from nbdist.session.keeping import sync_files
 from nbdist.session.life import Life
-from nbdist.session.looking import Views
+from nbdist.session.looking import Views, stacks
 from nbdist.session.moving import LARGE_BYTES, Progress, Saved
 from nbdist.session.running import CellOptions
 from nbdist.spelling import command
@@ -313,9 +312,7 @@ class Session:
         Raises:
           SessionError: `cell` does not run in the background.
         """
-        life = self._alive()
-        cells = life.cells
-        return interrupting.interrupt(life.engines, cells.background, cell, awaited=cells.awaited)
+        return self._alive().cells.interrupt(cell)
 
     def stop_at_step(self) -> str:
         """Make all processes leave the cells in the background before the same step; all stay in step.
@@ -329,8 +326,7 @@ class Session:
         Raises:
           SessionError: No cell runs in the background, or its processes cannot agree on a step.
         """
-        life = self._alive()
-        return interrupting.stop_at_step(life.engines, life.cells.background)
+        return self._alive().cells.stop_at_step()
 
     # -- values ----------------------------------------------------------------------------------
 

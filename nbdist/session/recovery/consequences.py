@@ -23,8 +23,7 @@ from nbdist.notation import (
 )
 from nbdist.notice import Notice
 from nbdist.session.cells.doubt import MadeIn, because, nowhere
-from nbdist.session.values.namespace import Brought
-from nbdist.session.values.things import DRAWN, changes_numbers
+from nbdist.session.values.namespace import DRAWN, Brought, changes_numbers
 
 MOST_SENTENCES = 3
 """The most sentences of one line; the others are the first details."""

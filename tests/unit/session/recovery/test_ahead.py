@@ -11,8 +11,8 @@ import pytest
 from nbdist.contract.asides import Count
 from nbdist.session.cells.outcome import ProcessOutcome
 from nbdist.session.cells.supervisor import InVain
-from nbdist.session.recovery import remedies
-from nbdist.session.recovery.remedies import waits_in_vain
+from nbdist.session.recovery import recovery
+from nbdist.session.recovery.recovery import waits_in_vain
 from tests.builders.engines import FakeEngines, cell_step, gone, sent, trail
 from tests.builders.outcomes import stands
 from tests.builders.reports import running
@@ -48,7 +48,7 @@ def vain(execution: Counted, waiting: set[int], **answers: Any) -> InVain | None
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remedies, "ANSWER_SECONDS", 0.02)
+    monkeypatch.setattr(recovery, "ANSWER_SECONDS", 0.02)
 
 
 def test_who_sent_more_than_one_that_has_finished_waits_in_vain() -> None:

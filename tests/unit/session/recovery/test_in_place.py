@@ -30,7 +30,7 @@ from nbdist.session.recovery import after, in_place
 from nbdist.session.recovery.after import ensure_in_step
 from nbdist.session.recovery.compared import differing_labels, which_differ
 from nbdist.session.recovery.in_place import Settled, hindrance, try_repair
-from nbdist.session.recovery.remedies import join_proof
+from nbdist.session.recovery.recovery import join_proof
 from nbdist.session.recovery.repair import Repaired
 from tests.builders.clock import Clock
 from tests.builders.engines import FakeEngines, cell_step, gone, sent, trail
@@ -51,12 +51,12 @@ def repairs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.append(number)
         return replace(REPAIRED, new=tuple(gone))
 
-    monkeypatch.setattr(in_place, "repair_all", repair)
+    monkeypatch.setattr(in_place, "repair", repair)
     return found
 
 
 def settled(engines: Any, *, automatic: bool = True) -> Settled:
-    return in_place.InPlace(engines).prove(repair=automatic, say=lambda text: None)
+    return in_place.InPlace(engines).prove(automatic=automatic, say=lambda text: None)
 
 
 def test_equal_counts_and_a_proof_that_passes_are_in_step_without_a_word(
@@ -196,7 +196,7 @@ def test_a_repair_that_fails_leaves_the_reason(monkeypatch: pytest.MonkeyPatch, 
     def fails(engines: Any, **options: Any) -> None:
         raise error
 
-    monkeypatch.setattr(in_place, "repair_all", fails)
+    monkeypatch.setattr(in_place, "repair", fails)
     engines = FakeEngines(step=sent)
     done = settled(engines)
     assert done.why == f"the repair failed: {error}"
@@ -207,7 +207,7 @@ def test_where_the_coordination_service_has_ended_all_join_another(repairs: list
     engines = FakeEngines()
     engines.lost_service = ended()
     lines: list[str] = []
-    done = in_place.InPlace(engines).prove(repair=True, say=lines.append)
+    done = in_place.InPlace(engines).prove(automatic=True, say=lines.append)
     (line,) = lines
     assert "SIGKILL" in line
     assert (done.why, done.because) == (None, "JAX's coordination service has ended")
@@ -230,7 +230,7 @@ def mended(
         begun.append(gone)
         raise failures[len(begun) - 1](engines)
 
-    monkeypatch.setattr(in_place, "repair_all", fails)
+    monkeypatch.setattr(in_place, "repair", fails)
     lines: list[str] = []
     return begun, lines, try_repair(engines, say=lines.append)  # type: ignore[arg-type]
 
@@ -576,7 +576,7 @@ def test_after_a_cell_that_has_not_failed_the_next_may_not_count_on_what_has_gon
 ) -> None:
     """One that has failed ends a run of all cells; what went back is below it."""
     older = {"w": Doubt(kind="older", of=3)}
-    monkeypatch.setattr(in_place, "repair_all", lambda *_, **__: replace(REPAIRED, older=older))
+    monkeypatch.setattr(in_place, "repair", lambda *_, **__: replace(REPAIRED, older=older))
     facts = after.after_cell(FakeEngines(step=sent), cell_end([], clean=clean), automatic=True)
     assert facts.unsure == (older if clean else {})
 

@@ -289,6 +289,7 @@ class CellRun:
             done=facts.repaired,
             said=self._said,
             in_vain=self._supervisor.watch.in_vain,
+            waiting=self._supervisor.watch.waiting,
         )
 
     def _prompts_at(self, renderer: Renderer) -> Prompts:

@@ -233,9 +233,7 @@ def waits_in_vain(
 
 
 def _all_wait(states: Mapping[int, Sent]) -> str:
-    lines = [
-        "all processes wait, and nothing is computed or sent; an interrupt of the cell ends it"
-    ]
+    lines = ["all processes wait, and nothing is computed or sent"]
     lines += [
         f"{processes_text([p])}   waits after it has raised {one.raising}"
         for p, one in sorted(states.items())

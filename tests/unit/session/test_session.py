@@ -329,6 +329,19 @@ def test_waiting_for_all_ends_with_those_that_are_busy(live: LiveHosts) -> None:
     assert time.monotonic() >= began
 
 
+def test_why_is_the_last_failure_or_what_was_done_last(live: LiveHosts) -> None:
+    session = live.session("h1", "h2")
+    assert session.why() is None
+    live.runs = lambda cell: cell.fail("ValueError", "no")
+    with pytest.raises(ProcessError) as raised:
+        session.run("f()")
+    assert session.why() == raised.value.notice
+    live.runs = SentCell.finish
+    session.run("f()")
+    assert session.why() == raised.value.notice, "nothing has happened since"
+    assert session.recover() == session.why() == IN_STEP
+
+
 # -- recovery ------------------------------------------------------------------------------------
 
 

@@ -324,8 +324,10 @@ def test_where_all_wait_that_is_said_as_long_as_it_is_so_and_nobody_is_interrupt
     )
     assert scene.ends() == {0: "finished", 1: "finished"}
     assert scene.asked == [] and scene.execution.notes == []
-    said = "all processes wait\nprocesses 0, 1   waiting at line 4: y = step(x)"
-    assert said in scene.execution.standing
+    (said,) = {text for text in scene.execution.standing if text is not None}
+    first, second, last = said.splitlines()
+    assert (first, second) == (found.text, "processes 0, 1   waiting at line 4: y = step(x)")
+    assert "interrupt" in last, "the person decides"
 
 
 def test_what_all_wait_for_is_still_said_when_an_interrupt_has_ended_it(clock: Clock) -> None:
@@ -334,10 +336,8 @@ def test_what_all_wait_for_is_still_said_when_an_interrupt_has_ended_it(clock: C
     scene = Scene(clock, script, remedies={"in_vain": lambda *_: found})
     with pytest.raises(KeyboardInterrupt):
         scene.ends()
-    assert scene.supervisor.watch.seen == (
-        "all processes wait",
-        "processes 0, 1   waiting at line 4: y = step(x)",
-    )
+    assert scene.supervisor.watch.waiting == found.text, "said in the error"
+    assert scene.supervisor.watch.seen == ("processes 0, 1   waiting at line 4: y = step(x)",)
     assert scene.execution.standing[-1] is None
 
 

@@ -28,7 +28,7 @@ ONE = Brought(source=0, names=("a", "b"))
 HAS = f"process 1 (before: {KILLED}) has the 2 names of process 0"
 KEPT = "All variables are kept."
 UNCHANGED = "Everything else is unchanged."
-MORE = "The details say more."
+MORE = "%dist_why says more."
 LOCK = LeftOut(name="lock", type="lock", why="no process can send it")
 
 

@@ -54,10 +54,10 @@ def session(live: LiveHosts) -> Session:
     return made
 
 
-def fails(live: LiveHosts, session: Session) -> ProcessError:
+def fails(live: LiveHosts, session: Session, code: str = "f()") -> ProcessError:
     live.runs = lambda cell: cell.fail("ValueError", "no") if cell.process_id else cell.finish()
     with pytest.raises(ProcessError) as raised:
-        session.run("f()")
+        session.run(code)
     live.runs = SentCell.finish
     return raised.value
 
@@ -106,6 +106,30 @@ def test_what_only_one_has_of_an_array_is_lost_on_both_and_named(
     assert texts[0] == texts[1] and texts[0].startswith("w was lost in cell ")
 
 
+def test_what_a_cell_assigns_again_is_not_lost_any_more(live: LiveHosts, session: Session) -> None:
+    engines = session._life.engines
+    engines.lost_texts = {"w": "w was lost", "params['a']": "it was lost", "y": "y was lost"}
+    session.run("for k in range(3):\n    w = step(w)\nparams = init()")
+    assert engines.lost_texts.keys() == {"y"}
+
+
+def test_what_the_cell_that_assigns_it_loses_stays_lost(live: LiveHosts, session: Session) -> None:
+    versions = replace(ORIGINS, versions={"w": (0, 1, "0")})
+    live.answers["save"] = lambda p, _: replace(SAVED, versions=versions if p else ORIGINS)
+    live.answers["restore"] = lambda p, _: Restored(
+        references=0, arrays=0, lost=("w",), stale=(), seconds=0.0, ports=(9000 + p,)
+    )
+    notice = fails(live, session, "w = step(w)").notice
+    assert notice.lost == ("w",)
+    engines = session._life.engines
+    assert engines.lost_texts.keys() == {"w"}
+    number = engines.facts.last_cell
+    assert notice.do == f"Create w again: cell {number} assigns it.", (
+        "the cell that has just failed"
+    )
+    assert engines.lost_texts["w"].endswith(notice.do)
+
+
 def test_why_values_could_not_be_read_is_said_but_for_what_all_wait_for(
     live: LiveHosts, session: Session
 ) -> None:
@@ -148,8 +172,7 @@ def test_where_memory_is_short_it_is_said_that_it_takes_longer(
     live: LiveHosts, session: Session
 ) -> None:
     live.answers["save"] = lambda p, _: replace(SAVED, on_disk=p * 1000, nbytes=2000, free=10)
-    on_disk = [line for line in fails(live, session).notice.details if "disk" in line]
-    (line,) = on_disk
-    assert line.startswith(
-        "process 1 (host h2): 1000 B of 2 KB are written to disk, since only 10 B"
-    )
+    details = "\n".join(fails(live, session).notice.details)
+    (line,) = (line.strip() for line in details.splitlines() if "disk" in line)
+    said = "process 1 (host h2): 1000 B of 2 KB are written to disk, since only 10 B"
+    assert line.startswith(said)

@@ -1,6 +1,7 @@
 """The arguments of the tools: dataclasses, from which JSON schemas and options of commands are made.
 
-The text beside a field's type says what the field is. A field with a default is optional.
+The text beside a field's type says what the field is; a second text says it for the command, where that differs. A
+field with a default is optional.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ class OfFollowed(OfSession):
     """Arguments of the tools that wait for a cell."""
 
     wait: Annotated[
-        bool, "Wait for the cell's end, as long as one call may; else until it has been sent."
+        bool,
+        "Wait for the cell's end, as long as one call may; false: only until it has been sent.",
+        "Return once the cell has been sent.",
     ] = True
     most_characters: Annotated[int, "The most characters of output in the answer."] = (
         MOST_CHARACTERS
@@ -76,7 +79,11 @@ class OfFollowed(OfSession):
 class OfRunCell(OfFollowed):
     """Arguments of `run_cell`."""
 
-    code: Annotated[str, "The cell: statements, and what IPython runs, such as !ls."]
+    code: Annotated[
+        str,
+        "The cell: statements, and what IPython runs, such as !ls.",
+        "The cell: statements, and what IPython runs, such as !ls; - reads it from standard input.",
+    ]
     on: Annotated[str, "Processes, such as 0,2-3 or host=h1; default: all."] = ""
     timeout_s: Annotated[float | None, "Interrupt the cell after this many seconds."] = None
 
@@ -85,23 +92,28 @@ class OfRunCell(OfFollowed):
 class OfFollowCell(OfFollowed):
     """Arguments of `follow_cell`."""
 
-    cell: Annotated[int, "The number of the cell, as run_cell has returned it."]
+    cell: Annotated[int, "The number of the cell, as it was returned when the cell was sent."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfInterruptCell(OfSession):
     """Arguments of `interrupt_cell`."""
 
-    cell: Annotated[int, "The number of the cell, as run_cell has returned it."]
+    cell: Annotated[int, "The number of the cell, as it was returned when the cell was sent."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One field of a dataclass of arguments; `default` is None where `required`, or where there is none."""
+    """One field of a dataclass of arguments.
+
+    `says` is for a tool, `command_says` for the option of a command. `default` is None where `required`, or where
+    there is none.
+    """
 
     name: str
     type: type
     says: str
+    command_says: str
     required: bool
     default: Any
 
@@ -116,13 +128,20 @@ def parameters(cls: type) -> tuple[Parameter, ...]:
     hints = get_type_hints(cls, include_extras=True)
     found = []
     for field in fields(cls):
-        hint, says = get_args(hints[field.name])
+        hint, *said = get_args(hints[field.name])
         if get_origin(hint) in (Union, types.UnionType):
             (hint,) = (one for one in get_args(hint) if one is not type(None))
         required = field.default is MISSING
         default = None if required else field.default
         found.append(
-            Parameter(name=field.name, type=hint, says=says, required=required, default=default)
+            Parameter(
+                name=field.name,
+                type=hint,
+                says=said[0],
+                command_says=said[-1],
+                required=required,
+                default=default,
+            )
         )
     return tuple(sorted(found, key=lambda one: not one.required))
 
@@ -173,11 +192,12 @@ def add_to(parser: argparse.ArgumentParser, cls: type) -> None:
     """Add the arguments to a command: required ones as words in their order, the others as options."""
     for one in parameters(cls):
         if one.required:
-            says = f"{one.says} - reads it from standard input." if one.type is str else one.says
-            parser.add_argument(one.name, type=one.type, metavar=one.name.upper(), help=says)
+            parser.add_argument(
+                one.name, type=one.type, metavar=one.name.upper(), help=one.command_says
+            )
         elif one.type is bool:
             parser.add_argument(
-                one.flag, dest=one.name, action="store_false", help=f"Not: {one.says}"
+                one.flag, dest=one.name, action="store_false", help=one.command_says
             )
         else:
             metavar = "S" if one.name.endswith("_s") else "N" if one.type is int else "TEXT"
@@ -187,5 +207,5 @@ def add_to(parser: argparse.ArgumentParser, cls: type) -> None:
                 type=one.type,
                 default=one.default,
                 metavar=metavar,
-                help=one.says,
+                help=one.command_says,
             )

@@ -23,35 +23,43 @@ BY_COMMAND = {tool.command: tool for tool in TOOLS.values()}
 def add_commands(commands: Any) -> None:
     """Add a command for each tool, and the server, to argparse's subparsers."""
     for tool in TOOLS.values():
+        does = _typed(tool.does)
+        first = does.partition(".")[0]
         parser = commands.add_parser(
-            tool.command,
-            help=tool.does.partition(".")[0],
-            description=tool.does,
-            allow_abbrev=False,
+            tool.command, help=first[0].lower() + first[1:], description=does, allow_abbrev=False
         )
         add_to(parser, tool.arguments)
-        parser.add_argument("--json", action="store_true", help="for scripts and agents")
+        parser.add_argument(
+            "--json", action="store_true", help="Print JSON, for scripts and agents."
+        )
     server = commands.add_parser(
         "mcp",
         help="serve the tools to an agent, over standard input and output",
         allow_abbrev=False,
     )
     server.add_argument(
-        "--session", default="", metavar="ID", help="only this session; default: any of yours here"
+        "--session", default="", metavar="ID", help="Only this session; default: any of yours here."
     )
     server.add_argument(
         "--allow",
         default="",
         metavar="WHAT",
-        help="run, recover or both, as run,recover; without it, tools only read",
+        help="What tools may do beside reading: run, recover, or both, as run,recover.",
     )
     server.add_argument(
         "--limit",
         type=float,
         default=LIMIT_SECONDS,
         metavar="S",
-        help="how long one call waits for a cell, in seconds; default: %(default)g",
+        help=f"How long one call waits for a cell, in seconds; default: {LIMIT_SECONDS:g}.",
     )
+
+
+def _typed(text: str) -> str:
+    """Return a text about tools for a person, who types their commands."""
+    for tool in TOOLS.values():
+        text = text.replace(tool.name, tool.command)
+    return text
 
 
 def call(options: argparse.Namespace) -> int:
@@ -77,9 +85,8 @@ def call(options: argparse.Namespace) -> int:
 
 def _given(tool: Tool, options: argparse.Namespace) -> dict[str, Any]:
     found = {one.name: getattr(options, one.name) for one in parameters(tool.arguments)}
-    for one in parameters(tool.arguments):
-        if one.required and found[one.name] == "-":
-            found[one.name] = sys.stdin.read()
+    if found.get("code") == "-":
+        found["code"] = sys.stdin.read()
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -87,7 +94,7 @@ def serve(options: argparse.Namespace) -> int:
     """Run `nbdist mcp` until its client goes.
 
     Returns:
-      0 when the client has gone, 2 for options that cannot be read or a missing package; 130 when interrupted.
+      0 when the client has gone, 2 for options that cannot be read or a missing package.
     """
     from nbdist.tools.server import serve
 
@@ -95,14 +102,8 @@ def serve(options: argparse.Namespace) -> int:
         if options.limit <= 0:
             raise OptionError(f"--limit {options.limit:g}: allowed are seconds above 0.")
         allowed = allowed_by(filter(None, options.allow.split(",")))
-        participant = Participant(session=options.session, allowed=allowed, longest_s=options.limit)
-        try:
-            serve(participant)
-        finally:
-            participant.leave()
+        serve(Participant(session=options.session, allowed=allowed, longest_s=options.limit))
     except OptionError as error:
         print(f"nbdist mcp: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        return 130
     return 0

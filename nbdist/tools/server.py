@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import functools
 import json
+import os
+import signal
 from typing import TYPE_CHECKING, Any
 
 from nbdist.errors import OptionError
@@ -28,7 +30,9 @@ INSTRUCTIONS = (
 
 
 def serve(participant: Participant) -> None:
-    """Serve the tools until the client closes standard input.
+    """Serve the tools until the client closes standard input; leave all sessions then.
+
+    A SIGINT or SIGTERM leaves them too, and ends this process with 128 and the number of the signal.
 
     Raises:
       OptionError: The package `mcp` is not installed.
@@ -42,12 +46,24 @@ def serve(participant: Participant) -> None:
             "Run: pip install 'nbdist[mcp]'"
         ) from error
 
+    async def end_by_signal() -> None:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for number in signals:
+                participant.leave()
+                # The thread that reads standard input can be neither interrupted nor joined before a line comes.
+                os._exit(128 + number)
+
     async def until_end() -> None:
         server = server_of(participant)
-        async with stdio_server() as (reading, writing):
+        async with anyio.create_task_group() as ending, stdio_server() as (reading, writing):
+            ending.start_soon(end_by_signal)
             await server.run(reading, writing, server.create_initialization_options())
+            ending.cancel_scope.cancel()
 
-    anyio.run(until_end)
+    try:
+        anyio.run(until_end)
+    finally:
+        participant.leave()
 
 
 def server_of(participant: Participant) -> Server[Any]:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ from mcp import ClientSession, StdioServerParameters, stdio_client
 from tests.integration.conftest import START
 from tests.integration.kernels import Kernels
 from tests.integration.notebook import Notebook
+from tests.waiting import WAIT_SECONDS
 
 SPREAD = """import jax, numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
@@ -230,5 +232,25 @@ def test_a_session_that_has_ended_or_begun_anew_is_noticed(
         call("run_cell", code="here = 1")
         person.good("%dist_init --restart")
         assert "False" in call("run_cell", code="print('here' in globals())")["output"]
+        cell = call("run_cell", code=COUNT.format(100), wait=False)
         person.good("%dist_shutdown")
+        assert call("follow_cell", cell=cell["cell"])["error"]["code"] == "SessionError"
         assert call("status")["error"]["code"] == "SessionError"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_server_that_waits_for_its_client(
+    kernels: Kernels, number: signal.Signals
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "nbdist.cli", "mcp"],
+        env={**os.environ, **kernels.environment},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as server:
+        assert server.stdin is not None and server.stdout is not None
+        server.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+        server.stdin.flush()
+        assert json.loads(server.stdout.readline())["id"] == 1
+        server.send_signal(number)
+        assert server.wait(WAIT_SECONDS) == 128 + number

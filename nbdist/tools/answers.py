@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from nbdist.contract.program import Program
-from nbdist.contract.snapshot import Array, Disagreement, Notice, Process, Snapshot
+from nbdist.contract.snapshot import Array, Disagreement, Mesh, Notice, Process, Snapshot
 from nbdist.contract.wire import encode
-from nbdist.errors import NbdistError
+from nbdist.errors import NbdistError, SpecError
 from nbdist.notation import array_type_text, bytes_text, columns, count_text, spec_text
 from nbdist.pieces import fullest_bytes, meshes_of, pieces, sentence
 from nbdist.session.cells.outcome import ProcessOutcome
@@ -223,11 +223,19 @@ def array_facts(array: Array, snapshot: Snapshot | Shards) -> ArrayFacts:
         shape=array.shape,
         sharding=spec_text(array),
         mesh={axis.name: axis.size for axis in mesh.axes} if mesh else {},
-        layout=sentence(array, meshes),
+        layout=_layout(array, meshes),
         bytes=array.nbytes,
         bytes_per_device=fullest_bytes(array, meshes),
         processes=array.processes,
     )
+
+
+def _layout(array: Array, meshes: Mapping[str, Mesh]) -> str:
+    """Return the pieces in words; if the mesh is not known or does not fit, why there are none."""
+    try:
+        return sentence(array, meshes)
+    except SpecError as error:
+        return str(error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

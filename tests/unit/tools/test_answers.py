@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 
+from nbdist.contract.snapshot import Array, NamedSharding, SingleDevice, Snapshot
 from nbdist.errors import ProcessError, SessionError
 from nbdist.session.cells.outcome import ProcessOutcome
-from nbdist.tools.answers import Cell, Failure, bounded, failure_of, refused
+from nbdist.tools.answers import Cell, Failure, arrays_of, bounded, failure_of, refused
 
 
 def test_a_long_text_keeps_its_beginning_and_its_end_and_says_how_much_is_missing() -> None:
@@ -16,6 +17,23 @@ def test_a_long_text_keeps_its_beginning_and_its_end_and_says_how_much_is_missin
     assert (short[:25], short[-75:], left_out) == (text[:25], text[-75:], 900)
     assert "900" in short[25:-75]
     assert bounded("abc", 0)[1] == 3
+
+
+def test_arrays_are_listed_largest_first_and_one_without_its_mesh_hides_no_other() -> None:
+    here = SingleDevice(device="0:0", memory_kind=None)
+    unknown = NamedSharding(mesh="none", spec=(("x",),), unreduced=(), memory_kind=None)
+    arrays = tuple(
+        Array(path=path, shape=(size,), dtype="float32", nbytes=4 * size, sharding=sharding)
+        for path, size, sharding in [("a", 1, here), ("b", 3, unknown), ("ab", 2, here)]
+    )
+    snapshot = Snapshot(
+        session="s", sequence=1, time=0.0, state="idle", arrays=arrays, arrays_omitted=7
+    )
+    found = arrays_of(snapshot, find="", most=2)
+    assert [one.path for one in found.arrays] == ["b", "ab"]
+    assert (found.left_out, found.unreported) == (1, 7)
+    assert [one.path for one in arrays_of(snapshot, find="a", most=9).arrays] == ["ab", "a"]
+    assert "8 more arrays" in found.text()
 
 
 def test_an_error_of_a_cell_names_process_host_line_and_cause_without_colors() -> None:

@@ -7,7 +7,7 @@ call `table.ask`: the commands of a shell (`commands.py`), and the server of the
 
 `participant.py` knows which session is meant and what is allowed. It attaches as a second kernel does, so its
 cells wait in line behind those of others. `cells.py` follows these cells beyond the call that asked for them.
-`answers.py` has all that is returned: plain data of bounded size, and errors as data.
+`answers.py` and `arrays.py` have all that is returned: plain data of bounded size, and errors as data.
 
 The command `nbdist` imports the table for each of its commands, so no module of a session is imported before a
 session is joined.

@@ -188,12 +188,12 @@ def tools() -> str:
     rows = (
         [
             f"`{tool.name}`",
-            "" if tool.needs == "read" else f"`--allow {tool.needs}`",
+            "" if tool.needs == "read" else f"`{tool.needs}`",
             plain(tool.does),
         ]
         for tool in TOOLS.values()
     )
-    return table(("tool", "needs", ""), rows)
+    return table(("tool", "`--allow`", ""), rows)
 
 
 def commands() -> str:

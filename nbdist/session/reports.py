@@ -32,7 +32,7 @@ from nbdist.launch.start.pool import Agents
 from nbdist.monitor.monitor import Monitor
 from nbdist.notation import seconds_text, where_text
 from nbdist.session.cells.facts import Health
-from nbdist.spelling import command
+from nbdist.spelling import command, start_with
 
 LOOK_SECONDS = 0.5
 """Seconds idle processes may take to report what they hold when a person asks."""
@@ -316,7 +316,8 @@ class Asides:
         """
         if not self._agents.reaches_past_main_threads:
             raise SessionError(
-                "These processes were not started by nbdist: nothing reaches them while they run a cell. "
+                "This kernel has not started these processes: nothing that it sends reaches them while they run "
+                "a cell. "
                 f"{command('interrupt')} interrupts it."
             )
         framework = framework_named(self._plan.framework)
@@ -363,6 +364,7 @@ class Asides:
     def _refuse_out_of_reach(self) -> None:
         if not self._agents.reaches_past_main_threads:
             raise SessionError(
-                "These processes were not started by nbdist: nothing reaches them while they run a cell, and "
-                "their stacks cannot be read."
+                "This kernel has not started these processes: nothing that it sends reaches them while they run a "
+                f"cell, and it cannot read their stacks. {command('status')} shows the line that each is in. Of a "
+                f"session that began with {start_with('keep', True)}, any kernel can read the stacks."
             )

@@ -174,12 +174,17 @@ class Session:
         """
         return stacks(self._alive().engines, on, native=native)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, *, fresh: bool = False) -> Snapshot:
         """Return everything known of the whole session now.
+
+        Args:
+          fresh: Make idle processes report first, and wait for that.
 
         Returns:
           Plain data that grows with devices and arrays; sizes are in bytes, times in Unix seconds.
         """
+        if fresh:
+            self._look()
         return self._life.engines.monitor.snapshot()
 
     def status(self) -> str:
@@ -188,9 +193,9 @@ class Session:
         Returns:
           Text with one row for each process, as `%dist_status` prints it: state, cell, line, seconds, memory.
         """
-        self._look()
+        snapshot = self.snapshot(fresh=True)
         copies = self._life.engines.copies.text() if self.alive else None
-        return "\n".join([status_text(self.snapshot()), *([copies] if copies else [])])
+        return "\n".join([status_text(snapshot), *([copies] if copies else [])])
 
     def mesh(self, path: str | None = None) -> Picture:
         """Return the view of this session, and of where one array lies.
@@ -271,6 +276,20 @@ class Session:
             renderer=renderer,
         )
         return self._alive().cells.run(code, options)
+
+    def cell(self, number: int) -> CellHandle:
+        """Return a cell in the background, also of an earlier kernel, while it runs and shortly after.
+
+        Args:
+          number: Its number.
+
+        Returns:
+          Its handle.
+
+        Raises:
+          SessionError: No cell of this number runs in the background or is one of the newest there.
+        """
+        return CellHandle(self._alive().cells.background.newest(number))
 
     def follow(self, cell: int) -> None:
         """Show the output of a cell in the background until it ends; an interrupt ends only this call.

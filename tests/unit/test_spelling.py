@@ -48,6 +48,7 @@ OF_MAGICS = (
     "spelling.py",
     "rehearsal/cells.py",
     "rehearsal/runs.py",
+    "tools/",
 )
 """What only magics and commands reach, and speaks their language. `starting.py`: `kept_here`, for `%dist_init`."""
 

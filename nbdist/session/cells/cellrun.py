@@ -45,6 +45,11 @@ class CellHandle:
         self._run = run
 
     @property
+    def number(self) -> int:
+        """The number of the cell."""
+        return self._run.cell.number
+
+    @property
     def done(self) -> bool:
         """Whether every process has left the cell."""
         with put_off():

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.errors import NbdistError, ProcessError
+from nbdist.errors import NbdistError, ProcessError, SessionError
 from nbdist.notice import Notice
 from nbdist.session.cells.followed import Background
 from tests.builders.outcomes import stands
@@ -102,3 +102,17 @@ def test_a_failure_that_nobody_has_seen_is_raised_once_by_the_next_cell(
 def test_a_failure_that_was_seen_refuses_no_cell() -> None:
     failed: Any = Failed(SHOWN, unseen=False)
     Background([failed]).refuse_unseen()
+
+
+def test_the_newest_cells_are_found_after_their_end_and_a_running_one_of_the_number_first() -> None:
+    cells, _ = background()
+    runs: list[Any] = [StandIn(number, (), []) for number in (1, 2, 3, 3, 4)]
+    for run in runs:
+        cells.add(run)
+        run.done = True
+    runs[2].done = False
+    assert cells.newest(3) is runs[2]
+    runs[2].done = True
+    assert cells.newest(3) is runs[3]
+    with pytest.raises(SessionError):
+        cells.newest(1)

@@ -80,9 +80,7 @@ def test_where_all_wait_and_nothing_moves_from_one_look_to_the_next_that_is_said
     assert vain(execution, {0, 1}) is None  # the first look
     found = vain(execution, {0, 1})
     assert found is not None and not found.certain
-    assert found.text.startswith(
-        "all processes wait, and nothing is computed or sent"
-    )
+    assert found.text.startswith("all processes wait, and nothing is computed or sent")
     assert "ValueError: hidden" in found.text
     execution.says[0] = sent(2, progress=(7, 0))
     assert vain(execution, {0, 1}) is None

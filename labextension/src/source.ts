@@ -52,6 +52,8 @@ export class KernelSource implements IDisposable {
   executing: boolean;
   /** Whether plain cells run on the processes. */
   onProcesses = false;
+  /** Whether the kernel has said so itself; until then its status is all there is, as after a reload. */
+  private heard = false;
   private comm: Promise<Kernel.IComm | null> | null = null;
   private known: Known | null = null;
   private receivedAt = 0;
@@ -151,8 +153,9 @@ export class KernelSource implements IDisposable {
 
   private onExecution({ content, parent_header }: KernelMessage.IIOPubMessage): void {
     const { execution_state } = content as KernelMessage.IStatusMsg['content'];
-    if ('msg_type' in parent_header && parent_header.msg_type === 'execute_request')
-      this.change(execution_state === 'busy', this.onProcesses);
+    if (!('msg_type' in parent_header) || parent_header.msg_type !== 'execute_request') return;
+    this.heard = true;
+    this.change(execution_state === 'busy', this.onProcesses);
   }
 
   private change(executing: boolean, onProcesses: boolean): void {
@@ -163,6 +166,7 @@ export class KernelSource implements IDisposable {
   }
 
   private onStatus(_: unknown, status: Kernel.Status): void {
+    if (!this.heard) this.change(status === 'busy', this.onProcesses);
     if (!GONE.has(status)) return;
     this.known = null;
     this.ended = this.stream ?? this.ended;

@@ -14,7 +14,7 @@ const { snapshot } = golden('tour');
 class FakeSource {
   executing = false;
   onProcesses = false;
-  state: 'idle' | 'stopped' | null = 'idle';
+  state: 'idle' | 'running' | 'stopped' | null = 'idle';
   readonly frames = new Signal<this, undefined>(this);
   readonly gone = new Signal<this, undefined>(this);
   readonly changed = new Signal<this, undefined>(this);
@@ -88,6 +88,14 @@ describe('the active session', () => {
     notebook.source.state = 'stopped';
     notebook.source.frames.emit(undefined);
     expect(active.situation.session).toBeNull();
+  });
+
+  it('is busy if a page that was reloaded hears nothing of the kernel but a running cell', () => {
+    const notebook = new FakeNotebook();
+    notebook.kernel.status = 'unknown';
+    notebook.source.state = 'running';
+    tracker.become(notebook);
+    expect(active.situation.kernel).toBe('busy');
   });
 
   it('ends with its kernel', () => {

@@ -117,6 +117,15 @@ describe('what a kernel broadcasts', () => {
     expect(source.executing).toBe(false);
   });
 
+  it('has executed before the page was there if the kernel is busy', () => {
+    kernel.statusChanged.emit('busy');
+    expect(source.executing).toBe(true);
+    kernel.status('idle', 'execute_request');
+    expect(source.executing).toBe(false);
+    kernel.statusChanged.emit('busy');
+    expect(source.executing).toBe(false);
+  });
+
   it('says where plain cells run, until the kernel is gone', () => {
     const changed = vi.fn();
     source.changed.connect(changed);

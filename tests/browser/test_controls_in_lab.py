@@ -95,7 +95,7 @@ class Hand:
 
     def keys(self, letter: str) -> None:
         """Press a shortcut of nbdist."""
-        self.page.keyboard.press("Control+Shift+E")
+        self.page.keyboard.press("Control+Shift+Y")
         self.page.keyboard.press(letter)
 
     def add_by_keys(self, code: str, target: str) -> None:

@@ -7,7 +7,14 @@ import type { IDisposable } from '@lumino/disposable';
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { KernelSource, Sources } from '../source';
-import { NOTHING, sessionOf, type Action, type KernelState, type Situation } from './situation';
+import {
+  NOTHING,
+  sessionOf,
+  type Action,
+  type KernelState,
+  type SessionNow,
+  type Situation,
+} from './situation';
 
 const KERNEL: Readonly<Partial<Record<Kernel.Status, KernelState>>> = {
   dead: 'dead',
@@ -111,10 +118,11 @@ export class ActiveSession implements IDisposable {
 
   private look(): void {
     const { notebook, source } = this;
+    const session = sessionOf(source?.newest()?.snapshot ?? null);
     const now: Situation = {
       notebook: notebook !== null,
-      kernel: this.kernelState(),
-      session: sessionOf(source?.newest()?.snapshot ?? null),
+      kernel: this.kernelState(session),
+      session,
       underWay: (notebook && this.underWay.get(notebook)) ?? null,
       onProcesses: source?.onProcesses ?? false,
     };
@@ -123,9 +131,11 @@ export class ActiveSession implements IDisposable {
     this.changedSignal.emit(now);
   }
 
-  private kernelState(): KernelState {
+  private kernelState(session: SessionNow | null): KernelState {
     const status = this.context?.session?.kernel?.status;
     if (status === undefined) return 'none';
+    // A page that was reloaded in the middle of a cell hears no status until the cell has ended.
+    if (status === 'unknown' && session?.state === 'running') return 'busy';
     return KERNEL[status] ?? (this.source?.executing ? 'busy' : 'idle');
   }
 }

@@ -26,7 +26,7 @@ export interface SessionCommand {
 }
 
 /** The first stroke of all shortcuts. */
-export const PREFIX = 'Accel Shift E';
+export const PREFIX = 'Accel Shift Y';
 
 const LOST = 'All processes end, and their variables are lost.';
 

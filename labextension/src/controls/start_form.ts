@@ -6,7 +6,7 @@ import { Widget } from '@lumino/widgets';
 import { setAttributes, setText } from '../view/sections/parts/parts';
 import { element } from './element';
 import type { Checked } from './start_check';
-import { lineOf, piecesOf, type Field, type Piece, type StartValues } from './start_line';
+import { partsOf, piecesOf, type Field, type Piece, type StartValues } from './start_line';
 
 /** How long a person must have stopped typing before the kernel is asked, in milliseconds. */
 const PAUSE_MS = 200;
@@ -54,8 +54,8 @@ class FieldRow {
     const attributes = { id, 'aria-describedby': `${id}-error`, 'data-field': field };
     this.error = element('span', 'error', { id: `${id}-error`, role: 'alert' });
     this.control = options
-      ? element('select', 'control jp-mod-styled', attributes)
-      : element('input', 'control jp-mod-styled', {
+      ? element('select', 'control', attributes)
+      : element('input', 'control', {
           ...attributes,
           type: 'text',
           placeholder: hint ?? '',
@@ -124,7 +124,9 @@ export class StartForm extends Widget implements Dialog.IBodyWidget<StartValues>
     const values = this.getValue();
     const hosts = this.rows.get('hosts');
     if (hosts) hosts.node.hidden = values.place !== 'hosts';
-    setText(this.line, lineOf(values));
+    // A line breaks between options, not at their hyphens.
+    const parts = partsOf(values).flatMap(part => [element('span', 'part', {}, part), ' ']);
+    this.line.replaceChildren(...parts.slice(0, -1));
   }
 
   /** Ask the kernel about the newest content, one question at a time. */

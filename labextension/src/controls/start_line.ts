@@ -62,9 +62,14 @@ export function piecesOf(values: StartValues): Piece[] {
   return pieces;
 }
 
+/** Return the parts of the whole line, each an option with its value. */
+export const partsOf = (values: StartValues): string[] => [
+  MAGIC,
+  ...piecesOf(values).map(([, words]) => words),
+];
+
 /** Return the whole line. */
-export const lineOf = (values: StartValues): string =>
-  [MAGIC, ...piecesOf(values).map(([, words]) => words)].join(' ');
+export const lineOf = (values: StartValues): string => partsOf(values).join(' ');
 
 /** Split a line into words as a shell does, each as it is written and without its quotes. */
 function wordsOf(line: string): { readonly written: string; readonly value: string }[] {

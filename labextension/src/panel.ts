@@ -25,8 +25,8 @@ export const panelIcon = new LabIcon({
 export const PANEL_ID = 'nbdist-devices';
 
 /** Return what a person can do while there is nothing to see. */
-function messageOf({ notebook, kernel, session }: Situation): string {
-  if (session) return '';
+function messageOf({ notebook, kernel, session, underWay }: Situation): string {
+  if (session || (underWay && kernel === 'busy')) return '';
   if (!notebook) return 'Open a notebook to start a session for it.';
   if (kernel === 'none') return 'This notebook has no kernel. Choose one in the menu Kernel.';
   if (kernel === 'dead')
@@ -77,6 +77,6 @@ export class SessionPanel extends Panel {
     // A session that has ended is not shown: nothing of it is alive.
     this.place.follow(situation.session && source);
     setText(this.message, messageOf(situation));
-    setShown(this.message, !situation.session);
+    setShown(this.message, this.message.textContent !== '');
   }
 }

@@ -4,7 +4,7 @@ import { Signal } from '@lumino/signaling';
 import { beforeEach, describe, expect, it } from 'vitest';
 
 import { ActiveSession } from '../src/controls/active_session';
-import { stateText, type Situation } from '../src/controls/situation';
+import type { Situation } from '../src/controls/situation';
 import type { Sources } from '../src/source';
 import { golden } from './golden';
 
@@ -119,7 +119,7 @@ describe('the active session', () => {
     const notebook = active.notebook;
     if (!notebook) throw new Error('no notebook is active');
     const done = active.during(notebook, 'start', () => work);
-    expect(stateText(active.situation)).toBe('starting');
+    expect(active.situation.underWay).toBe('start');
     tracker.become(other);
     expect(active.situation.underWay).toBeNull();
     tracker.become(one);

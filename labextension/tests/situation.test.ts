@@ -60,7 +60,10 @@ describe('the actions on a session', () => {
 describe('the state of a session', () => {
   it.each<[Situation, string]>([
     [idle, 'no session'],
-    [{ ...idle, underWay: 'start' }, 'starting'],
+    [{ ...idle, underWay: 'start' }, 'no session'],
+    [{ ...idle, kernel: 'busy', underWay: 'start' }, 'starting'],
+    [{ ...idle, kernel: 'busy', underWay: 'restart' }, 'restarting'],
+    [{ ...idle, kernel: 'busy', underWay: 'recover' }, 'no session'],
     [live, '4 processes · idle'],
     [{ ...live, session: { ...session, processes: 1 } }, '1 process · idle'],
     [

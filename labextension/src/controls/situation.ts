@@ -47,9 +47,19 @@ export function sessionOf(snapshot: Partial<Snapshot> | null): SessionNow | null
   return { id, state, processes: processes.length, cell };
 }
 
+/** What a cell of an action does while there are no processes yet, or no longer. */
+const WITHOUT_PROCESSES: Readonly<Partial<Record<Action, string>>> = {
+  start: 'starting',
+  restart: 'restarting',
+  shutdown: 'shutting down',
+};
+
 /** Return `no session`, `starting`, `4 processes · idle` or `4 processes · running cell 5`. */
-export function stateText({ session, underWay }: Situation): string {
-  if (!session) return underWay === 'start' ? 'starting' : 'no session';
+export function stateText({ session, kernel, underWay }: Situation): string {
+  if (!session) {
+    const doing = kernel === 'busy' && underWay ? WITHOUT_PROCESSES[underWay] : undefined;
+    return doing ?? 'no session';
+  }
   const { state, cell, processes } = session;
   const what = state === 'running' && cell !== null ? `running cell ${cell}` : state;
   return `${countText(processes, 'process', 'processes')} · ${what}`;

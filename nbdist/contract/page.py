@@ -1,9 +1,10 @@
 """Constants, colours and messages on which the kernel and a page with a view agree.
 
 Constants are names by which the two find each other, and limits, which engines share, so that all say the same
-about the same session. The kernel broadcasts `Frame`, `Values` and `Outputs` on the comm `COMM_ID`, and sends the
-first two to each widget; a page sends a `Request`. The TypeScript types, constants and colours of the view are
-generated from this file (`make types`); `nbdist/view/picture.py` makes the still picture's colours of the same.
+about the same session. The kernel broadcasts `Frame`, `Values`, `Outputs` and `CellMode` on the comm `COMM_ID`,
+and sends the first two to each widget; a page sends a `Request`. The TypeScript types, constants and colours of
+the view are generated from this file (`make types`); `nbdist/view/picture.py` makes the still picture's colours of
+the same.
 """
 
 from __future__ import annotations
@@ -105,6 +106,14 @@ class Outputs:
 
     cells: tuple[CellOutputs, ...]
     type: Literal["outputs"] = "outputs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellMode:
+    """Whether plain cells run on the processes, as `%dist_mode` sets it."""
+
+    on_processes: bool
+    type: Literal["mode"] = "mode"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,8 +107,8 @@ class DistMagics(Magics):
         super().__init__(shell)
         self.session: Session | None = None
         self.feed = Feed()
-        self.channel = Broadcast(self.feed)
         self.mode = Mode()
+        self.channel = Broadcast(self.feed, on_processes=lambda: self.mode.enabled)
         self._rehearsing: Rehearsing | None = None
         self.completion = Completion(shell, lambda: self.session, lambda: self.mode.enabled)
 
@@ -374,6 +374,7 @@ class DistMagics(Magics):
             self.mode.enabled = True
         elif asked.disable:
             self.mode.enabled = False
+        self.channel.say_mode()
         where = (
             "on all processes; %%local runs one here" if self.mode.enabled else "in the notebook"
         )

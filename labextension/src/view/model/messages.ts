@@ -1,6 +1,6 @@
 import type { Snapshot } from './snapshot';
 
-export type Message = Frame | Values | Outputs | ViewTraits | Request;
+export type Message = Frame | Values | Outputs | CellMode | ViewTraits | Request;
 export type Request = Hello | AskValues;
 
 /**
@@ -57,6 +57,13 @@ export interface CellOutputs {
   outputs: {
     [k: string]: unknown;
   }[];
+}
+/**
+ * Whether plain cells run on the processes, as `%dist_mode` sets it.
+ */
+export interface CellMode {
+  on_processes: boolean;
+  type: 'mode';
 }
 /**
  * Traits of a view: its still picture, the array to select first, and the only session to show.

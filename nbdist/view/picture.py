@@ -16,6 +16,7 @@ from nbdist.contract.snapshot import Process, Snapshot
 from nbdist.errors import ArrayError
 from nbdist.notation import mesh_axes_text, processes_text
 from nbdist.pieces import meshes_of, sentence
+from nbdist.view.device_names import DeviceNames
 from nbdist.view.feed import Source
 from nbdist.view.mesh import (
     Block,
@@ -78,7 +79,7 @@ _TABLE = "border-collapse: separate; border-spacing: 4px; margin: 6px 0px"
 # JupyterLab paints code on a ground of its own, which would cover the piece's colour.
 _CODE = "background-color: transparent; padding: 0px"
 _TEXT = f"{_CODE}; margin: 6px 0px"
-# If there are more pieces than fills, fills repeat; the slices in the cells tell the pieces apart.
+# If there are more shards than fills, fills repeat; the slices in the cells tell the shards apart.
 _FILLS = translucent_fills()
 _LOST = "1px dashed rgba(128, 128, 128, 0.9)"
 
@@ -118,7 +119,8 @@ def still_html(snapshot: Snapshot, *, path: str | None = None, view_id: str) -> 
     for grid in grids(snapshot, path=path):
         parts += _picture(snapshot, grid)
     if path is None:
-        parts += [_paragraph(escape(model_text(one))) for one in snapshot.models]
+        names = DeviceNames(device.key for device in snapshot.devices)
+        parts += [_paragraph(escape(model_text(one, names))) for one in snapshot.models]
     return (
         f'<div class="nbdist-still" {STILL_ATTRIBUTE}="{escape(view_id)}">\n'
         + "\n".join(parts)
@@ -191,7 +193,7 @@ def _cell(cell: GridCell) -> str:
         style += f"; background-color: {_FILLS[cell.part % len(_FILLS)]}"
     text = "lost" if cell.lost else cell.text
     held = f'<br><code style="{_CODE}">{escape(text)}</code>' if text else ""
-    return f'<td style="{style}"><b>{escape(cell.device)}</b> p{cell.process_id}{held}</td>'
+    return f'<td style="{style}"><b>{escape(cell.device)}</b>{held}</td>'
 
 
 def _legend(snapshot: Snapshot, grid: Grid) -> str:

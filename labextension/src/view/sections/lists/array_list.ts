@@ -23,7 +23,7 @@ import { RowList, turned } from './rows';
 
 const h = elementsIn('lists');
 
-const HEADINGS = ['array', 'type', 'spec', 'device', 'copies'];
+const HEADINGS = ['array', 'type', 'spec', 'per device', 'replicas'];
 
 export class ArrayList implements Section {
   private readonly input: HTMLInputElement;
@@ -119,10 +119,10 @@ export class ArrayList implements Section {
   }
 
   private nodeOf(row: ListRow, scene: Scene, listing: Listing, id: string): HTMLElement | null {
-    const { form, nameOf } = listing;
+    const { form } = listing;
     const active = row.key === this.active;
     const indent = form.indent(row.level, row.kind);
-    const state = { id, name: nameOf(row), active, indent };
+    const state = { id, active, indent };
     if (row.kind === 'array') {
       const texts = listing.textsOf(row.array);
       const picked = row.array === scene.array;
@@ -220,14 +220,16 @@ const isOf = (row: ListRow, array: NamedArray | null): boolean =>
   row.kind === 'array' && row.array === array;
 
 /** Return whether the text about a branch stands beside its name. */
-function isBeside({ form, nameOf, branchTexts }: Listing, row: BranchRow): boolean {
-  return form.beside(nameOf(row).length, branchTexts(row).about.length, row.level);
+function isBeside({ form, branchTexts }: Listing, row: BranchRow): boolean {
+  return form.beside(row.name, branchTexts(row).aboutWidth, row.level);
 }
 
 function heightOf(listing: Listing, row: ListRow | undefined): number {
   if (!row) return 0;
   const { form } = listing;
-  if (row.kind === 'branch') return form.branchHeight(isBeside(listing, row));
+  if (row.kind === 'branch') {
+    return form.branchHeight(row.name, row.level, isBeside(listing, row));
+  }
   const texts = listing.textsOf(row.array);
-  return texts ? form.height(texts, row.level) : 0;
+  return texts ? form.height(row.name, texts, row.level) : 0;
 }

@@ -40,14 +40,11 @@ function availableIn({ program, arrays, models }: Snapshot): readonly Side[] {
   return NAMES.filter(name => there[name]);
 }
 
-/**
- * Return the label of a tab. For the layout it counts variables that are whole although there are
- * rules: `layout · 3 not split`.
- */
+/** Return the label of a tab. For the layout it counts variables that no rule matches: `layout · 3 without a rule`. */
 function labelOf(name: Side, { models }: Snapshot): string {
   if (name !== 'layout') return name;
   const missed = models.flatMap(model => model.variables).filter(one => one.missed).length;
-  return missed ? `layout · ${missed} not split` : 'layout';
+  return missed ? `layout · ${missed} without a rule` : 'layout';
 }
 
 /** The column beside the mesh: the list of arrays and, if there are any, a model's layout and a program. */

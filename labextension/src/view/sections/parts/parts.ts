@@ -1,6 +1,7 @@
 /** What all sections are made of: their elements and classes, and drawings that touch only what changed. */
 
 import { breaksAfter, type SpecPart } from '../../model/array_text';
+import { NAME_BREAKS } from '../../model/format';
 import type { Scene } from '../../model/scene';
 import type { Action } from '../../model/state';
 import type { Look } from '../../paint/look';
@@ -93,7 +94,7 @@ export function setShown(node: HTMLElement, shown: boolean): void {
 
 /** Return a name that may break into lines after its dots, brackets and underscores, if it is too long for one. */
 export const breakable = (name: string): (string | HTMLElement)[] =>
-  name.split(/(?<=[.\]_])/).flatMap((part, i) => (i ? [h('wbr'), part] : [part]));
+  name.split(NAME_BREAKS).flatMap((part, i) => (i ? [h('wbr'), part] : [part]));
 
 /** Make a spec with its axes in boxes. */
 export const specNode = (spec: readonly SpecPart[]): HTMLElement =>

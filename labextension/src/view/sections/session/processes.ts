@@ -30,28 +30,29 @@ const SIGNS: Readonly<Record<Process['state'], string>> = {
 
 const TROUBLE: ReadonlySet<Process['state']> = new Set(['failed', 'stuck', 'lost']);
 
-/** Return `cell 12` and `line 4`, as far as they are known. */
-function place(process: Process): string[] {
-  const parts: string[] = [];
-  if (process.cell !== null) parts.push(`cell ${process.cell}`);
-  if (process.line !== null) parts.push(`line ${process.line}`);
-  return parts;
+/** Return `line 4`; `cell 12` if the line is not known. */
+function place({ cell, line }: Process): string[] {
+  if (line !== null) return [`line ${line}`];
+  return cell === null ? [] : [`cell ${cell}`];
 }
 
-function seconds(process: Process): string[] {
-  const shown = process.waiting || process.state === 'stuck' ? process.line_seconds : null;
-  const value = shown ?? process.cell_seconds;
-  return value === null ? [] : [secondsText(value)];
+/** Return since when: `waiting 3.0 s` in its line, or `cell running 9.0 s`. */
+function since(process: Process): string[] {
+  const { waiting, state, line_seconds, cell_seconds } = process;
+  const inLine = waiting || state === 'stuck' ? line_seconds : null;
+  if (inLine !== null) return [`${waiting ? 'waiting ' : ''}${secondsText(inLine)}`];
+  if (cell_seconds === null) return waiting ? ['waiting'] : [];
+  return [...(waiting ? ['waiting'] : []), `cell running ${secondsText(cell_seconds)}`];
 }
 
 function activity(process: Process): string[] {
   const { state, error } = process;
   switch (state) {
     case 'running':
-      return [...place(process), ...(process.waiting ? ['waiting'] : []), ...seconds(process)];
+      return [...place(process), ...since(process)];
     case 'compiling':
     case 'stuck':
-      return [state, ...place(process), ...seconds(process)];
+      return [state, ...place(process), ...since(process)];
     case 'failed':
       return [error ?? 'failed', ...place(process)];
     case 'lost':
@@ -63,7 +64,7 @@ function activity(process: Process): string[] {
 }
 
 /**
- * Return the activity of a process in parts: `cell 12`, `line 4`, `3.2 s`;
+ * Return the activity of a process in parts: `line 4`, `cell running 3.2 s`;
  * `ValueError: empty batch`, `line 2`; `lost`, `last report 6.0 s ago`.
  */
 export function activityParts(process: Process): readonly string[] {

@@ -9,6 +9,7 @@ import { ICommandPalette } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 
+import { followClicks } from './go_to';
 import { OutputView } from './output';
 import { DevicesPanel } from './panel';
 import { RestoredOutputs } from './restored';
@@ -36,11 +37,12 @@ const plugin: JupyterFrontEndPlugin<void> = {
     tracker.widgetAdded.connect((_, notebook) => {
       void notebook.sessionContext.ready.then(() => new RestoredOutputs(notebook, sources));
     });
+    followClicks(tracker);
     const panel = new DevicesPanel(tracker, sources);
     app.shell.add(panel, 'right', { rank: 900 });
     restorer?.add(panel, panel.id);
     app.commands.addCommand(SHOW, {
-      label: 'Show Devices (nbdist)',
+      label: 'nbdist: Show Session Panel',
       execute: () => {
         app.shell.activateById(panel.id);
       },

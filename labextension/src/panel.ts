@@ -36,7 +36,7 @@ export class DevicesPanel extends Widget {
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', 'Devices');
     this.node.append(this.message);
-    const traits = { view_id: '', focus: '', session: '', packed: null };
+    const traits = { view_id: '', focus: '', session: '', form: 'view' as const, packed: null };
     this.place = new LivePlace(this.node, traits, live => {
       this.message.hidden = live;
       this.writeMessage();

@@ -7,6 +7,7 @@ notebook. The still picture is updated in place by its display id; the browser h
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from html import escape
 from typing import Any
@@ -121,11 +122,7 @@ def still_html(snapshot: Snapshot, *, path: str | None = None, view_id: str) -> 
     if path is None:
         names = DeviceNames(device.key for device in snapshot.devices)
         parts += [_paragraph(escape(model_text(one, names))) for one in snapshot.models]
-    return (
-        f'<div class="nbdist-still" {STILL_ATTRIBUTE}="{escape(view_id)}">\n'
-        + "\n".join(parts)
-        + "\n</div>"
-    )
+    return _element(view_id, parts)
 
 
 def _summary(snapshot: Snapshot) -> str:
@@ -230,13 +227,19 @@ class Picture:
         self._view_id = uuid.uuid4().hex[:12]
         self._still: Any = None
         self._shown: object = None
+        self._strip = False
 
-    def show(self, *, in_notebook: bool) -> None:
+    def show(self, *, in_notebook: bool, strip: bool = False) -> None:
         """Display the picture.
+
+        Args:
+          in_notebook: Whether there is a front end; otherwise the text is printed.
+          strip: Whether to display only a line with the processes and devices, which opens by a click.
 
         Raises:
           ArrayError: No array is known under the path; the message has the nearest names.
         """
+        self._strip = strip
         text = self.text()
         if not in_notebook:
             print(text)
@@ -245,9 +248,9 @@ class Picture:
 
         from nbdist.view.widget import View
 
-        view = View(self._feed, view_id=self._view_id, focus=self._path)
+        view = View(self._feed, view_id=self._view_id, focus=self._path, strip=strip)
         display(view)
-        self._shown = _content(self._snapshot())
+        self._shown = self._content(self._snapshot())
         self._still = display(self._bundle(), raw=True, display_id=True)
 
     def follow(self, snapshot: Snapshot) -> None:
@@ -255,7 +258,7 @@ class Picture:
 
         Every update marks the notebook as unsaved, so changes of seconds and bytes alone do not count.
         """
-        content = _content(snapshot)
+        content = self._content(snapshot)
         if self._still is None or snapshot.state == "running" or content == self._shown:
             return
         try:
@@ -268,6 +271,8 @@ class Picture:
 
     def text(self) -> str:
         """Return the picture as text; for a program, the text about it."""
+        if self._strip:
+            return NEXT
         program = self._snapshot().program
         if program is not None:
             return program.text
@@ -276,8 +281,60 @@ class Picture:
     def _bundle(self) -> dict[str, str]:
         return {
             "text/plain": self.text(),
-            "text/html": still_html(self._snapshot(), path=self._path, view_id=self._view_id),
+            "text/html": self._html(),
         }
+
+    def _html(self) -> str:
+        if self._strip:
+            return strip_html(self._snapshot(), view_id=self._view_id)
+        return still_html(self._snapshot(), path=self._path, view_id=self._view_id)
+
+    def _content(self, snapshot: Snapshot) -> object:
+        if self._strip:
+            return strip_html(snapshot, view_id=self._view_id)
+        return _content(snapshot)
+
+
+NEXT = "Next: start a cell with %%dist"
+
+_SQUARE = "□"
+"""The sign of a device in the still picture of a strip."""
+
+_CHIPS = 16
+"""The most processes that a strip's still picture shows one by one."""
+
+
+def strip_html(snapshot: Snapshot, *, view_id: str) -> str:
+    """Return the session in one line as an HTML element: hosts, processes, and a square for each device.
+
+    Args:
+      snapshot: The session.
+      view_id: The id of the live strip that this stands for.
+    """
+    devices = Counter(device.process_id for device in snapshot.devices)
+    hosts: dict[str, list[Process]] = {}
+    for process in snapshot.processes:
+        hosts.setdefault(process.host, []).append(process)
+    parts = []
+    if len(snapshot.processes) <= _CHIPS:
+        for host, theirs in hosts.items():
+            chips = "  ".join(
+                f"{one.process_id} {_SQUARE * devices[one.process_id]}".rstrip() for one in theirs
+            )
+            parts.append(f"<b>{escape(host)}</b> <code>{escape(chips)}</code>")
+    else:
+        parts.append(escape(_summary(snapshot)))
+    if snapshot.state not in ("idle", "running"):
+        parts.insert(0, f"<b>{escape(snapshot.state)}</b>")
+    else:
+        parts.append(f"<br>{escape(NEXT)}")
+    return _element(view_id, [_paragraph(*parts)])
+
+
+def _element(view_id: str, parts: list[str]) -> str:
+    """Return the parts as one element, which the browser hides while the view of this id lives."""
+    opening = f'<div class="nbdist-still" {STILL_ATTRIBUTE}="{escape(view_id)}">'
+    return "\n".join([opening, *parts, "</div>"])
 
 
 def _content(snapshot: Snapshot) -> object:

@@ -179,7 +179,7 @@ def test_a_large_variable_that_no_rule_matched_is_said_once():
         Notice(
             level="warn",
             title="embedding/embeddings",
-            text="is whole on all 8 devices (16 MB each): no rule of the layout map matched it",
+            text="is replicated on all 8 devices (16 MB each): no rule of the layout map matched it",
         ),
     )
 

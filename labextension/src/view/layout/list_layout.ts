@@ -2,11 +2,13 @@
 
 import {
   findArrays,
+  sorted,
   specLength,
   specWords,
   textsOf,
   wordLengths,
   type ArrayTexts,
+  type Order,
 } from '../model/array_text';
 import { forest } from '../model/branches';
 import { NAME_BREAKS } from '../model/format';
@@ -51,11 +53,15 @@ const LEAST_NAME = 14;
  */
 export interface ListContents {
   readonly texts: readonly ArrayTexts[];
-  /** Level of each row, from 1; the characters of its name, and the characters beside the name. */
+  /**
+   * Level of each row, from 1; the characters of its name, of the processes beside it, and of its
+   * badge, which stands beside the name only in rows of one line.
+   */
   readonly names: readonly {
     readonly level: number;
     readonly length: number;
-    readonly beside: number;
+    readonly who: number;
+    readonly badge: number;
   }[];
   /** The characters of the text about each branch, and the most characters that the bytes of a branch take. */
   readonly about: readonly number[];
@@ -136,7 +142,7 @@ export function listForm(contents: ListContents, width: number, character: numbe
   const room = width - PADDING - others;
   const indent = indenter(about.length > 0, MOST_INDENT);
   const whole = largest(
-    names.map(n => indent(n.level, 'array') + (n.length + n.beside) * character),
+    names.map(n => indent(n.level, 'array') + (n.length + n.who + n.badge) * character),
   );
   if (room < Math.max(LEAST_NAME * character, whole)) return stacked(contents, width, character);
   return {
@@ -153,7 +159,7 @@ function stacked(contents: ListContents, width: number, character: number): List
   const { texts, names, about } = contents;
   const perLine = Math.max(12, Math.floor((width - PADDING) / character));
   const bytes = largest([contents.bytes, ...texts.map(t => t.bytes.length)]);
-  const room = perLine - bytes - largest(names.map(n => n.beside)) - 2;
+  const room = perLine - bytes - largest(names.map(n => n.who)) - 2;
   const most = Math.min(MOST_INDENT, Math.floor((room * character) / 3));
   const indent = indenter(about.length > 0, most);
   const taken = (level: number): number => Math.ceil(indent(level, 'array') / character);
@@ -163,8 +169,8 @@ function stacked(contents: ListContents, width: number, character: number): List
     columns: [],
     indent,
     height: (name, t, level) => {
-      const beside = perLine - t.replicasWords.length - 2 - taken(level);
-      const lines = linesOfName(name, roomAt(level)) + linesFor(wordLengths(t), beside);
+      const words = linesFor(wordLengths(t), perLine - taken(level));
+      const lines = linesOfName(name, roomAt(level)) + words;
       return ROW_PADDING + LINE * lines;
     },
     beside: (name, said, level) => name.length + said + 2 <= roomAt(level),
@@ -227,8 +233,6 @@ function stackedWords(texts: VariableTexts): number[] {
 
 /** Characters between a name and a badge beside it, edges included. */
 const BADGE = 3;
-/** The badge of a branch: `12 replicated`. */
-const BRANCH_BADGE = BADGE + '999 replicated'.length;
 
 export interface Listing {
   readonly rows: readonly ListRow[];
@@ -241,8 +245,9 @@ export interface Listing {
 
 type TextOf = ReadonlyMap<NamedArray, ArrayTexts>;
 
-const besideOf = (texts: ArrayTexts | undefined): number =>
-  (texts?.who ? texts.who.length + 2 : 0) + (texts?.badge ? texts.badge.length + BADGE : 0);
+const whoWidth = (texts: ArrayTexts | undefined): number => (texts?.who ? texts.who.length + 2 : 0);
+const badgeWidth = (texts: ArrayTexts | undefined): number =>
+  texts?.badge ? texts.badge.length + BADGE : 0;
 
 function formOf(
   rows: readonly ListRow[],
@@ -251,12 +256,11 @@ function formOf(
   width: number,
   character: number,
 ): ListForm {
-  const badge = [...textOf.values()].some(texts => texts.whole) ? BRANCH_BADGE : 0;
-  const names = rows.map(row => ({
-    level: row.level,
-    length: row.name.length,
-    beside: row.kind === 'array' ? besideOf(textOf.get(row.array)) : badge,
-  }));
+  const names = rows.map(row => {
+    const texts = row.kind === 'array' ? textOf.get(row.array) : undefined;
+    const { level, name } = row;
+    return { level, length: name.length, who: whoWidth(texts), badge: badgeWidth(texts) };
+  });
   const branches = rows.flatMap(row => (row.kind === 'branch' ? [branchTexts(row)] : []));
   const about = branches.map(texts => texts.aboutWidth);
   const bytes = branches[0]?.mostBytes ?? 0;
@@ -268,6 +272,7 @@ export class Listings {
   readonly open = new OpenBranches();
   readonly roots = remember(forest);
   private readonly found = remember(findArrays);
+  private readonly sorted = remember(sorted);
   private readonly texts = remember(
     (arrays: readonly NamedArray[], meshes: ReadonlyMap<string, Mesh>): TextOf =>
       new Map(arrays.map(array => [array, textsOf(array, meshes)])),
@@ -287,9 +292,14 @@ export class Listings {
   };
   private readonly forms = { tree: remember(formOf), flat: remember(formOf) };
 
-  of({ snapshot, meshes, state }: Scene, width: number, character: number): Listing {
+  of(
+    { snapshot, meshes, state }: Scene,
+    width: number,
+    character: number,
+    order: Order = 'tree',
+  ): Listing {
     const { arrays, arrays_omitted: omitted } = snapshot;
-    const found = this.found(arrays, state.query);
+    const found = this.sorted(this.found(arrays, state.query), meshes, order);
     const kind = found === arrays ? 'tree' : 'flat';
     this.open.settle(this.roots(arrays));
     const textOf = this.texts(arrays, meshes);

@@ -18,7 +18,7 @@ export interface ArrayTexts {
   readonly bytes: string;
   /** How many devices hold each shard: `2×`, or `—` for one alone. */
   readonly replicas: string;
-  /** The replicas in words, for rows without a heading that explains the number. */
+  /** The replicas in words, for rows without a heading that explains the number; empty for none. */
   readonly replicasWords: string;
   /** The processes that have the array; empty if all do. */
   readonly who: string;
@@ -80,9 +80,9 @@ function replicasText(array: NamedArray, division: Division | null): string {
 function replicasWords(array: NamedArray, division: Division | null): string {
   if (!division) return 'mesh unknown';
   if (array.sharding.kind === 'per_process') return 'each its own';
-  const replicas = division.copies === 1 ? 'not replicated' : `${division.copies} replicas`;
+  const replicas = division.copies === 1 ? '' : `${division.copies} replicas`;
   if (division.addends === 1) return replicas;
-  return `${division.addends} sums${division.copies > 1 ? `, ${replicas}` : ''}`;
+  return `${division.addends} sums${replicas && `, ${replicas}`}`;
 }
 
 export function textsOf(array: NamedArray, meshes: ReadonlyMap<string, Mesh>): ArrayTexts {
@@ -117,6 +117,7 @@ export const wordLengths = (texts: ArrayTexts): number[] => [
   texts.type.length,
   ...specWords(texts.spec),
   ...(texts.badge ? [texts.badge.length + 1] : []),
+  ...(texts.replicasWords ? [texts.replicasWords.length] : []),
 ];
 
 /** Return the lengths, in characters, of the parts of a spec between which a line may break. */
@@ -143,6 +144,33 @@ export function wholeWhy(array: NamedArray, division: Division | null): string |
   return array.sharding.kind === 'named'
     ? `its spec is ${specText(array.sharding)}, which splits nothing`
     : 'JAX chose that: no sharding with a mesh was given';
+}
+
+/** The orders in which arrays can be listed; `tree` is that of their paths. */
+export const ORDERS = {
+  tree: 'as in your code',
+  name: 'by name',
+  bytes: 'by bytes',
+  replicas: 'by replicas',
+};
+
+export type Order = keyof typeof ORDERS;
+
+/** Return the arrays in an order: names rising, bytes per device and replicas falling. */
+export function sorted(
+  arrays: readonly NamedArray[],
+  meshes: ReadonlyMap<string, Mesh>,
+  order: Order,
+): readonly NamedArray[] {
+  if (order === 'tree') return arrays;
+  if (order === 'name') return [...arrays].sort((a, b) => a.path.localeCompare(b.path, 'en'));
+  const numbers = new Map(
+    arrays.map(array => {
+      const division = divisionOf(array, meshes);
+      return [array, (order === 'bytes' ? division?.bytesPerDevice : division?.copies) ?? 0];
+    }),
+  );
+  return [...arrays].sort((a, b) => (numbers.get(b) ?? 0) - (numbers.get(a) ?? 0));
 }
 
 /** Return the text that a search looks at: path, dtype, shape and spec. */

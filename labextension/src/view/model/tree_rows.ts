@@ -251,6 +251,7 @@ export function branchTextsMaker(
 ): (row: BranchRow) => BranchTexts {
   const made = new Map<Branch, BranchTexts>();
   const least = omitted ? '≥ ' : '';
+  const badgeWidth = [...textOf.values()].some(texts => texts.whole) ? '999 replicated '.length : 0;
   return ({ branch }) => {
     const known = made.get(branch);
     if (known) return known;
@@ -258,7 +259,8 @@ export function branchTextsMaker(
       path: pathOf(branch),
       about: aboutOf(branch),
       aboutWords: aboutWords(branch),
-      aboutWidth: aboutOf(branch).length + (branch.alike.length ? SHOW_ALL.length + 4 : 0),
+      aboutWidth:
+        aboutOf(branch).length + (branch.alike.length ? SHOW_ALL.length + 4 : 0) + badgeWidth,
       mostBytes: MOST_BYTES + least.length,
       bytes: remember(() => {
         const bytes = fullest(leavesOf(branch), meshes);

@@ -3,6 +3,7 @@
 import { wholeWhy } from '../../model/array_text';
 import {
   bytesText,
+  metricText,
   otherMemoryKind,
   processesText,
   shardingText,
@@ -116,12 +117,19 @@ class ArrayValues implements Section {
   private readonly said = h('p+soft', { role: 'status' });
   private readonly canvas = h('canvas.value-picture', { role: 'img' });
   private readonly text = h('div.value-text', { tabindex: 0 });
-  private readonly shown = h('div.value+wrap', this.canvas, this.text);
+  private readonly low = h('span');
+  private readonly high = h('span');
+  private readonly unfinished = h('span.unfinished', 'NaN or infinite');
+  private readonly scale: HTMLElement;
+  private readonly shown: HTMLElement;
   readonly node: HTMLElement;
   private readonly changed = changeOf();
   private path: string | null = null;
 
   constructor(dispatch: Dispatch) {
+    const numbers = [this.low, h('i.ramp', { 'aria-hidden': 'true' }), this.high];
+    this.scale = h('div.scale+wrap', numbers, this.unfinished);
+    this.shown = h('div.value+wrap', h('div', this.canvas, this.scale), this.text);
     this.ask = button('Show values', () => {
       if (this.path !== null) dispatch({ type: 'ask', path: this.path });
     });
@@ -148,7 +156,11 @@ class ArrayValues implements Section {
     setAttributes(this.text, { 'aria-label': `Values of ${answer.path}` });
     const { picture } = answer;
     setShown(this.canvas, Boolean(picture));
+    setShown(this.scale, Boolean(picture));
     if (!picture) return;
+    setText(this.low, metricText(picture.low));
+    setText(this.high, metricText(picture.high));
+    setShown(this.unfinished, picture.values.includes('nan'));
     paintValues(this.canvas, picture, look);
     const name = `Picture of the values of ${answer.path}, from ${picture.low} to ${picture.high}`;
     setAttributes(this.canvas, { 'aria-label': name, title: name });

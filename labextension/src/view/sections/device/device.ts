@@ -16,7 +16,15 @@ import {
 import { bytesText, countText } from '../../model/format';
 import { isOnPaper, type Scene } from '../../model/scene';
 import type { Device } from '../../model/snapshot';
-import { button, changeOf, elementsIn, setShown, table, type Section } from '../parts/parts';
+import {
+  button,
+  changeOf,
+  elementsIn,
+  setAttributes,
+  setShown,
+  table,
+  type Section,
+} from '../parts/parts';
 
 const h = elementsIn('device');
 
@@ -91,7 +99,9 @@ const hostRows = (scene: Scene, devices: readonly string[]): Row[] =>
     ]);
 
 export class DeviceDetail implements Section {
-  readonly node = h('section.detail', { 'aria-label': 'Device' });
+  private readonly hint = h('p+soft', HINT);
+  private readonly box = h('section.detail', { 'aria-label': 'Device' });
+  readonly node = h('div.place', this.hint, this.box);
   private readonly changed = changeOf();
   /** Whether a cell is a host: then its devices are listed. */
   hosts = false;
@@ -100,12 +110,13 @@ export class DeviceDetail implements Section {
     const { state, snapshot, holding, exchange, grid } = scene;
     setShown(this.node, grid.devices.length > 0);
     const key = state.hover ?? state.cursor;
+    const over = state.hover !== null && state.hover !== state.cursor;
+    setAttributes(this.box, { 'data-over': over });
+    setShown(this.hint, key === null || over);
+    setShown(this.box, key !== null);
     const known = [snapshot.devices, snapshot.processes, holding, exchange, grid];
     if (!this.changed(key, state.pinned, this.hosts, ...(key === null ? [] : known))) return;
-    if (key === null) {
-      this.node.replaceChildren(h('p+soft', HINT));
-      return;
-    }
+    if (key === null) return;
     const devices = together(scene, key, this.hosts);
     const many = devices.length > 1;
     const title = many
@@ -115,7 +126,7 @@ export class DeviceDetail implements Section {
     const kept = pinned && [' ', h('span+soft', 'pinned')];
     const rows = many ? hostRows(scene, devices) : rowsOf(scene, key);
     const facts = rows.map(([term, value]) => h('div', h('dt', term), h('dd', value)));
-    this.node.replaceChildren(h('p.title', h('b', title), kept), h('dl.facts', facts));
+    this.box.replaceChildren(h('p.title', h('b', title), kept), h('dl.facts', facts));
   }
 }
 

@@ -1,7 +1,7 @@
 /** The list of named arrays: the trees of their paths, or the results of a search. */
 
 import { Listings, type Listing } from '../../layout/list_layout';
-import { findArrays } from '../../model/array_text';
+import { findArrays, ORDERS, type Order } from '../../model/array_text';
 import { leavesOf } from '../../model/branches';
 import { countText } from '../../model/format';
 import type { Scene } from '../../model/scene';
@@ -27,6 +27,8 @@ const HEADINGS = ['array', 'type', 'spec', 'per device', 'replicas'];
 
 export class ArrayList implements Section {
   private readonly input: HTMLInputElement;
+  private readonly sort: HTMLSelectElement;
+  private order: Order = 'tree';
   private readonly none = h('p.none+soft');
   readonly node = h('section.list.arrays', { 'aria-label': 'Arrays' });
   private readonly list: RowList;
@@ -49,7 +51,14 @@ export class ArrayList implements Section {
     this.input = h('input.find', { ...search, spellcheck: 'false' });
     const attributes = { role: 'tree', id, 'aria-label': 'Arrays' };
     this.list = new RowList(this.node, `${prefix}-array`, HEADINGS, attributes);
-    this.node.append(h('div.search', this.input), this.list.heading, this.list.box, this.none);
+    const orders = Object.entries(ORDERS).map(([value, text]) => h('option', { value }, text));
+    this.sort = h('select.sort', { 'aria-label': 'Order of the arrays' }, orders);
+    this.node.append(
+      h('div.search', this.input, this.sort),
+      this.list.heading,
+      this.list.box,
+      this.none,
+    );
     this.listen();
   }
 
@@ -65,10 +74,10 @@ export class ArrayList implements Section {
     const width = Math.floor(this.node.clientWidth / look.unit);
     const { query } = scene.state;
     const { states } = this.listings.open;
-    const drawn = [arrays, omitted, query, scene.meshes, scene.array, states, this.active];
-    if (!this.changed(...drawn, width, look) || width === 0) return;
+    const drawn = [arrays, omitted, query, this.order, scene.meshes, scene.array, states];
+    if (!this.changed(...drawn, this.active, width, look) || width === 0) return;
     const reveals = this.reveal(scene);
-    const listing = this.listings.of(scene, width, look.character);
+    const listing = this.listings.of(scene, width, look.character, this.order);
     this.listing = listing;
     setAttributes(this.input, { placeholder: `Find among ${countText(arrays.length, 'array')}` });
     this.drawRows(scene, listing, look);
@@ -78,6 +87,7 @@ export class ArrayList implements Section {
     const { rows } = listing;
     setText(this.none, arrays.length ? 'No array matches.' : 'No named arrays yet.');
     setShown(this.none, rows.length === 0);
+    setShown(this.sort, arrays.length > 1);
     setShown(this.list.box, rows.length > 0);
   }
 
@@ -179,6 +189,11 @@ export class ArrayList implements Section {
     });
     this.list.box.addEventListener('keydown', event => {
       this.press(event);
+    });
+    this.sort.addEventListener('change', () => {
+      this.order = this.sort.value as Order;
+      [this.active, this.list.box.scrollTop] = [null, 0];
+      this.redraw();
     });
   }
 

@@ -83,14 +83,16 @@ export function arrayRow(
   const whole = texts.whole !== null && badgeNode(texts.badge, wholeTitle(texts.whole));
   const title = replicasTitle(row.array, texts.replicas);
   const inLine = form === 'line';
+  const replicas = texts.replicasWords && h('span.words', { title }, texts.replicasWords);
+  const also = [whole, replicas].flatMap(node => (node ? [' ', node] : []));
   const node = rowNode(
     row,
     state,
     arrayLabel(row, texts),
     h('span.path', nameNode(row.name, path), who, inLine && whole),
-    h('span.lies', h('span.type', texts.type), ' ', specNode(texts.spec), !inLine && [' ', whole]),
+    h('span.lies', h('span.type', texts.type), ' ', specNode(texts.spec), !inLine && also),
     h('span.bytes', texts.bytes),
-    h('span.replicas', { title }, inLine ? texts.replicas : texts.replicasWords),
+    inLine && h('span.replicas', { title }, texts.replicas),
   );
   setAttributes(node, { 'aria-selected': String(state.picked) });
   return node;
@@ -138,13 +140,14 @@ export function branchRow(
   const whole = row.shown === 'closed' ? texts.whole() : 0;
   const badge = whole > 0 && badgeNode(`${whole} replicated`, badgeTitle(whole));
   const about = aboutNode(row, texts, show);
+  if (badge) about.append(' ', badge);
   const name = nameNode(row.name, texts.path);
   const title = `on the fullest device; each array counted once: ${texts.once()}`;
   const node = rowNode(
     row,
     state,
     branchLabel(texts, row.shown),
-    h('span.path', h('span.arrow'), name, badge, state.beside && about),
+    h('span.path', h('span.arrow'), name, state.beside && about),
     !state.beside && about,
     h('span.bytes', { title }, texts.bytes()),
   );

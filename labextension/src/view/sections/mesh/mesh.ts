@@ -208,8 +208,7 @@ export class MeshSection implements Section {
     const cursor = this.cursor();
     if (event.key === 'Enter' || event.key === ' ') {
       if (cursor !== null) this.dispatch({ type: 'pin', device: cursor });
-    } else if (event.key === 'Escape') this.dispatch({ type: 'cursor', device: null });
-    else if (MOVES.has(event.key)) this.move(scene, arrangement, event);
+    } else if (MOVES.has(event.key)) this.move(scene, arrangement, event);
     else return;
     event.preventDefault();
   }

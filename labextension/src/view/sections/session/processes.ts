@@ -1,5 +1,6 @@
 /** Hosts and processes, with the activity of each; many processes are shown as groups with the same activity. */
 
+import { goTo, type CodePlace } from '../../model/code_place';
 import { SILENT_SECONDS } from '../../model/contract';
 import { countText, metricText, processesText, rangesText, secondsText } from '../../model/format';
 import { grouped } from '../../model/lists';
@@ -29,6 +30,9 @@ const SIGNS: Readonly<Record<Process['state'], string>> = {
 };
 
 const TROUBLE: ReadonlySet<Process['state']> = new Set(['failed', 'stuck', 'lost']);
+
+/** Return whether a process in this state needs attention. */
+export const isTrouble = (state: Process['state']): boolean => TROUBLE.has(state);
 
 /** Return `line 4`; `cell 12` if the line is not known. */
 function place({ cell, line }: Process): string[] {
@@ -129,7 +133,7 @@ function rowsOf(scene: Scene): HostRow[] {
 /** Return all processes in groups that do the same, trouble first, then the largest. */
 function groupRow({ snapshot }: Scene): HostRow {
   const weight = ({ processes }: Chip): number =>
-    (processes[0] && TROUBLE.has(processes[0].state) ? 1e9 : 0) + processes.length;
+    (processes[0] && isTrouble(processes[0].state) ? 1e9 : 0) + processes.length;
   const chips = [...grouped(snapshot.processes, groupKey)]
     .map(([key, processes]) => ({ key, processes }))
     .sort((a, b) => weight(b) - weight(a));
@@ -175,7 +179,19 @@ class ChipNode {
   private readonly ids = h('span.ids');
   private readonly task = h('span.task');
   private readonly what = h('span.what');
-  readonly node = h('li.process', this.sign, this.ids, this.task, this.what);
+  private readonly go = h(
+    'button.process',
+    { type: 'button' },
+    ...[this.sign, this.ids, this.task, this.what],
+  );
+  readonly node = h('li', this.go);
+  private place: CodePlace | null = null;
+
+  constructor() {
+    this.go.addEventListener('click', () => {
+      if (this.place) goTo(this.node, this.place);
+    });
+  }
 
   draw(chip: Chip): void {
     const process = slowest(chip);
@@ -193,10 +209,15 @@ class ChipNode {
     setShown(this.task, task !== '');
     this.write(parts);
     const who = [processesText(ids), task, process.state].filter(Boolean).join(', ');
-    setAttributes(this.node, {
+    const { cell, line } = process;
+    this.place = cell === null ? null : { cell, line };
+    this.go.disabled = cell === null;
+    setAttributes(this.node, { 'aria-label': `${who}: ${parts.join(', ')}` });
+    setAttributes(this.go, {
       'data-state': process.state,
-      'data-trouble': TROUBLE.has(process.state),
+      'data-trouble': isTrouble(process.state),
       'aria-label': `${who}: ${parts.join(', ')}`,
+      title: cell === null ? null : `Go to cell ${cell}${line === null ? '' : `, line ${line}`}`,
     });
   }
 

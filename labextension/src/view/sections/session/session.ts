@@ -7,6 +7,7 @@ import type { Device, Disagreement, Notice, Snapshot } from '../../model/snapsho
 import {
   changeOf,
   elementsIn,
+  Fold,
   KeyedChildren,
   setAttributes,
   setShown,
@@ -124,15 +125,20 @@ const shownItem = (item: Item) => ({
 
 /** Notices that a person should read now, and what processes disagree on. */
 export class Notices implements Section {
-  readonly node = h('section', { 'aria-label': 'Notices' });
+  private readonly list = h('section.notices', { 'aria-label': 'Notices' });
+  private readonly fold = new Fold('Problem', [this.list]);
+  readonly node = this.fold.node;
   private readonly changed = changeOf();
-  private readonly items = new KeyedChildren<Item>(this.node, shownItem);
+  private readonly items = new KeyedChildren<Item>(this.list, shownItem);
 
   draw(scene: Scene): void {
     const { notices, disagreements, state } = scene.snapshot;
     if (!this.changed(notices, disagreements, state)) return;
     const items = [...noticesOf(scene.snapshot), ...disagreements];
     this.items.draw(items, item => JSON.stringify(item));
+    this.fold.name(
+      items.some(item => 'level' in item && item.level === 'bad') ? 'Problem' : 'Notes',
+    );
     setShown(this.node, items.length > 0);
   }
 }

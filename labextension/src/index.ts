@@ -20,6 +20,7 @@ import { Preferences } from './controls/preferences';
 import { refusal } from './controls/situation';
 import { StatusItem } from './controls/status_item';
 import { TargetItem } from './controls/target_item';
+import { followClicks } from './go_to';
 import { OutputView } from './output';
 import { PANEL_ID, SessionPanel } from './panel';
 import { RestoredOutputs } from './restored';
@@ -129,6 +130,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     restorer?.add(panel, panel.id);
     addCommands(app, active, palette);
     addOutputs(app, tracker, rendermime, sources);
+    followClicks(tracker);
     if (statusBar) addStatus(app, active, statusBar);
     toolbars?.addFactory<Cell>(
       'Cell',

@@ -59,7 +59,7 @@ export class SessionPanel extends Panel {
     this.view.node.append(this.message);
     this.addWidget(new SessionBar(active, commands));
     this.addWidget(this.view);
-    const traits = { view_id: '', focus: '', session: '', packed: null };
+    const traits = { view_id: '', focus: '', session: '', form: 'view' as const, packed: null };
     this.place = new LivePlace(this.view.node, traits, () => undefined);
     active.changed.connect(this.follow, this);
     this.follow();

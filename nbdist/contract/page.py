@@ -133,15 +133,17 @@ class AskValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewTraits:
-    """Traits of a view: its still picture, the array to select first, and the only session to show.
+    """Traits of a view: its still picture, the array to select first, the only session to show, and its form.
 
-    Each is empty for none. `packed` is a `Frame` with everything that never changes, such as a program: JSON,
-    compressed by gzip, in base64. It is null if frames come from the kernel.
+    The first three are empty for none. A `strip` is the session in one line, which opens as a view. `packed` is a
+    `Frame` with everything that never changes, such as a program: JSON, compressed by gzip, in base64. It is null
+    if frames come from the kernel.
     """
 
     view_id: str
     focus: str
     session: str
+    form: Literal["view", "strip"]
     packed: str | None = None
 
 

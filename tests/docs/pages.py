@@ -36,9 +36,8 @@ class Typed:
 
     @property
     def fails(self) -> bool:
-        """Whether the page shows an error at its end."""
-        lines = (self.shown or "").splitlines()
-        return bool(lines) and re.match(r"\w*(Error|Interrupt)\b", lines[-1]) is not None
+        """Whether the page shows an error: below its first line come those of its notice."""
+        return re.search(r"^\w*(Error|Interrupt|Timeout): ", self.shown or "", re.M) is not None
 
 
 def pages() -> list[Path]:

@@ -18,6 +18,8 @@ from nbdist.magics.commands import DistMagics
 from nbdist.magics.parser import Parser
 from nbdist.notation import bytes_text
 from nbdist.rehearsal.topology import CHIPS, Chip, read_topology
+from nbdist.tools import commands as tool_commands
+from nbdist.tools.table import TOOLS
 
 MARK = re.compile(r"^<!-- generated: ([\w-]+) -->$", re.M)
 SPECIAL = re.compile(r"([\\*_<>|\[\]`])")
@@ -178,6 +180,33 @@ def value_of(action: argparse.Action) -> str:
     return f" {action.metavar or action.dest.upper()}"
 
 
+# -- tools -----------------------------------------------------------------------------------------
+
+
+def tools() -> str:
+    """A row for each tool: what must be allowed, and what it does."""
+    rows = (
+        [
+            f"`{tool.name}`",
+            "" if tool.needs == "read" else f"`{tool.needs}`",
+            plain(tool.does),
+        ]
+        for tool in TOOLS.values()
+    )
+    return table(("tool", "`--allow`", ""), rows)
+
+
+def commands() -> str:
+    """A section for each command of a tool, and for the server: what it does, and its options."""
+    listed = argparse.ArgumentParser().add_subparsers()
+    tool_commands.add_commands(listed)
+    parts = []
+    for name, parser in listed.choices.items():
+        does = parser.description or "Serve the tools to an agent, over standard input and output."
+        parts.append(f"## `nbdist {name}`\n\n{plain(does)}\n\n{options_table(parser)}")
+    return "\n\n".join(parts)
+
+
 # -- what methods return ---------------------------------------------------------------------------
 
 
@@ -267,6 +296,8 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "magics": magics,
     "start-options": start_options,
     "init-options": init_options,
+    "tools": tools,
+    "commands": commands,
     "returned": returned,
     "chips": chips,
     "changelog": changelog,

@@ -2,7 +2,8 @@
 
 `nbdist demo` runs the tour, in JupyterLab where somebody can look, else in this terminal; `nbdist doctor`
 checks hosts before a start; `nbdist ls` lists the sessions that run, `nbdist stop` stops one; `nbdist rehearse`
-compiles what a script does for a pod that is not there.
+compiles what a script does for a pod that is not there. `nbdist mcp` serves the tools of `nbdist.tools` to an
+agent, and each tool is a command too.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from nbdist.launch.sessions.registry import Record
 from nbdist.magics.options import DOCTOR, REHEARSE, doctor_arguments
 from nbdist.notation import columns, count_text, seconds_text
 from nbdist.spelling import Door, through
+from nbdist.tools import commands as tools
 
 TOUR = "01_tour.ipynb"
 MAY_FAIL = "raises-exception"
@@ -77,6 +79,7 @@ def add_commands(commands: Any) -> None:
     )
     for add in REHEARSE:
         add(rehearsed)
+    tools.add_commands(commands)
 
 
 def demo(options: argparse.Namespace) -> int:
@@ -268,7 +271,7 @@ def in_lab(notebook: Path) -> int:
         print("This is a copy of the tour; changes are gone when JupyterLab ends.", flush=True)
         options = ["--ServerApp.ip=127.0.0.1"]
         if sys.platform != "win32" and os.geteuid() == 0:
-            # JupyterLab refuses to start for root unless told to; here root has asked for it.
+            # JupyterLab starts for root only with this option; here root has asked for it.
             options.append("--ServerApp.allow_root=True")
         command = [sys.executable, "-m", "jupyterlab", *options, str(copy)]
         server = subprocess.Popen(command, cwd=folder)
@@ -344,6 +347,8 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "doctor": examine,
     "ls": ls,
     "stop": stop,
+    "mcp": tools.serve,
+    **dict.fromkeys(tools.BY_COMMAND, tools.call),
 }
 """Functions that run the commands; `rehearse` takes the arguments of its script as well."""
 

@@ -14,6 +14,11 @@ from nbdist.notice import Notice
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
+def without_colors(text: str) -> str:
+    """Return a text without ANSI colors."""
+    return _ANSI.sub("", text)
+
+
 def _in_color() -> bool:
     """Return whether IPython shows colors here; engines send colored tracebacks."""
     ipython = sys.modules.get("IPython")
@@ -121,7 +126,7 @@ class ProcessError(NbdistError, RuntimeError):
         self.above = above
         self._below = below
         # Python's own tracebacks, as in a script, print notes below the message.
-        for part in (_ANSI.sub("", above), told.text, told.do):
+        for part in (without_colors(above), told.text, told.do):
             if part:
                 self.add_note(part)
 
@@ -139,7 +144,7 @@ class ProcessError(NbdistError, RuntimeError):
 
     def _render_traceback_(self) -> list[str]:
         """Show this in IPython in place of the notebook's own frames, which explain nothing."""
-        return (self.shown if _in_color() else _ANSI.sub("", self.shown)).splitlines()
+        return (self.shown if _in_color() else without_colors(self.shown)).splitlines()
 
 
 class CollectiveError(ProcessError):

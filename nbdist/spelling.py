@@ -42,6 +42,7 @@ COMMANDS = {
     "sync": ("%sync", "session.sync()"),
     "sync_files": ("%dist_sync", "session.sync_files()"),
     "status": ("%dist_status", "session.status()"),
+    "why": ("%dist_why", "session.why()"),
     "stacks": ("%dist_stack", "session.stacks()"),
     "stacks_of": ("%dist_stack {}", "session.stacks([{}])"),
     "debug": ("%dist_debug {}", "session.debug([{}])"),

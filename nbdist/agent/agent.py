@@ -75,8 +75,7 @@ from nbdist.contract.orders import (
     StopListening,
     WriteFile,
 )
-from nbdist.contract.request import answer_of
-from nbdist.contract.wire import decode, encode
+from nbdist.contract.wire import answer_type, decode, encode
 from nbdist.machine import checkup
 from nbdist.machine import folder as sweep
 from nbdist.machine.folder import (
@@ -232,7 +231,7 @@ class Agent:
             case StopListening():
                 self.introduction.stop_listening()
             case Ask(process_ids=process_ids, question=question):
-                if answer_of(type(question.aside)) is not None:
+                if answer_type(type(question.aside)) is not None:
                     write_private(Path(self.folder) / QUESTION, encode(question))
                 self.children.ask(process_ids, question.aside.LETTER)
             case Coordinate(process_id=process_id):
@@ -259,7 +258,7 @@ class Agent:
                 self.stopped = True
                 self.events.send(Stopped())
             case KernelAlive():
-                pass  # `_read` has told the pulse
+                pass  # `_read` has noted it for the pulse
             case ListFiles() | AskForFiles() | WriteFile() | DropFile() | CommitFiles():
                 self.copies = self.copies or FileCopies(self.folder, self.events)
                 self.copies.obey(order)

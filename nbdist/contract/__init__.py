@@ -7,6 +7,6 @@ from here.
 Engines, agents, the kernel and the view all import this package, so it imports nothing outside the standard
 library.
 
-Read first `wire.py` (dataclasses to JSON and back), `snapshot.py` (what is known of a session) and `request.py`
-(what processes and agents can be asked).
+Read first `wire.py` (dataclasses to JSON and back, and requests), `snapshot.py` (what is known of a session) and
+`calls/__init__.py` (what processes can be asked).
 """

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, get_args
 
-from nbdist.contract.request import Request
-from nbdist.contract.wire import Plain, Tagged, decode
+from nbdist.contract.wire import Plain, Request, Tagged, decode
 
 A = TypeVar("A", covariant=True)
 

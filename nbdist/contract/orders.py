@@ -9,8 +9,7 @@ from typing import Any, ClassVar, TypeVar
 
 from nbdist.contract.asides import Question
 from nbdist.contract.events import Coordinating, Relaying, Reserved
-from nbdist.contract.request import Request
-from nbdist.contract.wire import Tagged, decode, encode
+from nbdist.contract.wire import Request, Tagged, decode, encode
 
 A = TypeVar("A", covariant=True)
 

@@ -1,8 +1,8 @@
 """The one contract between engines, kernel and view: reports in, snapshots out.
 
-A *report* is what one process last said about itself; a *snapshot* is what is known about the whole session at
-one moment. Both are plain data: every value here survives `json.loads(json.dumps(encode(value)))` unchanged. The
-JSON Schema and the TypeScript types of the view are generated from this file (`make types`).
+A *report* is the newest description of one process by itself; a *snapshot* is what is known about the whole
+session at one moment. Both are plain data: every value here survives `json.loads(json.dumps(encode(value)))`
+unchanged. The JSON Schema and the TypeScript types of the view are generated from this file (`make types`).
 
 A snapshot carries meshes (grids of device keys) and, for each array, mesh + spec + shape. Which device holds which
 piece is computed from those (`nbdist.pieces`), so a snapshot's size is devices + arrays, not devices × arrays.

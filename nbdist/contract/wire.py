@@ -1,4 +1,4 @@
-"""Conversion of the dataclasses of `nbdist.contract` to and from plain data that JSON carries unchanged.
+"""Dataclasses of `nbdist.contract` as plain data that JSON carries unchanged, and their bases: requests, unions.
 
 The type hints of the dataclasses are the only description of the format: a tuple becomes a list, a dataclass a
 dict of all its fields, a `Mapping` from texts or whole numbers a dict, whose keys are texts. Members of a union of
@@ -16,11 +16,22 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, partial
-from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from nbdist.errors import WireError
 
 T = TypeVar("T")
+A = TypeVar("A", covariant=True)
 Plain = Any
 """None, bool, int, float, str, and lists and dicts with str keys of these."""
 Read = Callable[[Plain], Any]
@@ -33,8 +44,8 @@ class Tagged:
 
     Attributes:
       TAG: The name of the entry, the same in all members of a union.
-      NAME: What it says: the words of the class's name in small letters, such as `stop_listening`, where the class
-        does not say otherwise.
+      NAME: The value of this entry; by default the words of the class's name in small letters, such as
+        `stop_listening`.
     """
 
     __slots__ = ()
@@ -50,6 +61,24 @@ class Tagged:
 def in_small_letters(cls: type) -> str:
     """Return the words of a class's name: `stop_listening` for `StopListening`."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
+
+class Request(Generic[A]):
+    """The arguments of a question to a process or an agent; a dataclass, derived with the type of its answer.
+
+    The type is None where nothing comes back. A `Call` (`nbdist.contract.calls`) goes to a process's main thread,
+    in line with cells. An `Aside` (`nbdist.contract.asides`) goes past it, also in the middle of a cell. An order
+    (`nbdist.contract.orders`) goes to the agent of a host, whatever the processes do.
+    """
+
+    __slots__ = ()
+
+
+def answer_type(request: type[Request[Any]]) -> Any:
+    """Return the type of the answer to a request; None if nothing comes back."""
+    (base,) = request.__dict__["__orig_bases__"]
+    (found,) = get_args(base)
+    return None if found is type(None) else found
 
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})

@@ -89,7 +89,7 @@ AGAIN_SECONDS = 0.5
 """Seconds before the last removal: until then, children of the killed process may still write files."""
 
 LOOK_SECONDS = 0.05
-"""Seconds between removals when the whole job was told to end: the sweeper, too, may be killed at any moment."""
+"""Seconds between removals when a scheduler ends the whole job: the sweeper, too, may be killed at any moment."""
 
 
 def sweep_after(folder: str) -> int | None:
@@ -115,7 +115,7 @@ def sweep_after(folder: str) -> int | None:
         if signal_at_end_of(parent, signal.SIGTERM):
             signal.sigwait({signal.SIGTERM})
         remove(folder)
-        # A scheduler tells all processes of a job to end; a busy one goes on writing until it is killed.
+        # A scheduler sends SIGTERM to all processes of a job; a busy one goes on writing until it is killed.
         while os.getppid() == parent:
             time.sleep(LOOK_SECONDS)
             remove(folder)

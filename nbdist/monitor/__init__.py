@@ -1,14 +1,14 @@
-"""Many processes' reports as one snapshot: what is the same is said once, what is not is named.
+"""Many processes' reports as one snapshot: equal facts are shown once, and differences are named.
 
-In: the `Report` that each process publishes, heard on a thread and a socket of the monitor's own; the kernel's own
-facts (`Known`).
-Out: a `Snapshot` for the views, up to ten times a second; and what each process said last, also once it is gone.
+In: the `Report` that each process publishes, received on a thread and a socket of the monitor's own; the kernel's
+own facts (`Known`).
+Out: a `Snapshot` for the views, up to ten times a second; and each process's last report, also once it is gone.
 
-`Merger`, here, keeps the newest report of each process and makes snapshots of them. What they say is compared only
+`Merger`, here, keeps the newest report of each process and makes snapshots of them. Reports are compared only
 where they are of the same moment (`disagreements.moments`).
 
-Read then: `monitor.py` (the thread that hears reports), `states.py` (the facts that are merged, and the states and
-notices that follow from them).
+Read then: `monitor.py` (the thread that receives reports), `states.py` (the facts that are merged, and the states
+and notices that follow from them).
 """
 
 from __future__ import annotations

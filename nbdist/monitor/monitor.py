@@ -1,4 +1,4 @@
-"""Monitor that hears the processes' reports on a thread and a socket of its own, and keeps one snapshot.
+"""Monitor that receives the processes' reports on a thread and a socket of its own, and keeps one snapshot.
 
 Reports do not use an engine's main thread or the client's request socket, so they arrive while cells run, and
 every attached kernel receives the same reports. `Holdings` keeps each process's last reported memory and arrays,

@@ -2,7 +2,7 @@
 
 The installed JAX needs one version of libtpu. Live sessions do not need libtpu, and if they found it, JAX would
 look for TPUs. So `nbdist rehearse --install` puts it into a folder of its own, which only the processes of
-rehearsals are told of.
+rehearsals know.
 
 Imports no framework.
 """

@@ -305,7 +305,7 @@ class SideBySideDisplay:
 
 
 SAID_ITSELF = 2
-"""Exit code of a script's process that has said why the script did not come to its end."""
+"""Exit code of a script's process that has written why the script did not come to its end."""
 
 
 class ScriptRun(Run):

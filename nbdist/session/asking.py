@@ -88,7 +88,7 @@ def _refuse_gone(engines: EngineGroup, process_ids: Collection[int]) -> None:
 class AskedAlone:
     """Small questions to one idle process alone, such as a completion.
 
-    Answering may use devices of other processes: `computed` tells so afterwards.
+    Answering may use devices of other processes; afterwards `computed` returns whether it has.
     """
 
     def __init__(self, engines: EngineGroup) -> None:

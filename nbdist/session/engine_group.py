@@ -39,11 +39,10 @@ from nbdist.monitor.states import ExpectedProcess
 from nbdist.notation import where_text
 from nbdist.notice import Notice
 from nbdist.session.cells.doubt import MadeIn, nowhere
-from nbdist.session.cells.facts import LifeState, ProcessFacts
+from nbdist.session.cells.facts import Health, LifeState, ProcessFacts
 from nbdist.session.cells.history import CellRecords
 from nbdist.session.cells.late import EarlierCells
 from nbdist.session.cells.targets import TargetSelector
-from nbdist.session.health import Health
 from nbdist.session.reports import DEVICES_SECONDS, Asides, Reports
 from nbdist.session.turn import Turn
 from nbdist.session.values.copies import Copies

@@ -20,8 +20,8 @@ from nbdist.errors import GoneError, SessionError
 from nbdist.launch.files.sync import Copied, Files
 from nbdist.launch.model.start_options import Rules
 from nbdist.launch.sessions import recorded
+from nbdist.launch.start.connect import end_processes
 from nbdist.launch.start.pool import Agents
-from nbdist.launch.start.replace import end_processes
 from nbdist.notation import processes_text
 from nbdist.session.cells.attached_cell import RegainedRun
 from nbdist.session.cells.cellrun import CellHandle

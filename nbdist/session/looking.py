@@ -1,11 +1,12 @@
-"""Looks at the processes from the notebook: expressions, arrays, and displays that follow the session."""
+"""Looks at the processes from the notebook: expressions, arrays, stacks, and displays that follow the session."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from nbdist.contract.asides import NativeStacks, Threads, ThreadStack
 from nbdist.contract.calls.engine import EvaluatingExpression
 from nbdist.contract.calls.inspection import (
     CompileCall,
@@ -20,6 +21,8 @@ from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import ArrayError, SessionError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.start_options import Rules
+from nbdist.notation import count_text, processes_text
+from nbdist.session.cells.targets import Targets
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.expression import ask_all_workers, ask_some, is_name
 from nbdist.session.running import Cells
@@ -235,6 +238,59 @@ def _unreported(expression: str, doing: str) -> SessionError:
         f"{doing}. Until it ends, only what was reported can be shown, and {expression!r} was not: "
         f"{command('mesh')} lists what was."
     )
+
+
+def stacks(engines: EngineGroup, on: Targets, *, native: bool) -> str:
+    """Return the stacks of processes, also while they run a cell; see `nbdist.session.session.Session.stacks`."""
+    asked = engines.choice.there(on)
+    if native:
+        read = engines.asides.native_stacks(asked)
+        return native_text(read, [p for p in asked if p not in read])
+    found = engines.asides.stacks(asked)
+    return stacks_text(found, [p for p in asked if p not in found], whole=on is not None)
+
+
+def stacks_text(found: Mapping[int, Threads], missing: Sequence[int], *, whole: bool) -> str:
+    """Return the threads of each process, outermost call first; equal ones appear once.
+
+    Args:
+      found: The threads, by process id.
+      missing: Processes that have not answered.
+      whole: Show all threads; else the main thread, and how many others there are.
+    """
+    texts = {p: _threads_text(one.threads, whole=whole) for p, one in found.items()}
+    return _by_text(texts, missing)
+
+
+def native_text(found: Mapping[int, NativeStacks], missing: Sequence[int]) -> str:
+    """Return the native stack of each process, or why py-spy could not read it; equal ones appear once."""
+    texts = {p: one.text or f"  no native stack: {one.error}" for p, one in found.items()}
+    return _by_text(texts, missing)
+
+
+def _by_text(texts: Mapping[int, str], missing: Sequence[int]) -> str:
+    """Return each text once, below the processes that have it; then the processes that have not answered."""
+    groups: dict[str, list[int]] = {}
+    for process_id, text in sorted(texts.items()):
+        groups.setdefault(text, []).append(process_id)
+    parts = [f"{processes_text(ids)}\n{text}" for text, ids in groups.items()]
+    if missing:
+        parts.append(
+            f"{processes_text(missing)}   no answer: the interpreter is busy in one long call, or the process or "
+            "its host is stopped"
+        )
+    return "\n\n".join(parts)
+
+
+def _threads_text(threads: Sequence[ThreadStack], *, whole: bool) -> str:
+    shown = threads if whole else threads[:1]
+    lines = []
+    for thread in shown:
+        lines += [f"  {thread.name}", *(f"    {line}" for line in thread.lines)]
+    if len(threads) > len(shown):
+        others = count_text(len(threads) - len(shown), "other thread")
+        lines.append(f"  and {others}: {command('stacks')} with a process shows them")
+    return "\n".join(lines)
 
 
 MAX_PICTURES = 8

@@ -22,7 +22,7 @@ from nbdist.contract.asides import (
 )
 from nbdist.contract.calls.engine import Look, Looked
 from nbdist.contract.iopub import AsideAnswer
-from nbdist.contract.request import answer_of
+from nbdist.contract.wire import answer_type
 from nbdist.errors import GoneError, LaunchError, SessionError
 from nbdist.interrupts import put_off
 from nbdist.launch.model.framework import framework_named
@@ -31,8 +31,8 @@ from nbdist.launch.start.pending import Pending
 from nbdist.launch.start.pool import Agents
 from nbdist.monitor.monitor import Monitor
 from nbdist.notation import seconds_text, where_text
-from nbdist.session.health import Health
-from nbdist.spelling import command
+from nbdist.session.cells.facts import Health
+from nbdist.spelling import command, start_with
 
 LOOK_SECONDS = 0.5
 """Seconds idle processes may take to report what they hold when a person asks."""
@@ -252,7 +252,7 @@ class Asking:
         return {
             p: one
             for p, one in found.items()
-            if p in process_ids and isinstance(one, answer_of(type(aside)))
+            if p in process_ids and isinstance(one, answer_type(type(aside)))
         }
 
     def _all_here(self, process_ids: Sequence[int], left_s: float) -> bool:
@@ -316,7 +316,8 @@ class Asides:
         """
         if not self._agents.reaches_past_main_threads:
             raise SessionError(
-                "These processes were not started by nbdist: nothing reaches them while they run a cell. "
+                "This kernel has not started these processes: nothing that it sends reaches them while they run "
+                "a cell. "
                 f"{command('interrupt')} interrupts it."
             )
         framework = framework_named(self._plan.framework)
@@ -363,6 +364,7 @@ class Asides:
     def _refuse_out_of_reach(self) -> None:
         if not self._agents.reaches_past_main_threads:
             raise SessionError(
-                "These processes were not started by nbdist: nothing reaches them while they run a cell, and "
-                "their stacks cannot be read."
+                "This kernel has not started these processes: nothing that it sends reaches them while they run a "
+                f"cell, and it cannot read their stacks. {command('status')} shows the line that each is in. Of a "
+                f"session that began with {start_with('keep', True)}, any kernel can read the stacks."
             )

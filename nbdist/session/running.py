@@ -1,4 +1,4 @@
-"""The cells of a session: how they are sent, waited for or followed, and how their ends are handled."""
+"""The cells of a session: how they are sent, waited for, followed, interrupted, and how their ends are handled."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from nbdist.session.cells.doubt import (
 from nbdist.session.cells.execution import Cell, without_leading_blank_lines
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.failure import refuse_in_cell, refuse_without_failure
-from nbdist.session.cells.followed import Background, FollowedRun, queued_text
+from nbdist.session.cells.followed import Background, FollowedRun, queued_text, stopping_text
 from nbdist.session.cells.history import History, ListedCell, listed, made_in
 from nbdist.session.cells.outcome import outcome_of_cell
 from nbdist.session.cells.supervisor import EndOfCell
@@ -111,6 +111,7 @@ class Cells:
         engines.made_in = lambda paths: made_in([*history.cells, *self._ending], paths)
         self.background = Background()
         engines.copies = Copies(rules.copies_s)
+        # The cell that this kernel waits for, read from any thread.
         self._awaited: CellRun | None = None
         self._queued: list[ListedCell] = []
         self._ending: tuple[PastCell, ...] = ()
@@ -192,11 +193,6 @@ class Cells:
             finally:
                 self._queued.remove(queued)
             yield taken_over
-
-    @property
-    def awaited(self) -> CellRun | None:
-        """The cell that this kernel waits for, readable from any thread."""
-        return self._awaited
 
     def bring_in_step(self, code: str) -> str | None:
         """Act as `wait_for_ends`; if this code computes, also wait for processes that went on compiling.
@@ -306,6 +302,46 @@ class Cells:
             refuse_in_cell([p for p in chosen if engines.reports.in_cell(p)])
             refuse_without_failure(_failures(engines, chosen))
             self.run("%debug", CellOptions(on=chosen, check=False, cell=cell))
+
+    def interrupt(self, cell: int | None) -> str:
+        """Interrupt one cell or everything that runs; see `nbdist.session.session.Session.interrupt`."""
+        if cell is not None:
+            run = self.background.find(cell)
+            inside = run.execution.still_in()
+            if not inside:
+                return f"cell {cell} has ended"
+            run.interrupt()
+            return f"interrupted: cell {cell} ({processes_text(inside)})"
+        engines, awaited = self._engines, self._awaited
+        stopped = self.background.interrupt()
+        # Processes of that cell may not have reported yet that they are in it.
+        inside = () if awaited is None else awaited.execution.still_in()
+        if awaited is not None and inside:
+            awaited.interrupt()
+            stopped[awaited.cell.number] = inside
+        others = [
+            p for p in sorted(engines.plan.hosts) if not any(p in s for s in stopped.values())
+        ]
+        # Idle processes get no signal: between two cells, it might end the next one.
+        busy = [p for p in others if engines.reports.in_cell(p) or p in engines.facts.stuck]
+        if busy:
+            engines.interrupt(busy)
+        what = [f"cell {number} ({processes_text(ids)})" for number, ids in stopped.items()]
+        what += [f"what runs on {processes_text(busy)}"] if busy else []
+        return f"interrupted: {', '.join(what)}" if what else "no cell is running"
+
+    def stop_at_step(self) -> str:
+        """End cells in the background before a common step; see `nbdist.session.session.Session.stop_at_step`."""
+        runs = self.background.inside()
+        if not runs:
+            raise SessionError("No cell runs in the background that could be stopped.")
+        lines = []
+        for run, inside in runs.items():
+            with run.execution.stopping() as stop:
+                steps = self._engines.asides.stop_at_step(inside, run.execution.number)
+                stop.update(p for p, count in steps.items() if count is not None)
+            lines.append(stopping_text(run.cell.number, inside, steps))
+        return "\n".join(lines)
 
     def sync(self, *, timeout_s: float | None) -> None:
         """Wait until every process has finished what it was given.

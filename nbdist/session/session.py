@@ -20,14 +20,13 @@ from nbdist.launch.sessions.recorded import values_used_lines, with_values
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.spawn import spawn
 from nbdist.notice import Notice
-from nbdist.session import interrupting, moving, resizing
+from nbdist.session import moving, resizing
 from nbdist.session.cells.cellrun import CellHandle
 from nbdist.session.cells.history import ListedCell
 from nbdist.session.cells.targets import Targets
-from nbdist.session.interrupting import stacks
 from nbdist.session.keeping import sync_files
 from nbdist.session.life import Life
-from nbdist.session.looking import Views
+from nbdist.session.looking import Views, stacks
 from nbdist.session.moving import LARGE_BYTES, Progress, Saved
 from nbdist.session.running import CellOptions
 from nbdist.spelling import command
@@ -175,12 +174,17 @@ class Session:
         """
         return stacks(self._alive().engines, on, native=native)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, *, fresh: bool = False) -> Snapshot:
         """Return everything known of the whole session now.
+
+        Args:
+          fresh: Make idle processes report first, and wait for that.
 
         Returns:
           Plain data that grows with devices and arrays; sizes are in bytes, times in Unix seconds.
         """
+        if fresh:
+            self._look()
         return self._life.engines.monitor.snapshot()
 
     def status(self) -> str:
@@ -189,9 +193,9 @@ class Session:
         Returns:
           Text with one row for each process, as `%dist_status` prints it: state, cell, line, seconds, memory.
         """
-        self._look()
+        snapshot = self.snapshot(fresh=True)
         copies = self._life.engines.copies.text() if self.alive else None
-        return "\n".join([status_text(self.snapshot()), *([copies] if copies else [])])
+        return "\n".join([status_text(snapshot), *([copies] if copies else [])])
 
     def mesh(self, path: str | None = None) -> Picture:
         """Return the view of this session, and of where one array lies.
@@ -273,6 +277,20 @@ class Session:
         )
         return self._alive().cells.run(code, options)
 
+    def cell(self, number: int) -> CellHandle:
+        """Return a cell in the background, also of an earlier kernel, while it runs and shortly after.
+
+        Args:
+          number: Its number.
+
+        Returns:
+          Its handle.
+
+        Raises:
+          SessionError: No cell of this number runs in the background or is one of the newest there.
+        """
+        return CellHandle(self._alive().cells.background.newest(number))
+
     def follow(self, cell: int) -> None:
         """Show the output of a cell in the background until it ends; an interrupt ends only this call.
 
@@ -313,9 +331,7 @@ class Session:
         Raises:
           SessionError: `cell` does not run in the background.
         """
-        life = self._alive()
-        cells = life.cells
-        return interrupting.interrupt(life.engines, cells.background, cell, awaited=cells.awaited)
+        return self._alive().cells.interrupt(cell)
 
     def stop_at_step(self) -> str:
         """Make all processes leave the cells in the background before the same step; all stay in step.
@@ -329,8 +345,7 @@ class Session:
         Raises:
           SessionError: No cell runs in the background, or its processes cannot agree on a step.
         """
-        life = self._alive()
-        return interrupting.stop_at_step(life.engines, life.cells.background)
+        return self._alive().cells.stop_at_step()
 
     # -- values ----------------------------------------------------------------------------------
 

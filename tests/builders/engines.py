@@ -27,9 +27,8 @@ from nbdist.contract.snapshot import Activity
 from nbdist.errors import GoneError, SessionError
 from nbdist.monitor.states import Known
 from nbdist.notation import where_text
-from nbdist.session.cells.facts import LifeState, ProcessFacts
+from nbdist.session.cells.facts import Health, LifeState, ProcessFacts
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.health import Health
 from nbdist.session.reports import Reports
 from nbdist.session.values.copies import Copies
 from tests.builders.hosts import plan_of

@@ -28,7 +28,6 @@ from nbdist.launch.start import (
     preflight,
     spawn,
 )
-from nbdist.launch.start import replace as replacing
 from nbdist.launch.start.cluster import Cluster
 from nbdist.machine.folder import engine_connection, write_private
 from nbdist.version import __version__
@@ -175,7 +174,6 @@ class FakeHosts:
             initialize,
             kernel_link,
             hosts,
-            replacing,
             spawn,
         ):
             monkeypatch.setattr(module, "time", self.clock)

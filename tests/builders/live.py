@@ -20,9 +20,8 @@ from nbdist.contract.calls.engine import CellEnd, Completions, Recalled
 from nbdist.contract.calls.stepping import Proven, Versions
 from nbdist.contract.cells import label_from
 from nbdist.contract.iopub import AsideAnswer, Kept, content_of
-from nbdist.contract.request import answer_of
 from nbdist.contract.snapshot import Snapshot
-from nbdist.contract.wire import encode
+from nbdist.contract.wire import answer_type, encode
 from nbdist.launch.agents import agent_handle
 from nbdist.launch.model.start_options import Rules
 from nbdist.launch.sessions import registry
@@ -271,7 +270,7 @@ class LiveHosts(FakeHosts):
 
     def _obey(self, agent: FakeChannel, order: Order) -> None:
         question = question_from(order["question"]) if order["order"] == "ask" else None
-        if question is not None and answer_of(type(question.aside)) is not None:
+        if question is not None and answer_type(type(question.aside)) is not None:
             started = [p["process_id"] for o in agent.ordered("start") for p in o["processes"]]
             for process_id in sorted({*started}.intersection(order["process_ids"])):
                 answer = self.says[type(question.aside)](process_id, question.aside)

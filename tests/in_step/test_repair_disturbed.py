@@ -13,7 +13,7 @@ import pytest
 
 from nbdist.contract.events import Coordinating
 from nbdist.errors import ProcessError, RecoveryError
-from nbdist.session.health import Health
+from nbdist.session.cells.facts import Health
 from nbdist.session.recovery import repair
 from tests.in_step.world import LIMIT_SECONDS, Said, Shown, World
 

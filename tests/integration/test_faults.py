@@ -214,8 +214,8 @@ def test_where_all_wait_that_is_said_with_the_error_that_nobody_has_seen(
         "finally:\n    multihost_utils.sync_global_devices('end')",
         "process 1   waits after it has raised ValueError: hidden",
     )
-    said = notebook.stopped(request).text
-    assert "all processes wait" in said
+    said = notebook.stopped(request).traceback
+    assert "All processes wait" in said
     notebook.shows(TOTALS, RIGHT)
 
 

@@ -9,7 +9,7 @@ import threading
 import numpy as np, tensorflow as tf, tf_keras, keras
 from nbdist.engine.frameworks import frameworks
 from nbdist.engine.probe import activity as progress
-from nbdist.engine.frameworks.keras.variables import unwrapped
+from nbdist.engine.frameworks.keras.objects import unwrapped
 from nbdist.engine.probe.observer import NamespaceLook as Look
 from nbdist.engine.frameworks.tensorflow.observe import remember
 from nbdist.engine.probe.walk import Bounds

@@ -21,9 +21,9 @@ from nbdist.errors import OptionError
 from nbdist.launch.model.start_options import FLAGS, StartOptions
 from nbdist.magics.options import MAGICS
 from nbdist.session.cells.facts import RECOVER, ProcessFacts
-from nbdist.session.cells.supervisor import timeout_error
-from nbdist.session.interrupting import stacks_text
+from nbdist.session.cells.failure import timeout_error
 from nbdist.session.keeping import kept_text
+from nbdist.session.looking import stacks_text
 from nbdist.session.session import Session
 from nbdist.spelling import (
     COMMANDS,
@@ -48,6 +48,7 @@ OF_MAGICS = (
     "spelling.py",
     "rehearsal/cells.py",
     "rehearsal/runs.py",
+    "tools/",
 )
 """What only magics and commands reach, and speaks their language. `starting.py`: `kept_here`, for `%dist_init`."""
 
@@ -196,7 +197,7 @@ OUT = ProcessFacts(workers=frozenset((0, 1)), advice=RECOVER, since=3)
 
 MESSAGES: list[tuple[Callable[[], object], str, str]] = [
     (lambda: OUT.remedy, "%dist_recover", "session.recover()"),
-    (lambda: timeout_error({}, 2.0, OUT), "(--timeout)", "(timeout_s)"),
+    (lambda: timeout_error({}, 2.0, OUT, []), "(--timeout)", "(timeout_s)"),
     (lambda: stacks_text(THREADS, [], whole=False), "%dist_stack", "session.stacks()"),
     (lambda: kept_text("ab12"), "%dist_init --attach ab12", "nbdist.attach('ab12')"),
     (

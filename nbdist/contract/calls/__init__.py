@@ -10,8 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from nbdist.contract.request import Request, answer_of
-from nbdist.contract.wire import Plain, decode, encode, in_small_letters
+from nbdist.contract.wire import Plain, Request, answer_type, decode, encode, in_small_letters
 from nbdist.errors import WireError
 
 PROTOCOL = 16
@@ -50,7 +49,7 @@ class Call(Request[A]):
         Raises:
           WireError: The data has another shape.
         """
-        answer: A = decode(answer_of(cls), data)
+        answer: A = decode(answer_type(cls), data)
         return answer
 
 

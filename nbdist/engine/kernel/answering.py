@@ -33,7 +33,7 @@ from nbdist.contract.asides import (
     question_from,
 )
 from nbdist.contract.iopub import AsideAnswer
-from nbdist.contract.request import answer_of
+from nbdist.contract.wire import answer_type
 from nbdist.engine.cell.stacks import MainThread, native_stacks, stacks
 from nbdist.machine.folder import read_whole
 from nbdist.message_guard import MessageGuard
@@ -102,7 +102,7 @@ class Answering:
             if rescued is not None:
                 publisher.publish(rescued)
         # Last: a question that cannot be read must not stop anything else that was asked at once.
-        if any(answer_of(one) is not None for one in asked):
+        if any(answer_type(one) is not None for one in asked):
             self._read_question(asked)
 
     def _read_question(self, asked: set[type[Aside[Any]]]) -> None:

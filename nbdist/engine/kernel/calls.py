@@ -21,7 +21,6 @@ from nbdist.contract.wire import decode, encode
 from nbdist.engine import frameworks
 from nbdist.engine.kernel.answering import answer_questions
 from nbdist.engine.kernel.engine_calls import (
-    NUMBERS,
     called,
     evaluate,
     imported_from,
@@ -43,6 +42,9 @@ It returns the answer, or a tuple of the answer and the buffers that go with it.
 """
 
 PYTHON = ".".join(map(str, sys.version_info[:3]))
+
+NUMBERS = ("NBDIST_PROCESS_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+"""The variables in which a launcher gives a process its number, in order of precedence."""
 
 PREFIX = "nbdist."
 """The start of the labels of nbdist's calls; the name of the call follows."""

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
     Buffer = bytes | memoryview
 
-NUMBERS = ("NBDIST_PROCESS_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-"""The variables in which a launcher gives a process its number, in order of precedence."""
-
 
 def evaluate(resident: Resident, expression: str, *, number: int | None = None) -> Any:
     """Return the value of a user's expression.

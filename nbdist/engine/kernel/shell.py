@@ -36,7 +36,7 @@ class NotebookCells:
 
     Args:
       shell: The engine's IPython shell.
-      cell: The state that is told when a cell starts and ends.
+      cell: The state in which the start and the end of a cell are noted.
       before: Called on the main thread when a cell of the notebook starts, with the request and its label.
       ended: Called on the main thread when a cell's code has ended, before its reply, with the label (None for a
         cell that is not nbdist's) and whether the cell failed.

@@ -2,12 +2,14 @@
 
 The new process imports the user's modules. Their functions and values there are then compared, one by one, with
 those on the process that has lived on: files may have changed, and cells may have set something in a module. A
-module whose code differs is sent by value; of other modules the values that differ are sent.
+module whose code differs is sent by value; of other modules the values that differ are sent. So are new names in
+`builtins`, and the user's functions in `copyreg`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import importlib
 import sys
 import types
@@ -16,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.engine.agreement.reads import version
-from nbdist.engine.namespace.things import PLAIN, Carried, Fixed, Mine, name_of
+from nbdist.engine.namespace.things import PLAIN, Carried, Fixed, Mine, ThingFamily, name_of
 from nbdist.engine.probe.classes import class_dict, code_digest
 from nbdist.errors import error_text
 
@@ -295,3 +297,29 @@ class _CanBeMine(dict[type, bool | None]):
             or class_dict(kind).get("__module__") in self._mine.modules
         )
         return found
+
+
+NAMES_OF_IPYTHON = frozenset({"_", "get_ipython", "display"})
+
+
+def new_builtins(before: frozenset[str]) -> ThingFamily:
+    """Return the names that were put into `builtins` since the start, with their values."""
+    now = vars(sys.modules["builtins"])
+    return ThingFamily(
+        "builtins.",
+        lambda: {name: now[name] for name in sorted(now.keys() - before - NAMES_OF_IPYTHON)},
+        lambda name, value: now.update({name: value}),
+    )
+
+
+def reducers(mine: Mine) -> ThingFamily:
+    """Return `copyreg`'s functions that pickle objects, where the function or the class is the user's."""
+    return ThingFamily(
+        "pickling of ",
+        lambda: {
+            name_of(kind): (kind, reduce)
+            for kind, reduce in copyreg.dispatch_table.items()
+            if kind in mine or reduce in mine
+        },
+        lambda _, value: copyreg.pickle(*value),
+    )

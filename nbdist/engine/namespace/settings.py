@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import copyreg
 import decimal
 import gc
 import importlib
@@ -24,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nbdist.engine.namespace.modules import new_builtins, reducers
 from nbdist.engine.namespace.things import (
     Carried,
     Fixed,
@@ -73,7 +73,7 @@ class Baseline:
 def settings(
     baseline: Baseline, mine: Mine, at_exit: AtExit, names: Mapping[str, Any]
 ) -> tuple[ThingKind, ...]:
-    """Return all kinds of this module, in the order in which they are set.
+    """Return all kinds of settings, in the order in which they are set.
 
     Args:
       baseline: The state of the process at its start.
@@ -448,32 +448,6 @@ class Streams:
     def write(self, name: str, value: Any) -> None:
         """Set a state."""
         next(put for one, _, put in _streams() if one == name)(value)
-
-
-NAMES_OF_IPYTHON = frozenset({"_", "get_ipython", "display"})
-
-
-def new_builtins(before: frozenset[str]) -> ThingFamily:
-    """Return the names that were put into `builtins` since the start, with their values."""
-    now = vars(sys.modules["builtins"])
-    return ThingFamily(
-        "builtins.",
-        lambda: {name: now[name] for name in sorted(now.keys() - before - NAMES_OF_IPYTHON)},
-        lambda name, value: now.update({name: value}),
-    )
-
-
-def reducers(mine: Mine) -> ThingFamily:
-    """Return `copyreg`'s functions that pickle objects, where the function or the class is the user's."""
-    return ThingFamily(
-        "pickling of ",
-        lambda: {
-            name_of(kind): (kind, reduce)
-            for kind, reduce in copyreg.dispatch_table.items()
-            if kind in mine or reduce in mine
-        },
-        lambda _, value: copyreg.pickle(*value),
-    )
 
 
 class AtExit:

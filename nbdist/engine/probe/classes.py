@@ -1,8 +1,8 @@
 """Facts about classes and their code, read without calling anything that users wrote.
 
 The probe looks at a process while its cell runs, so a look must not run a property or a method of the user's:
-classes are read through `type`'s own descriptors. A framework says through `Library` which of its objects hold
-arrays, and `code_digest` tells whether two processes have the same code.
+classes are read through `type`'s own descriptors, and objects through those of their classes. A framework says
+through `Library` which of its objects hold arrays; `code_digest` shows whether two processes have the same code.
 """
 
 from __future__ import annotations
@@ -53,6 +53,37 @@ def gives_what_it_keeps(bases: tuple[type, ...]) -> bool:
             harmless = package(base) in OWN_GETATTRIBUTE_IS_HARMLESS
             return base is object or base is types.SimpleNamespace or harmless
     return False
+
+
+def attributes(value: Any) -> dict[str, Any]:
+    """Return an object's attributes, from its dictionary and slots, without calling code of its class."""
+    found: dict[str, Any] = {}
+    for cls in type(value).__mro__:
+        members = class_dict(cls)
+        own = members.get("__dict__")
+        if isinstance(own, types.GetSetDescriptorType):
+            found.update(own.__get__(value))
+        for name in _slots(cls):
+            try:
+                found[name] = members[name].__get__(value)
+            except AttributeError:
+                continue
+    return dict(sorted(found.items()))
+
+
+def _slots(cls: type) -> list[str]:
+    members = class_dict(cls)
+    if "__slots__" not in members:
+        return []
+    return [name for name, one in members.items() if type(one) is types.MemberDescriptorType]
+
+
+def has_more(kind: type, base: type) -> bool:
+    """Return whether objects of a class have memory beside that of a base, slots, dictionary and references."""
+    slots = sum(len(_slots(cls)) for cls in kind.__mro__[: kind.__mro__.index(base)])
+    known = slots + (kind.__dictoffset__ != 0) + (kind.__weakrefoffset__ > 0)
+    # A tuple has no memory of a fixed size.
+    return base is not tuple and kind.__basicsize__ > base.__basicsize__ + 8 * known
 
 
 Look = Callable[[Any], Iterable[tuple[str, Any]]]

@@ -28,7 +28,15 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-from nbdist.engine.probe.classes import NOTEBOOK, WRAPPERS, captured, class_dict, code_digest
+from nbdist.engine.probe.classes import (
+    NOTEBOOK,
+    WRAPPERS,
+    attributes,
+    captured,
+    class_dict,
+    code_digest,
+    has_more,
+)
 from nbdist.engine.probe.walk import IPYTHON_NAMES
 
 OPEN = "?"
@@ -286,7 +294,7 @@ class Sampler:
         )
         name = _name(kind), str(plain.dtype), plain.shape
         self._own = True
-        more = [] if kind is numpy.ndarray else [_attributes(value)]
+        more = [] if kind is numpy.ndarray else [attributes(value)]
         if plain.dtype.hasobject:
             return _Parts(name, [*plain.flat[: self._left].tolist(), *more])
         if self._passing and plain.nbytes > MOST_BYTES:
@@ -317,11 +325,11 @@ class Sampler:
 
     def _object(self, value: Any, kind: type) -> _Parts:
         """Return an object's attributes, and its contents as a container that its class is derived from."""
-        inside: list[Any] = [_attributes(value)]
+        inside: list[Any] = [attributes(value)]
         if kind.__module__ == NOTEBOOK:
             inside.append(kind)
         base = next(one for one in kind.__mro__ if one in _BASES)
-        if _has_more(kind, base):
+        if has_more(kind, base):
             return self._written_in_c(value, kind, inside)
         parts = _BASES[base](value)
         return parts._replace(
@@ -372,7 +380,7 @@ def _code(value: Any, kind: type) -> _Parts | None:
         return _Parts((_name(kind),), [value.fget, value.fset, value.fdel])
     if kind in (staticmethod, classmethod):
         return _Parts((_name(kind),), [value.__func__])
-    wrapped = _attributes(value).get("__wrapped__") if _package(kind) in WRAPPERS else None
+    wrapped = attributes(value).get("__wrapped__") if _package(kind) in WRAPPERS else None
     # A wrapper's other contents, such as compiled programs, are each process's own.
     return None if wrapped is None else _Parts((_name(kind),), [wrapped])
 
@@ -400,37 +408,6 @@ def _mapping(value: Any, kind: type) -> _Parts:
     if set(map(type, keys)) <= PLAIN:
         return _Parts((_name(kind), tuple(keys)), values)
     return _Parts((_name(kind),), [*keys, *values])
-
-
-def _attributes(value: Any) -> dict[str, Any]:
-    """Return an object's attributes, from its dictionary and slots, without calling code of its class."""
-    found: dict[str, Any] = {}
-    for cls in type(value).__mro__:
-        members = class_dict(cls)
-        own = members.get("__dict__")
-        if isinstance(own, types.GetSetDescriptorType):
-            found.update(own.__get__(value))
-        for name in _slots(cls):
-            try:
-                found[name] = members[name].__get__(value)
-            except AttributeError:
-                continue
-    return dict(sorted(found.items()))
-
-
-def _slots(cls: type) -> list[str]:
-    members = class_dict(cls)
-    if "__slots__" not in members:
-        return []
-    return [name for name, one in members.items() if type(one) is types.MemberDescriptorType]
-
-
-def _has_more(kind: type, base: type) -> bool:
-    """Return whether objects of a class have memory beside that of a base, slots, dictionary and references."""
-    slots = sum(len(_slots(cls)) for cls in kind.__mro__[: kind.__mro__.index(base)])
-    known = slots + (kind.__dictoffset__ != 0) + (kind.__weakrefoffset__ > 0)
-    # A tuple has no memory of a fixed size.
-    return base is not tuple and kind.__basicsize__ > base.__basicsize__ + 8 * known
 
 
 def _reduced(value: Any) -> list[Any]:

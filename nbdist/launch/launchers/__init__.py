@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from nbdist.errors import OptionError, VersionError
 from nbdist.launch.agents import AgentSpec, Watch
-from nbdist.launch.agents.job_agent import JobAgent
+from nbdist.launch.agents.agent_handle import JobAgent
 from nbdist.launch.model.happenings import with_words
 from nbdist.launch.model.hosts import AskedHost, SshOptions
 from nbdist.launch.model.plan import Job, Launcher, Placement

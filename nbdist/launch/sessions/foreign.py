@@ -20,7 +20,7 @@ from typing import Any, cast
 import ipyparallel
 
 from nbdist.contract.calls.engine import Described, Greet, OtherNbdist, Prepare, Who
-from nbdist.engine.kernel.engine_calls import NUMBERS
+from nbdist.engine.kernel.calls import NUMBERS
 from nbdist.errors import LaunchError, NbdistError, SessionError, VersionError
 from nbdist.launch.launchers import install_nbdist, lacks_nbdist, other_version
 from nbdist.launch.model.framework import framework_named

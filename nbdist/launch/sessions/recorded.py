@@ -17,9 +17,8 @@ from nbdist.contract.calls.engine import Initialized
 from nbdist.contract.wire import decode, encode
 from nbdist.errors import LaunchError, SessionError, VersionError, WireError
 from nbdist.launch.agents import AgentSpec
-from nbdist.launch.agents.agent_handle import AgentHandle
+from nbdist.launch.agents.agent_handle import AgentHandle, JobAgent
 from nbdist.launch.agents.fifo_channel import FoundAgain
-from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.files.sync import reopen_files
 from nbdist.launch.model.happenings import AgentEvents
 from nbdist.launch.model.plan import Plan
@@ -29,8 +28,8 @@ from nbdist.launch.sessions import registry
 from nbdist.launch.sessions.registry import ParentMark, Record
 from nbdist.launch.start.client import Client
 from nbdist.launch.start.cluster import Cluster
+from nbdist.launch.start.connect import restart_controller, unanswered
 from nbdist.launch.start.pool import AgentPool, Agents, ForeignEngines
-from nbdist.launch.start.replace import restart_controller, unanswered
 from nbdist.launch.start.spawn import agent_specs
 from nbdist.notation import names_text, seconds_text
 from nbdist.spelling import command

@@ -1,7 +1,8 @@
-"""From agents to connected engines: each has registered, sent its process id, and shown that it has this version.
+"""Connected engines: each has registered, sent its process id, and shown that it has this version.
 
-`start` calls the steps in order. The agents fork controller and engines, so ipyparallel's own launchers are not
-used.
+`start` leads from agents to such engines, step by step. The agents fork controller and engines, so ipyparallel's
+own launchers are not used. `replace_processes` and `restart_controller` start ended processes, or the controller,
+again, while the other processes go on; engines connect to a new controller by themselves.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import logging
 import math
 import re
+import signal
 import threading
 import time
 from collections.abc import Collection, Mapping, Set
@@ -20,15 +22,19 @@ import zmq
 from zmq.auth import CURVE_ALLOW_ANY
 from zmq.auth.thread import ThreadAuthenticator
 
-from nbdist.contract.calls.engine import Greet, OtherNbdist
+from nbdist.contract.calls.engine import Complete, Greet, OtherNbdist
 from nbdist.contract.events import ImportFailed
-from nbdist.contract.orders import CONTROLLER, Collect
+from nbdist.contract.orders import CONTROLLER, Collect, RestartController
 from nbdist.errors import LaunchError
-from nbdist.launch.agents.agent_handle import AgentHandle
-from nbdist.launch.agents.job_agent import JobAgent
+from nbdist.launch.agents.agent_handle import AgentHandle, JobAgent
 from nbdist.launch.launchers import other_version
 from nbdist.launch.model.framework import framework_named, framework_names
-from nbdist.launch.model.happenings import POLL_SECONDS, ProcessExit, StartProgress, with_words
+from nbdist.launch.model.happenings import (
+    POLL_SECONDS,
+    ProcessExit,
+    StartProgress,
+    with_words,
+)
 from nbdist.launch.start import initialize
 from nbdist.launch.start.client import Client
 from nbdist.launch.start.cluster import Cluster
@@ -100,19 +106,30 @@ def _open_client(
     cluster.client = _connected(cluster, deadline)
 
 
-def _connected(cluster: Cluster, deadline: float) -> Client:
+def _connected(cluster: Cluster, deadline: float, *, again: bool = False) -> Client:
     """Return ipyparallel's client; on a busy machine the controller may take longer to answer.
+
+    Args:
+      cluster: The agents, of which the one of this machine has started the controller.
+      deadline: When to stop trying (monotonic clock).
+      again: Whether the controller takes the place of an ended one.
 
     Raises:
       LaunchError: The controller ended, or did not answer in time.
     """
+    each_s = ANSWER_SECONDS if again else CONTROLLER_SECONDS
     while True:
-        check(cluster, cluster.plan.hosts, deadline=math.inf)
+        if again:
+            _check_new_controller(cluster)
+        else:
+            check(cluster, cluster.plan.hosts, deadline=math.inf)
         try:
-            return Client(cluster.client_file, timeout=CONTROLLER_SECONDS)
+            return Client(cluster.client_file, timeout=each_s)
         except TimeoutError as error:
             if time.monotonic() > deadline:
-                raise LaunchError(_no_controller(cluster, "did not answer")) from error
+                late = f"started again, it did not answer within {START_SECONDS:g} s"
+                text = late if again else _no_controller(cluster, "did not answer")
+                raise LaunchError(text) from error
 
 
 def _no_controller(cluster: Cluster, what: str) -> str:
@@ -318,3 +335,101 @@ class Handover:
                 for known in [peer for peer, key in waiting.items() if key in self._admitted]:
                     del waiting[known]
                     self._socket.send_multipart([known, self._content])
+
+
+END_SECONDS = 5.0
+"""Seconds a process may take to be gone after SIGKILL."""
+
+
+def end_processes(cluster: Cluster, process_ids: Collection[int]) -> None:
+    """End processes that no longer answer; wait until they are gone.
+
+    Raises:
+      LaunchError: A process still exists.
+    """
+    cluster.agents.signal(signal.SIGKILL, sorted(process_ids))
+    deadline = time.monotonic() + END_SECONDS
+    while left := set(process_ids) - set(cluster.exits):
+        if time.monotonic() > deadline:
+            raise LaunchError(
+                f"{processes_text(left)} cannot be ended. {command('restart')} stops all."
+            )
+        time.sleep(POLL_SECONDS)
+
+
+def replace_processes(
+    cluster: Cluster, process_ids: Collection[int], *, progress: StartProgress
+) -> None:
+    """Start these processes of the plan again, each on its host and with its id.
+
+    Raises:
+      LaunchError: One of them did not come up; all other processes are unchanged.
+    """
+    again = [p for p in cluster.plan.processes if p.process_id in process_ids]
+    known = {*cluster.engines.values(), *cluster.client.ids}
+    cluster.forget(process_ids)
+    cluster.agents.start(cluster.planned(again))
+    connect(cluster, process_ids, known=known, progress=progress)
+
+
+START_SECONDS = 30.0
+"""Seconds a new controller may take to answer; on a quiet machine it takes half a second."""
+
+ANSWER_SECONDS = 1
+"""Seconds that each attempt to connect to a new controller waits for its answer."""
+
+AGAIN_SECONDS = 0.5
+"""Seconds until an engine is asked again, since a request sent before the engine has reconnected is lost."""
+
+
+def restart_controller(cluster: Cluster) -> None:
+    """Start the controller again, unless another kernel has, and connect this kernel to it.
+
+    Raises:
+      LaunchError: The controller did not come up; the text says why. The engines go on.
+    """
+    home = cluster.own_agents.home
+    before = home.exits.get(CONTROLLER)
+    home.order(RestartController())
+    deadline = time.monotonic() + START_SECONDS
+    # The new controller may have ended already: then its end differs from the first one's.
+    while before is not None and home.exits.get(CONTROLLER) == before:
+        if home.poll() is not None or time.monotonic() > deadline:
+            raise LaunchError("its agent does not start it again")
+        time.sleep(POLL_SECONDS)
+    client = _connected(cluster, deadline, again=True)
+    if cluster.client is not None:
+        # What the earlier client has not sent must not be sent later.
+        cluster.client.close(linger=0)
+    cluster.client = client
+
+
+def _check_new_controller(cluster: Cluster) -> None:
+    home = cluster.own_agents.home
+    end = home.exits.get(CONTROLLER) or home.end_of_all()
+    if end is not None:
+        last = "".join(f": {line}" for line in end.last_lines[-1:])
+        raise LaunchError(f"started again, it {end}{last}")
+
+
+def unanswered(cluster: Cluster, process_ids: Collection[int], *, within_s: float) -> set[int]:
+    """Return the idle processes that do not answer through the controller, except ended ones.
+
+    Args:
+      cluster: The engines.
+      process_ids: The idle processes.
+      within_s: How many seconds they may take.
+    """
+    deadline = time.monotonic() + within_s
+    nothing = Complete(code="", cursor=0)
+    left = {
+        p: Repeated(cluster.client, cluster.engines[p], nothing, again_s=AGAIN_SECONDS)
+        for p in process_ids
+    }
+    while left and time.monotonic() < deadline:
+        left = {
+            p: asked
+            for p, asked in left.items()
+            if asked.answer(within_s=POLL_SECONDS) is None and p not in cluster.exits
+        }
+    return set(left)

@@ -14,8 +14,7 @@ from typing import TypeVar
 from nbdist.contract.events import ImportFailed, OtherVersion, Refused, Reserved
 from nbdist.contract.orders import Reach, ReservePorts
 from nbdist.errors import HostError, LaunchError
-from nbdist.launch.agents.agent_handle import AgentHandle
-from nbdist.launch.agents.job_agent import JobAgent
+from nbdist.launch.agents.agent_handle import AgentHandle, JobAgent
 from nbdist.launch.doctor.finding import do_text, refused
 from nbdist.launch.files.sync import first_failure
 from nbdist.launch.launchers import (

@@ -1,18 +1,19 @@
 """Initialization of the framework on all processes, and the coordination service of JAX that they join.
 
 Each process gets its own arguments. The service runs beside process 0, not in it; each repair starts a new one.
+With TensorFlow, all join again, at new addresses, after some were replaced (`meet_again`, `rebuild_strategy`).
 """
 
 from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-from nbdist.contract.calls.engine import Initialize, Initialized
+from nbdist.contract.calls.engine import Initialize, Initialized, StrategyStage
 from nbdist.contract.events import Coordinating, Relaying
 from nbdist.contract.orders import (
     COORDINATOR,
@@ -26,9 +27,9 @@ from nbdist.errors import GoneError, LaunchError, NbdistError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import POLL_SECONDS, StartProgress, silent, with_words
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.model.rendezvous import Rendezvous
+from nbdist.launch.model.rendezvous import Rendezvous, meet
 from nbdist.launch.start.cluster import Cluster
-from nbdist.launch.start.hosts import answers, check_hosts, host_of
+from nbdist.launch.start.hosts import answers, check_hosts, host_of, new_places
 from nbdist.launch.start.pending import Pending, ask
 from nbdist.machine.ports import LOOPBACK
 from nbdist.notation import processes_text
@@ -196,6 +197,51 @@ def join(cluster: Cluster, *, progress: StartProgress) -> dict[int, Initialized]
         answers = {p: answer.after(answers.get(p, answer)) for p, answer in last.items()}
         framework.check(plan, answers)
     return answers
+
+
+def rebuild_strategy(
+    cluster: Cluster, replaced: Collection[int], *, workers: bool, progress: StartProgress
+) -> dict[int, Initialized]:
+    """Create the framework's strategy anew, with the workers at new addresses.
+
+    On the remaining processes, TensorFlow first forgets the old cluster; their Python variables stay.
+
+    Args:
+      cluster: Engines of which none is in a cell.
+      replaced: Processes that have just been started.
+      workers: Whether the workers take part; an evaluator can be replaced without them.
+      progress: Called with how many have joined.
+
+    Returns:
+      The answer of each process, by process id.
+
+    Raises:
+      LaunchError: A process failed, ended, or did not connect in time.
+    """
+    plan = cluster.plan
+    framework = framework_named(plan.framework)
+    stages = {p.process_id: framework.stages(plan, p, cluster.rendezvous) for p in plan.processes}
+    new = {p: calls[0] for p, calls in stages.items() if p in replaced}
+    if new:
+        broadcast(cluster, new, progress=silent)
+    # An evaluator takes part in no collective: one that was not replaced goes on as it is.
+    taking_part = {w.process_id for w in plan.workers if workers} | set(replaced)
+    calls: dict[int, StrategyStage] = {
+        p: replace(found[1], again=p not in replaced)
+        for p, found in stages.items()
+        if p in taking_part
+    }
+    return broadcast(cluster, calls, progress=progress)
+
+
+def meet_again(cluster: Cluster) -> None:
+    """Choose new ports at which the processes meet: the remaining processes still hold the old ones.
+
+    Raises:
+      LaunchError: The agent of this machine has ended.
+      HostError: A host is lost.
+    """
+    cluster.rendezvous = meet(cluster.plan, new_places(cluster), again=True)
 
 
 def broadcast(

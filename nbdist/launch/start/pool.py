@@ -25,8 +25,7 @@ from nbdist.contract.orders import (
     StopListening,
 )
 from nbdist.errors import SessionError
-from nbdist.launch.agents.agent_handle import AgentHandle
-from nbdist.launch.agents.job_agent import JobAgent
+from nbdist.launch.agents.agent_handle import AgentHandle, JobAgent
 from nbdist.launch.files.sync import Files
 from nbdist.launch.model import happenings
 from nbdist.launch.model.happenings import (

@@ -17,8 +17,7 @@ from typing import Any
 
 from nbdist.contract.orders import Assignment
 from nbdist.launch.agents import AgentSpec
-from nbdist.launch.agents.agent_handle import AgentHandle
-from nbdist.launch.agents.job_agent import JobAgent
+from nbdist.launch.agents.agent_handle import AgentHandle, JobAgent
 from nbdist.launch.files import sources
 from nbdist.launch.files.sync import Files
 from nbdist.launch.launchers import forwarded, job_agents, job_environment, watch_on

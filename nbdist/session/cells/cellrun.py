@@ -45,6 +45,11 @@ class CellHandle:
         self._run = run
 
     @property
+    def number(self) -> int:
+        """The number of the cell."""
+        return self._run.cell.number
+
+    @property
     def done(self) -> bool:
         """Whether every process has left the cell."""
         with put_off():
@@ -289,6 +294,7 @@ class CellRun:
             done=facts.repaired,
             said=self._said,
             in_vain=self._supervisor.watch.in_vain,
+            waiting=self._supervisor.watch.waiting,
         )
 
     def _prompts_at(self, renderer: Renderer) -> Prompts:

@@ -104,7 +104,7 @@ def refuse_unsure(
       code: The cell's code.
       facts: The facts about the processes; `unsure` has the names in doubt.
       used: Names that the cell may read; None if unknown.
-      said: Names for which a person has just been told why they are in doubt.
+      said: Names of which a person has just read why they are in doubt.
 
     Returns:
       Names that the cell sets without reading them before.

@@ -170,7 +170,7 @@ class Execution:
         return asked
 
     def _taken_back(self, process_id: int) -> bool:
-        """Return whether a process has said that it will not begin the cell."""
+        """Return whether a process has answered that it will not begin the cell."""
         reply = self._withdrawn.get(process_id)
         if reply is None or not reply.done() or reply.exception() is not None:
             return False

@@ -52,6 +52,7 @@ def failure(
     done: Notice | None = None,
     said: Sequence[str] = (),
     in_vain: str | None = None,
+    waiting: str | None = None,
 ) -> ProcessError | None:
     """Return the exception for a cell that has ended; None if it succeeded.
 
@@ -63,6 +64,7 @@ def failure(
       done: What was done to bring them in step.
       said: What was said while that was done.
       in_vain: What processes waited for in vain, if nothing else has failed.
+      waiting: What all processes waited for when somebody ended the cell.
     """
     failed = [s for s in outcomes.values() if s.outcome not in ("finished", "running")]
     if not failed:
@@ -92,7 +94,7 @@ def failure(
     notice = Notice(
         level="bad",
         title=f"{below}: {error}" if error and traceback is not None else f"{below}.",
-        text="",
+        text=capital("; ".join(waiting.splitlines()) + ".") if waiting else "",
         details=tuple(details),
         code=CODES.get(cause.outcome, "raised"),
     )
@@ -126,7 +128,9 @@ def with_consequences(
       done: What was done to bring the processes in step.
       said: What was said while that was done.
     """
-    text, do, details = [UNTRUE] if facts.mixed else [], [notice.do], [*notice.details, *said]
+    text, do, details = [notice.text], [notice.do], [*notice.details, *said]
+    if facts.mixed:
+        text.append(UNTRUE)
     if facts.out_of_step:
         text.append(f"The session is out of step{f': {facts.why}' if facts.why else ''}.")
         do = [facts.remedy]

@@ -11,6 +11,7 @@ import contextvars
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -34,6 +35,9 @@ from nbdist.view.output import (
 )
 
 logger = logging.getLogger(__name__)
+
+MOST_ENDED = 3
+"""The newest cells, of which the output and the error are known once they are over."""
 
 WAIT_SECONDS = 0.05
 STEP_SECONDS = 0.5
@@ -251,6 +255,7 @@ class Background:
 
     def __init__(self, runs: Iterable[FollowedRun] = ()) -> None:
         self._runs = list(runs)
+        self._newest = deque(self._runs, maxlen=MOST_ENDED)
 
     @property
     def runs(self) -> tuple[FollowedRun, ...]:
@@ -261,6 +266,7 @@ class Background:
     def add(self, run: FollowedRun) -> None:
         """Add a cell that has just been sent."""
         self._runs = [*self._runs, run]
+        self._newest.append(run)
 
     def unseen(self) -> tuple[FollowedRun, ...]:
         """Return the cells whose failure nobody has seen."""
@@ -317,6 +323,17 @@ class Background:
                 return run
         there = names_text(str(run.cell.number) for run in runs) if runs else "none"
         raise SessionError(f"No cell {number} runs in the background; those that do: {there}.")
+
+    def newest(self, number: int) -> FollowedRun:
+        """Return the cell of this number, even if it is over and one of the newest.
+
+        Raises:
+          SessionError: No cell of this number runs, or is one of the newest.
+        """
+        ended = (run for run in reversed(self._newest) if run.done and run.cell.number == number)
+        return next((run for run in self.runs if run.cell.number == number), None) or (
+            next(ended, None) or self.find(number)
+        )
 
     def interrupt(self) -> dict[int, tuple[int, ...]]:
         """Interrupt all cells; return the processes that were in each, by the cell's number.

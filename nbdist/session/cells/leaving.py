@@ -66,7 +66,7 @@ class Terms:
       out_of_step: Whether the session was out of step when the cell began.
       attended: Whether somebody waits for the cell.
       proves: Whether processes that have finished the cell wait for a proof that all are in step.
-      counts: Whether sent programs are counted, so that it can be said what processes wait for in vain.
+      counts: Whether sent programs are counted, which shows what processes wait for in vain.
       frees: Whether collectives can be cut.
     """
 

@@ -122,7 +122,7 @@ class TargetSelector:
     Args:
       hosts: Host names by process id.
       named: The processes of each named group, such as `"evaluator"`.
-      workers: The processes that compute in step; a cell runs on them when nothing else is said.
+      workers: The processes that compute in step; a cell runs on them by default.
       facts: Returns what is known of the processes now.
       activity: Returns the newest activity of a process.
     """

@@ -142,10 +142,8 @@ def stop(at: Moment, why: str | None = None) -> Decision:
     """
     still, watch = at.still, at.watch
     lines = [] if why is None else [f"{processes_text([s.process_id for s in still])}   {why}"]
-    if watch.waiting is not None:
-        lines += watch.waiting.splitlines()  # later nobody could tell what they waited for
-    elif why is not None:
-        lines += places_text(still)
+    if watch.waiting is not None or why is not None:
+        lines += places_text(at.outcomes.values())
     asked, orders = ask_to_leave(still, at.now)
     stopping = replace(watch, asked=asked, stopping=True, seen=tuple(lines))
     return Decision(stopping, (Order(Act.SHOW), *orders))
@@ -161,8 +159,7 @@ def answered(at: Moment, order: Order, answer: bool | InVain | None) -> Decision
         return _say(at)
     if answer.certain:
         return stop(at._replace(watch=replace(at.watch, in_vain=answer.text)))
-    text = "\n".join([answer.text, *places_text(at.outcomes.values())])
-    return _say(at._replace(watch=replace(at.watch, waiting=text)))
+    return _say(at._replace(watch=replace(at.watch, waiting=answer.text)))
 
 
 def _is_stopping(at: Moment) -> bool:
@@ -272,7 +269,11 @@ def _show_state(at: Moment) -> Decision:
 
 
 def _say(at: Moment) -> Decision:
-    text = at.watch.waiting or silence(at.outcomes) or divergence(at.outcomes)
+    waiting = at.watch.waiting
+    if waiting is not None:
+        ends = "an interrupt of the cell ends the wait"
+        waiting = "\n".join([waiting, *places_text(at.outcomes.values()), ends])
+    text = waiting or silence(at.outcomes) or divergence(at.outcomes)
     return Decision(at.watch, (Order(Act.SHOW, text=text),))
 
 

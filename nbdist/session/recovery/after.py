@@ -19,9 +19,9 @@ from nbdist.notice import Notice
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.supervisor import CellContext, EndOfCell, nothing
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.controller import bring_back
 from nbdist.session.recovery.in_place import IN_STEP, InPlace, learn, not_recovered
 from nbdist.session.recovery.recovery import NewStrategy, SessionRecovery
+from nbdist.session.recovery.repair import bring_back
 
 LEFT_SECONDS = 0.5
 """Seconds a process may take to say what it has sent; a busy one is left to the kernel whose cell it runs."""
@@ -31,7 +31,9 @@ def after_cell(engines: EngineGroup, end: EndOfCell, *, automatic: bool) -> Proc
     """Prove or repair after a cell that did not end alike on all; the facts say what was done."""
     if engines.facts.out_of_step and (end.began_out_of_step or not automatic):
         return engines.facts
-    settled = engines.exclusive(lambda: recovery_of(engines).prove(repair=automatic, say=end.say))
+    settled = engines.exclusive(
+        lambda: recovery_of(engines).prove(automatic=automatic, say=end.say)
+    )
     if end.clean:
         # When all cells are run, nobody reads this in time: the next cell that uses a rolled-back array is refused
         # once.
@@ -70,7 +72,7 @@ def ensure_in_step(engines: EngineGroup, *, automatic: bool) -> str | None:
     """
     said: list[str] = []
     settled = engines.exclusive(
-        lambda: recovery_of(engines).prove(repair=automatic, say=said.append)
+        lambda: recovery_of(engines).prove(automatic=automatic, say=said.append)
     )
     # The next cell may use these names before a person has read what happened to them.
     settled = replace(settled, unsure={**settled.older, **settled.unsure})

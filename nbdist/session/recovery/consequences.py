@@ -23,8 +23,8 @@ from nbdist.notation import (
 )
 from nbdist.notice import Notice
 from nbdist.session.cells.doubt import MadeIn, because, nowhere
-from nbdist.session.values.namespace import Brought
-from nbdist.session.values.things import DRAWN, changes_numbers
+from nbdist.session.values.namespace import DRAWN, Brought, changes_numbers
+from nbdist.spelling import command
 
 MOST_SENTENCES = 3
 """The most sentences of one line; the others are the first details."""
@@ -117,7 +117,7 @@ class Consequences:
         steps = list(dict.fromkeys(one.do for one in said if one.do))
         do, further = steps[:MOST_SENTENCES], steps[MOST_SENTENCES:]
         if more or further:
-            do.append("The details say more.")
+            do.append(f"{command('why')} says more.")
         return Notice(
             level="warn",
             title=title,

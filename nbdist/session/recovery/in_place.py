@@ -41,11 +41,16 @@ from nbdist.session.recovery.compared import (
     which_differ,
 )
 from nbdist.session.recovery.consequences import Consequences
-from nbdist.session.recovery.controller import ENDED, bring_back
 from nbdist.session.recovery.copying import roll_back
-from nbdist.session.recovery.recovery import Say, SessionRecovery, Settled
-from nbdist.session.recovery.remedies import basic_remedies, join_proof, waits_in_vain
-from nbdist.session.recovery.repair import repair as repair_all
+from nbdist.session.recovery.recovery import (
+    Say,
+    SessionRecovery,
+    Settled,
+    basic_remedies,
+    join_proof,
+    waits_in_vain,
+)
+from nbdist.session.recovery.repair import CONTROLLER_ENDED, bring_back, repair
 from nbdist.session.recovery.replacing import name_lost, replaceable
 from nbdist.session.recovery.waiting import (
     NOT_OURS,
@@ -122,14 +127,14 @@ class InPlace(SessionRecovery):
             free=partial(engines.cluster.agents.ask, Free()),
         )
 
-    def prove(self, *, repair: bool, say: Say) -> Settled:
+    def prove(self, *, automatic: bool, say: Say) -> Settled:
         """Prove that all processes are in step, or repair them; see `SessionRecovery.prove`.
 
         No process is in a cell any more, except the stuck ones.
         """
         engines = self._engines
-        if engines.lost_controller and not repair:
-            return Settled(why=ENDED)
+        if engines.lost_controller and not automatic:
+            return Settled(why=CONTROLLER_ENDED)
         wait_for_silent_hosts(engines, say=say)
         why = bring_back(engines, say=say)
         gone = replaceable(engines)
@@ -139,10 +144,12 @@ class InPlace(SessionRecovery):
         service = engines.lost_service
         if gone or service is not None:
             why = gone_text(engines, gone) if gone else SERVICE_ENDED
-            if service is not None and repair:
+            if service is not None and automatic:
                 say(f"JAX's coordination service {service}")
             return (
-                replace(try_repair(engines, say=say), because=why) if repair else Settled(why=why)
+                replace(try_repair(engines, say=say), because=why)
+                if automatic
+                else Settled(why=why)
             )
         states: States | None = None
         mixed = True
@@ -157,7 +164,7 @@ class InPlace(SessionRecovery):
                 return _without_mixed_arrays(engines)
         except NbdistError as error:
             why, mixed = str(error), False
-        done = try_repair(engines, say=say, states=states) if repair else Settled(why=why)
+        done = try_repair(engines, say=say, states=states) if automatic else Settled(why=why)
         return replace(done, because=why, mixed=mixed)
 
     def restore(self, *, progress: StartProgress) -> Notice:
@@ -197,7 +204,7 @@ class InPlace(SessionRecovery):
         why = hindrance(engines)
         if why is None:
             refuse_unfinished(engines, set())
-            settled = engines.exclusive(lambda: self.prove(repair=False, say=say))
+            settled = engines.exclusive(lambda: self.prove(automatic=False, say=say))
             learn(engines, settled, engines.facts.last_cell)
             if settled.why is None:
                 return settled.done or IN_STEP
@@ -265,7 +272,7 @@ def try_repair(
         ended = dict(engines.cluster.exits)
         try:
             with engines.health.repairing():
-                done = repair_all(
+                done = repair(
                     engines, number=engines.next_number(), say=say, states=states, gone=gone
                 )
         except NbdistError as error:

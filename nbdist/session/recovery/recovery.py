@@ -1,31 +1,37 @@
 """`SessionRecovery`: how the processes of a session are kept in step, or replaced, for each kind of framework.
 
 The base class is for processes that only a restart brings in step; `NewStrategy` is for TensorFlow, and `InPlace`
-in `in_place.py` for JAX and Keras.
+in `in_place.py` for JAX and Keras. For processes that do not leave a cell, `waits_in_vain` says what they wait
+for, and `join_proof` makes others take part in the proof in which they wait.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
+from nbdist.contract.asides import Abandon, Count, Rescue
+from nbdist.contract.calls.stepping import AskSent, Prove, Sent
 from nbdist.contract.cells import Doubt
-from nbdist.errors import SessionError
+from nbdist.errors import NbdistError, SessionError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import StartProgress
-from nbdist.launch.start.replace import (
+from nbdist.launch.start.connect import (
     end_processes,
-    meet_again,
-    rebuild_strategy,
     replace_processes,
 )
+from nbdist.launch.start.initialize import meet_again, rebuild_strategy
 from nbdist.notation import capital, count_text, processes_text, seconds_text
 from nbdist.notice import Notice
+from nbdist.session.cells.execution import Execution
 from nbdist.session.cells.facts import ELSEWHERE
+from nbdist.session.cells.outcome import place
 from nbdist.session.cells.supervisor import Remedies
+from nbdist.session.cells.watch import InVain
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.remedies import basic_remedies
+from nbdist.session.recovery.compared import programs_since
 from nbdist.session.recovery.waiting import NOT_OURS, not_back, refuse_unfinished
 from nbdist.spelling import command, option, sentence
 
@@ -69,13 +75,13 @@ class SessionRecovery:
     def __init__(self, engines: EngineGroup) -> None:
         self._engines = engines
 
-    def prove(self, *, repair: bool, say: Say) -> Settled:
+    def prove(self, *, automatic: bool, say: Say) -> Settled:
         """Prove that all are in step after a cell, or repair them.
 
         The base class compares nothing, and returns what is known from the last cell.
 
         Args:
-          repair: Whether they may be repaired.
+          automatic: Whether they may be repaired without a person's request.
           say: Called with lines while it lasts.
         """
         return Settled(why=self._engines.facts.why)
@@ -167,3 +173,164 @@ class NewStrategy(SessionRecovery):
             do="Create your models again under the new strategy." if workers else "",
             code="repaired",
         )
+
+
+ANSWER_SECONDS = 0.3
+"""Seconds threads of processes may take to say what was sent; slower ones are asked again later."""
+
+LOOK_SECONDS = 0.01
+"""How often to look whether they have answered."""
+
+
+def waits_in_vain(
+    engines: EngineGroup, execution: Execution, waiting: Collection[int]
+) -> InVain | None:
+    """Return what processes wait for in vain; None if it may still arrive.
+
+    A process that has finished the cell, or was never in it, sends nothing more until the next cell. A waiting
+    process that has sent more programs than such a process waits for a collective in which that process will not
+    take part. If all are in the cell and all wait, the cause is uncertain: they may wait for a disk.
+
+    Args:
+      engines: The processes.
+      execution: The cell.
+      waiting: All processes still in the cell's code; their main threads have waited for a long time.
+    """
+    workers = engines.facts.workers
+    if not workers.issuperset(waiting):
+        return None
+    done = workers - set(waiting) - set(engines.facts.lost)
+    counts = _counts_of_idle(engines, execution, done)
+    if done and not counts:
+        return None
+    before = dict(execution.sent)
+    now = _ask(engines, execution, waiting)
+    if not counts:
+        still = now.keys() >= set(waiting) and all(before.get(p) == now[p] for p in waiting)
+        return InVain(_all_wait(now), certain=False) if still else None
+    fewest = min(counts.values())
+    # A call that has not returned is not in the count yet.
+    ahead = [p for p, one in now.items() if _sent(engines, one) + one.calling > fewest]
+    if not ahead:
+        return None
+    behind = {p for p, sent in counts.items() if sent == fewest}
+    number, source = place(execution.outcomes()[min(ahead)].activity)
+    what = source or ("the cell" if number is None else f"line {number}")
+    everyone = f"{what} needs all {len(workers)} processes"
+    if behind.isdisjoint(execution.targets):
+        on = ",".join(map(str, sorted(execution.targets)))
+        text = (
+            f"{everyone} but ran on {processes_text(execution.targets)} only ({option('on')} {on}). "
+            f"Run it without {option('on')}."
+        )
+    else:
+        text = (
+            f"{everyone} but {processes_text(behind)} left the cell without it, so that "
+            f"{processes_text(ahead)} waited for nobody. All processes must call the same functions on "
+            "global arrays."
+        )
+    return InVain(text, certain=True)
+
+
+def _all_wait(states: Mapping[int, Sent]) -> str:
+    lines = ["all processes wait, and nothing is computed or sent"]
+    lines += [
+        f"{processes_text([p])}   waits after it has raised {one.raising}"
+        for p, one in sorted(states.items())
+        if one.raising is not None
+    ]
+    return "\n".join(lines)
+
+
+def _counts_of_idle(
+    engines: EngineGroup, execution: Execution, done: Collection[int]
+) -> dict[int, int]:
+    """Return how many programs each process outside the cell's code has sent; empty if a process cannot say."""
+    counts = {p: _sent(engines, execution.steps[p].sent) for p in done if p in execution.steps}
+    try:
+        for process_id in sorted(set(done) - counts.keys()):
+            counts[process_id] = _sent(
+                engines, engines.send(process_id, AskSent()).get(ANSWER_SECONDS)[0].sent
+            )
+    except (NbdistError, TimeoutError):
+        return {}  # a process is in another cell, or gone
+    return {p: sent for p, sent in counts.items() if sent >= 0}
+
+
+def _ask(engines: EngineGroup, execution: Execution, waiting: Collection[int]) -> dict[int, Sent]:
+    """Return what each waiting process has sent, if another thread of it answers in time."""
+    for process_id in waiting:
+        execution.sent.pop(process_id, None)
+    engines.cluster.agents.ask(Count(), sorted(waiting))
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while not execution.sent.keys() >= set(waiting) and time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)
+    return {p: execution.sent[p] for p in waiting if p in execution.sent}
+
+
+def _sent(engines: EngineGroup, state: Sent) -> int:
+    """Return how many programs on all devices were sent since all were in step; -1 if they are not counted."""
+    return programs_since(state, engines.in_step_at) if state.counted else -1
+
+
+def basic_remedies(engines: EngineGroup) -> Remedies:
+    """Return the remedies that need no proof."""
+    ask = engines.cluster.agents.ask
+    return Remedies(
+        abandon=partial(ask, Abandon()),
+        rescue=partial(ask, Rescue()),
+        reply=engines.asides.reply,
+    )
+
+
+STATE_SECONDS = 10.0
+"""Seconds an idle process may take to say what it has sent."""
+
+PROVE_SECONDS = 30.0
+"""Seconds a process may take for a proof in which others already wait."""
+
+
+def join_proof(engines: EngineGroup, execution: Execution) -> bool:
+    """Make processes take part in a proof in which others wait at the end of a cell.
+
+    If the waiting processes compare their programs, no proof is needed, and the result says whether all have sent
+    the same.
+
+    Args:
+      engines: The processes.
+      execution: The cell; its targets that are still in it have finished its code.
+
+    Returns:
+      Whether the wait can end by itself: all have sent equally many programs, or the proof has passed on a
+      process. After a proof, whether the programs were the same is compared separately.
+    """
+    outcomes = execution.outcomes()
+    waiting = {p for p, s in outcomes.items() if s.outcome == "running"}
+    others = sorted(engines.facts.workers - waiting)
+    compared = all(execution.steps[p].compared for p in waiting)
+    if not others and not compared:
+        return True  # the proof itself will show it; if it does not return, its wait is ended
+    if engines.facts.workers.intersection(engines.facts.lost) or any(
+        s.outcome == "gone" for s in outcomes.values()
+    ):
+        return False
+    states = {p: execution.steps[p].sent for p in waiting}
+    try:
+        for process_id in others:
+            said = execution.steps.get(process_id) if compared else None
+            states[process_id] = (
+                said.sent
+                if said is not None
+                else engines.send(process_id, AskSent()).get(STATE_SECONDS)[0].sent
+            )
+    except (NbdistError, TimeoutError):
+        return False  # it is gone, or in another cell, so that what it has sent is unknown
+    if compared:
+        return len({(s.place, s.names, s.kinds) for s in states.values()}) == 1
+    if any(states[process_id].proven == execution.number for process_id in others):
+        return True  # all have taken part, and the waiting ones are about to see that
+    if len({state.place for state in states.values()}) > 1:
+        return False
+    for process_id in others:
+        engines.send(process_id, Prove(number=execution.number, timeout_s=PROVE_SECONDS))
+    return True

@@ -14,15 +14,14 @@ from nbdist.contract.cells import Doubt
 from nbdist.contract.wire import encode
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import silent
-from nbdist.launch.start.replace import end_processes, replace_processes
+from nbdist.launch.start.connect import end_processes, replace_processes
 from nbdist.monitor.disagreements import After, compared
 from nbdist.notation import array_type_text
 from nbdist.session.asking import ask_all
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.consequences import Consequences, is_unnamed
 from nbdist.session.recovery.copying import LiveProcesses
-from nbdist.session.values.namespace import AskedThings, Bringing, Brought
-from nbdist.session.values.things import changes_numbers
+from nbdist.session.values.namespace import AskedThings, Bringing, Brought, changes_numbers
 
 REPORT_SECONDS = 1.0
 """Seconds the process whose names are copied may take to report their present values."""

@@ -33,7 +33,7 @@ from nbdist.errors import NbdistError
 from nbdist.notation import bytes_text, count_text, dtype_named, seconds_text
 from nbdist.pieces import contains
 from nbdist.session.values.flow import Processes, Progress, ask_each, send, silent
-from nbdist.session.values.transfer import MovingPart, Transfer, split
+from nbdist.session.values.push import MovingPart, Transfer, split
 
 A = TypeVar("A")
 

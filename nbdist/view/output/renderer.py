@@ -308,6 +308,11 @@ class TerminalRenderer:
             print(error, file=self._file or sys.stdout)
 
 
+def blocks_text(blocks: Sequence[Block]) -> str:
+    """Return blocks as text without colors, each labelled with its processes; of a rich output its text form."""
+    return cursor.plain("\n".join(lay_out(_texts(blocks), muted=str).lines))
+
+
 def _texts(blocks: Sequence[Block]) -> list[Block]:
     """Return blocks with rich outputs as their text, together with the lines before and after them."""
     texts: list[Block] = []

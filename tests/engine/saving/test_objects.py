@@ -10,7 +10,7 @@ import pytest
 from flax import nnx
 
 from nbdist.engine.frameworks import each
-from nbdist.engine.frameworks.keras import private, variables
+from nbdist.engine.frameworks.keras import objects, private
 from nbdist.engine.saving.parts import SavedObjects, VariableParts
 
 OBJECTS = SavedObjects(each(lambda one: one.keeper))
@@ -66,5 +66,5 @@ def test_where_a_variable_keeps_its_value_elsewhere_it_is_assigned(
 ) -> None:
     variable = keras.Variable(np.zeros(3, "f4"))
     monkeypatch.setattr(private, "live", lambda instance: {})
-    variables.set_raw_value(variable, jnp.ones(3))
+    objects.set_raw_value(variable, jnp.ones(3))
     assert variable.value.tolist() == [1, 1, 1]

@@ -10,7 +10,9 @@ from IPython.core.inputtransformer2 import TransformerManager
 from IPython.core.interactiveshell import InteractiveShell
 
 from nbdist.errors import NotebookError, OptionError, ProcessError
-from nbdist.magics.typed import Mode, refuse_here, run_here
+from nbdist.magics.typed import Mode, refuse_here, run_here, say_here
+from nbdist.spelling import Door, through
+from tests.builders.outcomes import stands
 
 
 @pytest.fixture
@@ -50,6 +52,25 @@ def test_a_failure_on_the_processes_is_raised_and_nothing_runs_here(
         run_here(shell, "y = 1", processes=fail)
     assert "not run" in capsys.readouterr().out
     assert "y" not in shell.user_ns
+
+
+@pytest.mark.parametrize(
+    ("error", "here", "does"),
+    [
+        ("NameError: name 'x' is not defined", {"x": 1}, "%dist_push x sends it."),
+        ("NameError: name 'x' is not defined", {"x": re}, "Import it in a %%dist cell, too."),
+        ("NameError: name 'x' is not defined", {"y": 1}, None),
+        ("ValueError: x", {"x": 1}, None),
+    ],
+)
+def test_a_name_that_is_only_in_the_notebook_is_advice_below_the_error(
+    error: str, here: dict[str, object], does: str | None
+) -> None:
+    failed = ProcessError("It failed.", (stands(1, "raised", error=error),))
+    with through(Door.MAGIC):
+        say_here(failed, here)
+    found = "x exists in the notebook, not on the processes."
+    assert failed.notice.do == ("" if does is None else f"{found} {does}")
 
 
 def test_what_is_not_waited_for_or_awaits_is_refused(shell: InteractiveShell) -> None:

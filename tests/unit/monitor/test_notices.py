@@ -219,6 +219,17 @@ def test_many_lost_processes_are_counted_not_listed():
     assert notice.text.endswith("And 3 more.")
 
 
+REPAIRED = Notice(
+    level="warn",
+    title="The session was repaired in 0.5 s.",
+    text="Lost: w.",
+    do="Create w again.",
+    details=("w: no memory is left",),
+    code="repaired",
+    lost=("w",),
+)
+
+
 @pytest.mark.parametrize(
     ("known", "state", "title"),
     [
@@ -230,12 +241,13 @@ def test_many_lost_processes_are_counted_not_listed():
             "Bringing processes 0, 1 back.",
         ),
         ({"resizing": "3 in place of 4"}, "resizing", "Going on with 3 in place of 4."),
-        ({"repaired": "repaired; w is kept\n v is not"}, "idle", "Repaired:"),
+        ({"repaired": REPAIRED}, "idle", REPAIRED.title),
     ],
 )
 def test_what_is_done_and_was_done_is_the_last_notice(known, state, title):
     snapshot = Session(*(report(n) for n in range(4))).settled(**known)
     assert (snapshot.state, snapshot.notices[-1].title) == (state, title)
+    assert (REPAIRED in snapshot.notices) is ("repaired" in known), "as a whole"
 
 
 def test_the_largest_array_that_is_whole_everywhere_is_named():

@@ -28,7 +28,7 @@ SOURCES = [
 ]
 # Written as a person writes them: after a space, a quote or the like, so that `%d` of a format is none.
 MAGIC = re.compile(r"(?<![\w%])%%?(?:dist\w*|rank|sync|local)\b")
-COMMAND = re.compile(r"(?<![\w/.-])nbdist (?=[a-z])(\w+)(?=[` ]| --|$)", re.M)
+COMMAND = re.compile(r"(?<![\w/.-])nbdist (?=[a-z])([\w-]+)(?=[` ]| --|$)", re.M)
 TARGET = re.compile(r"\bmake ([a-z][\w-]*)(?=[`\s,.]|$)")
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 OTHERS_FLAGS = {
@@ -82,7 +82,7 @@ def commands(capsys: pytest.CaptureFixture[str]) -> set[str]:
     """What `nbdist --help` offers."""
     with pytest.raises(SystemExit):
         cli.main(["--help"])
-    found = re.search(r"\{([\w,]+)\}", capsys.readouterr().out)
+    found = re.search(r"\{([\w,-]+)\}", capsys.readouterr().out)
     assert found
     return set(found[1].split(","))
 

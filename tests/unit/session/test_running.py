@@ -14,6 +14,7 @@ from nbdist.contract.cells import Doubt
 from nbdist.errors import ProcessError, SessionError
 from nbdist.launch.model.start_options import Rules
 from nbdist.session import running
+from nbdist.session.cells.doubt import because
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.followed import FollowedRun
 from nbdist.session.cells.history import History, read_history
@@ -83,12 +84,9 @@ def test_what_is_lost_is_not_said_to_differ_as_well() -> None:
     cells = Cells(engines, Alone(), rules=Rules(), history=History())  # type: ignore[arg-type]
     engines.reports = SimpleNamespace(renew=lambda process_ids, *, within_s: None)
     engines.monitor.samples = lambda p: {4: {}, 5: {"y": "an array", "k": "7"} if p else {}}
-    said: list[str] = []
-    end: Any = SimpleNamespace(number=5, say=said.append)
-    cells._say_apart(end, lost=("y",))
-    assert said == ["k differs between the processes after this cell"]
-    cells._say_apart(end, lost=("y", "k"))
-    assert len(said) == 1
+    end: Any = SimpleNamespace(number=5)
+    assert cells._apart(end, lost=("y",)) == ("k",)
+    assert cells._apart(end, lost=("y", "k")) == ()
 
 
 @pytest.mark.parametrize(("before", "again"), [({}, False), ({"x": COPIED}, True)])
@@ -100,11 +98,14 @@ def test_a_refusal_says_what_was_done_and_why_names_are_in_doubt_once(
     cells = Cells(engines, Alone(), rules=Rules(), history=History())  # type: ignore[arg-type]
     engines.health.recovered("done", unsure={"x": COPIED})
     with pytest.raises(SessionError) as e:
-        cells.refuse_unsure("f(x)", "in step again: x was copied", before=before)
-    first, second = str(e.value).splitlines()
-    assert first == "in step again: x was copied"
-    assert ("copied from process 0" in second) is again
-    assert "once more" in second
+        cells.refuse_unsure("f(x)", "It was repaired.\nx was copied.", before=before)
+    notice = e.value.notice
+    assert notice.code == "in doubt"
+    ((why, do),) = because({"x": COPIED})
+    assert notice.text == " ".join(["It was repaired. x was copied.", *([why] if again else [])])
+    assert notice.do.startswith(do) is again
+    # It has been said, and is not in doubt any more.
+    assert cells.refuse_unsure("f(x)") is None
 
 
 @pytest.mark.parametrize(("outcome", "raises"), [("interrupted", False), ("raised", True)])

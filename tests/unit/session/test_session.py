@@ -13,6 +13,7 @@ from nbdist.errors import LaunchError, ProcessError, SessionError, TargetError
 from nbdist.launch.model.start_options import Rules
 from nbdist.session import life
 from nbdist.session.cells.history import read_history
+from nbdist.session.recovery.in_place import IN_STEP
 from nbdist.session.session import Session
 from nbdist.spelling import Door, through
 from tests.builders.live import LiveHosts, SentCell
@@ -328,10 +329,23 @@ def test_waiting_for_all_ends_with_those_that_are_busy(live: LiveHosts) -> None:
     assert time.monotonic() >= began
 
 
+def test_why_is_the_last_failure_or_what_was_done_last(live: LiveHosts) -> None:
+    session = live.session("h1", "h2")
+    assert session.why() is None
+    live.runs = lambda cell: cell.fail("ValueError", "no")
+    with pytest.raises(ProcessError) as raised:
+        session.run("f()")
+    assert session.why() == raised.value.notice
+    live.runs = SentCell.finish
+    session.run("f()")
+    assert session.why() == raised.value.notice, "nothing has happened since"
+    assert session.recover() == session.why() == IN_STEP
+
+
 # -- recovery ------------------------------------------------------------------------------------
 
 
 def test_recovery_of_what_is_in_step_changes_nothing(live: LiveHosts) -> None:
     session = live.session("h1", "h2")
-    assert session.recover() == "in step: checked just now; nothing to do"
+    assert session.recover() == session.why() == IN_STEP
     assert live.asked_of("save") == {}

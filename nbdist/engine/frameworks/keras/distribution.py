@@ -50,8 +50,8 @@ from nbdist.engine.frameworks.keras.expressions import (
     layer_paths,
     pairs,
 )
+from nbdist.engine.frameworks.keras.objects import layer_variables, optimizer_variables, path_of
 from nbdist.engine.frameworks.keras.private import attribute
-from nbdist.engine.frameworks.keras.variables import layer_variables, optimizer_variables, path_of
 from nbdist.engine.probe.classes import bases_of
 from nbdist.errors import ArrayError
 from nbdist.notation import dtype_named

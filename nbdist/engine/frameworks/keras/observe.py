@@ -36,7 +36,7 @@ from nbdist.engine.frameworks.keras.distribution import (
     unmatched,
 )
 from nbdist.engine.frameworks.keras.expressions import PACKAGES
-from nbdist.engine.frameworks.keras.variables import (
+from nbdist.engine.frameworks.keras.objects import (
     VariablePlaces,
     is_trainable,
     lent_values,

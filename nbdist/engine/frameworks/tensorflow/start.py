@@ -80,7 +80,7 @@ _LINE = rb"^%b\d{4} [\d:.]+ +\d+ %b:\d+\] %b.*\n?"
 _ANY_SOURCE = rb"\S+"
 
 INFORMATION = re.compile(_LINE % (b"I", _ANY_SOURCE, b""), re.M)
-"""The pattern of messages on servers and tasks that start, of which `%dist_init` has told the user already."""
+"""The pattern of messages on servers and tasks that start, of which `%dist_init` has informed the user already."""
 
 CONTINUED = re.compile(
     rb"^(?:/job:\w+/replica:\d+/task:\d+|The error could be from a previous operation\. Restart .*)\n?",
@@ -138,13 +138,13 @@ def follow_standard_error() -> None:
 class Chatter:
     """A filter that removes needless messages; called with each new piece of standard error.
 
-    One message is replaced by a sentence that is said once (`AUTO_SHARD_SAID`). TensorFlow's C++ writes to the
+    One message is replaced by a sentence that is written once (`AUTO_SHARD_SAID`). TensorFlow's C++ writes to the
     process's standard error. A line begins with the level, the time and the source, such as
     `W0000 00:00:1795178940.708603   21496 dataset.cc:997] …`. Times and thread ids differ, so the lines of several
     processes are never equal, and would be shown for each process.
 
     Args:
-      chief: Whether this process writes the sentence that is said once.
+      chief: Whether this process writes that sentence.
     """
 
     def __init__(self, *, chief: bool) -> None:

@@ -188,3 +188,25 @@ def test_an_array_or_sharding_without_private_attributes_stands_for_itself() -> 
     assert private.is_committed(plain)
     assert private.hlo_parts(plain) is None
     assert private.compiled_function() == (None, None)
+
+
+def other_error() -> tuple[bool, str]:
+    """Whether the use of a deleted array can raise another error, and the class of what it raises."""
+    array: Any = jnp.ones(2)
+    array.delete()
+    there = private.on_deleted(lambda one: KeyError("lost") if one is array else None)
+    with pytest.raises((RuntimeError, KeyError)) as raised:
+        array + 1
+    return there, type(raised.value).__name__
+
+
+@pytest.mark.parametrize("without", ["", "ArrayImpl", "_check_if_deleted"])
+def test_without_the_method_that_refuses_deleted_arrays_jax_says_so_itself(
+    monkeypatch: pytest.MonkeyPatch, without: str
+) -> None:
+    kind = private.ARRAY_IMPL.get()
+    assert kind is not None
+    monkeypatch.setattr(kind, "_check_if_deleted", kind._check_if_deleted)
+    other = {"": kind, "ArrayImpl": None, "_check_if_deleted": SimpleNamespace()}[without]
+    monkeypatch.setattr(type(private.ARRAY_IMPL), "get", lambda _: other)
+    assert other_error() == ((True, "KeyError") if without == "" else (False, "RuntimeError"))

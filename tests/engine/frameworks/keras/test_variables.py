@@ -11,8 +11,8 @@ from keras import layers
 from nbdist.engine.frameworks import array_of
 from nbdist.engine.frameworks.jax.arrays import offer_array
 from nbdist.engine.frameworks.jax.inspection import explain
-from nbdist.engine.frameworks.keras import variables as variables_module
-from nbdist.engine.frameworks.keras.variables import (
+from nbdist.engine.frameworks.keras import objects
+from nbdist.engine.frameworks.keras.objects import (
     VariablePlaces,
     lent_values,
     raw_value,
@@ -295,7 +295,7 @@ def test_what_is_lent_and_is_no_array_is_left_out():
 def test_without_keras_there_is_nothing_to_look_into(monkeypatch):
     names = {"v": keras.Variable(np.ones(3)), "model": dense()}
     for name in ("keras", "keras.optimizers"):
-        monkeypatch.delitem(variables_module.is_layer.__globals__["sys"].modules, name)
+        monkeypatch.delitem(objects.is_layer.__globals__["sys"].modules, name)
     assert Met(names).arrays == {}
 
 

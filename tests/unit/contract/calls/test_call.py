@@ -17,7 +17,7 @@ from nbdist.contract.calls import (
     Call,
     Failed,
     Reply,
-    answer_of,
+    answer_type,
     engine,
     from_text,
     inspection,
@@ -88,7 +88,7 @@ def test_each_type_refuses_a_field_it_does_not_know_and_one_of_another_type(
 @pytest.mark.parametrize("cls", calls(), ids=lambda cls: cls.NAME)
 def test_each_call_is_answered_by_a_function_of_its_own_types(cls: type[Call[Any]]) -> None:
     hints = calls()[cls].__annotations__
-    wanted = answer_of(cls)
+    wanted = answer_type(cls)
     said = " | ".join(one.__name__ for one in get_args(wanted) or (wanted,))
     plain = {
         name: re.sub(r"\b(engine|inspection|stepping|values|namespace)\.", "", hints[name])

@@ -9,7 +9,7 @@ import pytest
 from nbdist.contract.asides import NativeStacks
 from nbdist.engine.cell import stacks as main_thread
 from nbdist.engine.cell.stacks import native_stacks
-from nbdist.session.interrupting import native_text
+from nbdist.session.looking import native_text
 
 
 @pytest.fixture

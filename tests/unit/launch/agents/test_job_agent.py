@@ -13,7 +13,7 @@ import pytest
 from nbdist.agent import kernel_link
 from nbdist.contract.orders import Assignment
 from nbdist.launch.agents import AgentSpec, agent_handle
-from nbdist.launch.agents.job_agent import JobAgent
+from nbdist.launch.agents.agent_handle import JobAgent
 from nbdist.launch.model.happenings import Happening, ProcessLost
 from nbdist.version import __version__
 from tests.builders.agents import FakeChannel

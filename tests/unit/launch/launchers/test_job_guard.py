@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from nbdist.launch.agents.job_agent import JobAgent
+from nbdist.launch.agents.agent_handle import JobAgent
 from nbdist.launch.launchers import job_guard as hold
 from tests.places import ROOT
 from tests.waiting import WAIT_SECONDS, has_ended, wait_for

@@ -12,8 +12,7 @@ import pytest
 from nbdist.contract.events import Coordinating, Relaying
 from nbdist.contract.orders import COORDINATOR, Coordinate, EndCoordination, Order, Relay
 from nbdist.errors import LaunchError
-from nbdist.launch.agents.agent_handle import AgentHandle
-from nbdist.launch.agents.job_agent import JobAgent
+from nbdist.launch.agents.agent_handle import AgentHandle, JobAgent
 from nbdist.launch.start import hosts, initialize
 from nbdist.launch.start.initialize import (
     ask_for_service,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nbdist.errors import HostError
-from nbdist.launch.agents.job_agent import JobAgent
+from nbdist.launch.agents.agent_handle import JobAgent
 from nbdist.launch.start import hosts
 from nbdist.version import __version__
 

@@ -10,11 +10,11 @@ import pytest
 from nbdist.contract.events import Reserved
 from nbdist.contract.orders import Order, ReservePorts
 from nbdist.errors import HostError, LaunchError
-from nbdist.launch.agents.job_agent import JobAgent
+from nbdist.launch.agents.agent_handle import JobAgent
 from nbdist.launch.model.rendezvous import Place
 from nbdist.launch.start import hosts as places
 from nbdist.launch.start.hosts import first_places, new_places
-from nbdist.launch.start.replace import meet_again
+from nbdist.launch.start.initialize import meet_again
 from tests.builders.hosts import THIS_MACHINE, FakeHosts, plan_of
 
 

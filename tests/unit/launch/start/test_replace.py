@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from nbdist.errors import LaunchError
-from nbdist.launch.start.replace import (
+from nbdist.launch.start.connect import (
     end_processes,
-    meet_again,
-    rebuild_strategy,
     replace_processes,
 )
+from nbdist.launch.start.initialize import meet_again, rebuild_strategy
 from tests.builders.agents import FakeChannel
 from tests.builders.hosts import FakeHosts, plan_of
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from nbdist.errors import ProcessError
+from nbdist.errors import NbdistError, ProcessError, SessionError
+from nbdist.notice import Notice
 from nbdist.session.cells.followed import Background
+from tests.builders.outcomes import stands
 
 
 class StandIn:
@@ -58,15 +61,30 @@ class Failed(StandIn):
         return self._error
 
 
-RAISED = "process 1 raised ValueError"
-SHOWN = ProcessError(RAISED, shown=f"line 8\nValueError: boom\nProcessError: {RAISED}")
+WHAT = Notice(
+    level="bad",
+    title="Process 1 raised ValueError at line 8: boom",
+    text="The session was repaired in 0.5 s.",
+    do="Create w again.",
+    details=("process 0   finished the cell",),
+    code="raised",
+    lost=("w",),
+)
+SHOWN = ProcessError(
+    WHAT, (stands(1, "raised"),), "line 8\nValueError: boom", "Process 1 raised ValueError."
+)
 
 
 @pytest.mark.parametrize(
-    ("error", "said"), [(SHOWN, "line 8\nValueError: boom\n"), (TimeoutError("late"), "")]
+    ("error", "known"),
+    [
+        (SHOWN, WHAT),
+        (NbdistError(WHAT), WHAT),
+        (TimeoutError("late"), NbdistError("TimeoutError: late").notice),
+    ],
 )
 def test_a_failure_that_nobody_has_seen_is_raised_once_by_the_next_cell(
-    error: Exception, said: str
+    error: Exception, known: Notice
 ) -> None:
     cells = Background()
     failed: Any = Failed(error, unseen=True)
@@ -74,12 +92,27 @@ def test_a_failure_that_nobody_has_seen_is_raised_once_by_the_next_cell(
     assert cells.runs == ()
     with pytest.raises(ProcessError) as raised:
         cells.refuse_unseen()
-    text = f"cell 5 failed in the background, and this cell was not run: {error}"
-    assert str(raised.value) == text
-    assert raised.value.shown == f"{said}ProcessError: {text}"
+    title = f"This cell was not run, because cell 5 has failed in the background: {known.title}"
+    assert raised.value.notice == replace(known, title=title)
+    assert raised.value.failures == getattr(error, "failures", ())
+    assert raised.value.above == getattr(error, "above", "")
     cells.refuse_unseen()
 
 
 def test_a_failure_that_was_seen_refuses_no_cell() -> None:
     failed: Any = Failed(SHOWN, unseen=False)
     Background([failed]).refuse_unseen()
+
+
+def test_the_newest_cells_are_found_after_their_end_and_a_running_one_of_the_number_first() -> None:
+    cells, _ = background()
+    runs: list[Any] = [StandIn(number, (), []) for number in (1, 2, 3, 3, 4)]
+    for run in runs:
+        cells.add(run)
+        run.done = True
+    runs[2].done = False
+    assert cells.newest(3) is runs[2]
+    runs[2].done = True
+    assert cells.newest(3) is runs[3]
+    with pytest.raises(SessionError):
+        cells.newest(1)

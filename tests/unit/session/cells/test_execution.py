@@ -94,6 +94,7 @@ def test_what_a_process_held_is_said_where_a_signal_has_ended_it(
     monkeypatch.setattr("nbdist.session.cells.execution.time.time", lambda: 1003.0)
     execution._cluster.exits[1] = ended(code=code, time=1003.0, because_of=because_of)  # type: ignore[index]
     assert execution.outcomes()[1].held == said
+    assert execution.outcomes()[1].killed is (said is not None)
 
 
 def test_the_next_question_may_come_before_it_is_known_that_the_line_was_taken(

@@ -8,8 +8,10 @@ import pytest
 
 from nbdist.contract.cells import Doubt
 from nbdist.errors import SessionError
+from nbdist.notice import Notice
 from nbdist.session.cells.doubt import (
     UnsureError,
+    because,
     computes,
     doubt_text,
     refuse_computing,
@@ -143,10 +145,10 @@ def test_no_repair_is_offered_where_nobody_can_replace_a_process() -> None:
     assert facts.remedy == "%dist_recover tries again."
     with pytest.raises(SessionError) as error:
         refuse_computing("x + 1", replace(facts, lost={1: "killed"}, unreachable=frozenset({1})))
-    text = str(error.value)
-    assert "since cell 3. A cell" in text, "nothing in place of a reason that is not known"
-    assert text.endswith("%dist_pull brings values here, %dist_init --restart starts afresh.")
-    assert "%dist_recover" not in text
+    notice = error.value.notice
+    assert notice.title.endswith("since cell 3."), "nothing in place of a reason that is not known"
+    assert notice.do.endswith("%dist_pull brings values here, %dist_init --restart starts afresh.")
+    assert "%dist_recover" not in str(notice)
     # One that has ended is replaced, if the agent that had started it lives.
     assert replace(facts, lost={1: "killed"}).remedy == "%dist_recover tries again."
     without = replace(facts, lost={1: "killed"}, unreachable=frozenset({1}), proves=False)
@@ -179,10 +181,12 @@ def test_the_error_says_since_when_why_and_what_to_do() -> None:
     )
     with pytest.raises(SessionError) as error:
         refuse_computing("x + 1", facts)
-    text = str(error.value)
-    assert f"since cell 3: {facts.why}." in text
-    assert "it was not run" in text
-    assert text.endswith("%dist_recover tries again.")
+    notice = error.value.notice
+    assert (notice.level, notice.code, notice.do) == ("bad", "out of step", facts.advice)
+    assert notice.title == (
+        f"This cell was not run: the processes have not been in step since cell 3: {facts.why}."
+    )
+    assert notice.text, "what still runs"
 
 
 UNSURE = ProcessFacts(
@@ -244,13 +248,14 @@ def test_only_the_names_that_were_said_are_gone_on_with() -> None:
     with pytest.raises(UnsureError) as e:
         refuse_unsure("x + 1", UNSURE, ("x",))
     assert e.value.names == {"x"}
-    assert str(e.value) == (
-        "This cell was not run. x was copied from process 0. If each process should have its own, set it again. "
-        "To go on as it is, run the cell once more."
+    ((why, do),) = because({"x": UNSURE.unsure["x"]})
+    assert e.value.notice == Notice(
+        level="bad",
+        title="This cell was not run: it may use x.",
+        text=why,
+        do=f"{do} To use what is there, run the cell once more.",
+        code="in doubt",
     )
-    with pytest.raises(UnsureError, match=r"run\. w, x are as they were after cell 4\. Set what"):
-        older = dict.fromkeys("wx", Doubt(kind="older", of=4))
-        refuse_unsure("x + w", replace(UNSURE, unsure=older), None)
 
 
 def test_why_names_are_in_doubt_is_not_said_twice() -> None:
@@ -258,29 +263,21 @@ def test_why_names_are_in_doubt_is_not_said_twice() -> None:
     facts = replace(UNSURE, unsure={**UNSURE.unsure, "w": Doubt(kind="older", of=4)})
     with pytest.raises(UnsureError) as e:
         refuse_unsure("x + y + w", facts, ("x", "y", "w"), said={"x", "y"})
-    assert str(e.value) == (
-        "This cell was not run, since it may use x, y. w is as it was after cell 4. Set what counts steps to "
-        "match. To go on as it is, run the cell once more."
-    )
+    ((why, do),) = because({"w": Doubt(kind="older", of=4)})
+    assert e.value.notice.title.endswith("it may use x, y, w.")
+    assert e.value.notice.text == why
+    assert e.value.notice.do.startswith(f"{do} To use")
     assert e.value.names == {"w", "x", "y"}
     assert unsure_text("print(x)", facts, ("x",), said={"x", "y"}) is None
 
 
-@pytest.mark.parametrize(
-    ("doubt", "said"),
-    [
-        (
-            Doubt(kind="unlike", of=2),
-            "it is not the same everywhere as on process 2. Set it again on all.",
-        ),
-        (
-            Doubt(kind="newer", of=4),
-            "it has changed since cell 4, and did not go back to it. Set it again.",
-        ),
-    ],
-)
-def test_why_a_thing_is_not_as_it_was_is_said(doubt: Doubt, said: str) -> None:
-    assert doubt_text({"it": doubt}) == said
+def test_names_in_doubt_for_one_reason_are_told_together() -> None:
+    older, copied = Doubt(kind="older", of=4), Doubt(kind="copied", of=0)
+    unsure = {"w": older, "x": copied, "y": older}
+    told = [*because({"w": older, "y": older}), *because({"x": copied})]
+    assert because(unsure) == told
+    assert [what.partition(" ")[0] for what, _ in told] == ["w,", "x"]
+    assert doubt_text(unsure) == " ".join(f"{what} {do}" for what, do in told)
 
 
 @pytest.mark.parametrize(
@@ -289,7 +286,7 @@ def test_why_a_thing_is_not_as_it_was_is_said(doubt: Doubt, said: str) -> None:
         (
             "print(x)",
             ("print", "x"),
-            "x was copied from process 0. If each process should have its own, set it again.",
+            doubt_text({"x": UNSURE.unsure["x"]}),
         ),
         ("z", ("z",), None),
         ("x = 1; x", ("x",), None),

@@ -11,8 +11,8 @@ import pytest
 from nbdist.contract.asides import Count
 from nbdist.session.cells.outcome import ProcessOutcome
 from nbdist.session.cells.supervisor import InVain
-from nbdist.session.recovery import remedies
-from nbdist.session.recovery.remedies import waits_in_vain
+from nbdist.session.recovery import recovery
+from nbdist.session.recovery.recovery import waits_in_vain
 from tests.builders.engines import FakeEngines, cell_step, gone, sent, trail
 from tests.builders.outcomes import stands
 from tests.builders.reports import running
@@ -48,7 +48,7 @@ def vain(execution: Counted, waiting: set[int], **answers: Any) -> InVain | None
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remedies, "ANSWER_SECONDS", 0.02)
+    monkeypatch.setattr(recovery, "ANSWER_SECONDS", 0.02)
 
 
 def test_who_sent_more_than_one_that_has_finished_waits_in_vain() -> None:
@@ -80,9 +80,7 @@ def test_where_all_wait_and_nothing_moves_from_one_look_to_the_next_that_is_said
     assert vain(execution, {0, 1}) is None  # the first look
     found = vain(execution, {0, 1})
     assert found is not None and not found.certain
-    assert found.text.startswith(
-        "all processes wait, and nothing is computed or sent; an interrupt of the cell ends it"
-    )
+    assert found.text.startswith("all processes wait, and nothing is computed or sent")
     assert "ValueError: hidden" in found.text
     execution.says[0] = sent(2, progress=(7, 0))
     assert vain(execution, {0, 1}) is None

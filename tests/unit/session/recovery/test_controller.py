@@ -12,7 +12,7 @@ from nbdist.contract.asides import Abandon, Free
 from nbdist.errors import LaunchError, RecoveryError
 from nbdist.launch.model.happenings import CONTROLLER
 from nbdist.session.cells.facts import ProcessFacts
-from nbdist.session.recovery import after, controller, in_place
+from nbdist.session.recovery import after, in_place, repair
 from nbdist.session.recovery.in_place import Settled
 from tests.builders.engines import FakeEngines
 from tests.builders.outcomes import ended
@@ -30,8 +30,8 @@ class Engines(FakeEngines):
         self.lost_controller = END
         self.started, self.saved, self.silent = 0, False, set[int]()
         self.facts = replace(self.facts, lost={0: "out of reach", 1: "out of reach"}, since=4)
-        monkeypatch.setattr(controller, "restart_controller", self.restart)
-        monkeypatch.setattr(controller, "unanswered", self.unanswered)
+        monkeypatch.setattr(repair, "restart_controller", self.restart)
+        monkeypatch.setattr(repair, "unanswered", self.unanswered)
 
     def restart(self, cluster: Any) -> None:
         self.started += 1
@@ -58,7 +58,7 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> Engines:
 
 
 def settled(engines: Any, lines: list[str], *, automatic: bool = True) -> Settled:
-    return in_place.InPlace(engines).prove(repair=automatic, say=lines.append)
+    return in_place.InPlace(engines).prove(automatic=automatic, say=lines.append)
 
 
 def test_another_takes_its_place_and_the_processes_are_in_step(engines: Engines) -> None:
@@ -87,8 +87,8 @@ def test_those_in_a_cell_are_interrupted(engines: Engines) -> None:
 def test_those_that_do_not_come_back_are_freed_and_then_stuck(
     engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(controller, "BACK_SECONDS", 0.2)
-    monkeypatch.setattr(controller, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(repair, "BACK_SECONDS", 0.2)
+    monkeypatch.setattr(repair, "AGAIN_SECONDS", 0.0)
     engines.monitor.reported[1] = RUNNING
     engines.obeys.clear()
     assert "process 1" in str(settled(engines, []).why)
@@ -103,7 +103,7 @@ def test_what_the_processes_hold_is_saved_where_none_can_be_started(
     def fails(cluster: Any) -> None:
         raise LaunchError("started again, it ended with exit code 1: no port")
 
-    monkeypatch.setattr(controller, "restart_controller", fails)
+    monkeypatch.setattr(repair, "restart_controller", fails)
     engines.facts = replace(engines.facts, proves=not alone)
     with pytest.raises(RecoveryError, match="it ended with exit code 1: no port") as raised:
         after.recover(engines, progress=print)  # type: ignore[arg-type]
@@ -128,7 +128,7 @@ def test_one_that_ends_as_well_is_replaced_and_not_for_ever(
             engines.lost_controller = END
         return set()
 
-    monkeypatch.setattr(controller, "unanswered", end_again)
+    monkeypatch.setattr(repair, "unanswered", end_again)
     done = settled(engines, [])
     assert engines.started == min(ends + 1, 3)
     assert (done.why is None) if why is None else (why in str(done.why))
@@ -137,7 +137,11 @@ def test_one_that_ends_as_well_is_replaced_and_not_for_ever(
 
 def test_a_person_who_asks_reads_what_was_done(engines: Engines) -> None:
     engines.facts = replace(engines.facts, proves=False, since=None)
-    assert after.recover(engines, progress=print).startswith(KILLED)  # type: ignore[arg-type]
+    notice = after.recover(engines, progress=print)  # type: ignore[arg-type]
+    assert notice.code == "in step"
+    assert notice.title.lower().startswith(KILLED.lower())
+    assert notice.details == ()
+    assert engines.notice == notice  # type: ignore[attr-defined]
 
 
 def test_processes_that_cannot_prove_that_they_are_in_step_go_on(engines: Engines) -> None:

@@ -1,4 +1,4 @@
-"""What processes have sent, compared: the arrays it was given, and programs on some of the devices."""
+"""What processes have sent, compared: how much, the arrays it was given, and programs on some of the devices."""
 
 from __future__ import annotations
 
@@ -6,9 +6,37 @@ from collections.abc import Mapping
 
 import pytest
 
-from nbdist.contract.calls.stepping import Labels
-from nbdist.session.recovery.compared import differing_labels, differing_parts
+from nbdist.contract.calls.stepping import Labels, Sent
+from nbdist.session.recovery.compared import differing, differing_labels, differing_parts
 from tests.builders.engines import sent, trail
+
+
+def state(programs: int, *, before: int = 0, generation: int = 1) -> Sent:
+    """What a process says that has sent so many programs since a proof, and so many before it."""
+    return sent(programs, serial=before + programs, generation=generation)
+
+
+def test_who_has_sent_how_many_programs_is_said() -> None:
+    assert differing({0: state(28), 1: state(14), 2: state(28)}) == (
+        "the processes have sent different numbers of programs to their devices: process 1 sent 14, "
+        "processes 0, 2 sent 28"
+    )
+
+
+def test_who_has_sent_nothing_is_said_in_a_word() -> None:
+    said = differing({0: state(1), 1: state(0)})
+    assert said is not None and said.endswith("process 1 sent none, process 0 sent 1")
+
+
+def test_counts_since_different_proofs_are_brought_to_one() -> None:
+    assert differing({0: state(0, before=103), 1: state(3, before=100)}) is None
+    said = differing({0: state(0, before=103), 1: state(5, before=100)})
+    assert said is not None and said.endswith("process 0 sent 3, process 1 sent 5")
+
+
+def test_processes_that_have_counted_anew_at_different_proofs_differ() -> None:
+    said = differing({0: state(0, generation=2), 1: state(3, before=100)})
+    assert said == "the processes were not found to be in step by the same proof"
 
 
 def labels(*given: str, name: str = "total() 1") -> Labels:

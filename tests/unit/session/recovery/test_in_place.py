@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from nbdist.contract.calls import Done
 from nbdist.contract.calls.stepping import (
     AskSent,
     Forgotten,
@@ -24,20 +25,22 @@ from nbdist.contract.calls.stepping import (
 from nbdist.contract.cells import Doubt
 from nbdist.contract.iopub import CellStep
 from nbdist.errors import GoneError, LaunchError, NbdistError, RecoveryError
+from nbdist.notice import Notice
 from nbdist.session import asking
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.recovery import after, in_place
 from nbdist.session.recovery.after import ensure_in_step
 from nbdist.session.recovery.compared import differing_labels, which_differ
 from nbdist.session.recovery.in_place import Settled, hindrance, try_repair
-from nbdist.session.recovery.remedies import join_proof
+from nbdist.session.recovery.recovery import join_proof
 from nbdist.session.recovery.repair import Repaired
 from tests.builders.clock import Clock
 from tests.builders.engines import FakeEngines, cell_step, gone, sent, trail
 from tests.builders.outcomes import ended
 from tests.builders.reports import RUNNING
 
-REPAIRED = Repaired(seconds=0.5, lost=("w",), stale=("it (through a tuple_iterator)",))
+DONE = Notice(level="warn", title="It was repaired.", text="Lost: w.", code="repaired", lost=("w",))
+REPAIRED = Repaired(done=DONE, unsure={}, older={})
 
 
 @pytest.fixture
@@ -49,14 +52,14 @@ def repairs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         engines: Any, *, number: int, say: Any, states: Any = None, gone: Any = ()
     ) -> Repaired:
         found.append(number)
-        return replace(REPAIRED, new=tuple(gone))
+        return REPAIRED
 
-    monkeypatch.setattr(in_place, "repair_all", repair)
+    monkeypatch.setattr(in_place, "repair", repair)
     return found
 
 
 def settled(engines: Any, *, automatic: bool = True) -> Settled:
-    return in_place.InPlace(engines).prove(repair=automatic, say=lambda text: None)
+    return in_place.InPlace(engines).prove(automatic=automatic, say=lambda text: None)
 
 
 def test_equal_counts_and_a_proof_that_passes_are_in_step_without_a_word(
@@ -132,8 +135,9 @@ def test_without_leave_to_repair_it_is_said_why_they_are_not(repairs: list[int])
 def test_arrays_of_mixed_pieces_are_deleted_on_all_though_the_processes_are_in_step(
     repairs: list[int],
 ) -> None:
-    deleted = []
+    deleted, named = [], {}
     engines = FakeEngines(
+        name_lost=lambda p, texts: named.update({p: dict(texts)}) or Done(),
         versions=lambda p: Versions(
             versions={"w": (0, p, "0")}, reasons={}, unnamed=(), generation=0
         ),
@@ -141,10 +145,16 @@ def test_arrays_of_mixed_pieces_are_deleted_on_all_though_the_processes_are_in_s
             deleted.append((p, paths, whole)) or Forgotten(lost=())
         ),
     )
+    engines.made_in = lambda paths: {3} if paths == ["w"] else set()
     done = settled(engines)
     assert deleted == [(0, ("w",), False), (1, ("w",), False)]
     assert done.lost == ("w",)
-    assert str(done.done).startswith("in step; lost: w")
+    assert done.done is not None
+    assert (done.done.code, done.done.title) == ("lost", "The processes are in step.")
+    assert named == {0: engines.lost_texts, 1: engines.lost_texts}
+    assert engines.lost_texts["w"].startswith("w was lost in cell 4: ")
+    assert engines.lost_texts["w"].endswith(done.done.do)
+    assert done.done.do.endswith("cell 3 assigns it.")
 
 
 @pytest.mark.parametrize(
@@ -196,7 +206,7 @@ def test_a_repair_that_fails_leaves_the_reason(monkeypatch: pytest.MonkeyPatch, 
     def fails(engines: Any, **options: Any) -> None:
         raise error
 
-    monkeypatch.setattr(in_place, "repair_all", fails)
+    monkeypatch.setattr(in_place, "repair", fails)
     engines = FakeEngines(step=sent)
     done = settled(engines)
     assert done.why == f"the repair failed: {error}"
@@ -207,7 +217,7 @@ def test_where_the_coordination_service_has_ended_all_join_another(repairs: list
     engines = FakeEngines()
     engines.lost_service = ended()
     lines: list[str] = []
-    done = in_place.InPlace(engines).prove(repair=True, say=lines.append)
+    done = in_place.InPlace(engines).prove(automatic=True, say=lines.append)
     (line,) = lines
     assert "SIGKILL" in line
     assert (done.why, done.because) == (None, "JAX's coordination service has ended")
@@ -230,7 +240,7 @@ def mended(
         begun.append(gone)
         raise failures[len(begun) - 1](engines)
 
-    monkeypatch.setattr(in_place, "repair_all", fails)
+    monkeypatch.setattr(in_place, "repair", fails)
     lines: list[str] = []
     return begun, lines, try_repair(engines, say=lines.append)  # type: ignore[arg-type]
 
@@ -521,17 +531,19 @@ def test_one_that_ends_or_does_not_answer_takes_no_part(answer: Any) -> None:
 def test_a_repair_is_learned_and_said(repairs: list[int]) -> None:
     engines = FakeEngines(step=sent)
     engines.facts = replace(engines.facts, since=3, why="before")
-    assert ensure_in_step(engines, automatic=True) == REPAIRED.text()
+    assert ensure_in_step(engines, automatic=True) == str(DONE)
     assert not engines.facts.out_of_step
-    assert engines.facts.repaired == REPAIRED.text()
+    assert engines.facts.repaired == engines.notice == DONE
 
 
 def test_that_it_is_out_of_step_is_said_with_the_advice() -> None:
     engines = FakeEngines(step=sent)
     text = ensure_in_step(engines, automatic=False)
-    assert text is not None
-    assert "out of step" in text and "different numbers" in text
-    assert text.endswith(engines.facts.advice)
+    notice = engines.notice
+    assert text == str(notice)
+    assert (notice.level, notice.code) == ("bad", "out of step")
+    assert notice.title == f"The session is out of step: {engines.facts.why}."
+    assert notice.do == engines.facts.advice
     assert engines.facts.out_of_step
 
 
@@ -561,12 +573,12 @@ def test_after_a_cell_that_began_before_another_failed_a_repair_is_tried_again(
     assert repairs == [7]
 
 
-def test_after_a_cell_what_was_done_is_said_below_it(repairs: list[int]) -> None:
+def test_after_a_cell_the_facts_have_what_was_done(repairs: list[int]) -> None:
     engines, said = FakeEngines(step=sent), []
     facts = after.after_cell(engines, cell_end(said), automatic=True)
-    assert said == [REPAIRED.text()]
+    assert (said, facts.repaired) == ([], DONE)
     assert "different numbers" in str(facts.diverged)
-    assert facts.forgotten == REPAIRED.lost
+    assert facts.forgotten == DONE.lost
     assert not facts.out_of_step
 
 
@@ -576,7 +588,7 @@ def test_after_a_cell_that_has_not_failed_the_next_may_not_count_on_what_has_gon
 ) -> None:
     """One that has failed ends a run of all cells; what went back is below it."""
     older = {"w": Doubt(kind="older", of=3)}
-    monkeypatch.setattr(in_place, "repair_all", lambda *_, **__: replace(REPAIRED, older=older))
+    monkeypatch.setattr(in_place, "repair", lambda *_, **__: replace(REPAIRED, older=older))
     facts = after.after_cell(FakeEngines(step=sent), cell_end([], clean=clean), automatic=True)
     assert facts.unsure == (older if clean else {})
 
@@ -587,10 +599,12 @@ def test_recover_raises_what_hinders_it_and_says_how_to_go_on(monkeypatch: Any) 
     engines.facts = replace(
         engines.facts, since=3, why="w", lost={1: "killed"}, unreachable=frozenset({1})
     )
-    with pytest.raises(
-        RecoveryError, match=r"^process 1 \(host h2\) is gone\. Nothing can be started where it"
-    ):
+    with pytest.raises(RecoveryError) as raised:
         after.recover(engines, progress=lambda *a: None)
+    notice = raised.value.notice
+    assert (notice.code, notice.title) == ("out of step", "Process 1 (host h2) is gone.")
+    assert notice.do == engines.facts.remedy
+    assert notice.do.startswith("Nothing can be started where it")
 
 
 def test_one_that_is_gone_is_replaced_where_its_agent_lives(repairs: list[int]) -> None:
@@ -601,7 +615,7 @@ def test_one_that_is_gone_is_replaced_where_its_agent_lives(repairs: list[int]) 
     assert repairs == []
     done = settled(engines)
     assert (done.why, done.because) == (None, "process 1 (host h2) is gone")
-    assert "process 1 started again; lost: w" in str(done.done)
+    assert done.done == DONE
     assert repairs == [7]
     assert engines.asked == []  # nothing is proven with one that is not there
 
@@ -627,9 +641,41 @@ def test_none_is_replaced_where_the_others_could_not_help(
 
 def test_recover_in_step_does_nothing_but_prove_it(monkeypatch: Any, repairs: list[int]) -> None:
     monkeypatch.setattr(in_place, "refuse_unfinished", lambda engines, hopeless: None)
-    text = after.recover(FakeEngines(), progress=lambda *a: None)
-    assert text == "in step: checked just now; nothing to do"
+    engines = FakeEngines()
+    assert after.recover(engines, progress=lambda *a: None) == in_place.IN_STEP
+    assert engines.notice == in_place.IN_STEP
     assert repairs == []
+
+
+@pytest.mark.parametrize("succeeds", [True, False])
+def test_recover_tells_in_the_details_what_was_said_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, succeeds: bool
+) -> None:
+    monkeypatch.setattr(in_place, "refuse_unfinished", lambda engines, hopeless: None)
+    engines: Any = FakeEngines(step=sent)
+    engines.hosts_there = True
+    engines.facts = replace(engines.facts, since=3, why="before")
+    failures = iter([dies(engines), *([] if succeeds else [no_room(engines)])])
+    engines.cluster.exits = {}
+
+    def repair(*_: Any, **__: Any) -> Repaired:
+        failure = next(failures, None)
+        if failure is None:
+            return REPAIRED
+        engines.cluster.exits = {1: ended()}
+        raise failure
+
+    monkeypatch.setattr(in_place, "repair", repair)
+    said = ("the repair begins again: process 1 killed meanwhile",)
+    if succeeds:
+        notice = after.recover(engines, progress=lambda *a: None)
+        assert notice == engines.notice == replace(DONE, details=said)
+        return
+    with pytest.raises(RecoveryError) as raised:
+        after.recover(engines, progress=lambda *a: None)
+    notice = raised.value.notice
+    assert (notice.code, notice.details) == ("out of step", said)
+    assert notice.title == f"The repair failed: {no_room(engines)}"
 
 
 # ---- nothing ends it halfway

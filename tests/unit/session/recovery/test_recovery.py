@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nbdist.errors import SessionError
+from nbdist.notice import Notice
 from nbdist.session.recovery import recovery, waiting
 from nbdist.session.recovery.after import recover
 from tests.builders.engines import FakeEngines
@@ -49,19 +50,22 @@ def engines_of(framework: str, **options: Any) -> Any:
     return made
 
 
-def recovered(engines: Any, *, progress: Callable[..., None] = lambda *_: None) -> str:
+def recovered(engines: Any, *, progress: Callable[..., None] = lambda *_: None) -> Notice:
     return recover(engines, progress=progress)
 
 
 def test_a_lost_worker_is_replaced_and_all_make_the_strategy_anew(done: Done) -> None:
     engines = engines_of("tensorflow")
     engines.facts = replace(engines.facts, lost={1: "killed"}, since=3)
-    text = recovered(engines)
+    notice = recovered(engines)
     assert done.steps == [("meet",), ("replace", {1}), ("rebuild", True)]
-    assert text.startswith(
-        "new strategy on 2 workers: create your models again under it; process 1 started again, their variables "
-        "are lost; process 0 kept their variables; "
+    assert notice.code == "repaired"
+    assert notice.title.startswith(
+        "Process 1 was replaced and the strategy is new on 2 workers in "
     )
+    assert notice.text == "The variables of process 1 are lost. Process 0 kept their variables."
+    assert notice.do == "Create your models again under the new strategy."
+    assert engines.notice == notice
     assert engines.facts.lost == {}
     assert not engines.facts.out_of_step
 
@@ -98,8 +102,20 @@ def test_one_in_a_cell_keeps_all_from_it(done: Done) -> None:
 
 
 def test_where_nothing_is_wrong_the_strategy_is_made_anew_since_a_person_asks(done: Done) -> None:
-    assert "2 workers" in recovered(engines_of("tensorflow"))
+    notice = recovered(engines_of("tensorflow"))
     assert done.steps == [("meet",), ("rebuild", True)]
+    assert notice.title.startswith("The strategy is new on 2 workers in ")
+    assert notice.text == "Processes 0, 1 kept their variables."
+    assert notice.do
+
+
+def test_a_lost_evaluator_needs_no_new_strategy(done: Done) -> None:
+    engines = engines_of("tensorflow")
+    engines.facts = replace(engines.facts, workers=frozenset({0}), lost={1: "killed"})
+    notice = recovered(engines)
+    assert done.steps == [("replace", {1}), ("rebuild", False)]
+    assert notice.title.startswith("Process 1 was replaced in ")
+    assert notice.do == ""
 
 
 def test_a_session_that_made_its_own_strategy_is_refused(done: Done) -> None:

@@ -16,6 +16,7 @@ from nbdist.contract.calls.stepping import (
     Versions,
 )
 from nbdist.errors import ProcessError, RecoveryError
+from nbdist.notice import Notice
 from nbdist.session.cells.facts import LifeState
 from nbdist.session.session import Session
 from tests.builders.engines import sent, trail
@@ -46,18 +47,26 @@ def session(live: LiveHosts) -> Session:
         "leave": lambda p, _: {},
         "rejoin": lambda p, _: {},
         "restore": restore,
+        "name_lost": lambda p, _: {},
     }
     made = live.session("h1", "h2")
     live.asked.clear()
     return made
 
 
-def fails(live: LiveHosts, session: Session) -> ProcessError:
+def fails(live: LiveHosts, session: Session, code: str = "f()") -> ProcessError:
     live.runs = lambda cell: cell.fail("ValueError", "no") if cell.process_id else cell.finish()
     with pytest.raises(ProcessError) as raised:
-        session.run("f()")
+        session.run(code)
     live.runs = SentCell.finish
     return raised.value
+
+
+def repaired(session: Session) -> Notice:
+    """What was done after the last cell."""
+    notice = session._life.engines.facts.repaired
+    assert notice is not None
+    return notice
 
 
 def order(live: LiveHosts) -> list[str]:
@@ -70,7 +79,9 @@ def test_after_a_failure_they_are_in_step_again_and_the_next_cell_runs(
     fails(live, session)
     assert order(live) == [*CALLS, "look"]
     assert not session.out_of_step
-    assert "in step again after" in str(session._life.engines.facts.repaired)
+    notice = repaired(session)
+    assert (notice.code, notice.lost, notice.do) == ("repaired", (), "")
+    assert notice.title.startswith("The session was repaired in ")
     # All meet at a new service, and each knows the new ports of the other.
     where = {
         arguments["arguments"]["coordinator_address"]
@@ -89,7 +100,34 @@ def test_what_only_one_has_of_an_array_is_lost_on_both_and_named(
     )
     fails(live, session)
     assert {p: a["lost"] for p, a in live.asked_of("restore").items()} == {0: ["w"], 1: ["w"]}
-    assert "lost: w" in str(session._life.engines.facts.repaired)
+    assert repaired(session).lost == ("w",)
+    assert live.asked_of("name_lost").keys() == {0, 1}
+    texts = {p: a["texts"]["w"] for p, a in live.asked_of("name_lost").items()}
+    assert texts[0] == texts[1] and texts[0].startswith("w was lost in cell ")
+
+
+def test_what_a_cell_assigns_again_is_not_lost_any_more(live: LiveHosts, session: Session) -> None:
+    engines = session._life.engines
+    engines.lost_texts = {"w": "w was lost", "params['a']": "it was lost", "y": "y was lost"}
+    session.run("for k in range(3):\n    w = step(w)\nparams = init()")
+    assert engines.lost_texts.keys() == {"y"}
+
+
+def test_what_the_cell_that_assigns_it_loses_stays_lost(live: LiveHosts, session: Session) -> None:
+    versions = replace(ORIGINS, versions={"w": (0, 1, "0")})
+    live.answers["save"] = lambda p, _: replace(SAVED, versions=versions if p else ORIGINS)
+    live.answers["restore"] = lambda p, _: Restored(
+        references=0, arrays=0, lost=("w",), stale=(), seconds=0.0, ports=(9000 + p,)
+    )
+    notice = fails(live, session, "w = step(w)").notice
+    assert notice.lost == ("w",)
+    engines = session._life.engines
+    assert engines.lost_texts.keys() == {"w"}
+    number = engines.facts.last_cell
+    assert notice.do == f"Create w again: cell {number} assigns it.", (
+        "the cell that has just failed"
+    )
+    assert engines.lost_texts["w"].endswith(notice.do)
 
 
 def test_why_values_could_not_be_read_is_said_but_for_what_all_wait_for(
@@ -99,9 +137,11 @@ def test_why_values_could_not_be_read_is_said_but_for_what_all_wait_for(
     unread = replace(ORIGINS, versions=dict.fromkeys(reasons), reasons=reasons)
     live.answers["save"] = lambda p, _: replace(SAVED, versions=unread) if p else SAVED
     fails(live, session)
-    repaired = str(session._life.engines.facts.repaired)
-    assert "w: its values could not be read on process 1 (host h2): no memory is left" in repaired
-    assert "lost: v, w" in repaired and NOT_SENT not in repaired
+    notice = repaired(session)
+    assert notice.lost == ("v", "w")
+    assert [line for line in notice.details if line.startswith(("v", "w"))] == [
+        "w: its values could not be read on process 1 (host h2): no memory is left"
+    ]
 
 
 @pytest.mark.parametrize("call", ["save", "leave", "rejoin", "restore"])
@@ -116,7 +156,7 @@ def test_one_that_fails_in_the_middle_leaves_them_out_of_step_and_may_be_tried_a
     assert "the repair failed: process 1 (host h2): no memory is left" in str(facts.why)
     assert session._life.engines.health.facts.state is LifeState.RUNNING
     live.answers[call] = well
-    assert "in step again after" in session.recover()
+    assert session.recover().code == "repaired"
     assert not session.out_of_step
 
 
@@ -129,10 +169,10 @@ def test_a_proof_that_does_not_pass_at_its_end_is_no_repair(
 
 
 def test_where_memory_is_short_it_is_said_that_it_takes_longer(
-    live: LiveHosts, session: Session, capsys: pytest.CaptureFixture[str]
+    live: LiveHosts, session: Session
 ) -> None:
     live.answers["save"] = lambda p, _: replace(SAVED, on_disk=p * 1000, nbytes=2000, free=10)
-    fails(live, session)
-    said = capsys.readouterr().out
-    assert "process 1 (host h2): 1000 B of 2 KB are written to disk, since only 10 B" in said
-    assert "process 0 (host h1): " not in said
+    details = "\n".join(fails(live, session).notice.details)
+    (line,) = (line.strip() for line in details.splitlines() if "disk" in line)
+    said = "process 1 (host h2): 1000 B of 2 KB are written to disk, since only 10 B"
+    assert line.startswith(said)

@@ -1,4 +1,4 @@
-"""Who can be replaced, and what is said of those that were."""
+"""Who can be replaced, and which names are in doubt on those that were."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from nbdist.contract.cells import Doubt
 from nbdist.session.recovery import replacing
-from nbdist.session.recovery.replacing import doubts, replaceable, replacement_lines, start_again
+from nbdist.session.recovery.replacing import doubts, replaceable, start_again
 from nbdist.session.values.namespace import Brought
 from tests.builders.engines import FakeEngines
 
@@ -54,38 +54,7 @@ def test_what_a_new_one_reports_is_not_taken_for_what_the_one_before_it_had(
     assert start_again(found, {1}) == {1: {"of": "the one before"}}  # type: ignore[arg-type]
 
 
-def test_equal_ends_are_said_once() -> None:
-    one = Brought(source=0, names=("a", "b"))
-    lines = replacement_lines(
-        {1: one, 2: one, 3: one}, {1: KILLED, 2: KILLED, 3: "ended with exit code 3"}
-    )
-    assert lines == [
-        f"   processes 1, 2 (before: {KILLED}) each have the 2 names of process 0",
-        "   process 3 (before: ended with exit code 3) has the 2 names of process 0",
-    ]
-
-
 def test_where_unsure_names_are_from_is_said() -> None:
     two = Brought(source=0, names=(), unproven=("x", "y"))
     found = {1: replace(two, unproven=("x",)), 2: two, 3: two}
     assert doubts(found) == dict.fromkeys("xy", Doubt(kind="copied", of=0))
-
-
-def test_what_is_not_as_before_is_said_in_a_few_lines() -> None:
-    one = Brought(
-        source=0,
-        names=(),
-        differing=("rows", "x"),
-        unproven=("k",),
-        changed=("step",),
-        elsewhere={"z": 2},
-        set_again=("rows",),
-    )
-    assert replacement_lines({1: one}, {1: KILLED})[1:] == [
-        "   k, x were copied from process 0. If each process should have its own, set them again.",
-        "   step: set by the last cell; on process 1 as on process 0",
-        "   z: not on process 0, so not on process 1 either",
-        "   rows: set again by functions with @nbdist.on_recover",
-    ]
-    many = tuple(f"n{k}" for k in range(500))
-    assert len("\n".join(replacement_lines({1: replace(one, differing=many)}, {1: KILLED}))) < 500

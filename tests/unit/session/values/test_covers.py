@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nbdist.contract.calls.values import Box
-from nbdist.session.values.transfer import cover
+from nbdist.session.values.push import cover
 
 ROWS = tuple(((4 * n, 4 * n + 4), (0, 8)) for n in range(3))
 """An array of 12 × 8 in three pieces."""

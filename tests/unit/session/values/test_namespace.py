@@ -15,11 +15,11 @@ from nbdist.session.values.namespace import (
     AskedThings,
     Bringing,
     Brought,
+    CarriedThings,
     differing,
     equal_to_number,
     numbered,
 )
-from nbdist.session.values.things import CarriedThings
 
 
 def offers(**names: dict[int, Any]) -> dict[int, NamespaceOffer]:

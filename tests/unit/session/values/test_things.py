@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbdist.session.values.things import DRAWN, CarriedThings, changes_numbers
+from nbdist.session.values.namespace import DRAWN, CarriedThings, changes_numbers
 
 
 def test_what_is_not_as_on_the_source_is_named_with_the_reason_that_is_known() -> None:

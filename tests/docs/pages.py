@@ -41,8 +41,8 @@ class Typed:
 
 
 def pages() -> list[Path]:
-    """The tutorial, and all how-to pages, in the order in which they are run."""
-    return [DOCS / "tutorial.md", *sorted((DOCS / "how-to").glob("*.md"))]
+    """The tutorial, the first page, and all how-to pages, in the order in which they are run."""
+    return [DOCS / "tutorial.md", DOCS / "index.md", *sorted((DOCS / "how-to").glob("*.md"))]
 
 
 def environment(page: Path) -> str | None:

@@ -27,7 +27,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Where it is set, as in many images of containers, each kernel and each agent of a test compiles all of nbdist anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-SOURCES := $(shell find labextension/src labextension/style -type f) \
+SOURCES := $(shell find labextension/src labextension/style labextension/schema -type f) \
            $(addprefix labextension/,package.json yarn.lock .yarnrc.yml tsconfig.json tsconfig.build.json)
 
 .PHONY: demo docs test test-docs test-recovery test-plan test-variants test-keras test-hosts test-tensorflow test-oldest test-rehearse versions test-in-step test-faults chaos test-scale bench check types golden golden-programs screenshots clean help

@@ -67,7 +67,7 @@ export default tseslint.config(
   },
   {
     // Lumino's signals take a method and its object apart from each other: `connect(this.f, this)`.
-    files: ['src/*.ts'],
+    files: ['src/*.ts', 'src/controls/*.ts'],
     rules: { '@typescript-eslint/unbound-method': 'off' },
   },
   ...floors,

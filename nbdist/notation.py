@@ -55,9 +55,9 @@ def entries_text(spec: tuple[tuple[str, ...], ...]) -> str:
     return f"P({', '.join(map(_entry_text, spec))})"
 
 
-def axes_text(axes: tuple[str | None, ...]) -> str:
-    """Return the axes that a rule of a layout map gives, as Keras writes them: `(None, 'model')`."""
-    return repr(axes)
+def asked_text(axes: tuple[str | None, ...]) -> str:
+    """Return the axes that a rule of a layout map asks for as a spec: `P(None, 'model')`."""
+    return entries_text(tuple(() if axis is None else (axis,) for axis in axes))
 
 
 def _entry_text(axes: tuple[str, ...]) -> str:
@@ -99,7 +99,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def count_text(count: int, noun: str) -> str:
-    """Return a number and its noun: `(4, "process")` → `4 processes`; `(1, "copy")` → `1 copy`."""
+    """Return a number and its noun: `(4, "process")` → `4 processes`; `(1, "entry")` → `1 entry`."""
     if count == 1:
         return f"1 {noun}"
     if noun.endswith("y") and noun[-2] not in "aeiou":

@@ -273,7 +273,7 @@ def totals(arrays: Iterable[Array], meshes: Mapping[str, Mesh]) -> tuple[DeviceB
 
 
 def sentence(array: Array, meshes: Mapping[str, Mesh]) -> str:
-    """Return the layout of an array in words, such as `8 pieces of 128 × 128, 64 KB each, one copy`.
+    """Return the layout of an array in words, such as `8 shards of 128 × 128, 64 KB each, not replicated`.
 
     Raises:
       SpecError: As `pieces`.
@@ -293,30 +293,29 @@ def _sentence(array: Array, cut: Split) -> str:
     if cut.pieces == 1:
         if cut.devices == 1:
             return f"whole on one device, {size}"
-        return f"whole on each of {cut.devices} devices, {size} each"
+        return f"replicated on {cut.devices} devices, {size} each"
     if not cut.even:
-        return f"{cut.pieces} pieces of different shapes, up to {size} each, {_copies_text(cut)}"
-    return f"{_pieces_text(cut)}, {size} each, {_copies_text(cut)}"
+        return f"{cut.pieces} shards of different shapes, up to {size} each, {_replicas_text(cut)}"
+    return f"{_shards_text(cut)}, {size} each, {_replicas_text(cut)}"
 
 
 def _partial_sentence(array: Array, cut: Split, size: str) -> str:
     assert isinstance(array.sharding, NamedSharding)
     axes = ", ".join(map(repr, array.sharding.unreduced))
-    whole = "whole" if cut.pieces == 1 else f"in {_pieces_text(cut)}"
+    whole = "whole" if cut.pieces == 1 else f"in {_shards_text(cut)}"
     return (
-        f"partial sums over {axes}: {cut.addends} addends, each {whole}, {size} each, "
-        f"{_copies_text(cut)}"
+        f"{cut.addends} partial sums over {axes}, each {whole}, {size} each, {_replicas_text(cut)}"
     )
 
 
-def _pieces_text(cut: Split) -> str:
-    return f"{count_text(cut.pieces, 'piece')} of {shape_text(cut.piece_shape)}"
+def _shards_text(cut: Split) -> str:
+    return f"{count_text(cut.pieces, 'shard')} of {shape_text(cut.piece_shape)}"
 
 
-def _copies_text(cut: Split) -> str:
+def _replicas_text(cut: Split) -> str:
     if cut.copies is None:
-        return "some with more copies than others"
-    return "one copy" if cut.copies == 1 else f"{cut.copies} copies"
+        return "some with more replicas than others"
+    return "not replicated" if cut.copies == 1 else f"{cut.copies} replicas of each"
 
 
 def _split_named(array: Array, sharding: NamedSharding, mesh: Mesh) -> Split:

@@ -42,11 +42,7 @@ def start_session(
       OptionError: An option is impossible; nothing was started.
       LaunchError: The start failed; no process is left running.
     """
-    rules = Rules(**options.chosen(RULES))
-    _refuse_copies(options)
-    sync = [options.sync] if isinstance(options.sync, str) else options.sync or ()
-    named = tuple(str(source.path) for source in sources(sync))
-    plan = make_plan(options, replace(choose_placement(options), sync=named))
+    plan, rules = planned(options)
     proxies = proxy_warning({**os.environ, **plan.environment}, plan.processes[0].host)
     if proxies is not None and plan.placement.on_this_machine:  # hosts are asked themselves
         warnings.warn(proxies, stacklevel=2)
@@ -57,6 +53,20 @@ def start_session(
         except (HostError, VersionError) as error:
             plan = _without(plan, error)
             left_out.append(str(error))
+
+
+def planned(options: StartOptions) -> tuple[Plan, Rules]:
+    """Return what a start would start, and the rules of its session; nothing is started.
+
+    Raises:
+      OptionError: An option is impossible.
+      LaunchError: Slurm, or the source of information about a TPU, fails.
+    """
+    rules = Rules(**options.chosen(RULES))
+    _refuse_copies(options)
+    sync = [options.sync] if isinstance(options.sync, str) else options.sync or ()
+    named = tuple(str(source.path) for source in sources(sync))
+    return make_plan(options, replace(choose_placement(options), sync=named)), rules
 
 
 def _refuse_copies(options: StartOptions) -> None:

@@ -5,55 +5,144 @@ import {
   type JupyterFrontEnd,
   type JupyterFrontEndPlugin,
 } from '@jupyterlab/application';
-import { ICommandPalette } from '@jupyterlab/apputils';
+import { ICommandPalette, IToolbarWidgetRegistry, MainAreaWidget } from '@jupyterlab/apputils';
+import type { Cell } from '@jupyterlab/cells';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { IStatusBar } from '@jupyterlab/statusbar';
 
+import { act } from './controls/actions';
+import { ActiveSession } from './controls/active_session';
+import { COMMANDS, OPEN_TAB, SHOW_PANEL, commandId, named } from './controls/commands';
+import { openAtStart } from './controls/open_at_start';
+import { Preferences } from './controls/preferences';
+import { refusal } from './controls/situation';
+import { StatusItem } from './controls/status_item';
+import { TargetItem } from './controls/target_item';
+import { followClicks } from './go_to';
 import { OutputView } from './output';
-import { DevicesPanel } from './panel';
+import { PANEL_ID, SessionPanel } from './panel';
 import { RestoredOutputs } from './restored';
 import { Sources } from './source';
 import { MIME_TYPE } from './view/model/contract';
 
-const SHOW = 'nbdist:show-devices';
+const ID = 'nbdist-labextension:plugin';
 /** Rank of the renderer for our MIME type. JupyterLab prefers the lowest; ipywidgets has -10 for its own. */
 const OUTPUT_RANK = -20;
 
+/** Return the label of a command, which is short in nbdist's own menu. */
+const labelled = (label: string) => (args: { readonly short?: unknown }) =>
+  args.short === true ? label : named(label);
+
+function addCommands(
+  { commands, shell }: JupyterFrontEnd,
+  active: ActiveSession,
+  palette: ICommandPalette | null,
+): void {
+  for (const command of COMMANDS) {
+    const { action, label, caption } = command;
+    commands.addCommand(commandId(action), {
+      label: labelled(label),
+      caption: () => refusal(action, active.situation) ?? caption,
+      isEnabled: () => refusal(action, active.situation) === null,
+      execute: () => act(command, active),
+    });
+  }
+  commands.addCommand(SHOW_PANEL.id, {
+    label: labelled(SHOW_PANEL.label),
+    execute: () => {
+      shell.activateById(PANEL_ID);
+    },
+  });
+  commands.addCommand(OPEN_TAB.id, {
+    label: labelled(OPEN_TAB.label),
+    execute: () => {
+      const content = new SessionPanel(active, commands, 'nbdist-tab');
+      content.title.label = 'Session';
+      shell.add(new MainAreaWidget({ content }), 'main', { mode: 'split-right' });
+    },
+  });
+  active.changed.connect(() => {
+    for (const { action } of COMMANDS) commands.notifyCommandChanged(commandId(action));
+  });
+  const all = [...COMMANDS.map(({ action }) => commandId(action)), SHOW_PANEL.id, OPEN_TAB.id];
+  for (const command of all) palette?.addItem({ command, category: 'nbdist' });
+}
+
+function addOutputs(
+  { shell }: JupyterFrontEnd,
+  tracker: INotebookTracker,
+  rendermime: IRenderMimeRegistry,
+  sources: Sources,
+): void {
+  tracker.widgetAdded.connect((_, notebook) => {
+    void notebook.sessionContext.ready.then(() => new RestoredOutputs(notebook, sources));
+  });
+  const factory = {
+    // Data is shown as text: nothing saved in the notebook is run, or inserted as HTML.
+    safe: true,
+    mimeTypes: [MIME_TYPE],
+    createRenderer: (options: ConstructorParameters<typeof OutputView>[0]) =>
+      new OutputView(options, shell, sources),
+  };
+  rendermime.addFactory(factory, OUTPUT_RANK);
+}
+
+function addStatus(app: JupyterFrontEnd, active: ActiveSession, bar: IStatusBar): void {
+  const item = new StatusItem(active, () => void app.commands.execute(SHOW_PANEL.id));
+  bar.registerStatusItem('nbdist:status', {
+    item,
+    align: 'left',
+    rank: 100,
+    isActive: () => item.isActive,
+    activeStateChanged: item.activeChanged,
+  });
+}
+
 const plugin: JupyterFrontEndPlugin<void> = {
-  id: 'nbdist-labextension:plugin',
-  description: 'Shows the live device mesh of the active notebook.',
+  id: ID,
+  description: 'Shows the session of the active notebook, and controls it.',
   autoStart: true,
   requires: [INotebookTracker, IRenderMimeRegistry],
-  optional: [ICommandPalette, ILayoutRestorer],
+  optional: [
+    ICommandPalette,
+    ILayoutRestorer,
+    ISettingRegistry,
+    IStatusBar,
+    IToolbarWidgetRegistry,
+  ],
   activate: (
     app: JupyterFrontEnd,
     tracker: INotebookTracker,
     rendermime: IRenderMimeRegistry,
     palette: ICommandPalette | null,
     restorer: ILayoutRestorer | null,
+    settings: ISettingRegistry | null,
+    statusBar: IStatusBar | null,
+    toolbars: IToolbarWidgetRegistry | null,
   ) => {
     const sources = new Sources();
-    tracker.widgetAdded.connect((_, notebook) => {
-      void notebook.sessionContext.ready.then(() => new RestoredOutputs(notebook, sources));
-    });
-    const panel = new DevicesPanel(tracker, sources);
+    const active = new ActiveSession(tracker, sources);
+    const preferences = new Preferences();
+    const panel = new SessionPanel(active, app.commands);
     app.shell.add(panel, 'right', { rank: 900 });
     restorer?.add(panel, panel.id);
-    app.commands.addCommand(SHOW, {
-      label: 'Show Devices (nbdist)',
-      execute: () => {
-        app.shell.activateById(panel.id);
-      },
+    addCommands(app, active, palette);
+    addOutputs(app, tracker, rendermime, sources);
+    followClicks(tracker);
+    if (statusBar) addStatus(app, active, statusBar);
+    toolbars?.addFactory<Cell>(
+      'Cell',
+      'nbdist-target',
+      cell => new TargetItem(cell, tracker, active, preferences),
+    );
+    void settings?.load(ID).then(loaded => {
+      preferences.follow(loaded);
     });
-    palette?.addItem({ command: SHOW, category: 'nbdist' });
-    const factory = {
-      // Data is shown as text: nothing saved in the notebook is run, or inserted as HTML.
-      safe: true,
-      mimeTypes: [MIME_TYPE],
-      createRenderer: (options: ConstructorParameters<typeof OutputView>[0]) =>
-        new OutputView(options, app.shell, sources),
-    };
-    rendermime.addFactory(factory, OUTPUT_RANK);
+    openAtStart(active, () => {
+      if (preferences.openPanel) app.shell.activateById(panel.id);
+    });
   },
 };
 

@@ -53,6 +53,7 @@ function traitsOf(data: unknown): ViewTraits {
     view_id: textOf(payload, 'view_id'),
     focus: textOf(payload, 'focus'),
     session: textOf(payload, 'session'),
+    form: textOf(payload, 'form') === 'strip' ? 'strip' : 'view',
     packed: textOf(payload, 'packed') || null,
   };
 }

@@ -1,81 +1,82 @@
-/** The side panel: it shows the session of the active notebook, even if no output there has a view. */
+/** The session panel: the controls, and below them the view of the session of the active notebook. */
 
-import type { ISessionContext } from '@jupyterlab/apputils';
-import type { INotebookTracker } from '@jupyterlab/notebook';
 import { LabIcon } from '@jupyterlab/ui-components';
-import { Widget } from '@lumino/widgets';
+import type { CommandRegistry } from '@lumino/commands';
+import { Panel, Widget } from '@lumino/widgets';
 
+import type { ActiveSession } from './controls/active_session';
+import { SessionBar } from './controls/bar';
+import { element } from './controls/element';
+import type { Situation } from './controls/situation';
 import { LivePlace } from './place';
-import type { Sources } from './source';
+import { setShown, setText } from './view/sections/parts/parts';
 
 const cells = [4, 10, 16]
   .flatMap(y => [4, 10, 16].map(x => `<rect x="${x}" y="${y}" width="4" height="4" rx="1"/>`))
   .join('');
 
 /** The panel's icon: a mesh of devices. */
-const panelIcon = new LabIcon({
+export const panelIcon = new LabIcon({
   name: 'nbdist:devices',
   svgstr: `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 24"><g class="jp-icon3 jp-icon-selectable" fill="#616161">${cells}</g></svg>`,
 });
 
-export class DevicesPanel extends Widget {
-  private readonly message = document.createElement('p');
+/** The id of the panel at the side; one in a tab has another. */
+export const PANEL_ID = 'nbdist-devices';
+
+/** Return what a person can do while there is nothing to see. */
+function messageOf({ notebook, kernel, session, underWay }: Situation): string {
+  if (session || (underWay && kernel === 'busy')) return '';
+  if (!notebook) return 'Open a notebook to start a session for it.';
+  if (kernel === 'none') return 'This notebook has no kernel. Choose one in the menu Kernel.';
+  if (kernel === 'dead')
+    return 'The kernel has died, and its session with it. Restart it in the menu Kernel.';
+  return (
+    'Start… adds a cell with %dist_init to the notebook and runs it. It starts processes on this ' +
+    'machine or on your hosts, and joins them to one cluster. A cell that begins with %%dist then ' +
+    'runs on all of them.'
+  );
+}
+
+export class SessionPanel extends Panel {
+  private readonly view = new Widget();
+  private readonly message = element('p', 'message');
   private readonly place: LivePlace;
-  private context: ISessionContext | null = null;
 
   constructor(
-    private readonly tracker: INotebookTracker,
-    private readonly sources: Sources,
+    private readonly active: ActiveSession,
+    commands: CommandRegistry,
+    id = PANEL_ID,
   ) {
     super();
-    this.id = 'nbdist-devices';
+    this.id = id;
     this.addClass('nbdist-lab-panel');
     this.title.icon = panelIcon;
-    this.title.caption = 'Devices (nbdist)';
-    this.message.className = 'nbdist-lab-message';
+    this.title.caption = 'Session (nbdist)';
     this.node.setAttribute('role', 'region');
-    this.node.setAttribute('aria-label', 'Devices');
-    this.node.append(this.message);
-    const traits = { view_id: '', focus: '', session: '', packed: null };
-    this.place = new LivePlace(this.node, traits, live => {
-      this.message.hidden = live;
-      this.writeMessage();
-    });
-    tracker.currentChanged.connect(this.followNotebook, this);
-    this.followNotebook();
+    this.node.setAttribute('aria-label', 'Session');
+    this.view.addClass('nbdist-lab-view');
+    this.view.node.append(this.message);
+    this.addWidget(new SessionBar(active, commands));
+    this.addWidget(this.view);
+    const traits = { view_id: '', focus: '', session: '', form: 'view' as const, packed: null };
+    this.place = new LivePlace(this.view.node, traits, () => undefined);
+    active.changed.connect(this.follow, this);
+    this.follow();
   }
 
   override dispose(): void {
     if (this.isDisposed) return;
-    this.tracker.currentChanged.disconnect(this.followNotebook, this);
-    this.context?.kernelChanged.disconnect(this.followKernel, this);
+    this.active.changed.disconnect(this.follow, this);
     this.place.dispose();
     super.dispose();
   }
 
-  private followNotebook(): void {
-    const context = this.tracker.currentWidget?.sessionContext ?? null;
-    if (context !== this.context) {
-      this.context?.kernelChanged.disconnect(this.followKernel, this);
-      this.context = context;
-      context?.kernelChanged.connect(this.followKernel, this);
-    }
-    this.followKernel();
-  }
-
-  private followKernel(): void {
-    const kernel = this.context?.session?.kernel ?? null;
-    this.place.follow(kernel && this.sources.of(kernel));
-    this.writeMessage();
-  }
-
-  /** Write why there is nothing to see. */
-  private writeMessage(): void {
-    const text = !this.context
-      ? 'Open a notebook to see its devices here.'
-      : this.context.session?.kernel
-        ? 'This notebook has no nbdist session yet. %load_ext nbdist and then %dist_init start one.'
-        : 'This notebook has no kernel.';
-    if (this.message.textContent !== text) this.message.textContent = text;
+  private follow(): void {
+    const { situation, source } = this.active;
+    // A session that has ended is not shown: nothing of it is alive.
+    this.place.follow(situation.session && source);
+    setText(this.message, messageOf(situation));
+    setShown(this.message, this.message.textContent !== '');
   }
 }

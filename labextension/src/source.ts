@@ -5,7 +5,15 @@ import type { IDisposable } from '@lumino/disposable';
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import { COMM_ID, TARGET } from './view/model/contract';
-import { ASK_MS, isFrame, isOutputs, isValues, takeFrame, type Known } from './view/model/frames';
+import {
+  ASK_MS,
+  isCellMode,
+  isFrame,
+  isOutputs,
+  isValues,
+  takeFrame,
+  type Known,
+} from './view/model/frames';
 import type { Frame, Outputs, Request, Values } from './view/model/messages';
 
 const GONE: ReadonlySet<Kernel.Status> = new Set([
@@ -26,6 +34,7 @@ export class KernelSource implements IDisposable {
   private readonly valuesSignal = new Signal<this, Values>(this);
   private readonly outputsSignal = new Signal<this, Outputs>(this);
   private readonly goneSignal = new Signal<this, undefined>(this);
+  private readonly changedSignal = new Signal<this, undefined>(this);
   /** Every frame, as it comes. */
   readonly frames: ISignal<this, Frame> = this.frameSignal;
   /** Every answer to a view that has asked for values. */
@@ -34,6 +43,17 @@ export class KernelSource implements IDisposable {
   readonly outputs: ISignal<this, Outputs> = this.outputsSignal;
   /** Signal that the kernel is gone or restarts: earlier data is no longer valid. */
   readonly gone: ISignal<this, undefined> = this.goneSignal;
+  /** Signal that `executing` or `onProcesses` has changed. */
+  readonly changed: ISignal<this, undefined> = this.changedSignal;
+  /**
+   * Whether the kernel executes a cell. `kernel.status` does not say this: it also follows what
+   * arrives on a comm, which ends while a cell runs.
+   */
+  executing: boolean;
+  /** Whether plain cells run on the processes. */
+  onProcesses = false;
+  /** Whether the kernel has said so itself; until then its status is all there is, as after a reload. */
+  private heard = false;
   private comm: Promise<Kernel.IComm | null> | null = null;
   private known: Known | null = null;
   private receivedAt = 0;
@@ -44,6 +64,7 @@ export class KernelSource implements IDisposable {
   private disposed = false;
 
   constructor(private readonly kernel: Kernel.IKernelConnection) {
+    this.executing = kernel.status === 'busy';
     kernel.iopubMessage.connect(this.onMessage, this);
     kernel.statusChanged.connect(this.onStatus, this);
     kernel.disposed.connect(this.dispose, this);
@@ -111,11 +132,13 @@ export class KernelSource implements IDisposable {
   }
 
   private onMessage(_: unknown, message: KernelMessage.IIOPubMessage): void {
+    if (message.header.msg_type === 'status') this.onExecution(message);
     if (message.header.msg_type !== 'comm_msg') return;
     const { comm_id, data } = message.content as KernelMessage.ICommMsgMsg['content'];
     if (comm_id !== COMM_ID) return;
     if (isValues(data)) this.valuesSignal.emit(data);
     if (isOutputs(data)) this.outputsSignal.emit(data);
+    if (isCellMode(data)) this.change(this.executing, data.on_processes);
     if (!isFrame(data)) return;
     // The last frames of the old kernel may arrive after the news that it restarts.
     if (data.stream === this.ended) return;
@@ -128,12 +151,28 @@ export class KernelSource implements IDisposable {
     this.frameSignal.emit(data);
   }
 
+  private onExecution({ content, parent_header }: KernelMessage.IIOPubMessage): void {
+    const { execution_state } = content as KernelMessage.IStatusMsg['content'];
+    if (!('msg_type' in parent_header) || parent_header.msg_type !== 'execute_request') return;
+    this.heard = true;
+    this.change(execution_state === 'busy', this.onProcesses);
+  }
+
+  private change(executing: boolean, onProcesses: boolean): void {
+    if (executing === this.executing && onProcesses === this.onProcesses) return;
+    this.executing = executing;
+    this.onProcesses = onProcesses;
+    this.changedSignal.emit(undefined);
+  }
+
   private onStatus(_: unknown, status: Kernel.Status): void {
+    if (!this.heard) this.change(status === 'busy', this.onProcesses);
     if (!GONE.has(status)) return;
     this.known = null;
     this.ended = this.stream ?? this.ended;
     this.stream = null;
     this.comm = null;
+    this.change(false, false);
     this.goneSignal.emit(undefined);
   }
 }

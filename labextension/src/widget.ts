@@ -8,7 +8,7 @@ import type { ViewTraits } from './view/model/messages';
 import { mount } from './view/view';
 
 /** The widget's synced traits (`nbdist/view/widget.py`). A widget always shows the session of its kernel. */
-type Traits = Pick<ViewTraits, 'view_id' | 'focus'>;
+type Traits = Pick<ViewTraits, 'view_id' | 'focus' | 'form'>;
 
 function render({ model, el }: { model: AnyModel<Traits>; el: HTMLElement }): () => void {
   const style = document.createElement('style');

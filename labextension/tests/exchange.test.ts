@@ -64,7 +64,7 @@ describe('what is chosen', () => {
       [0],
       'all-reduce along model',
       '2 groups of 4 devices',
-      ['exchanges with tpu 0, tpu 2, tpu 3'],
+      ['exchanges with p0 · d0, p0 · d2, p0 · d3'],
     ],
     // All of a line, which have no groups in common.
     [
@@ -72,14 +72,14 @@ describe('what is chosen', () => {
       [0, 2],
       '2 collectives of programs.py:109',
       '',
-      ['exchanges with tpu 0, tpu 2, tpu 3, tpu 5'],
+      ['exchanges with p0 · d0, p0 · d2, p0 · d3, p1 · d1'],
     ],
     [
       'compiled_ring',
       [0],
       'collective-permute along seq',
       '1 chain or ring',
-      ['sends to tpu 2', 'receives from tpu 0'],
+      ['sends to p0 · d2', 'receives from p0 · d0'],
     ],
   ])('in %s %j is said in words', (name, collectives, chosen, groups, partners) => {
     const [, scene] = shown(named(name).snapshot, collectives);
@@ -111,7 +111,7 @@ describe('what is chosen', () => {
   it('is said in one sentence', () => {
     const [first] = named('compiled_moved').program.collectives;
     expect(first && collectiveText(first)).toBe(
-      'all-gather along data, 4 MB a device, 6 times, forward, programs.py:134, put in by the compiler',
+      'all-gather along data, 4 MB per device, 6 times, forward, programs.py:134, put in by the compiler',
     );
   });
 

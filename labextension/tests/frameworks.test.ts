@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 
 import { layoutForm } from '../src/view/layout/list_layout';
 import { SILENT_SECONDS } from '../src/view/model/contract';
+import { deviceNumbers } from '../src/view/model/format';
 import { factsOf, rulesOf, rulesTitle } from '../src/view/sections/session/distributions';
 import {
   keyOfModel,
@@ -35,7 +36,7 @@ describe('a distribution', () => {
   it('has rules that match and rules that do not, once there is a model', () => {
     const rules = rulesOf(parallel, keras.models);
     expect(rules.map(rule => rule.matched)).toEqual([true, true, false]);
-    expect(rules[2]?.axes.map(part => part.text).join('')).toBe('(·, model, ·)');
+    expect(rules[2]?.axes.map(part => part.text).join('')).toBe("P(None, 'model', None)");
     expect(rulesTitle(rules)).toBe('3 layout rules, 1 matches nothing');
     expect(rulesTitle(rulesOf(parallel, []))).toBe('3 layout rules');
   });
@@ -62,17 +63,19 @@ describe('a variable', () => {
     const label = (variable: Variable, ruled = true): string =>
       labelOfVariable(textsOfVariable(variable, ruled));
     const about = 'sequential/dense/kernel, f32[512,2048], trainable';
-    const lies = 'lies (·, model), 2 MB a device';
-    const asks = 'asks for (·, model)';
+    const lies = "spec P(None, 'model'), 2 MB per device";
+    const asks = "asks for P(None, 'model')";
     expect(label(kernel)).toBe(`${about}, rule .*dense.*/kernel, ${asks}, ${lies}`);
     expect(label({ ...kernel, rule: null })).toBe(`${about}, no rule, ${asks}, ${lies}`);
     expect(label({ ...kernel, rule: null, axes: null }, false)).toBe(`${about}, ${lies}`);
-    expect(label(first(model.variables))).toContain('whole on every device: no rule matched it');
+    expect(label(first(model.variables))).toContain(
+      'replicated on every device: no rule matched it',
+    );
   });
 
   it('has a line where everything fits, else several', () => {
     const texts = model.variables.map(variable => textsOfVariable(variable, true));
-    const wide = layoutForm(texts, 960, 6.6);
+    const wide = layoutForm(texts, 1060, 6.6);
     const narrow = layoutForm(texts, 300, 6.6);
     expect([wide.kind, narrow.kind]).toEqual(['line', 'stacked']);
     expect(wide.height(first(texts))).toBeLessThan(narrow.height(first(texts)));
@@ -92,16 +95,16 @@ describe('a model', () => {
   });
 
   it('says its size and what devices hold, by name where they differ', () => {
-    expect(sizeText(model)).toBe('16 variables, 83.5 MB in one copy');
-    const devices = new Map(keras.devices.map(device => [device.key, device]));
-    expect(totalsTexts(model, devices)).toEqual(['65.7 MB on each of 4 devices']);
+    expect(sizeText(model)).toBe('16 variables, 83.5 MB');
+    const numbers = deviceNumbers(keras.devices);
+    expect(totalsTexts(model, numbers)).toEqual(['65.7 MB on each of 4 devices']);
     const totals = [
       { devices: ['0:0'], nbytes: 2048 },
       { devices: ['0:1', '1:2048'], nbytes: 1024 },
     ];
-    expect(totalsTexts({ ...model, totals }, devices)).toEqual([
-      '2 KB on cpu 0',
-      '1 KB on cpu 1, cpu 2048',
+    expect(totalsTexts({ ...model, totals }, numbers)).toEqual([
+      '2 KB on p0 · d0',
+      '1 KB on p0 · d1, p1 · d0',
     ]);
   });
 });
@@ -134,15 +137,15 @@ describe('what a process is doing', () => {
   };
 
   it.each<[string, Partial<Process>, readonly string[]]>([
-    ['computes', {}, ['cell 12', 'line 4', '30 s']],
-    ['waits in a line', { waiting: true }, ['cell 12', 'line 4', 'waiting', '3.2 s']],
-    ['has no line yet', { line: null }, ['cell 12', '30 s']],
-    ['compiles', { state: 'compiling' }, ['compiling', 'cell 12', 'line 4', '30 s']],
-    ['is stuck in a line', { state: 'stuck' }, ['stuck', 'cell 12', 'line 4', '3.2 s']],
+    ['computes', {}, ['line 4', 'cell running 30 s']],
+    ['waits in a line', { waiting: true }, ['line 4', 'waiting 3.2 s']],
+    ['has no line yet', { line: null }, ['cell 12', 'cell running 30 s']],
+    ['compiles', { state: 'compiling' }, ['compiling', 'line 4', 'cell running 30 s']],
+    ['is stuck in a line', { state: 'stuck' }, ['stuck', 'line 4', '3.2 s']],
     [
       'has failed',
       { state: 'failed', error: 'ValueError: empty' },
-      ['ValueError: empty', 'cell 12', 'line 4'],
+      ['ValueError: empty', 'line 4'],
     ],
     ['is idle', { state: 'idle' }, ['idle']],
     ['has not reported yet', { state: 'starting', silent_seconds: null }, ['starting']],

@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import type { Holding } from '../src/view/model/pieces';
 import type { Look } from '../src/view/paint/look';
 import { WIDTH, paintIndices, rectanglesOf } from '../src/view/paint/picture';
-import { FILL_COUNT, fillOf, type Theme } from '../src/view/paint/piece_style';
+import { FILL_COUNT, fillOf, rampAt, type Theme } from '../src/view/paint/piece_style';
 
 type Color = readonly [number, number, number];
 
@@ -36,6 +36,23 @@ function oklab([r, g, b]: Color): Color {
     1.9779984951 * l - 2.428592205 * m + 0.4505937099 * s,
     0.0259040371 * l + 0.7827717662 * m - 0.808675766 * s,
   ];
+}
+
+/** Return the linear colour of `oklch(…)`, within the gamut of the screen. */
+function ofRamp(css: string): Color {
+  const [lightness = 0, chroma = 0, hue = 0] = css.match(/[\d.]+/g)?.map(Number) ?? [];
+  const angle = (hue * Math.PI) / 180;
+  const [a, b] = [chroma * Math.cos(angle), chroma * Math.sin(angle)];
+  const l = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3;
+  const m = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3;
+  const s = (lightness - 0.0894841775 * a - 1.291485548 * b) ** 3;
+  const rgb = [
+    4.0767416621 * l - 3.3077115913 * m + 0.2309699292 * s,
+    -1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s,
+    -0.0041960863 * l - 0.7034186147 * m + 1.707614701 * s,
+  ];
+  const [red = 0, green = 0, blue = 0] = rgb.map(part => Math.min(1, Math.max(0, part)));
+  return [red, green, blue];
 }
 
 /**
@@ -114,10 +131,26 @@ describe.each(inks)('warnings and what is said beside names, %s', (theme, ink, p
 });
 
 describe.each(inks)('the fills of pieces, %s', (theme, ink) => {
-  const fills = Array.from({ length: FILL_COUNT }, (_, i) => fillOf(i, theme));
+  const fills = Array.from({ length: FILL_COUNT }, (_, i) => fillOf(i, FILL_COUNT, theme));
 
   it('can be written on', () => {
     for (const fill of fills) expect(contrast(fill, ink)).toBeGreaterThanOrEqual(4.5);
+  });
+
+  it('can be written on where they are a ramp', () => {
+    const written = luminance(linear(ink));
+    for (let i = 0; i <= 20; i++) {
+      const [dark = 0, light = 0] = [written, luminance(ofRamp(rampAt(i / 20, theme)))].sort(
+        (a, b) => a - b,
+      );
+      expect((light + 0.05) / (dark + 0.05)).toBeGreaterThanOrEqual(4.5);
+    }
+  });
+
+  it('rise in lightness along a ramp, which eyes without hues see', () => {
+    const shades = [0, 0.25, 0.5, 0.75, 1].map(part => luminance(ofRamp(rampAt(part, theme))));
+    expect([...shades].sort((a, b) => a - b)).toEqual(shades);
+    expect((shades[4] ?? 0) - (shades[0] ?? 0)).toBeGreaterThan(0.1);
   });
 
   it.each(Object.keys(EYES))('are apart for %s eyes', name => {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 
 import { divisionOf, holdingOf } from '../src/view/model/pieces';
-import { pieceStyle } from '../src/view/paint/piece_style';
+import { FILL_COUNT, fillOf, isRamp } from '../src/view/paint/piece_style';
 import { goldens, meshesOf } from './golden';
 
 const cases = goldens.flatMap(({ name, snapshot, expected }) =>
@@ -65,7 +65,7 @@ describe.each(['light', 'dark'] as const)('the look of pieces, %s', theme => {
   it.each(cases)('is shared by two devices exactly when they hold one piece, $name', c => {
     const holding = holdingOf(c.array, c.meshes);
     const pieces = holding?.pieces ?? [];
-    const looks = pieces.map((_, i) => JSON.stringify(pieceStyle(i, pieces.length, theme)));
+    const looks = pieces.map((_, i) => fillOf(i, pieces.length, theme));
     expect(new Set(looks).size).toBe(pieces.length);
     const expected = c.expected?.pieces ?? [];
     for (const piece of expected) {
@@ -74,8 +74,9 @@ describe.each(['light', 'dark'] as const)('the look of pieces, %s', theme => {
     }
   });
 
-  it('needs no label up to 64 pieces, and has one at 256', () => {
-    expect(pieceStyle(63, 64, theme).label).toBeNull();
-    expect(pieceStyle(63, 256, theme).label).toBe('63');
+  it('is a colour that no other of very many has, and needs numbers once they are no longer far apart', () => {
+    const fills = Array.from({ length: 8960 }, (_, i) => fillOf(i, 8960, theme));
+    expect(new Set(fills).size).toBe(8960);
+    expect([FILL_COUNT, FILL_COUNT + 1].map(isRamp)).toEqual([false, true]);
   });
 });

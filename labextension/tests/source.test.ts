@@ -28,6 +28,13 @@ class FakeKernel {
     };
   }
 
+  /** Say that a request is begun or has ended. */
+  status(execution_state: Kernel.Status, msg_type: string): void {
+    const message = { header: { msg_type: 'status' }, parent_header: { msg_type } };
+    const whole = { ...message, content: { execution_state } };
+    this.iopubMessage.emit(whole as unknown as KernelMessage.IIOPubMessage);
+  }
+
   say(data: unknown, comm_id = 'nbdist'): void {
     const message = { header: { msg_type: 'comm_msg' }, content: { comm_id, data } };
     this.iopubMessage.emit(message as unknown as KernelMessage.IIOPubMessage);
@@ -95,6 +102,40 @@ describe('what a kernel broadcasts', () => {
     expect(source.newest()).toBeNull();
     kernel.say(frame(1, null, 'of the new kernel'));
     expect(source.newest()).not.toBeNull();
+  });
+
+  it('says whether a cell is executed, whatever arrives on a comm meanwhile', () => {
+    expect(source.executing).toBe(false);
+    kernel.status('busy', 'execute_request');
+    kernel.status('busy', 'comm_msg');
+    kernel.status('idle', 'comm_msg');
+    expect(source.executing).toBe(true);
+    kernel.status('idle', 'execute_request');
+    expect(source.executing).toBe(false);
+    kernel.status('busy', 'execute_request');
+    kernel.statusChanged.emit('dead');
+    expect(source.executing).toBe(false);
+  });
+
+  it('has executed before the page was there if the kernel is busy', () => {
+    kernel.statusChanged.emit('busy');
+    expect(source.executing).toBe(true);
+    kernel.status('idle', 'execute_request');
+    expect(source.executing).toBe(false);
+    kernel.statusChanged.emit('busy');
+    expect(source.executing).toBe(false);
+  });
+
+  it('says where plain cells run, until the kernel is gone', () => {
+    const changed = vi.fn();
+    source.changed.connect(changed);
+    kernel.say({ type: 'mode', on_processes: true });
+    kernel.say({ type: 'mode', on_processes: true });
+    kernel.say({ type: 'mode', on_processes: 'no' });
+    expect(source.onProcesses).toBe(true);
+    expect(changed).toHaveBeenCalledOnce();
+    kernel.statusChanged.emit('restarting');
+    expect(source.onProcesses).toBe(false);
   });
 
   it('is not listened to after disposing, which may be done twice', () => {

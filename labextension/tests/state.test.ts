@@ -96,6 +96,6 @@ describe('the shown mesh', () => {
   });
 
   it('is all devices by process where there is no mesh', () => {
-    expect(shownMesh(begin(golden('single_device').snapshot))).toBe('all by process');
+    expect(shownMesh(begin(golden('single_device').snapshot))).toBe('All devices');
   });
 });

@@ -45,7 +45,13 @@ def _schema(kind: Any) -> dict[str, Any]:
 
 def _messages() -> dict[str, Any]:
     """What goes to a page, and the union of what a page sends."""
-    sent = [messages.Frame, messages.Values, messages.Outputs, messages.ViewTraits]
+    sent = [
+        messages.Frame,
+        messages.Values,
+        messages.Outputs,
+        messages.CellMode,
+        messages.ViewTraits,
+    ]
     definitions: dict[str, Any] = {}
     for kind in (*sent, *get_args(messages.Request)):
         schema = _schema(kind)

@@ -1,9 +1,10 @@
 """Constants, colours and messages on which the kernel and a page with a view agree.
 
 Constants are names by which the two find each other, and limits, which engines share, so that all say the same
-about the same session. The kernel broadcasts `Frame`, `Values` and `Outputs` on the comm `COMM_ID`, and sends the
-first two to each widget; a page sends a `Request`. The TypeScript types, constants and colours of the view are
-generated from this file (`make types`); `nbdist/view/picture.py` makes the still picture's colours of the same.
+about the same session. The kernel broadcasts `Frame`, `Values`, `Outputs` and `CellMode` on the comm `COMM_ID`,
+and sends the first two to each widget; a page sends a `Request`. The TypeScript types, constants and colours of
+the view are generated from this file (`make types`); `nbdist/view/picture.py` makes the still picture's colours of
+the same.
 """
 
 from __future__ import annotations
@@ -108,6 +109,14 @@ class Outputs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CellMode:
+    """Whether plain cells run on the processes, as `%dist_mode` sets it."""
+
+    on_processes: bool
+    type: Literal["mode"] = "mode"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
     """The page shows a view, or has missed a frame: it needs a full frame."""
 
@@ -124,15 +133,17 @@ class AskValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewTraits:
-    """Traits of a view: its still picture, the array to select first, and the only session to show.
+    """Traits of a view: its still picture, the array to select first, the only session to show, and its form.
 
-    Each is empty for none. `packed` is a `Frame` with everything that never changes, such as a program: JSON,
-    compressed by gzip, in base64. It is null if frames come from the kernel.
+    The first three are empty for none. A `strip` is the session in one line, which opens as a view. `packed` is a
+    `Frame` with everything that never changes, such as a program: JSON, compressed by gzip, in base64. It is null
+    if frames come from the kernel.
     """
 
     view_id: str
     focus: str
     session: str
+    form: Literal["view", "strip"]
     packed: str | None = None
 
 

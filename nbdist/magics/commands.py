@@ -107,8 +107,8 @@ class DistMagics(Magics):
         super().__init__(shell)
         self.session: Session | None = None
         self.feed = Feed()
-        self.channel = Broadcast(self.feed)
         self.mode = Mode()
+        self.channel = Broadcast(self.feed, on_processes=lambda: self.mode.enabled)
         self._rehearsing: Rehearsing | None = None
         self.completion = Completion(shell, lambda: self.session, lambda: self.mode.enabled)
 
@@ -135,41 +135,42 @@ class DistMagics(Magics):
                 "%%dist; %dist_init -n N alone changes the number of its processes; %dist_init --restart starts "
                 "it afresh as it was; for other options end it first, with %dist_shutdown."
             )
-        progress = self._progress()
-        if asked.attach:
-            self.session = attach_session(
-                asked.attach, progress=progress, feed=self.feed, **arguments
-            )
-            with _undone_by_interrupt(self.session.detach):
-                self._started(progress)
-            return
-        self.session = start_session(StartOptions(**arguments), progress=progress, feed=self.feed)
-        with _undone_by_interrupt(self.session.shutdown):
-            self._started(progress, kept_here(besides=self.session.id))
+        with self._progress() as progress:
+            if asked.attach:
+                self.session = attach_session(
+                    asked.attach, progress=progress, feed=self.feed, **arguments
+                )
+                with _undone_by_interrupt(self.session.detach):
+                    self._started(progress)
+                return
+            options_of_start = StartOptions(**arguments)
+            self.session = start_session(options_of_start, progress=progress, feed=self.feed)
+            with _undone_by_interrupt(self.session.shutdown):
+                self._started(progress, kept_here(besides=self.session.id))
 
     def _resize(self, processes: int) -> None:
         session = self._active()
-        progress = self._progress()
-        self._close(progress, session.resize(processes, progress=progress))
+        with self._progress() as progress:
+            self._close(progress, session.resize(processes, progress=progress))
 
     def _restart(self) -> None:
         session = self._active()
-        progress = self._progress()
-        session.restart(progress=progress)
-        with _undone_by_interrupt(session.shutdown):
-            self._started(progress)
+        with self._progress() as progress:
+            session.restart(progress=progress)
+            with _undone_by_interrupt(session.shutdown):
+                self._started(progress)
 
     def _started(self, progress: ProgressDisplay, others: Sequence[str] = ()) -> None:
         session = self._active()
         progress.close("\n".join([session.describe(), *session.remarks, *others]))
-        session.mesh().show(in_notebook=self._in_notebook)
+        session.mesh().show(in_notebook=self._in_notebook, strip=True)
 
     @line_magic
     @reads_options
     def dist_recover(self, asked: Namespace) -> None:
         """Bring the processes in step again; with TensorFlow, replace lost ones and make the strategy anew."""
-        progress = self._progress()
-        self._close(progress, self._active().recover(without=asked.without, progress=progress))
+        with self._progress() as progress:
+            self._close(progress, self._active().recover(without=asked.without, progress=progress))
 
     def _close(self, progress: ProgressDisplay, done: Notice) -> None:
         progress.close(str(done))
@@ -374,6 +375,7 @@ class DistMagics(Magics):
             self.mode.enabled = True
         elif asked.disable:
             self.mode.enabled = False
+        self.channel.say_mode()
         where = (
             "on all processes; %%local runs one here" if self.mode.enabled else "in the notebook"
         )

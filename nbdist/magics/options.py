@@ -364,7 +364,7 @@ _ALL = (
             _option(
                 "--sharding",
                 metavar="EXPR",
-                help="send each process only its pieces of NumPy arrays, and make global arrays of them, "
+                help="send each process only its shards of NumPy arrays, and make global arrays of them, "
                 "such as \"NamedSharding(mesh, P('x'))\"",
             ),
         ),

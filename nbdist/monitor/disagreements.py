@@ -28,7 +28,7 @@ from nbdist.monitor.merged import ArrayVersion, Merged, spans_processes
 from nbdist.monitor.states import Known, Latest
 from nbdist.notation import (
     array_type_text,
-    axes_text,
+    asked_text,
     count_text,
     entries_text,
     mesh_axes_text,
@@ -282,7 +282,7 @@ def _distribution_texts(held: list[Distribution | None], meshes: Mapping[str, Me
         ),
         lambda one: f"global batch {one.global_batch}" if one.global_batch else "",
         lambda one: f"{count_text(one.replicas, 'replica')}" if one.replicas else "",
-        lambda one: ", ".join(f"{rule.pattern} {axes_text(rule.axes)}" for rule in one.rules),
+        lambda one: ", ".join(f"{rule.pattern} {asked_text(rule.axes)}" for rule in one.rules),
         lambda one: f"mesh {one.mesh}" if one.mesh else "",
     )
     written = [[detail(one) for detail in details] if one else ["none set"] for one in held]
@@ -323,7 +323,7 @@ def _model_texts(models: list[Model]) -> list[str]:
 
 def _variable_text(one: Variable) -> str:
     spec = "not on a mesh" if one.spec is None else entries_text(one.spec)
-    asked = f", asked for {axes_text(one.axes)}" if one.axes else ""
+    asked = f", asked for {asked_text(one.axes)}" if one.axes else ""
     return f"{one.path} {array_type_text(one.dtype, one.shape)} {spec}{asked}"
 
 

@@ -264,7 +264,7 @@ def whole_array(arrays: Iterable[Array], meshes: Mapping[str, Mesh]) -> tuple[No
     if largest is None:
         return ()
     devices = split(largest, meshes).devices
-    text = f"is whole on all {devices} devices ({bytes_text(largest.nbytes)} each)"
+    text = f"is replicated on all {devices} devices ({bytes_text(largest.nbytes)} each)"
     return (_warn(title=largest.path, text=text),)
 
 

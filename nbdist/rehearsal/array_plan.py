@@ -190,7 +190,7 @@ def _range(numbers: Sequence[int]) -> str:
 
 SIGNS = {"impossible": "!", "uneven": "~", "even": ""}
 
-HEADINGS = ["", "array", "type", "spec", "per device", "copies", ""]
+HEADINGS = ["", "array", "type", "spec", "per device", "replicas", ""]
 
 UNCOUNTED = "Not counted: gradients, activations and what a step needs besides; padding of small dimensions."
 """Note that holds for every plan: a plan knows arrays, and no program."""
@@ -323,7 +323,7 @@ def heading_lines(plan: ArrayPlan) -> list[str]:
     where = count_text(plan.devices, "device") if topology is None else topology_text(topology)
     chip = topology.chip if topology is not None else None
     if plan.memory_bytes is not None:
-        where += f", {bytes_text(plan.memory_bytes)} a device"
+        where += f", {bytes_text(plan.memory_bytes)} per device"
     lines = [f"{where}, mesh {axes_text(plan.axes)}"]
     if chip is not None:
         lines.append(
@@ -334,15 +334,17 @@ def heading_lines(plan: ArrayPlan) -> list[str]:
 
 
 def verdict(plan: ArrayPlan) -> str:
-    """Return `params (this notebook): 4 arrays, 2.1 GB; a device would hold 140 MB of 16 GB`."""
+    """Return `params (this notebook): 4 arrays, 2.1 GB; needs 140 MB of 16 GB per device`."""
     source = f" ({plan.source})" if plan.source else ""
     text = (
         f"{plan.name}{source}: {count_text(len(plan.arrays), 'array')}, {bytes_text(plan.nbytes)}; "
-        f"a device would hold {bytes_text(plan.device_bytes)}"
+        f"needs {bytes_text(plan.device_bytes)}"
     )
-    if plan.memory_bytes is not None:
+    if plan.memory_bytes is None:
+        text += " per device"
+    else:
         share = plan.device_bytes / plan.memory_bytes
-        text += f" of {bytes_text(plan.memory_bytes)}, {_percent(share)}"
+        text += f" of {bytes_text(plan.memory_bytes)} per device, {_percent(share)}"
     if plan.fits is False:
         text += ": it does not fit"
     if plan.impossible:
@@ -358,7 +360,7 @@ def notes(plan: ArrayPlan) -> list[str]:
     if plan.uneven:
         lines.append(
             "~ JAX refuses arrays and arguments that are not divided evenly; within jit it pads them, and the "
-            "bytes are those of the padded pieces."
+            "bytes are those of the padded shards."
         )
     if plan.fits is False:
         least = bytes_text(-(-plan.nbytes // plan.devices))
@@ -366,7 +368,7 @@ def notes(plan: ArrayPlan) -> list[str]:
     lines += _whole_lines(plan)
     if plan.copies_bytes:
         lines.append(
-            f"copies: {bytes_text(plan.copies_bytes)} of the {bytes_text(plan.total_bytes)} that all devices "
+            f"replicas: {bytes_text(plan.copies_bytes)} of the {bytes_text(plan.total_bytes)} that all devices "
             "would hold"
         )
     if plan.unmatched:
@@ -388,7 +390,7 @@ def notes(plan: ArrayPlan) -> list[str]:
 
 
 def row_cells(row: Row) -> list[str]:
-    """Return a row: sign, path, type, spec, bytes of one array on a device, copies, count, bytes of all."""
+    """Return a row: sign, path, type, spec, bytes of one array per device, replicas, count, bytes of all."""
     array = row.first
     return [
         SIGNS[array.state] or ("·" if array.could else ""),
@@ -396,8 +398,10 @@ def row_cells(row: Row) -> list[str]:
         array_type_text(array.dtype, array.shape),
         entries_text(array.spec) if array.asked else "none",
         "" if array.device_bytes is None else bytes_text(array.device_bytes),
-        _copies_text(array),
-        f"{len(row.arrays)} alike, {bytes_text(row.device_bytes)}" if len(row.arrays) > 1 else "",
+        _replicas_text(array),
+        f"×{len(row.arrays)} identical, {bytes_text(row.device_bytes)}"
+        if len(row.arrays) > 1
+        else "",
     ]
 
 
@@ -415,7 +419,7 @@ def _whole_lines(plan: ArrayPlan) -> list[str]:
     if not plan.whole or plan.devices == 1:
         return []
     held = bytes_text(sum(array.nbytes for array in plan.whole))
-    lines = [f"whole on every device: {count_text(len(plan.whole), 'array')}, {held} on each"]
+    lines = [f"replicated on every device: {count_text(len(plan.whole), 'array')}, {held} on each"]
     lines += [
         f"· {row.path}: {row.first.could}"
         for row in rows([array for array in plan.whole if array.could])[:MOST_RULES]
@@ -429,10 +433,10 @@ def _whole_lines(plan: ArrayPlan) -> list[str]:
     return lines
 
 
-def _copies_text(array: PlannedArray) -> str:
+def _replicas_text(array: PlannedArray) -> str:
     if array.state == "impossible":
         return ""
-    return "various" if array.copies is None else f"×{array.copies}" if array.copies > 1 else "1"
+    return "varies" if array.copies is None else f"{array.copies}×" if array.copies > 1 else "—"
 
 
 def _percent(share: float) -> str:

@@ -1,4 +1,4 @@
-"""Channel from this Jupyter kernel to its front ends: frames of the view, answers to it, outputs of cells.
+"""Channel from this kernel to its front ends: frames of the view, answers to it, outputs and mode of cells.
 
 Messages pass in both directions even while a cell runs. Only a request that needs the processes waits until the
 cell has ended.
@@ -20,6 +20,7 @@ from nbdist.contract.page import (
     COMM_ID,
     TARGET,
     AskValues,
+    CellMode,
     Hello,
     Outputs,
     Values,
@@ -146,11 +147,13 @@ REPEAT_SECONDS = 2.0
 class Broadcast:
     """Sink that sends a feed's frames to every front end, unasked: the side panel needs them.
 
-    Broadcasts of one feed are equal, so opening a second one changes nothing.
+    Broadcasts of one feed are equal, so opening a second one changes nothing. `on_processes` returns whether plain
+    cells run on the processes; None where there is no such mode.
     """
 
     feed: Feed
     kernel: Any = field(default_factory=running_kernel, compare=False)
+    on_processes: Callable[[], bool] | None = field(default=None, compare=False)
     _outputs: RepeatedOutputs = field(default_factory=RepeatedOutputs, init=False, compare=False)
 
     def open(self) -> None:
@@ -168,9 +171,16 @@ class Broadcast:
         """Stop broadcasting."""
         self.feed.detach(self)
 
+    def say_mode(self) -> None:
+        """Send whether plain cells run on the processes."""
+        if self.kernel is not None and self.on_processes is not None:
+            broadcast(self.kernel, COMM_ID, plain(CellMode(on_processes=self.on_processes())))
+
     def take(self, frame: Plain) -> None:
-        """Send one frame, and after a full frame the outputs of running cells; called by the feed."""
+        """Send one frame, and after a full frame the mode and the outputs of cells; called by the feed."""
         broadcast(self.kernel, COMM_ID, frame)
+        if frame["base"] is None:
+            self.say_mode()
         if frame["base"] is None and self.feed.outputs is not None:
             outputs = self._outputs.due(self.feed.outputs, time.monotonic())
             if outputs is not None:

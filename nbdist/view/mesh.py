@@ -25,17 +25,17 @@ from nbdist.notation import (
     spec_text,
 )
 from nbdist.pieces import Part, meshes_of, pieces, sentence, split
+from nbdist.view.device_names import DeviceNames
 from nbdist.view.status import framework_lines
 from nbdist.view.tree import within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridCell:
-    """One device. `part` counts the array's parts from 0; None if the device holds none of it."""
+    """One device by its short name. `part` counts the array's parts from 0; None if the device holds none."""
 
     key: DeviceKey
     device: str
-    process_id: int
     part: int | None
     text: str
     lost: bool
@@ -99,7 +99,7 @@ def grids(snapshot: Snapshot, *, path: str | None = None) -> list[Grid]:
 def find_arrays(snapshot: Snapshot, path: str) -> tuple[Array, ...]:
     """Return all versions of the array under a path.
 
-    For a branch, such as `model`, return the largest array below it that is cut into pieces, or if none is cut,
+    For a branch, such as `model`, return the largest array below it that is cut into shards, or if none is cut,
     the largest of all; the live view picks the same array.
 
     Raises:
@@ -142,12 +142,6 @@ def usual_mesh(snapshot: Snapshot) -> Mesh | None:
     return next(iter(meshes.values()), None)
 
 
-def device_text(key: DeviceKey, devices: Mapping[DeviceKey, Device]) -> str:
-    """Return `cpu:2048`; for a device that no process has reported yet, `device:2048`."""
-    known = devices.get(key)
-    return f"{known.platform if known else 'device'}:{key.partition(':')[2]}"
-
-
 def array_texts(array: Array, *, on: Mesh | None = None) -> list[str]:
     """Return path, type, spec, the mesh if it must be named, and the processes if not all have the array."""
     spec = spec_text(array) + (f" on mesh {mesh_axes_text(on)}" if on is not None else "")
@@ -160,7 +154,7 @@ def part_text(part: Part, *, own: bool) -> str:
     text = slices_text(part.slices)
     if own:
         return f"own {text}"
-    return text if part.addend is None else f"{text} addend {part.addend}"
+    return text if part.addend is None else f"{text} partial sum {part.addend + 1}"
 
 
 def _mesh_of(array: Array, snapshot: Snapshot) -> Mesh | None:
@@ -216,6 +210,7 @@ def _cells(
     snapshot: Snapshot, keys: Sequence[DeviceKey], array: Array | None, parts: tuple[Part, ...]
 ) -> dict[DeviceKey, GridCell]:
     devices = {device.key: device for device in snapshot.devices}
+    names = DeviceNames(devices)
     lost = {process.process_id for process in snapshot.processes if process.state == "lost"}
     own = array is not None and array.sharding.kind == "per_process"
     part_of = {key: number for number, part in enumerate(parts) for key in part.devices}
@@ -226,8 +221,7 @@ def _cells(
         held = part_text(parts[part], own=own) if part is not None else ""
         cells[key] = GridCell(
             key=key,
-            device=device_text(key, devices),
-            process_id=process_id,
+            device=names.short(key),
             part=part,
             text=held if array else _memory_text(devices.get(key)),
             lost=process_id in lost,
@@ -249,8 +243,9 @@ def bytes_note(grid: Grid) -> str | None:
     texts = {cell.text for block in grid.blocks for row in block.rows for cell in row.cells} - {""}
     if grid.array is not None or not texts:
         return None
-    what = "memory in use" if all(" of " in text for text in texts) else "bytes of live arrays"
-    return f"{what} on each device, with what Python has not collected yet"
+    if all(" of " in text for text in texts):
+        return "memory in use on each device"
+    return "memory of each device (includes arrays awaiting garbage collection)"
 
 
 GAP = 6
@@ -282,14 +277,22 @@ def mesh_text(snapshot: Snapshot, *, path: str | None = None, width: int = WIDTH
 
 
 def _devices_by_process(snapshot: Snapshot, width: int) -> list[str]:
-    """Return a row of devices for each process; used before any mesh exists."""
+    """Return a line on the devices of each process; used before any mesh exists."""
     if not snapshot.devices:
         return ["no devices known yet"]
-    rows: dict[int, list[str]] = {}
+    names = DeviceNames(device.key for device in snapshot.devices)
+    rows: dict[tuple[int, str], list[DeviceKey]] = {}
     for device in snapshot.devices:
-        rows.setdefault(device.process_id, []).append(f"{device.platform}:{device.id}")
-    label = max(len(f"process {p}") for p in rows)
-    lines = [f"{f'process {p}':{label}}  {'  '.join(names)}" for p, names in sorted(rows.items())]
+        rows.setdefault((device.process_id, device.platform), []).append(device.key)
+    lines = columns(
+        [
+            [
+                f"process {process_id}",
+                f"{platform} device{'s' if len(keys) > 1 else ''} {names.numbers(keys)}",
+            ]
+            for (process_id, platform), keys in sorted(rows.items())
+        ]
+    )
     left_out = len(lines) - ROWS
     more = [f"… and {count_text(left_out, 'more process')}"] if left_out > 0 else []
     shown = [cut(line, width) for line in lines[:ROWS]]
@@ -371,8 +374,6 @@ def _rows(blocks: Sequence[Block]) -> list[tuple[Block, GridRow]]:
 
 
 def _aligned(cells: Sequence[GridCell]) -> dict[str, str]:
-    """Return each cell's text by device key: device, process, part."""
-    lines = columns(
-        [(cell.device, f"p{cell.process_id}", "lost" if cell.lost else cell.text) for cell in cells]
-    )
+    """Return each cell's text by device key: device and part."""
+    lines = columns([(cell.device, "lost" if cell.lost else cell.text) for cell in cells])
     return {cell.key: line for cell, line in zip(cells, lines, strict=True)}

@@ -7,6 +7,7 @@ notebook. The still picture is updated in place by its display id; the browser h
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from html import escape
 from typing import Any
@@ -16,6 +17,7 @@ from nbdist.contract.snapshot import Process, Snapshot
 from nbdist.errors import ArrayError
 from nbdist.notation import mesh_axes_text, processes_text
 from nbdist.pieces import meshes_of, sentence
+from nbdist.view.device_names import DeviceNames
 from nbdist.view.feed import Source
 from nbdist.view.mesh import (
     Block,
@@ -78,7 +80,7 @@ _TABLE = "border-collapse: separate; border-spacing: 4px; margin: 6px 0px"
 # JupyterLab paints code on a ground of its own, which would cover the piece's colour.
 _CODE = "background-color: transparent; padding: 0px"
 _TEXT = f"{_CODE}; margin: 6px 0px"
-# If there are more pieces than fills, fills repeat; the slices in the cells tell the pieces apart.
+# If there are more shards than fills, fills repeat; the slices in the cells tell the shards apart.
 _FILLS = translucent_fills()
 _LOST = "1px dashed rgba(128, 128, 128, 0.9)"
 
@@ -118,12 +120,9 @@ def still_html(snapshot: Snapshot, *, path: str | None = None, view_id: str) -> 
     for grid in grids(snapshot, path=path):
         parts += _picture(snapshot, grid)
     if path is None:
-        parts += [_paragraph(escape(model_text(one))) for one in snapshot.models]
-    return (
-        f'<div class="nbdist-still" {STILL_ATTRIBUTE}="{escape(view_id)}">\n'
-        + "\n".join(parts)
-        + "\n</div>"
-    )
+        names = DeviceNames(device.key for device in snapshot.devices)
+        parts += [_paragraph(escape(model_text(one, names))) for one in snapshot.models]
+    return _element(view_id, parts)
 
 
 def _summary(snapshot: Snapshot) -> str:
@@ -191,7 +190,7 @@ def _cell(cell: GridCell) -> str:
         style += f"; background-color: {_FILLS[cell.part % len(_FILLS)]}"
     text = "lost" if cell.lost else cell.text
     held = f'<br><code style="{_CODE}">{escape(text)}</code>' if text else ""
-    return f'<td style="{style}"><b>{escape(cell.device)}</b> p{cell.process_id}{held}</td>'
+    return f'<td style="{style}"><b>{escape(cell.device)}</b>{held}</td>'
 
 
 def _legend(snapshot: Snapshot, grid: Grid) -> str:
@@ -228,13 +227,19 @@ class Picture:
         self._view_id = uuid.uuid4().hex[:12]
         self._still: Any = None
         self._shown: object = None
+        self._strip = False
 
-    def show(self, *, in_notebook: bool) -> None:
+    def show(self, *, in_notebook: bool, strip: bool = False) -> None:
         """Display the picture.
+
+        Args:
+          in_notebook: Whether there is a front end; otherwise the text is printed.
+          strip: Whether to display only a line with the processes and devices, which opens by a click.
 
         Raises:
           ArrayError: No array is known under the path; the message has the nearest names.
         """
+        self._strip = strip
         text = self.text()
         if not in_notebook:
             print(text)
@@ -243,9 +248,9 @@ class Picture:
 
         from nbdist.view.widget import View
 
-        view = View(self._feed, view_id=self._view_id, focus=self._path)
+        view = View(self._feed, view_id=self._view_id, focus=self._path, strip=strip)
         display(view)
-        self._shown = _content(self._snapshot())
+        self._shown = self._content(self._snapshot())
         self._still = display(self._bundle(), raw=True, display_id=True)
 
     def follow(self, snapshot: Snapshot) -> None:
@@ -253,7 +258,7 @@ class Picture:
 
         Every update marks the notebook as unsaved, so changes of seconds and bytes alone do not count.
         """
-        content = _content(snapshot)
+        content = self._content(snapshot)
         if self._still is None or snapshot.state == "running" or content == self._shown:
             return
         try:
@@ -266,6 +271,8 @@ class Picture:
 
     def text(self) -> str:
         """Return the picture as text; for a program, the text about it."""
+        if self._strip:
+            return NEXT
         program = self._snapshot().program
         if program is not None:
             return program.text
@@ -274,8 +281,60 @@ class Picture:
     def _bundle(self) -> dict[str, str]:
         return {
             "text/plain": self.text(),
-            "text/html": still_html(self._snapshot(), path=self._path, view_id=self._view_id),
+            "text/html": self._html(),
         }
+
+    def _html(self) -> str:
+        if self._strip:
+            return strip_html(self._snapshot(), view_id=self._view_id)
+        return still_html(self._snapshot(), path=self._path, view_id=self._view_id)
+
+    def _content(self, snapshot: Snapshot) -> object:
+        if self._strip:
+            return strip_html(snapshot, view_id=self._view_id)
+        return _content(snapshot)
+
+
+NEXT = "Next: start a cell with %%dist"
+
+_SQUARE = "□"
+"""The sign of a device in the still picture of a strip."""
+
+_CHIPS = 16
+"""The most processes that a strip's still picture shows one by one."""
+
+
+def strip_html(snapshot: Snapshot, *, view_id: str) -> str:
+    """Return the session in one line as an HTML element: hosts, processes, and a square for each device.
+
+    Args:
+      snapshot: The session.
+      view_id: The id of the live strip that this stands for.
+    """
+    devices = Counter(device.process_id for device in snapshot.devices)
+    hosts: dict[str, list[Process]] = {}
+    for process in snapshot.processes:
+        hosts.setdefault(process.host, []).append(process)
+    parts = []
+    if len(snapshot.processes) <= _CHIPS:
+        for host, theirs in hosts.items():
+            chips = "  ".join(
+                f"{one.process_id} {_SQUARE * devices[one.process_id]}".rstrip() for one in theirs
+            )
+            parts.append(f"<b>{escape(host)}</b> <code>{escape(chips)}</code>")
+    else:
+        parts.append(escape(_summary(snapshot)))
+    if snapshot.state not in ("idle", "running"):
+        parts.insert(0, f"<b>{escape(snapshot.state)}</b>")
+    else:
+        parts.append(f"<br>{escape(NEXT)}")
+    return _element(view_id, [_paragraph(*parts)])
+
+
+def _element(view_id: str, parts: list[str]) -> str:
+    """Return the parts as one element, which the browser hides while the view of this id lives."""
+    opening = f'<div class="nbdist-still" {STILL_ATTRIBUTE}="{escape(view_id)}">'
+    return "\n".join([opening, *parts, "</div>"])
 
 
 def _content(snapshot: Snapshot) -> object:

@@ -79,7 +79,7 @@ def _memory_lines(memory: ProgramMemory) -> list[str]:
         ("outputs", memory.outputs),
         ("temporaries", memory.temporaries),
         ("code", memory.code),
-        ("shared by arguments and outputs", -memory.aliased),
+        ("reused arguments (donated)", -memory.aliased),
     ]
     whole = max(memory.limit or 0, memory.needed, memory.arguments, memory.outputs, 1)
     rows = [
@@ -101,7 +101,7 @@ def _bar(size: int, whole: int) -> str:
 def _collective_lines(collectives: tuple[Collective, ...]) -> list[str]:
     if not collectives:
         return ["Its devices exchange nothing."]
-    rows = [["collective", "along", "a device", "times", "gradient", "line"]]
+    rows = [["collective", "along", "per device", "times", "pass", "line"]]
     rows += [
         [
             f"{each.kind}{' *' if each.resharding else ''}",
@@ -150,7 +150,7 @@ def line_text(file: str, line: int) -> str:
 
 
 def total_text(total: Total) -> str:
-    """Return `along data: 1.5 MB a device in one run`."""
+    """Return `along data: 1.5 MB per device in one run`."""
     along = "devices that are no axes" if total.axes is None else ", ".join(total.axes) or "nothing"
     along += BETWEEN if total.between_slices else ""
     bound = "at most " if total.at_most else ""
@@ -159,16 +159,16 @@ def total_text(total: Total) -> str:
         if total.uncounted
         else ""
     )
-    return f"along {along}: {bound}{bytes_text(total.bytes)} a device in one run{more}"
+    return f"along {along}: {bound}{bytes_text(total.bytes)} per device in one run{more}"
 
 
 def _work(program: Program) -> list[str]:
     lines = []
     if program.matmul_flops is not None:
-        lines.append(f"matrix products: {_count(program.matmul_flops)} operations a device")
+        lines.append(f"matrix products: {_count(program.matmul_flops)} operations per device")
     if program.flops is not None:
         once = ", each loop's body once" if program.loops else ""
-        lines.append(f"as XLA counts{once}: {_count(program.flops)} operations a device")
+        lines.append(f"as XLA counts{once}: {_count(program.flops)} operations per device")
     if program.largest:
         lines += ["", "largest values"]
         lines += columns(

@@ -12,12 +12,12 @@ from typing import Any, Self
 
 from nbdist import summary
 from nbdist.contract.calls.inspection import ArrayNan, ArraysFound, ModelFound, NanCounts, Summary
-from nbdist.contract.snapshot import Array, Device, Distribution, Mesh, Model, Snapshot, Variable
+from nbdist.contract.snapshot import Array, Distribution, Mesh, Model, Snapshot, Variable
 from nbdist.errors import ArrayError
 from nbdist.notation import (
     ROWS,
     array_type_text,
-    axes_text,
+    asked_text,
     bytes_text,
     columns,
     count_text,
@@ -27,28 +27,29 @@ from nbdist.notation import (
     processes_text,
 )
 from nbdist.pieces import Part, meshes_of, piece_bytes, pieces, sentence
-from nbdist.view.mesh import array_texts, device_text, part_text
+from nbdist.view.device_names import DeviceNames
+from nbdist.view.mesh import array_texts, part_text
 from nbdist.view.status import distribution_text, model_text
 from nbdist.view.tree import tree_text, within
 
 _DEVICES = 4
-"""The most devices named for each piece; copies on more are counted."""
+"""The most devices named for each shard; replicas on more are counted."""
 
 
 def shards_text(array: Array, meshes: Mapping[str, Mesh], snapshot: Snapshot) -> str:
-    """Return the layout of one array, then a row for each piece with the devices that hold it.
+    """Return the layout of one array, then a row for each shard with the devices that hold it.
 
     Args:
       array: Any array, even one that the snapshot does not name.
       meshes: Meshes by id, including the array's mesh.
-      snapshot: The snapshot with the devices' platforms.
+      snapshot: The snapshot with all devices.
 
     Raises:
       SpecError: The array's sharding does not fit its mesh.
     """
-    devices = {device.key: device for device in snapshot.devices}
+    names = DeviceNames(device.key for device in snapshot.devices)
     parts = pieces(array, meshes)
-    rows = [_part_row(array, part, devices) for part in parts[:ROWS]]
+    rows = [_part_row(array, part, names) for part in parts[:ROWS]]
     mesh = meshes[array.sharding.mesh] if array.sharding.kind == "named" else None
     lines = [
         "  ".join(array_texts(array, on=mesh)),
@@ -56,14 +57,12 @@ def shards_text(array: Array, meshes: Mapping[str, Mesh], snapshot: Snapshot) ->
         *columns(rows, right=(1,)),
     ]
     if len(parts) > ROWS:
-        lines.append(f"… and {len(parts) - ROWS} more pieces")
+        lines.append(f"… and {len(parts) - ROWS} more shards")
     return "\n".join(lines)
 
 
-def _part_row(array: Array, part: Part, devices: Mapping[str, Device]) -> list[str]:
-    named = [
-        f"{device_text(key, devices)} p{key.partition(':')[0]}" for key in part.devices[:_DEVICES]
-    ]
+def _part_row(array: Array, part: Part, names: DeviceNames) -> list[str]:
+    named = [names.short(key) for key in part.devices[:_DEVICES]]
     more = len(part.devices) - len(named)
     held = ", ".join(named) + (f" and {more} more" if more else "")
     own = array.sharding.kind == "per_process"
@@ -71,11 +70,11 @@ def _part_row(array: Array, part: Part, devices: Mapping[str, Device]) -> list[s
 
 
 def nan_text(expression: str, answers: Mapping[int, NanCounts]) -> str:
-    """Return a table of the arrays that have NaN or infinite values, each followed by the pieces that have them.
+    """Return a table of the arrays that have NaN or infinite values, each followed by the shards that have them.
 
     Args:
       expression: The expression of the tree.
-      answers: The counts of each process in its own pieces.
+      answers: The counts of each process in its own shards.
     """
     arrays: dict[str, list[tuple[int, ArrayNan]]] = {}
     for process_id, answer in sorted(answers.items()):
@@ -113,7 +112,7 @@ def nan_text(expression: str, answers: Mapping[int, NanCounts]) -> str:
 def _nan_rows(
     path: str, everywhere: Sequence[tuple[int, ArrayNan]]
 ) -> list[tuple[str, str, str, str]]:
-    """Return a row for the array and each piece with NaN or infinite values; empty if all are finite."""
+    """Return a row for the array and each shard with NaN or infinite values; empty if all are finite."""
     pieces = [
         (process_id, piece) for process_id, array in everywhere for piece in array.pieces or ()
     ]
@@ -127,7 +126,7 @@ def _nan_rows(
         (path, array_type_text(first.dtype, first.shape), str(nan), str(inf)),
         *(
             (
-                f"  process {process_id}, device {piece.device}",
+                f"  process {process_id} · device {piece.device}",
                 piece.index,
                 str(piece.nan),
                 str(piece.inf),
@@ -204,7 +203,7 @@ class Reported(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Shards(Reported):
-    """The answer to `%dist_shards`: the pieces of one array, device by device, or the arrays of a tree.
+    """The answer to `%dist_shards`: the shards of one array, device by device, or the arrays of a tree.
 
     Attributes:
       expression: The expression with which the paths of the arrays begin.
@@ -212,7 +211,7 @@ class Shards(Reported):
       meshes: The meshes to which the arrays refer, by id.
       same: For the path of an array listed twice, the path of the earlier entry that is the same object.
       left_out: How many more arrays the tree has, and how many containers were not looked into.
-      snapshot: The snapshot with the devices' platforms.
+      snapshot: The snapshot with all devices.
       remark: A remark that must be shown with the arrays; empty if there is none.
     """
 
@@ -278,7 +277,7 @@ class Shards(Reported):
         return self.text()
 
 
-MISSED = "whole on every device: no rule matched it"
+MISSED = "replicated on every device: no rule matched it"
 DIFFERS = "not laid out as its rule asks"
 """The problems of a variable, in words."""
 
@@ -286,7 +285,10 @@ _SIGNS = {MISSED: "!", DIFFERS: "~"}
 
 
 def layout_text(
-    model: Model, distributions: Sequence[Distribution], meshes: Mapping[str, Mesh]
+    model: Model,
+    distributions: Sequence[Distribution],
+    meshes: Mapping[str, Mesh],
+    names: DeviceNames,
 ) -> str:
     """Return distributions, the bytes of a model on devices, and a row for each variable, flagged ones first.
 
@@ -297,13 +299,14 @@ def layout_text(
       model: The model as one process, or all processes, described it.
       distributions: The distributions that are set.
       meshes: Meshes by id, including those of the distributions.
+      names: The names of the session's devices.
     """
     heads = [distribution_text(one, meshes) for one in distributions] or ["no distribution is set"]
     problems = [one.problem for one in distributions if one.problem is not None]
     ruled = any(one.rules for one in distributions)
     # The sort is stable: within each kind the model's own order stays.
     variables = sorted(model.variables, key=lambda variable: flag(variable) is None)
-    lines = [model_text(model), *heads, *problems, *_table(variables, ruled=ruled)]
+    lines = [model_text(model, names), *heads, *problems, *_table(variables, ruled=ruled)]
     if model.variables_omitted:
         lines.append(f"… and {count_text(model.variables_omitted, 'more variable')}")
     return "\n".join([*lines, *_signs(variables), *_unmatched(model)])
@@ -334,7 +337,7 @@ def _table(variables: Sequence[Variable], *, ruled: bool) -> list[str]:
     return columns(shown, right=(len(used) - 1,))
 
 
-_HEADINGS = ["", "variable", "type", "group", "rule", "asks for", "lies", "device"]
+_HEADINGS = ["", "variable", "type", "group", "rule", "asks for", "spec", "per device"]
 _SIGN = 0
 _RULES = (4, 5)
 """The columns that are empty if there are no rules."""
@@ -347,7 +350,7 @@ def _variable_row(variable: Variable, *, ruled: bool) -> list[str]:
         array_type_text(variable.dtype, variable.shape),
         variable.group,
         variable.rule or ("no rule" if ruled else ""),
-        axes_text(variable.axes) if variable.axes is not None else "",
+        asked_text(variable.axes) if variable.axes is not None else "",
         entries_text(variable.spec) if variable.spec is not None else "no mesh",
         bytes_text(variable.device_bytes),
     ]
@@ -405,7 +408,8 @@ class Layout(Reported):
 
     def text(self) -> str:
         """Return the text that `%dist_layout` prints."""
-        return self._remarked(layout_text(self.model, self.distributions, self.meshes))
+        names = DeviceNames(device.key for device in self.snapshot.devices)
+        return self._remarked(layout_text(self.model, self.distributions, self.meshes, names))
 
     def __repr__(self) -> str:
         return self.text()

@@ -18,7 +18,7 @@ from nbdist.contract.snapshot import (
 from nbdist.notation import (
     ROWS,
     WIDTH,
-    axes_text,
+    asked_text,
     bytes_text,
     columns,
     count_text,
@@ -29,6 +29,7 @@ from nbdist.notation import (
     shorten,
 )
 from nbdist.pieces import meshes_of
+from nbdist.view.device_names import DeviceNames
 
 RULES = 8
 """The most layout rules that are written out; further ones are counted."""
@@ -43,7 +44,9 @@ def framework_lines(snapshot: Snapshot, *, width: int) -> list[str]:
     for one in snapshot.distributions:
         lines += distribution_lines(snapshot, one, width=width)
         lines += [part for line in _rule_lines(one) for part in _wrapped(line, width)]
-    return lines + [part for one in snapshot.models for part in _wrapped(model_text(one), width)]
+    names = DeviceNames(device.key for device in snapshot.devices)
+    texts = [model_text(one, names) for one in snapshot.models]
+    return lines + [part for text in texts for part in _wrapped(text, width)]
 
 
 def distribution_lines(snapshot: Snapshot, one: Distribution, *, width: int) -> list[str]:
@@ -70,11 +73,12 @@ def distribution_text(one: Distribution, meshes: Mapping[str, Mesh]) -> str:
     return "  ".join(filter(None, parts))
 
 
-def model_text(one: Model) -> str:
+def model_text(one: Model, names: DeviceNames) -> str:
     """Return `model  Sequential, 16 variables, 65.7 MB on each of 4 devices`."""
     count = count_text(len(one.variables) + one.variables_omitted, "variable")
+    alone = len(one.totals) == 1
     totals = "; ".join(
-        f"{bytes_text(total.nbytes)} on {_devices_text(total.devices, alone=len(one.totals) == 1)}"
+        f"{bytes_text(total.nbytes)} on {_devices_text(total.devices, names, alone=alone)}"
         for total in one.totals
     )
     parts = [one.kind, count, totals]
@@ -103,7 +107,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _rule_lines(one: Distribution) -> list[str]:
-    lines = [f"  {rule.pattern}  {axes_text(rule.axes)}" for rule in one.rules[:RULES]]
+    lines = [f"  {rule.pattern}  {asked_text(rule.axes)}" for rule in one.rules[:RULES]]
     left_out = len(one.rules) - RULES
     return [*lines, f"  … and {count_text(left_out, 'more rule')}"] if left_out > 0 else lines
 
@@ -117,11 +121,11 @@ def _each_text(batches: tuple[int, ...]) -> str:
     return f"on the replicas {shown}{', …' if len(batches) > _BATCHES else ''}"
 
 
-def _devices_text(keys: tuple[str, ...], *, alone: bool) -> str:
+def _devices_text(keys: tuple[str, ...], names: DeviceNames, *, alone: bool) -> str:
     if alone and len(keys) > 1:
         return f"each of {len(keys)} devices"
     more = len(keys) - MOST_NAMED_DEVICES
-    named = ", ".join(f"device {key}" for key in keys[:MOST_NAMED_DEVICES])
+    named = ", ".join(map(names.short, keys[:MOST_NAMED_DEVICES]))
     return f"{named} and {more} more" if more > 0 else named
 
 

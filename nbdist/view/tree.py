@@ -22,7 +22,7 @@ from nbdist.notation import (
     processes_text,
     spec_text,
 )
-from nbdist.pieces import piece_bytes, split
+from nbdist.pieces import Split, piece_bytes, split
 
 _STEP = re.compile(r"""\.[^.\[]+|\[(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\]'"])*\]|[^.\[]+""")
 _NUMBER = re.compile(r"\[(\d+)\]")
@@ -166,9 +166,6 @@ def _held(array: Array, meshes: Mapping[str, Mesh]) -> list[tuple[tuple[DeviceKe
 MOST_ROWS = 1000
 """The most rows of a tree; the rest is counted."""
 
-_SIGN = "!"
-"""The sign of a large array that is whole on every device."""
-
 
 def tree_text(
     expression: str,
@@ -179,7 +176,7 @@ def tree_text(
     left_out: tuple[int, int] = (0, 0),
     by_bytes: bool = False,
 ) -> str:
-    """Return a row for each array and each branch, with the bytes that the fullest device needs.
+    """Return a row for each array and each branch, with the bytes on the fullest device.
 
     Args:
       expression: The expression of the tree, with which the paths of the arrays begin.
@@ -194,7 +191,7 @@ def tree_text(
     """
     same = same or {}
     tree = grow(expression, arrays, meshes, same)
-    rows = [["", "array", "type", "spec", "per device", "copies", ""]]
+    rows = [["array", "type", "spec", "per device", "replicas", ""]]
     if by_bytes:
         once = [array for array in arrays if array.path not in same]
         leaves = sorted(once, key=lambda one: split(one, meshes).piece_bytes, reverse=True)
@@ -204,10 +201,7 @@ def tree_text(
         found = list(_rows(tree, 0))
         rows += found[:MOST_ROWS]
         more = len(found) - MOST_ROWS
-    signs = any(row[0] for row in rows)
-    shown = rows if signs else [row[1:] for row in rows]
-    right = (4, 5) if signs else (3, 4)
-    lines = [_about_tree(tree, all_looked_at=left_out == (0, 0)), *columns(shown, right=right)]
+    lines = [_about_tree(tree, all_looked_at=left_out == (0, 0)), *columns(rows, right=(3, 4))]
     if more > 0:
         lines.append(f"… and {count_text(more, 'more row')}")
     if rest := not_looked_at(*left_out):
@@ -216,24 +210,39 @@ def tree_text(
 
 
 def array_row(array: Array, meshes: Mapping[str, Mesh]) -> list[str]:
-    """Return type, spec, bytes that a device needs, copies, and the processes if not all have the array."""
+    """Return type, spec, bytes per device, replicas, and remarks.
+
+    The remarks name the processes if not all have the array, and say of a large array that it is replicated.
+    """
     cut = split(array, meshes)
-    # Partial sums are not copies, and neither are arrays that each process has for itself.
-    copies = "own" if cut.own else f"×{cut.copies}" if cut.copies != 1 else "1"
-    if cut.addends > 1:
-        copies = f"{cut.addends} addends" + (f" {copies}" if cut.copies != 1 else "")
-    by = f"({processes_text(array.processes)})" if array.processes else ""
+    remarks = [f"({processes_text(array.processes)})"] if array.processes else []
+    if whole_why(array, meshes):
+        remarks.append(f"replicated ({bytes_text(array.nbytes)})")
     return [
         array_type_text(array.dtype, array.shape),
         spec_text(array),
         bytes_text(cut.piece_bytes),
-        "various" if cut.copies is None else copies,
-        by,
+        replicas_text(cut),
+        "  ".join(remarks),
     ]
 
 
+def replicas_text(cut: Split) -> str:
+    """Return how many devices hold each shard: `—` for one alone, `2×`, `own` where each process has its own.
+
+    Partial sums, which are no replicas, are counted as `Σ4`; `varies` says that shards differ in their replicas.
+    """
+    if cut.own:
+        return "own"
+    if cut.copies is None:
+        return "varies"
+    sums = [f"Σ{cut.addends}"] if cut.addends > 1 else []
+    replicas = [f"{cut.copies}×"] if cut.copies > 1 else []
+    return " ".join([*sums, *replicas]) or "—"
+
+
 def whole_why(array: Array, meshes: Mapping[str, Mesh]) -> str | None:
-    """Return why a large array is whole on each of several devices; None if it is not whole, or small."""
+    """Return why a large array is replicated on several devices; None if it is not, or is small."""
     cut = split(array, meshes)
     if (
         array.nbytes < LARGE_BYTES
@@ -251,7 +260,7 @@ def whole_why(array: Array, meshes: Mapping[str, Mesh]) -> str | None:
 def _about_tree(tree: Branch, *, all_looked_at: bool) -> str:
     arrays = count_text(len(tree.leaves), "array") + ("" if all_looked_at else " looked at")
     fullest = bytes_text(tree.device_bytes)
-    return f"{tree.name}  {arrays}, {bytes_text(tree.nbytes)}; a device needs up to {fullest}"
+    return f"{tree.name}  {arrays}, {bytes_text(tree.nbytes)}; up to {fullest} per device"
 
 
 def _rows(branch: Branch, depth: int) -> Iterator[list[str]]:
@@ -262,8 +271,8 @@ def _rows(branch: Branch, depth: int) -> Iterator[list[str]]:
         if below.branches:
             each = len(below.leaves) // below.alike
             arrays = count_text(each, "array")
-            said = f"{below.alike} alike, {arrays} each" if below.alike > 1 else arrays
-            yield ["", name, said, "", bytes_text(below.device_bytes), "", ""]
+            said = f"×{below.alike} identical, {arrays} each" if below.alike > 1 else arrays
+            yield [name, said, "", bytes_text(below.device_bytes), "", ""]
             yield from _rows(below, depth + 1)
 
 
@@ -271,11 +280,11 @@ def _leaf(
     name: str, array: Array, meshes: Mapping[str, Mesh], *, same: str | None = None
 ) -> list[str]:
     if same:
-        return ["", name, array_type_text(array.dtype, array.shape), f"is {same}", "", "", ""]
-    return [_SIGN if whole_why(array, meshes) else "", name, *array_row(array, meshes)]
+        return [name, array_type_text(array.dtype, array.shape), f"is {same}", "", "", ""]
+    return [name, *array_row(array, meshes)]
 
 
 def _reasons(arrays: Sequence[Array], meshes: Mapping[str, Mesh]) -> list[str]:
-    """Return the meaning of the sign, one line for each reason."""
+    """Return why large arrays are replicated on every device, one line for each reason."""
     why = dict.fromkeys(whole_why(array, meshes) for array in arrays)
-    return [f"{_SIGN} whole on every device of its mesh: {reason}" for reason in why if reason]
+    return [f"replicated: {reason}" for reason in why if reason]

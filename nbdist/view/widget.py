@@ -52,7 +52,8 @@ class View(anywidget.AnyWidget):
       feed: The source of the frames.
       view_id: The name of this view's still picture, which the browser hides while the view lives.
       focus: The path of the array to pick first, or of a branch such as `model`: then the branch's largest array
-        that is cut into pieces is picked, and by default the largest of all.
+        that is cut into shards is picked, and by default the largest of all.
+      strip: Whether the view begins as the session in one line, and opens by a click.
 
     Raises:
       NbdistError: The browser part has not been built.
@@ -61,14 +62,17 @@ class View(anywidget.AnyWidget):
     _esm = SCRIPT if SCRIPT.is_file() else ""
     view_id = traitlets.Unicode().tag(sync=True)
     focus = traitlets.Unicode().tag(sync=True)
+    form = traitlets.Enum(("view", "strip"), default_value="view").tag(sync=True)
 
-    def __init__(self, feed: Source, *, view_id: str, focus: str | None = None) -> None:
+    def __init__(
+        self, feed: Source, *, view_id: str, focus: str | None = None, strip: bool = False
+    ) -> None:
         if not SCRIPT.is_file():
             raise NbdistError(
                 f"The browser part of nbdist is not built: {SCRIPT} is missing. "
                 "Install nbdist with pip, or run `jlpm build` in labextension/."
             )
-        super().__init__(view_id=view_id, focus=focus or "")
+        super().__init__(view_id=view_id, focus=focus or "", form="strip" if strip else "view")
         self._feed = feed
         self._kernel = running_kernel()
         if isinstance(feed, Feed):  # the side panel is the session's, never a plan's
@@ -106,6 +110,7 @@ class View(anywidget.AnyWidget):
             view_id=self.view_id,
             focus=self.focus,
             session=self._feed.session or "",
+            form=self.form,
             packed=None if whole is None else packed(whole),
         )
         payload = {"model_id": self.model_id, **plain(traits)}

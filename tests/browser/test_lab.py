@@ -41,6 +41,7 @@ def train():
 
 threading.Thread(target=train, daemon=True).start()
 """
+STOPPED = "snapshot = replace(snapshot, state='stopped')"
 SHOW = """
 display(View(feed, view_id="v1", focus="params.dense1.kernel"))
 display(HTML('<div class="nbdist-still" data-nbdist-view="v1">the still picture</div>'))
@@ -190,7 +191,7 @@ def test_the_panel_follows_the_active_notebook(lab: Lab, lab_page: Callable[[], 
     lab_.open(notebook(lab, "first.ipynb", SESSION))
     lab_.wait_for_kernel()
     lab_.command("nbdist:show-devices")
-    expect(lab_.page.locator("#nbdist-devices")).to_contain_text("no nbdist session yet")
+    expect(lab_.page.locator("#nbdist-devices .nbdist-lab-state")).to_have_text("no session")
     lab_.run_cells(1)
     expect(lab_.panel).to_have_count(1)
     lab_.command("docmanager:open", {"path": other})
@@ -198,6 +199,20 @@ def test_the_panel_follows_the_active_notebook(lab: Lab, lab_page: Callable[[], 
     lab_.command("docmanager:open", {"path": "first.ipynb"})
     expect(lab_.panel).to_have_count(1)
     assert moving(lab_.panel)
+
+
+def test_a_session_that_has_ended_is_shown_nowhere_in_the_panel(
+    lab: Lab, lab_page: Callable[[], LabPage]
+) -> None:
+    lab_ = lab_page()
+    lab_.open_with_view(notebook(lab, "over.ipynb", SESSION, STOPPED), run=1)
+    status = lab_.page.locator(".nbdist-lab-status")
+    expect(lab_.panel).to_have_count(1)
+    expect(status).to_be_visible()
+    lab_.run_cells(1)
+    expect(lab_.panel).to_have_count(0)
+    expect(status).to_be_hidden()
+    expect(lab_.page.locator("#nbdist-devices .nbdist-lab-state")).to_have_text("no session")
 
 
 def test_where_the_extension_is_disabled_the_widget_shows_the_same(

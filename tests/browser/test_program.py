@@ -64,7 +64,7 @@ def test_a_program_is_shown_beside_its_mesh(open_view: OpenView, step: dict[str,
         "outputs 3 MB, 3 MB of it in place of arguments"
     )
     expect(rows(page).nth(2)).to_have_text("all-reducedata512 KB6backwardprograms.py:109")
-    expect(program).to_contain_text("along data: 3 MB a device in one run")
+    expect(program).to_contain_text("along data: 3 MB per device in one run")
     expect(program).to_contain_text("1.5 MBf32[6,256,256]")
     expect(page.locator(".nbdist-session-foot")).to_have_text("it would take 4 MB a device")
     expect(page.get_by_role("tab", name="arrays")).to_be_hidden()

@@ -318,7 +318,7 @@ def test_copies_of_the_piece_under_the_cursor_are_marked(open_view: OpenView) ->
 def test_partial_sums_are_not_called_copies(open_view: OpenView) -> None:
     page = open_view(read("unreduced")["snapshot"], query="?focus=gradient")
     expect(page.locator(".nbdist-array-caption")).to_contain_text(
-        "2 pieces of 8 × 8, 256 B each, in 4 partial sums, still to be added: not copies"
+        "2 shards of 8 × 8, 256 B each, in 4 partial sums, still to be added: not copies"
     )
     page.locator(".nbdist-mesh-card").first.click()
     expect(page.locator(".nbdist-device-facts")).to_contain_text("to be added to 3 others")

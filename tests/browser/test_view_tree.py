@@ -44,7 +44,7 @@ def test_a_branch_says_what_is_in_it(open_view: OpenView, golden: Golden) -> Non
         "1 large array is whole on every device of the mesh"
     )
     alike = row(page, ALIKE)
-    expect(alike.locator(".nbdist-lists-about")).to_have_text("12 alike, 3 arrays each")
+    expect(alike.locator(".nbdist-lists-about")).to_have_text("×12 identical, 3 arrays each")
     expect(alike.locator(".nbdist-lists-bytes")).to_have_text("6 MB")
     expect(alike.locator(".nbdist-lists-name")).to_have_text("[0–11]")
     expect(alike.locator(".nbdist-lists-name")).to_have_attribute("title", ALIKE)

@@ -38,7 +38,7 @@ def test_the_demo_runs_in_a_terminal_and_leaves_nothing(tmp_path: Path) -> None:
     assert re.search(moved, shown, re.M), shown
     assert SPLIT in shown
     assert "mesh data=4 × model=2\n" in shown
-    assert re.search(r"^data 3   cpu:6144  p3  .*cpu:6145  p3  ", shown, re.M), shown
+    assert re.search(r"^data 3   p3 · d0  .*p3 · d1  ", shown, re.M), shown
     check_failure(shown)
     assert len(seen) > 4, "nobody was seen"
     assert gone(list(seen)) == []

@@ -145,7 +145,7 @@ def keras_model() -> dict:
                 level="warn",
                 title=missed[0],
                 text=(
-                    "is whole on all 4 devices (16 MB each): no rule of the layout map matched it, "
+                    "is replicated on all 4 devices (16 MB each): no rule of the layout map matched it, "
                     f"nor {len(missed) - 1} other large variables"
                 ),
             ),

@@ -56,7 +56,9 @@ def tour() -> dict:
             world.process(3, **late),
         ),
         notices=(
-            Notice(level="warn", title="embedding", text="is whole on all 8 devices (16 MB each)"),
+            Notice(
+                level="warn", title="embedding", text="is replicated on all 8 devices (16 MB each)"
+            ),
         ),
     )
 

@@ -154,7 +154,7 @@ def test_k5_each_variable_s_rule_layout_and_bytes_are_in_the_view_and_in_dist_la
     assert "distribution ModelParallel  mesh batch=2 × model=2" in text
     shards = keras_session.shards("model.layers[0].kernel").text()
     assert "P(None, 'model') on mesh batch=2 × model=2" in shards
-    assert "[0:16, 16:32]  1 KB  cpu:1 p0, cpu:2049 p1" in shards
+    assert "[0:16, 16:32]  1 KB  p0 · d1, p1 · d1" in shards
 
 
 def test_what_fit_and_evaluate_told_last_is_shown_while_they_run(

@@ -94,7 +94,7 @@ def test_an_expression_that_raises_is_the_notebooks_error(alone: Notebook) -> No
 def test_what_only_the_processes_have_is_planned_as_it_lies_there(notebook: Notebook) -> None:
     notebook.shows(
         "%dist_plan --topology v5e-4 --mesh x=4 theirs",
-        "theirs (the processes): 1 array, 128 B; a device would hold 32 B",
+        "theirs (the processes): 1 array, 128 B; needs 32 B per device",
         "P('x', None)",
     )
     # A rule of the notebook, and another mesh than that of the processes.

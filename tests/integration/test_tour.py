@@ -56,7 +56,7 @@ def test_the_slices_of_the_split_kernel_are_shown(tour: dict[str, Any]) -> None:
 def test_the_still_picture_shows_where_the_split_kernel_lies(tour: dict[str, Any]) -> None:
     still = tour["tp-mesh"].outputs[-1].data
     for text in (still["text/plain"], still["text/html"]):
-        assert "128:256" in text and "cpu:6145" in text
+        assert "128:256" in text and "p3 · d1" in text
 
 
 def test_the_failing_cell_says_who_failed_and_where_the_others_wait(tour: dict[str, Any]) -> None:

@@ -352,13 +352,13 @@ def test_large_arrays_are_asked_about(session: Session) -> None:
 
 def test_shards_say_where_each_piece_lies(session: Session) -> None:
     text = session.shards("both").text()
-    assert "4 pieces of 4 × 2" in text
+    assert "4 shards of 4 × 2" in text
     assert "[4:8, 2:4]" in text
     with pytest.raises(ArrayError, match="holds no JAX arrays"):
         session.shards("whole")
 
 
-@pytest.mark.parametrize(("spec", "text"), [("P()", "each of 4"), ("P('data')", "2 pieces of 4")])
+@pytest.mark.parametrize(("spec", "text"), [("P()", "each of 4"), ("P('data')", "2 shards of 4")])
 def test_what_is_shown_is_what_is_there_right_after_a_cell(
     session: Session, spec: str, text: str
 ) -> None:

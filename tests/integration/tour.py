@@ -11,9 +11,9 @@ TOUR = NOTEBOOKS / "01_tour.ipynb"
 CLOSING = r"4 processes on this machine, 8 cpu devices, jax \S+, ready in \d+\.\d s"
 SPLIT = """\
 params['hidden']['kernel']  f32[64, 256]  P(None, 'model') on mesh data=4 × model=2
-2 pieces of 64 × 128, 32 KB each, 4 copies
-[0:64, 0:128]    32 KB  cpu:0 p0, cpu:2048 p1, cpu:4096 p2, cpu:6144 p3
-[0:64, 128:256]  32 KB  cpu:1 p0, cpu:2049 p1, cpu:4097 p2, cpu:6145 p3"""
+2 shards of 64 × 128, 32 KB each, 4 replicas of each
+[0:64, 0:128]    32 KB  p0 · d0, p1 · d0, p2 · d0, p3 · d0
+[0:64, 128:256]  32 KB  p0 · d1, p1 · d1, p2 · d1, p3 · d1"""
 FIRST_CAUSE = (
     r"process 1(?: \(host \S+\))?\n-+\nValueError .*\n(?:.*\n)*?Cell In\[\d+\], line 7\n(?:.*\n)*?"
     r"ValueError: empty batch\n(?P<below>(?:.*\n?)*)"

@@ -61,7 +61,7 @@ def test_the_first_plan_does_not_fit_and_names_the_array_without_a_spec(
 def test_the_plan_with_the_rule_that_was_meant_fits(cells: dict[str, Any]) -> None:
     shown = text_of(cells["plan-again"])
     # 28 G numbers of 2 bytes over 256 devices.
-    assert "8 arrays, 56 GB; a device would hold 224 MB of 16 GB" in shown
+    assert "8 arrays, 56 GB; needs 224 MB of 16 GB per device" in shown
     assert "does not fit" not in shown and "\n·" not in shown
 
 

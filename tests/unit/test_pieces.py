@@ -63,38 +63,38 @@ def test_counting_agrees_with_listing(array, meshes, expected):
 @pytest.mark.parametrize(
     ("name", "path", "text"),
     [
-        ("tour", "params.dense1.kernel", "8 pieces of 128 × 128, 64 KB each, one copy"),
-        ("tour", "params.dense1.bias", "2 pieces of 128, 512 B each, 4 copies"),
-        ("tour", "embedding", "whole on each of 8 devices, 16 MB each"),
+        ("tour", "params.dense1.kernel", "8 shards of 128 × 128, 64 KB each, not replicated"),
+        ("tour", "params.dense1.bias", "2 shards of 128, 512 B each, 4 replicas of each"),
+        ("tour", "embedding", "replicated on 8 devices, 16 MB each"),
         ("single_device", "only_here", "whole on one device, 1 KB"),
         ("per_process", "rng", "4 processes, each with its own, whole, 8 B each"),
-        ("indexed", "copied", "2 pieces of 4 × 8, 128 B each, 4 copies"),
+        ("indexed", "copied", "2 shards of 4 × 8, 128 B each, 4 replicas of each"),
         (
             "unreduced",
             "gradient",
-            "partial sums over 'data': 4 addends, each in 2 pieces of 8 × 8, 256 B each, one copy",
+            "4 partial sums over 'data', each in 2 shards of 8 × 8, 256 B each, not replicated",
         ),
         (
             "unreduced",
             "loss",
-            "partial sums over 'data', 'model': 8 addends, each whole, 4 B each, one copy",
+            "8 partial sums over 'data', 'model', each whole, 4 B each, not replicated",
         ),
         (
             "unreduced",
             "mixed",
-            "partial sums over 'a': 2 addends, each in 2 pieces of 2 × 4, 32 B each, 2 copies",
+            "2 partial sums over 'a', each in 2 shards of 2 × 4, 32 B each, 2 replicas of each",
         ),
         (
             "memory_kinds",
             "pinned",
-            "4 pieces of 4 × 4, 64 B each, one copy, in pinned_host memory",
+            "4 shards of 4 × 4, 64 B each, not replicated, in pinned_host memory",
         ),
-        ("axes_1", "scale", "whole on each of 8 devices, 4 B each"),
-        ("uneven", "shorter", "8 pieces of different shapes, up to 32 B each, one copy"),
+        ("axes_1", "scale", "replicated on 8 devices, 4 B each"),
+        ("uneven", "shorter", "8 shards of different shapes, up to 32 B each, not replicated"),
         (
             "uneven",
             "many_empty",
-            "6 pieces of different shapes, up to 4 B each, some with more copies than others",
+            "6 shards of different shapes, up to 4 B each, some with more replicas than others",
         ),
     ],
 )
@@ -113,7 +113,7 @@ def test_pieces_of_different_shapes_are_said_to_be_so():
         memory_kind=None,
     )
     array = Array(path="x", shape=(8,), dtype="float32", nbytes=32, sharding=sharding)
-    text = "2 pieces of different shapes, up to 24 B each, some with more copies than others"
+    text = "2 shards of different shapes, up to 24 B each, some with more replicas than others"
     assert sentence(array, {}) == text
 
 

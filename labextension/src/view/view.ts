@@ -9,6 +9,7 @@ import { readLook, themeOf, watchTheme, type Look } from './paint/look';
 import { Painter } from './paint/painter';
 import { Page } from './sections/page/page';
 import { setAttributes, setShown, setText } from './sections/parts/parts';
+import { giveFocusBack, isForThePage, passShortcuts } from './shortcuts';
 
 /**
  * The part of anywidget's model that the view uses; the side panel offers the same over the
@@ -65,7 +66,7 @@ class LiveView {
     private readonly model: ViewModel,
     parent: HTMLElement,
   ) {
-    this.state = initialState(asText(model.get('focus')) || null);
+    this.state = initialState(asText(model.get('focus')) || null, model.get('form') === 'strip');
     const prefix = `nbdist-${Math.random().toString(36).slice(2, 10)}`;
     this.page = new Page(
       action => {
@@ -112,6 +113,7 @@ class LiveView {
       clearInterval(age);
       this.model.off('msg:custom', this.receive);
     });
+    this.undo.push(passShortcuts(this.page.root));
     this.painter.request();
     this.askAgain();
   }
@@ -202,9 +204,19 @@ class LiveView {
       this.page.list.focusSearch();
       event.preventDefault();
     }
-    if (event.key === 'Escape' && this.state.chosen.length) this.unchoose();
-    // Otherwise the notebook takes the keys for its own shortcuts: `d d` deletes a cell.
-    event.stopPropagation();
+    if (event.key === 'Escape' && !event.defaultPrevented) this.leave();
+    // Keys without a modifier are the notebook's own shortcuts: `d d` deletes a cell.
+    if (!isForThePage(event)) event.stopPropagation();
+  }
+
+  /** Let go of what is chosen, else give the focus back to the notebook. */
+  private leave(): void {
+    if (this.state.chosen.length) {
+      this.unchoose();
+      return;
+    }
+    if (this.state.cursor !== null) this.dispatch({ type: 'cursor', device: null });
+    giveFocusBack(this.page.root);
   }
 
   private unchoose(): void {

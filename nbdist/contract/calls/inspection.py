@@ -111,7 +111,7 @@ class PieceNan:
     """A piece that has NaN or infinite values.
 
     Attributes:
-      device: The id of the device that holds it.
+      device: The number of the device that holds it among those of the process.
       index: Which part of the array it is, as text.
       first: Whether no earlier device has this piece.
       nan: How many values are NaN.

@@ -84,7 +84,7 @@ class Arrays(Protocol):
           ArrayError: `sharding` is no sharding, or the framework has no such arrays.
         """
         raise ArrayError(
-            f"{option('sharding', expression)}: this session's framework has no arrays in pieces on several "
+            f"{option('sharding', expression)}: this session's framework has no arrays sharded over several "
             f"processes. Push the array whole, without {option('sharding')}."
         )
 

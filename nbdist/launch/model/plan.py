@@ -215,6 +215,10 @@ class Plan:
         )
 
 
+MOST_PROCESSES = 65_536
+"""More would take minutes to plan, in a kernel that answers nothing meanwhile."""
+
+
 def plan_for(
     *,
     hosts: Sequence[tuple[str, int]],
@@ -250,6 +254,10 @@ def plan_for(
             raise OptionError(
                 f"{option('processes', count)}: the number of processes must be 1 or more."
             )
+    if total > MOST_PROCESSES:
+        raise OptionError(
+            f"{option('processes', total)}: a session can have {MOST_PROCESSES} processes at most."
+        )
     if devices_per_process is not None and devices_per_process < 1:
         raise OptionError(
             f"{option('devices_per_process', devices_per_process)}: must be 1 or more, or left out."

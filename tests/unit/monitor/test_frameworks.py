@@ -99,7 +99,7 @@ def test_k4_processes_that_disagree_on_the_distribution_are_named():
         ({"global_batch": 12}, ["", "global batch 12"]),
         (
             {"rules": (LayoutRule(pattern=".*kernel", axes=(None, "model")),)},
-            ["", ".*kernel (None, 'model')"],
+            ["", ".*kernel P(None, 'model')"],
         ),
     ],
 )
@@ -146,8 +146,8 @@ def test_totals_put_the_fullest_devices_first():
         (
             (replace(KERNEL, spec=((), ())),),
             [
-                "dense/kernel f32[64, 64] P(None, 'model'), asked for (None, 'model')",
-                "dense/kernel f32[64, 64] P(None, None), asked for (None, 'model')",
+                "dense/kernel f32[64, 64] P(None, 'model'), asked for P(None, 'model')",
+                "dense/kernel f32[64, 64] P(None, None), asked for P(None, 'model')",
             ],
         ),
         ((KERNEL, TABLE), ["1 variable", "2 variables"]),
@@ -179,7 +179,7 @@ def test_a_large_variable_that_no_rule_matched_is_said_once():
         Notice(
             level="warn",
             title="embedding/embeddings",
-            text="is whole on all 8 devices (16 MB each): no rule of the layout map matched it",
+            text="is replicated on all 8 devices (16 MB each): no rule of the layout map matched it",
         ),
     )
 

@@ -259,7 +259,7 @@ def test_the_largest_array_that_is_whole_everywhere_is_named():
     ]
     snapshot = Session(*(report(n, *arrays) for n in range(4))).settled()
     assert snapshot.notices == (
-        Notice(level="warn", title="embedding", text="is whole on all 8 devices (16 MB each)"),
+        Notice(level="warn", title="embedding", text="is replicated on all 8 devices (16 MB each)"),
     )
 
 

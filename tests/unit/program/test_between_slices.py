@@ -70,7 +70,7 @@ def test_who_exchanges_with_whom_counts_in_the_mesh_over_all():
 
 def test_the_text_says_what_goes_between_slices():
     lines = program_text(read_program(TEXT, meshes=[MESH])).splitlines()
-    assert "along slice, between slices: 1 KB a device in one run" in lines
+    assert "along slice, between slices: 1 KB per device in one run" in lines
 
 
 def test_without_the_mesh_the_devices_are_named():

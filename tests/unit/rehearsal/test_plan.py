@@ -73,7 +73,10 @@ def test_what_does_not_fit_is_said_with_what_an_even_split_would_need() -> None:
     big = nbdist.plan(zeros(8, GB), topology="v5e-4", mesh="x=4", name="w")
     assert big.fits is False
     lines = big.text().splitlines()
-    said = ["32 GB of 16 GB, 200 %: it does not fit", "all 4 devices, each would hold 8 GB"]
+    said = [
+        "32 GB of 16 GB per device, 200 %: it does not fit",
+        "all 4 devices, each would hold 8 GB",
+    ]
     assert [sum(line.endswith(one) for line in lines) for one in said] == [1, 1]
 
 
@@ -95,15 +98,17 @@ def test_the_text_folds_what_is_alike_and_names_what_to_look_at() -> None:
     plan = nbdist.plan(TREE, RULES[:1], devices=16, mesh="data=4,model=4", name="params")
     assert plan.text().splitlines() == [
         "16 devices, mesh data=4 × model=4",
-        "params: 7 arrays, 74.5 MB; a device would hold 65.5 MB",
-        "   array                          type             spec              per device  copies",
-        "·  params['embed']                f32[32000, 512]  none                 62.5 MB     ×16",
-        "   params['blocks'][0–2]['up']    f32[512, 2048]   P(None, 'model')        1 MB      ×4  3 alike, 3 MB",
-        "   params['blocks'][0–2]['bias']  f32[2048]        none                    8 KB     ×16  3 alike, 24 KB",
-        "whole on every device: 4 arrays, 62.5 MB on each",
+        "params: 7 arrays, 74.5 MB; needs 65.5 MB per device",
+        "   array                          type             spec              per device  replicas",
+        "·  params['embed']                f32[32000, 512]  none                 62.5 MB       16×",
+        "   params['blocks'][0–2]['up']    f32[512, 2048]   P(None, 'model')        1 MB        4×  "
+        "×3 identical, 3 MB",
+        "   params['blocks'][0–2]['bias']  f32[2048]        none                    8 KB       16×  "
+        "×3 identical, 24 KB",
+        "replicated on every device: 4 arrays, 62.5 MB on each",
         "· params['embed']: model=4 divides dimension 0 of 32000",
         "  no spec is given for 4 of them, 62.5 MB",
-        "copies: 974 MB of the 1 GB that all devices would hold",
+        "replicas: 974 MB of the 1 GB that all devices would hold",
         "Not counted: gradients, activations and what a step needs besides; padding of small dimensions.",
     ]
     assert repr(plan) == plan.text()

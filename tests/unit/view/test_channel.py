@@ -89,6 +89,18 @@ def test_a_closed_channel_is_silent(kernel: Kernel, feed: Feed) -> None:
     assert kernel.sent == []
 
 
+def test_full_frames_are_followed_by_the_mode_of_plain_cells(kernel: Kernel, feed: Feed) -> None:
+    channel = Broadcast(feed, kernel, on_processes=lambda: True)
+    channel.open()
+    feed.push(IDLE)
+    _wait_for(kernel, 2)
+    frame, mode = (sent["content"]["data"] for sent in kernel.sent[:2])
+    assert frame["base"] is None
+    assert mode == {"type": "mode", "on_processes": True}
+    channel.say_mode()
+    assert kernel.sent[-1]["content"]["data"] == mode
+
+
 def test_a_hello_brings_a_full_frame_at_once(kernel: Kernel, feed: Feed) -> None:
     Broadcast(feed, kernel).open()
     feed.push(IDLE)

@@ -6,6 +6,7 @@ import pytest
 
 from nbdist.contract.calls.inspection import ModelFound
 from nbdist.contract.wire import decode, encode
+from nbdist.view.device_names import DeviceNames
 from nbdist.view.shards import DIFFERS, MISSED, Layout, flag, layout_text
 from tests.builders import golden
 
@@ -22,7 +23,9 @@ def model(snapshot):
 
 def lines(snapshot, model, distributions=None):
     shown = snapshot.distributions if distributions is None else distributions
-    return layout_text(model, shown, {mesh.id: mesh for mesh in snapshot.meshes}).splitlines()
+    meshes = {mesh.id: mesh for mesh in snapshot.meshes}
+    names = DeviceNames(device.key for device in snapshot.devices)
+    return layout_text(model, shown, meshes, names).splitlines()
 
 
 def test_what_is_set_stands_above_flagged_rows_first_and_what_matches_nothing_below(
@@ -42,7 +45,7 @@ def test_what_is_set_stands_above_flagged_rows_first_and_what_matches_nothing_be
     (row,) = [row for row in rows if " sequential/dense/kernel " in row]
     assert [cell.strip() for cell in row.split("  ") if cell.strip()] == [
         *("sequential/dense/kernel", "f32[512, 2048]", "trainable", ".*dense.*/kernel"),
-        *("(None, 'model')", "P(None, 'model')", "2 MB"),
+        *("P(None, 'model')", "P(None, 'model')", "2 MB"),
     ]
 
 
@@ -50,7 +53,7 @@ def test_without_rules_there_are_no_columns_for_them(snapshot, model):
     plain = [replace(one, rule=None, axes=None, missed=False) for one in model.variables]
     found = lines(snapshot, replace(model, variables=tuple(plain), unmatched=()), [])
     assert found[1] == "no distribution is set"
-    assert found[2].split() == ["variable", "type", "group", "lies", "device"]
+    assert found[2].split() == ["variable", "type", "group", "spec", "per", "device"]
     assert len(found) == 3 + len(plain)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from nbdist.contract.snapshot import DeviceBytes
 from nbdist.errors import ArrayError
+from nbdist.view.device_names import DeviceNames
 from nbdist.view.mesh import mesh_text
 from tests.builders.golden import golden, snapshot
 from tests.places import GOLDEN
@@ -25,12 +26,12 @@ def test_a_mesh_reads_as_in_the_design():
     text = mesh_text(replace(snapshot("tour"), arrays=(array,)), path="w", width=120)
     assert text.splitlines() == [
         "mesh data=4 × model=2          w  f32[512, 256]  P('data', 'model')  "
-        "8 pieces of 128 × 128, 64 KB each, one copy",
-        "         model 0                             model 1",
-        "data 0   cpu:0     p0  [0:128, 0:128]        cpu:1     p0  [0:128, 128:256]",
-        "data 1   cpu:2048  p1  [128:256, 0:128]      cpu:2049  p1  [128:256, 128:256]",
-        "data 2   cpu:4096  p2  [256:384, 0:128]      cpu:4097  p2  [256:384, 128:256]",
-        "data 3   cpu:6144  p3  [384:512, 0:128]      cpu:6145  p3  [384:512, 128:256]",
+        "8 shards of 128 × 128, 64 KB each, not replicated",
+        "         model 0                        model 1",
+        "data 0   p0 · d0  [0:128, 0:128]        p0 · d1  [0:128, 128:256]",
+        "data 1   p1 · d0  [128:256, 0:128]      p1 · d1  [128:256, 128:256]",
+        "data 2   p2 · d0  [256:384, 0:128]      p2 · d1  [256:384, 128:256]",
+        "data 3   p3 · d0  [384:512, 0:128]      p3 · d1  [384:512, 128:256]",
     ]
 
 
@@ -54,12 +55,11 @@ def test_every_device_is_shown_with_the_slice_jax_gives_it_in_lines_that_fit(nam
         assert len(text.splitlines()) <= 48 * versions
         if "more devices" in text:
             continue
-        platform = session.devices[0].platform
+        names = DeviceNames(device.key for device in session.devices)
         for key, slices in expected["slices"].items():
-            process, _, device = key.partition(":")
-            if session.processes[int(process)].state != "lost":
+            if session.processes[int(key.partition(":")[0])].state != "lost":
                 held = re.escape(slices_text(slices))
-                shown = rf"{platform}:{device} +p{process}  (own )?{held}( |$)"
+                shown = rf"{names.short(key)} +(own )?{held}( |$)"
                 assert re.search(shown, text, re.M)
 
 
@@ -69,7 +69,7 @@ def test_every_device_is_shown_with_the_slice_jax_gives_it_in_lines_that_fit(nam
         ("axes_3", "cube", 100, "replica 2"),
         ("axes_5", "experts", 120, "pod 1, data 0, expert 1"),
         # Too wide: one device a line.
-        ("tour", "batch", 50, "data 1, model 0   cpu:2048  p1  [256:512, 0:64]"),
+        ("tour", "batch", 50, "data 1, model 0   p1 · d0  [256:512, 0:64]"),
         ("pieces_256", "kernel", 100, "… and 216 more devices"),
     ],
 )
@@ -80,14 +80,14 @@ def test_planes_have_labels_and_what_does_not_fit_is_listed_or_counted(name, pat
 @pytest.mark.parametrize(
     ("name", "path", "text"),
     [
-        ("unreduced", "gradient", "cpu:2048  p1  [0:8, 0:8] addend 1"),
-        ("per_process", "rng", "cpu:2048  p1  own scalar"),
-        ("failed", "batch", "cpu:6144  p3  lost"),
+        ("unreduced", "gradient", "p1 · d0  [0:8, 0:8] partial sum 2"),
+        ("per_process", "rng", "p1 · d0  own scalar"),
+        ("failed", "batch", "p3 · d0  lost"),
         # Of a branch, the largest array that is cut, or the largest of all; but one of this very path.
         ("transformer", "model", "\nmodel.head.kernel  f32[256, 8192]"),
         ("transformer", "model.blocks[12]", "\nmodel.blocks[12].mlp.kernel  "),
         ("transformer", "model.embed", "\nmodel.embed.kernel  "),
-        ("transformer", "w", "\nw  f32[512, 512]"),
+        ("transformer", "w", "w  f32[512, 512]"),
     ],
 )
 def test_of_an_array_it_is_shown_how_it_lies(name, path, text):
@@ -98,13 +98,13 @@ def test_without_an_array_the_devices_show_their_memory_and_what_is_counted():
     text = mesh_text(snapshot("tour"))
     assert text.splitlines()[:2] == [
         "mesh data=4 × model=2",
-        "bytes of live arrays on each device, with what Python has not collected yet",
+        "memory of each device (includes arrays awaiting garbage collection)",
     ]
-    assert "cpu:2048  p1  16.4 MB" in text
+    assert "p1 · d0  16.4 MB" in text
     measured = mesh_text(snapshot("axes_2"))
     assert measured.startswith("mesh data=4 × model=2 (explicit)\nmemory in use")
     assert "MB of 16 GB" in measured
-    assert "collected" not in mesh_text(snapshot("tour"), path="params.dense2.kernel")
+    assert "awaiting" not in mesh_text(snapshot("tour"), path="params.dense2.kernel")
 
 
 def test_each_version_of_an_array_has_its_own_picture():
@@ -117,7 +117,7 @@ def test_before_any_mesh_the_devices_are_listed_by_process():
     assert mesh_text(snapshot("empty")) == "no devices known yet"
     lines = mesh_text(replace(snapshot("tour"), meshes=(), arrays=())).splitlines()
     assert lines[0] == "no mesh yet; devices by process"
-    assert (lines[2], len(lines)) == ("process 1  cpu:2048  cpu:2049", 5)
+    assert (lines[2], len(lines)) == ("process 1  cpu devices 0, 1", 5)
 
 
 def test_an_unknown_array_is_refused_with_names_that_look_alike():
@@ -134,9 +134,9 @@ def test_k5_the_mesh_is_followed_by_what_is_set_and_what_devices_hold_of_each_mo
     assert lines[lines.index("") + 1 :] == [
         "distribution ModelParallel  mesh batch=2 × model=2  batches split over batch, "
         "auto-sharding off, global batch 64",
-        "  .*dense.*/kernel  (None, 'model')",
-        "  .*dense.*/bias  ('model',)",
-        "  .*attention.*/query/kernel  (None, 'model', None)",
+        "  .*dense.*/kernel  P(None, 'model')",
+        "  .*dense.*/bias  P('model')",
+        "  .*attention.*/query/kernel  P(None, 'model', None)",
         "model  Sequential, 16 variables, 65.7 MB on each of 4 devices",
     ]
     assert "ModelParallel" not in mesh_text(session, path="x")
@@ -147,4 +147,4 @@ def test_k5_the_mesh_is_followed_by_what_is_set_and_what_devices_hold_of_each_mo
     )
     session = replace(session, models=(replace(session.models[0], totals=totals),))
     last = mesh_text(session, width=120).splitlines()[-1]
-    assert last.endswith("2 KB on device 0:0; 1 KB on device 0:1, device 1:2048, device 1:2049")
+    assert last.endswith("2 KB on p0 · d0; 1 KB on p0 · d1, p1 · d0, p1 · d1")

@@ -91,7 +91,7 @@ def test_without_a_kernel_the_text_and_the_mesh_stay():
     assert step.program is not None
     html = still_html(step, view_id="v")
     assert step.program.title in html and "  32 KB  " in html
-    assert "<b>tpu:3</b>" in html
+    assert "<b>p0 · d3</b>" in html
     assert "processes" not in html
     assert Picture(OneFrame(step), lambda: step).text() == step.program.text
 
@@ -122,28 +122,28 @@ EXPLAINED = Program(
 TEXT = """\
 jit_step: fits, 3 GB of 4 GB on each device
 
-arguments                         2 GB  ███████████████
-outputs                           1 GB  ████████
-temporaries                       1 GB  ████████
-shared by arguments and outputs  −1 GB  ████████
-together                          3 GB  ██████████████████████
-limit                             4 GB  ██████████████████████████████
+arguments                    2 GB  ███████████████
+outputs                      1 GB  ████████
+temporaries                  1 GB  ████████
+reused arguments (donated)  −1 GB  ████████
+together                     3 GB  ██████████████████████
+limit                        4 GB  ██████████████████████████████
 
-collective    along                   a device  times  gradient  line
-all-gather *  data                        1 MB      6  forward
-all-reduce    devices {0, 1}, {2, 3}       8 B    ≤ 2            b.py:3
-all-to-all    data, model                  8 B      ?
+collective    along                   per device  times  pass     line
+all-gather *  data                          1 MB      6  forward
+all-reduce    devices {0, 1}, {2, 3}         8 B    ≤ 2           b.py:3
+all-to-all    data, model                    8 B      ?
 
-along data: 6 MB a device in one run
-along devices that are no axes: at most 16 B a device in one run
-along data, model: 0 B a device in one run, and 1 collective of unknown times
+along data: 6 MB per device in one run
+along devices that are no axes: at most 16 B per device in one run
+along data, model: 0 B per device in one run, and 1 collective of unknown times
 
 * Put in by the compiler, since a value lies otherwise than its user needs it.
 
 Not counted: 1 send.
 
-matrix products: 19.3 G operations a device
-as XLA counts, each loop's body once: 2 T operations a device
+matrix products: 19.3 G operations per device
+as XLA counts, each loop's body once: 2 T operations per device
 
 largest values
 1 MB  f32[512,512]  b.py:4"""

@@ -91,13 +91,13 @@ def shards(name: str, path: str) -> str:
 def test_shards_list_each_piece_with_its_devices() -> None:
     assert shards("tour", "params.dense1.bias").splitlines() == [
         "params.dense1.bias  f32[256]  P('model') on mesh data=4 × model=2",
-        "2 pieces of 128, 512 B each, 4 copies",
-        "[0:128]    512 B  cpu:0 p0, cpu:2048 p1, cpu:4096 p2, cpu:6144 p3",
-        "[128:256]  512 B  cpu:1 p0, cpu:2049 p1, cpu:4097 p2, cpu:6145 p3",
+        "2 shards of 128, 512 B each, 4 replicas of each",
+        "[0:128]    512 B  p0 · d0, p1 · d0, p2 · d0, p3 · d0",
+        "[128:256]  512 B  p0 · d1, p1 · d1, p2 · d1, p3 · d1",
     ]
-    assert shards("pieces_256", "kernel").endswith("… and 216 more pieces")
+    assert shards("pieces_256", "kernel").endswith("… and 216 more shards")
     copies = shards("pieces_256", "bias")
-    assert "and 12 more" in copies and "cpu:2048 p1, cpu:2056" not in copies
+    assert "p1 · d6, p3 · d6, p5 · d6, p7 · d6 and 12 more" in copies
 
 
 def test_what_was_reported_last_is_shown_while_a_cell_runs() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from nbdist.contract.snapshot import Axis, Device, Mesh, PerProcess
 from nbdist.notice import Notice
+from nbdist.view.device_names import DeviceNames
 from nbdist.view.picture import CELLS, OPACITY, PAGES, still_html, translucent_fills
 from tests.builders.golden import golden, snapshot
 from tests.places import GOLDEN
@@ -93,14 +94,15 @@ def test_the_picture_of_every_golden_shows_the_slices_jax_gives(name):
     for one in expected:
         page = Page(still_html(session, path=one["path"], view_id="v1"))
         cells = {text for _, text in page.cells}
+        names = DeviceNames(device.key for device in session.devices)
         for key, slices in one["slices"].items():
-            process, _, device = key.partition(":")
+            process = key.partition(":")[0]
             held = ", ".join(f"{start}:{stop}" for start, stop in slices)
             text = f"[{held}]" if slices else "scalar"
             if int(process) in lost:
                 text = "lost"
-            head = f"{session.devices[0].platform}:{device} p{process}"
-            assert any(cell.startswith(f"{head}") and text in cell for cell in cells), (key, text)
+            head = names.short(key)
+            assert any(cell.startswith(head) and text in cell for cell in cells), (key, text)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -110,12 +112,15 @@ def test_colour_and_label_agree_exactly_where_devices_hold_the_same_piece(name):
         if sum(array.path == one["path"] for array in session.arrays) > 1 or name == "failed":
             continue
         page = Page(still_html(session, path=one["path"], view_id="v1"))
-        looks = {text.split(" ")[0].rpartition(":")[2]: (style, text) for style, text in page.cells}
+        names = DeviceNames(device.key for device in session.devices)
+        looks = {}
+        for style, text in page.cells:
+            process, device, label = re.fullmatch(r"(p\d+) · (d\d+)(.*)", text).groups()
+            looks[f"{process} · {device}"] = (style, label)
         seen = {}
         for number, piece in enumerate(one["pieces"]):
             for key in piece["devices"]:
-                style, text = looks[key.partition(":")[2]]
-                label = text.partition(f"p{key.partition(':')[0]}")[2]
+                style, label = looks[names.short(key)]
                 own = key if label.startswith("own") else ""
                 seen.setdefault((style, label, own), set()).add(number)
         assert all(len(numbers) == 1 for numbers in seen.values())

@@ -73,11 +73,11 @@ def test_layers_that_are_alike_are_one_row() -> None:
     ]
     odd = [array("m.layers[12].w", None, None)]
     lines = tree_text("m", [*layers, *odd], MESHES).splitlines()
-    assert lines[0].startswith("m  25 arrays, 1.6 KB; ") and lines[0].endswith(" 832 B")
+    assert lines[0] == "m  25 arrays, 1.6 KB; up to 832 B per device"
     assert [line.split()[0] for line in lines[1:]] == [
         *("array", ".layers", "[0–11]", ".w", ".v", "[12].w")
     ]
-    assert "12 alike, 2 arrays each" in lines[3] and "768 B" in lines[3]
+    assert "×12 identical, 2 arrays each" in lines[3] and "768 B" in lines[3]
 
 
 def test_layers_of_other_sizes_or_layouts_are_not_alike() -> None:
@@ -112,10 +112,8 @@ def test_only_neighbours_with_numbers_are_alike() -> None:
 def test_large_arrays_that_nothing_splits_are_marked_with_why() -> None:
     text = tree_text("p", [array("p.a", None, None, size=512), array("p.b", None)], MESHES)
     lines = text.splitlines()
-    assert lines[2].startswith("!  .a") and lines[3].startswith("   .b")
-    assert lines[-1] == (
-        "! whole on every device of its mesh: its spec is P(None, None), which splits nothing"
-    )
+    assert lines[2].endswith("4×  replicated (1 MB)") and lines[3].endswith("4×")
+    assert lines[-1] == "replicated: its spec is P(None, None), which splits nothing"
 
 
 def test_by_bytes_the_largest_comes_first() -> None:

@@ -2,17 +2,19 @@
 
 import {
   findArrays,
+  sorted,
   specLength,
   specWords,
   textsOf,
   wordLengths,
   type ArrayTexts,
+  type Order,
 } from '../model/array_text';
 import { forest } from '../model/branches';
+import { NAME_BREAKS } from '../model/format';
 import { largest } from '../model/lists';
 import { saysAsked, type VariableTexts } from '../model/model_text';
 import { remember, type Scene } from '../model/scene';
-import { shortenAll } from '../model/shorten';
 import type { Array as NamedArray, Mesh } from '../model/snapshot';
 import {
   branchTextsMaker,
@@ -38,10 +40,10 @@ const INDENT = 12;
 const MOST_INDENT = 96;
 /** Width of the arrow before the name of a branch. */
 const ARROW = 14;
-/** The least width of a column, for its heading. */
-const HEADING = 38;
+/** The least widths of the columns after the name of an array, for their headings. */
+const HEADINGS = [38, 38, 60, 48];
 /** The least widths of the columns after the path of a variable. */
-const VARIABLE_HEADINGS = [44, 44, 44, 56, 44, 44];
+const VARIABLE_HEADINGS = [44, 44, 44, 56, 44, 60];
 /** Least width of the column of names, in characters; with less room, rows take several lines. */
 const LEAST_NAME = 14;
 
@@ -51,11 +53,15 @@ const LEAST_NAME = 14;
  */
 export interface ListContents {
   readonly texts: readonly ArrayTexts[];
-  /** Level of each row, from 1; the characters of its name, and the characters beside the name. */
+  /**
+   * Level of each row, from 1; the characters of its name, of the processes beside it, and of its
+   * badge, which stands beside the name only in rows of one line.
+   */
   readonly names: readonly {
     readonly level: number;
     readonly length: number;
-    readonly beside: number;
+    readonly who: number;
+    readonly badge: number;
   }[];
   /** The characters of the text about each branch, and the most characters that the bytes of a branch take. */
   readonly about: readonly number[];
@@ -66,15 +72,13 @@ export interface ListForm {
   readonly kind: 'line' | 'stacked';
   /** Widths of the columns after the name; none if rows take several lines. */
   readonly columns: readonly number[];
-  /** Return how many characters a name of this level may have. */
-  nameLength(level: number): number;
   /** Return how many pixels are left free before a name. */
   indent(level: number, kind: 'array' | 'branch'): number;
-  /** Return the height in pixels of the row of an array. */
-  height(texts: ArrayTexts, level: number): number;
-  /** Return whether the text about a branch stands beside its name, given the characters of both. */
-  beside(name: number, about: number, level: number): boolean;
-  branchHeight(beside: boolean): number;
+  /** Return the height in pixels of the row of an array with this name. */
+  height(name: string, texts: ArrayTexts, level: number): number;
+  /** Return whether the text about a branch stands beside its name. */
+  beside(name: string, about: number, level: number): boolean;
+  branchHeight(name: string, level: number, beside: boolean): number;
 }
 
 /** Return how many lines words of the given lengths take, at `perLine` characters a line. */
@@ -87,6 +91,22 @@ export function linesFor(words: readonly number[], perLine: number): number {
       // A name that must be broken inside its box takes one line more than its characters suggest.
       lines += (used ? 1 : 0) + (word > perLine ? Math.ceil(word / perLine) : 0);
       used = Math.min(word, perLine);
+    }
+  }
+  return lines;
+}
+
+/**
+ * Return how many lines a name takes at `perLine` characters a line; it breaks after its dots,
+ * brackets and underscores, and anywhere in a part that is longer than a line.
+ */
+export function linesOfName(name: string, perLine: number): number {
+  let [lines, used] = [1, 0];
+  for (const { length } of name.split(NAME_BREAKS)) {
+    if (used + length <= perLine) used += length;
+    else {
+      lines += (used ? 1 : 0) + Math.max(0, Math.ceil(length / perLine) - 1);
+      used = length > perLine ? length % perLine || perLine : length;
     }
   }
   return lines;
@@ -109,9 +129,11 @@ export function listForm(contents: ListContents, width: number, character: numbe
     largest(texts.map(t => t.type.length)),
     largest(texts.map(t => specLength(t.spec))),
     largest([contents.bytes, ...texts.map(t => t.bytes.length)]),
-    largest(texts.map(t => t.copies.length)),
+    largest(texts.map(t => t.replicas.length)),
   ];
-  const columns = lengths.map(length => Math.max(HEADING, Math.ceil(length * character) + 2));
+  const columns = lengths.map((length, i) =>
+    Math.max(HEADINGS[i] ?? 0, Math.ceil(length * character) + 2),
+  );
   const [type = 0, spec = 0] = columns;
   // The text about a branch takes the place of type and spec.
   const said = Math.ceil(largest(about) * character) + 2;
@@ -120,13 +142,12 @@ export function listForm(contents: ListContents, width: number, character: numbe
   const room = width - PADDING - others;
   const indent = indenter(about.length > 0, MOST_INDENT);
   const whole = largest(
-    names.map(n => indent(n.level, 'array') + (n.length + n.beside) * character),
+    names.map(n => indent(n.level, 'array') + (n.length + n.who + n.badge) * character),
   );
   if (room < Math.max(LEAST_NAME * character, whole)) return stacked(contents, width, character);
   return {
     kind: 'line',
     columns,
-    nameLength: () => largest(names.map(n => n.length)),
     indent,
     height: () => ONE_LINE,
     beside: () => false,
@@ -138,28 +159,28 @@ function stacked(contents: ListContents, width: number, character: number): List
   const { texts, names, about } = contents;
   const perLine = Math.max(12, Math.floor((width - PADDING) / character));
   const bytes = largest([contents.bytes, ...texts.map(t => t.bytes.length)]);
-  const room = perLine - bytes - largest(names.map(n => n.beside)) - 2;
+  const room = perLine - bytes - largest(names.map(n => n.who)) - 2;
   const most = Math.min(MOST_INDENT, Math.floor((room * character) / 3));
   const indent = indenter(about.length > 0, most);
   const taken = (level: number): number => Math.ceil(indent(level, 'array') / character);
+  const roomAt = (level: number): number => Math.max(4, room - taken(level));
   return {
     kind: 'stacked',
     columns: [],
-    nameLength: level => room - taken(level),
     indent,
-    height: (t, level) => {
-      const beside = perLine - t.copiesWords.length - 2 - taken(level);
-      return ROW_PADDING + LINE + LINE * linesFor(wordLengths(t), beside);
+    height: (name, t, level) => {
+      const words = linesFor(wordLengths(t), perLine - taken(level));
+      const lines = linesOfName(name, roomAt(level)) + words;
+      return ROW_PADDING + LINE * lines;
     },
-    beside: (name, said, level) => name + said + 2 <= room - taken(level),
-    branchHeight: beside => ROW_PADDING + (beside ? LINE : 2 * LINE),
+    beside: (name, said, level) => name.length + said + 2 <= roomAt(level),
+    branchHeight: (name, level, beside) =>
+      ROW_PADDING + LINE * (linesOfName(name, roomAt(level)) + (beside ? 0 : 1)),
   };
 }
 
 export interface LayoutForm {
   readonly kind: 'line' | 'stacked';
-  /** Most characters of a path. */
-  readonly nameLength: number;
   readonly columns: readonly number[];
   height(texts: VariableTexts): number;
 }
@@ -185,16 +206,16 @@ export function layoutForm(
   const others = columns.reduce((a, b) => a + b + VARIABLES_GAP, 0);
   const whole = largest(texts.map(t => t.path.length + 2));
   if (width - PADDING - others >= whole * character) {
-    return { kind: 'line', nameLength: whole, columns, height: () => ONE_LINE };
+    return { kind: 'line', columns, height: () => ONE_LINE };
   }
   const perLine = Math.max(12, Math.floor((width - PADDING) / character));
   return {
     kind: 'stacked',
-    nameLength: perLine - (lengths[5] ?? 0) - 5,
     columns: [],
     height: t => {
+      const name = linesOfName(t.path, Math.max(4, perLine - (lengths[5] ?? 0) - 5));
       const room = perLine - t.group.length - 2;
-      return ROW_PADDING + LINE * (1 + linesFor(stackedWords(t), room));
+      return ROW_PADDING + LINE * (name + linesFor(stackedWords(t), room));
     },
   };
 }
@@ -210,7 +231,7 @@ function stackedWords(texts: VariableTexts): number[] {
   return lengths;
 }
 
-/** Width, in characters, of the badge of an array that is whole everywhere. */
+/** Characters between a name and a badge beside it, edges included. */
 const BADGE = 3;
 
 export interface Listing {
@@ -220,14 +241,13 @@ export interface Listing {
   readonly form: ListForm;
   readonly textsOf: (array: NamedArray) => ArrayTexts | undefined;
   readonly branchTexts: (row: BranchRow) => BranchTexts;
-  /** The name as it is written, shortened if it is too long. */
-  readonly nameOf: (row: ListRow) => string;
 }
 
 type TextOf = ReadonlyMap<NamedArray, ArrayTexts>;
 
-const besideOf = (texts: ArrayTexts | undefined): number =>
-  (texts?.who ? texts.who.length + 2 : 0) + (texts?.whole ? BADGE : 0);
+const whoWidth = (texts: ArrayTexts | undefined): number => (texts?.who ? texts.who.length + 2 : 0);
+const badgeWidth = (texts: ArrayTexts | undefined): number =>
+  texts?.badge ? texts.badge.length + BADGE : 0;
 
 function formOf(
   rows: readonly ListRow[],
@@ -236,23 +256,15 @@ function formOf(
   width: number,
   character: number,
 ): ListForm {
-  const badge = [...textOf.values()].some(texts => texts.whole) ? BADGE : 0;
-  const names = rows.map(row => ({
-    level: row.level,
-    length: row.name.length,
-    beside: row.kind === 'array' ? besideOf(textOf.get(row.array)) : badge,
-  }));
+  const names = rows.map(row => {
+    const texts = row.kind === 'array' ? textOf.get(row.array) : undefined;
+    const { level, name } = row;
+    return { level, length: name.length, who: whoWidth(texts), badge: badgeWidth(texts) };
+  });
   const branches = rows.flatMap(row => (row.kind === 'branch' ? [branchTexts(row)] : []));
-  const about = branches.map(texts => texts.about.length);
+  const about = branches.map(texts => texts.aboutWidth);
   const bytes = branches[0]?.mostBytes ?? 0;
   return listForm({ texts: [...textOf.values()], names, about, bytes }, width, character);
-}
-
-/** Shorten the names of each level by themselves: every `.kernel` of one level is written alike. */
-function namesOf(rows: readonly ListRow[], form: ListForm): ReadonlyMap<string, string>[] {
-  const levels: (Set<string> | undefined)[] = [];
-  for (const { level, name } of rows) (levels[level] ??= new Set()).add(name);
-  return [...levels].map((names, level) => shortenAll([...(names ?? [])], form.nameLength(level)));
 }
 
 /** Maker of listings, which reuses every unchanged part of the listing before. */
@@ -260,6 +272,7 @@ export class Listings {
   readonly open = new OpenBranches();
   readonly roots = remember(forest);
   private readonly found = remember(findArrays);
+  private readonly sorted = remember(sorted);
   private readonly texts = remember(
     (arrays: readonly NamedArray[], meshes: ReadonlyMap<string, Mesh>): TextOf =>
       new Map(arrays.map(array => [array, textsOf(array, meshes)])),
@@ -269,8 +282,8 @@ export class Listings {
   private readonly trees = remember((arrays: readonly NamedArray[], states: BranchStates) =>
     treeRows(this.roots(arrays), shownIn(states)),
   );
-  // Widths and names are computed from all possible rows, so that neither a search nor opening a
-  // branch moves them.
+  // Widths are computed from all possible rows, so that neither a search nor opening a branch moves
+  // them.
   private readonly all = {
     tree: remember((arrays: readonly NamedArray[]) =>
       treeRows(this.roots(arrays), ({ alike }) => (alike.length ? 'each' : 'open')),
@@ -278,25 +291,27 @@ export class Listings {
     flat: remember(flatRows),
   };
   private readonly forms = { tree: remember(formOf), flat: remember(formOf) };
-  private readonly names = { tree: remember(namesOf), flat: remember(namesOf) };
 
-  of({ snapshot, meshes, state }: Scene, width: number, character: number): Listing {
+  of(
+    { snapshot, meshes, state }: Scene,
+    width: number,
+    character: number,
+    order: Order = 'tree',
+  ): Listing {
     const { arrays, arrays_omitted: omitted } = snapshot;
-    const found = this.found(arrays, state.query);
+    const found = this.sorted(this.found(arrays, state.query), meshes, order);
     const kind = found === arrays ? 'tree' : 'flat';
     this.open.settle(this.roots(arrays));
     const textOf = this.texts(arrays, meshes);
     const branchTexts = this.branchTexts(meshes, textOf, omitted);
     const all = this.all[kind](arrays);
     const form = this.forms[kind](all, textOf, branchTexts, width, character);
-    const names = this.names[kind](all, form);
     return {
       rows: kind === 'tree' ? this.trees(arrays, this.open.states) : this.flat(found),
       tree: kind === 'tree',
       form,
       textsOf: array => textOf.get(array),
       branchTexts,
-      nameOf: ({ level, name }) => names[level]?.get(name) ?? name,
     };
   }
 }

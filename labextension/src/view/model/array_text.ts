@@ -16,31 +16,37 @@ export interface ArrayTexts {
   readonly type: string;
   readonly spec: readonly SpecPart[];
   readonly bytes: string;
-  readonly copies: string;
-  /** The copies in words, for rows without a heading that explains the number. */
-  readonly copiesWords: string;
+  /** How many devices hold each shard: `2×`, or `—` for one alone. */
+  readonly replicas: string;
+  /** The replicas in words, for rows without a heading that explains the number; empty for none. */
+  readonly replicasWords: string;
   /** The processes that have the array; empty if all do. */
   readonly who: string;
-  /** Why a large array is whole on each of several devices; else null. */
+  /** `replicated (16 MB)` for a large array that is whole on each of several devices; else empty. */
+  readonly badge: string;
+  /** Why such an array is whole there; else null. */
   readonly whole: string | null;
 }
 
 const text = (value: string): SpecPart => ({ text: value, kind: 'text' });
 const axis = (value: string): SpecPart => ({ text: value, kind: 'axis' });
 
-/** Return `(data, ·)` with axes in boxes; several axes of one dimension are joined by ×. */
-export function entryParts(spec: readonly (readonly string[])[]): SpecPart[] {
-  const parts: SpecPart[] = [text('(')];
-  spec.forEach((names, d) => {
-    if (d) parts.push(text(', '));
-    if (names.length === 0) parts.push(text('·'));
-    names.forEach((name, i) => {
-      if (i) parts.push(text('×'));
-      parts.push(axis(name));
-    });
+/** Return the entries of a spec, `None, ('pod', 'data')`, with axes in boxes. */
+function dimensionsParts(spec: readonly (readonly string[])[]): SpecPart[] {
+  return spec.flatMap((names, d) => {
+    const between = d ? [text(', ')] : [];
+    if (names.length === 0) return [...between, text('None')];
+    const axes = names.flatMap((name, i) => [...(i ? [text(', ')] : []), axis(`'${name}'`)]);
+    return names.length > 1 ? [...between, text('('), ...axes, text(')')] : [...between, ...axes];
   });
-  return [...parts, text(')')];
 }
+
+/** Return `P('data', None)`, as JAX prints it, with the axes in boxes. */
+export const entryParts = (spec: readonly (readonly string[])[]): SpecPart[] => [
+  text('P('),
+  ...dimensionsParts(spec),
+  text(')'),
+];
 
 /** Return the axes that a layout asks for, one or none for each dimension, as a spec. */
 export const axesParts = (axes: readonly (string | null)[]): SpecPart[] =>
@@ -49,47 +55,51 @@ export const axesParts = (axes: readonly (string | null)[]): SpecPart[] =>
 function specParts(array: NamedArray): SpecPart[] {
   const { sharding } = array;
   if (sharding.kind !== 'named') return [text(shardingText(array))];
-  const parts = entryParts(sharding.spec);
-  if (sharding.unreduced.length) {
-    parts.push(text(' sum over '));
-    sharding.unreduced.forEach((name, i) => {
-      if (i) parts.push(text(' '));
-      parts.push({ text: name, kind: 'sum' });
-    });
-  }
-  return parts;
+  const { spec, unreduced } = sharding;
+  if (!unreduced.length) return entryParts(spec);
+  const sums = unreduced.flatMap((name, i): SpecPart[] => [
+    ...(i ? [text(', ')] : []),
+    { text: `'${name}'`, kind: 'sum' },
+  ]);
+  const before = spec.length ? ', ' : '';
+  return [
+    text('P('),
+    ...dimensionsParts(spec),
+    ...[text(before), text('unreduced={'), ...sums, text('})')],
+  ];
 }
 
-function copiesText(array: NamedArray, division: Division | null): string {
+function replicasText(array: NamedArray, division: Division | null): string {
   if (!division) return '?';
   if (array.sharding.kind === 'per_process') return 'own';
-  const copies = division.copies === 1 ? '1' : `×${division.copies}`;
-  return division.addends > 1
-    ? `Σ${division.addends}${division.copies > 1 ? ` ${copies}` : ''}`
-    : copies;
+  const replicas = division.copies === 1 ? '—' : `${division.copies}×`;
+  if (division.addends === 1) return replicas;
+  return `Σ${division.addends}${division.copies > 1 ? ` ${replicas}` : ''}`;
 }
 
-function copiesWords(array: NamedArray, division: Division | null): string {
+function replicasWords(array: NamedArray, division: Division | null): string {
   if (!division) return 'mesh unknown';
-  if (array.sharding.kind === 'per_process') return 'its own each';
-  const copies = division.copies === 1 ? '1 copy' : `${division.copies} copies`;
-  if (division.addends === 1) return copies;
-  return `sum of ${division.addends}${division.copies > 1 ? `, ${copies}` : ''}`;
+  if (array.sharding.kind === 'per_process') return 'each its own';
+  const replicas = division.copies === 1 ? '' : `${division.copies} replicas`;
+  if (division.addends === 1) return replicas;
+  return `${division.addends} sums${replicas && `, ${replicas}`}`;
 }
 
 export function textsOf(array: NamedArray, meshes: ReadonlyMap<string, Mesh>): ArrayTexts {
   const division = divisionOf(array, meshes);
   const kind = otherMemoryKind(array);
   const { processes } = array;
+  const whole = wholeWhy(array, division);
   return {
     // Without spaces, so that more rows fit in one line.
     type: typeText(array).replaceAll(' ', ''),
     spec: [...specParts(array), ...(kind ? [text(` ${kind}`)] : [])],
     bytes: division ? bytesText(division.bytesPerDevice) : '?',
-    copies: copiesText(array, division),
-    copiesWords: copiesWords(array, division),
+    replicas: replicasText(array, division),
+    replicasWords: replicasWords(array, division),
     who: processes.length ? `p${rangesText(processes)}` : '',
-    whole: wholeWhy(array, division),
+    badge: whole === null ? '' : `replicated (${bytesText(array.nbytes)})`,
+    whole,
   };
 }
 
@@ -106,6 +116,8 @@ export const specLength = (spec: readonly SpecPart[]): number =>
 export const wordLengths = (texts: ArrayTexts): number[] => [
   texts.type.length,
   ...specWords(texts.spec),
+  ...(texts.badge ? [texts.badge.length + 1] : []),
+  ...(texts.replicasWords ? [texts.replicasWords.length] : []),
 ];
 
 /** Return the lengths, in characters, of the parts of a spec between which a line may break. */
@@ -121,12 +133,9 @@ export function specWords(spec: readonly SpecPart[]): number[] {
   return word ? [...words, word] : words;
 }
 
-/**
- * Return whether a line may break after this part: a comma, a space, or the sign between axes of
- * one dimension.
- */
+/** Return whether a line may break after this part: a comma and a space. */
 export const breaksAfter = (part: SpecPart): boolean =>
-  part.kind === 'text' && /[ ×]$/.test(part.text);
+  part.kind === 'text' && part.text.endsWith(' ');
 
 /** Return why a large array is whole on each of several devices; null for any other array. */
 export function wholeWhy(array: NamedArray, division: Division | null): string | null {
@@ -135,6 +144,33 @@ export function wholeWhy(array: NamedArray, division: Division | null): string |
   return array.sharding.kind === 'named'
     ? `its spec is ${specText(array.sharding)}, which splits nothing`
     : 'JAX chose that: no sharding with a mesh was given';
+}
+
+/** The orders in which arrays can be listed; `tree` is that of their paths. */
+export const ORDERS = {
+  tree: 'as in your code',
+  name: 'by name',
+  bytes: 'by bytes',
+  replicas: 'by replicas',
+};
+
+export type Order = keyof typeof ORDERS;
+
+/** Return the arrays in an order: names rising, bytes per device and replicas falling. */
+export function sorted(
+  arrays: readonly NamedArray[],
+  meshes: ReadonlyMap<string, Mesh>,
+  order: Order,
+): readonly NamedArray[] {
+  if (order === 'tree') return arrays;
+  if (order === 'name') return [...arrays].sort((a, b) => a.path.localeCompare(b.path, 'en'));
+  const numbers = new Map(
+    arrays.map(array => {
+      const division = divisionOf(array, meshes);
+      return [array, (order === 'bytes' ? division?.bytesPerDevice : division?.copies) ?? 0];
+    }),
+  );
+  return [...arrays].sort((a, b) => (numbers.get(b) ?? 0) - (numbers.get(a) ?? 0));
 }
 
 /** Return the text that a search looks at: path, dtype, shape and spec. */

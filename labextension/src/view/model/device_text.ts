@@ -1,16 +1,24 @@
 /** Texts about a device, what it holds and with whom it exchanges data: for cards, details, tables, screen readers. */
 
-import { bytesText, countText, deviceText, slicesText } from './format';
+import { bytesText, countText, deviceShort, deviceText, slicesText } from './format';
 import type { Grid } from './grid';
 import { placeIn } from './lists';
 import type { HeldPiece } from './pieces';
 import { isLost, isOnPaper, type Scene } from './scene';
 import type { ShownCollective } from './snapshot';
 
-/** Return the name of a device, `cpu 2048`; of a device that no process has reported, the key. */
-export function nameOf(scene: Scene, key: string): string {
+/** Return the name of a device: `process 1 · device 0`. */
+export const nameOf = (scene: Scene, key: string): string =>
+  deviceText(key, scene.directory.numbers);
+
+/** Return the name of a device for narrow places: `p1 · d0`. */
+export const shortNameOf = (scene: Scene, key: string): string =>
+  deviceShort(key, scene.directory.numbers);
+
+/** Return the platform and JAX's own id of a device, `cpu, JAX id 2048`, for details. */
+export function idText(scene: Scene, key: string): string {
   const device = scene.directory.devices.get(key);
-  return device ? deviceText(device) : `device ${key}`;
+  return device ? `${device.platform}, JAX id ${device.id}` : '';
 }
 
 /** Return the host name of a device's process; empty if it is not known. */
@@ -20,12 +28,6 @@ export function hostOf(scene: Scene, key: string): string {
 
 /** Return a device's process id, which is the first part of its key. */
 export const processOf = (key: string): number => Number(key.split(':')[0]);
-
-/** Return a device's process and, if it is known, its host: `3 on h1`. */
-export function ownerText(scene: Scene, key: string): string {
-  const host = hostOf(scene, key);
-  return `${processOf(key)}${host ? ` on ${host}` : ''}`;
-}
 
 /**
  * Return the host of a device, or its process if no host is known.
@@ -43,9 +45,9 @@ export const coordinatesText = ({ axes }: Grid, position: number): string => {
     .join(', ');
 };
 
-/** Return `sum 2 of 4` for a value that is still to be added to others, else an empty text. */
+/** Return `partial sum 2 of 4` for a value that is still to be added to others, else an empty text. */
 export function addendText(piece: HeldPiece, addends: number): string {
-  return piece.addend === null ? '' : `sum ${piece.addend + 1} of ${addends}`;
+  return piece.addend === null ? '' : `partial sum ${piece.addend + 1} of ${addends}`;
 }
 
 /** The part of the picked array that a device holds. */
@@ -79,7 +81,7 @@ export function heldText(scene: Scene, key: string): string {
   return parts.join(' ');
 }
 
-/** Return the memory of a device: `512 KB live`, `62 GB of 95 GB`; empty if nothing is known. */
+/** Return the memory of a device: `512 KB`, `62 GB of 95 GB`; empty if nothing is known. */
 export function memoryText(scene: Scene, key: string): string {
   const device = scene.directory.devices.get(key);
   const memory = device?.memory;
@@ -89,7 +91,7 @@ export function memoryText(scene: Scene, key: string): string {
     return `${bytesText(memory.bytes_in_use)} of ${bytesText(memory.bytes_limit)}`;
   }
   const live = device?.live_bytes ?? null;
-  return live === null ? '' : `${bytesText(live)} live`;
+  return live === null ? '' : bytesText(live);
 }
 
 /** Return everything about a device in one sentence, for a screen reader. */
@@ -98,8 +100,8 @@ export function describeDevice(scene: Scene, position: number): string {
   const held = heldText(scene, key);
   const parts = [
     nameOf(scene, key),
+    hostOf(scene, key) && `on ${hostOf(scene, key)}`,
     coordinatesText(scene.grid, position),
-    `process ${ownerText(scene, key)}`,
     held && scene.array && held.startsWith('[') ? `holds ${held} of ${scene.array.path}` : held,
     memoryText(scene, key),
   ];
@@ -109,11 +111,11 @@ export function describeDevice(scene: Scene, position: number): string {
 /** Most devices that are listed by name; the rest are counted. */
 const MOST_NAMED = 6;
 
-/** Return a collective in words: `all-reduce along model, 32 KB a device, 6 times, forward, train.py:9`. */
+/** Return a collective in words: `all-reduce along model, 32 KB per device, 6 times, forward, train.py:9`. */
 export function collectiveText(one: ShownCollective): string {
   return [
     `${one.kind} ${one.along.startsWith('devices ') ? 'among' : 'along'} ${one.along}`,
-    `${bytesText(one.bytes)} a device`,
+    `${bytesText(one.bytes)} per device`,
     one.times === '?' ? 'an unknown number of times' : timesText(one.times),
     one.direction,
     one.line,
@@ -146,7 +148,7 @@ export function groupsText({ exchange }: Scene): string {
 
 /** Return the names of devices; of many, the first and how many more. */
 export function namesText(scene: Scene, keys: readonly string[]): string {
-  const named = keys.slice(0, MOST_NAMED).map(key => nameOf(scene, key));
+  const named = keys.slice(0, MOST_NAMED).map(key => shortNameOf(scene, key));
   if (keys.length > MOST_NAMED) named.push(`${keys.length - MOST_NAMED} more`);
   return named.join(', ');
 }

@@ -1,5 +1,6 @@
 /** Numbers and the field's notations as text. */
 
+import { grouped } from './lists';
 import type { Slices } from './pieces';
 import type { Array as NamedArray, Device, Mesh, NamedSharding } from './snapshot';
 
@@ -35,6 +36,9 @@ export const slicesText = (slices: Slices): string => `[${dimensionTexts(slices)
 /** Return the slice of each dimension as text: `0:128`. */
 export const dimensionTexts = (slices: Slices): string[] =>
   slices.map(([start, stop]) => `${start}:${stop}`);
+
+/** Where a name may break into lines: after its dots, brackets and underscores. */
+export const NAME_BREAKS = /(?<=[.\]_])/;
 
 const UNITS = ['B', 'KB', 'MB', 'GB', 'TB', 'PB'];
 
@@ -91,8 +95,34 @@ export const countText = (count: number, one: string, many = `${one}s`): string 
 export const processesText = (ids: readonly number[]): string =>
   `${ids.length === 1 ? 'process' : 'processes'} ${rangesText(ids)}`;
 
-/** Return platform and id of a device: `cpu 2048`. */
-export const deviceText = (device: Device): string => `${device.platform} ${device.id}`;
+/** Numbers of devices among those of their process, by key. */
+export type DeviceNumbers = ReadonlyMap<string, number>;
+
+/**
+ * Number the devices of each process from 0 in the order of JAX's ids, which is that of
+ * `jax.local_devices()`; as `DeviceNames` in `nbdist/view/device_names.py`.
+ */
+export function deviceNumbers(devices: Iterable<Device>): DeviceNumbers {
+  const sorted = [...devices].sort((a, b) => a.process_id - b.process_id || a.id - b.id);
+  const processes = grouped(sorted, device => device.process_id);
+  return new Map(
+    [...processes.values()].flatMap(own => own.map(({ key }, i) => [key, i] as const)),
+  );
+}
+
+/** Return a device's name: `process 1 · device 0`; `process 1 · JAX id 2048` if it was not reported. */
+export function deviceText(key: string, numbers: DeviceNumbers): string {
+  const [process = '', id = ''] = key.split(':');
+  const number = numbers.get(key);
+  return `process ${process} · ${number === undefined ? `JAX id ${id}` : `device ${number}`}`;
+}
+
+/** Return a device's name for narrow places: `p1 · d0`. */
+export function deviceShort(key: string, numbers: DeviceNumbers): string {
+  const [process = '', id = ''] = key.split(':');
+  const number = numbers.get(key);
+  return `p${process} · ${number === undefined ? `id ${id}` : `d${number}`}`;
+}
 
 /** Return the axes of a mesh: `data=4 × model=2`. */
 export const meshText = (mesh: Mesh): string =>
@@ -129,7 +159,7 @@ export function shardingText(array: NamedArray): string {
   const { sharding } = array;
   if (sharding.kind === 'named') return specText(sharding);
   if (sharding.kind === 'single') return 'one device';
-  return sharding.kind === 'per_process' ? 'one each process' : 'by index map';
+  return sharding.kind === 'per_process' ? 'each process its own' : 'by index';
 }
 
 /** Return the memory kind if it is not the one that a device uses by default, else null. */

@@ -1,7 +1,7 @@
 /** Messages from the kernel: told from others, unpacked, and merged into the newest snapshot. */
 
 import { VERSION } from './contract';
-import type { Frame, Outputs, Values } from './messages';
+import type { CellMode, Frame, Outputs, Values } from './messages';
 import type { Snapshot } from './snapshot';
 
 function fields(message: unknown): Readonly<Record<string, unknown>> {
@@ -30,6 +30,11 @@ export function isValues(message: unknown): message is Values {
 export function isOutputs(message: unknown): message is Outputs {
   const { type, cells } = fields(message);
   return type === 'outputs' && Array.isArray(cells);
+}
+
+export function isCellMode(message: unknown): message is CellMode {
+  const { type, on_processes } = fields(message);
+  return type === 'mode' && typeof on_processes === 'boolean';
 }
 
 /** Unpack a frame that never changes, as a notebook saves it: JSON, compressed by gzip, in base64; return null if `text` is anything else. */

@@ -17,7 +17,7 @@ export interface Grid {
 }
 
 /** Id and label of the grid of all devices. */
-const ALL_DEVICES = 'all by process';
+const ALL_DEVICES = 'All devices';
 
 /** Return the grid of all devices by process, since nothing else is known about their order. */
 function everyDevice(devices: readonly Device[]): Grid {

@@ -1,6 +1,6 @@
 import type { Snapshot } from './snapshot';
 
-export type Message = Frame | Values | Outputs | ViewTraits | Request;
+export type Message = Frame | Values | Outputs | CellMode | ViewTraits | Request;
 export type Request = Hello | AskValues;
 
 /**
@@ -59,15 +59,24 @@ export interface CellOutputs {
   }[];
 }
 /**
- * Traits of a view: its still picture, the array to select first, and the only session to show.
+ * Whether plain cells run on the processes, as `%dist_mode` sets it.
+ */
+export interface CellMode {
+  on_processes: boolean;
+  type: 'mode';
+}
+/**
+ * Traits of a view: its still picture, the array to select first, the only session to show, and its form.
  *
- * Each is empty for none. `packed` is a `Frame` with everything that never changes, such as a program: JSON,
- * compressed by gzip, in base64. It is null if frames come from the kernel.
+ * The first three are empty for none. A `strip` is the session in one line, which opens as a view. `packed` is a
+ * `Frame` with everything that never changes, such as a program: JSON, compressed by gzip, in base64. It is null
+ * if frames come from the kernel.
  */
 export interface ViewTraits {
   view_id: string;
   focus: string;
   session: string;
+  form: 'view' | 'strip';
   packed: string | null;
 }
 /**

@@ -2,8 +2,15 @@
 
 import { axesParts, entryParts, type SpecPart } from './array_text';
 import { MOST_NAMED_DEVICES } from './contract';
-import { bytesText, countText, deviceText, processesText, typeText } from './format';
-import type { Device, DeviceBytes, Model, Variable } from './snapshot';
+import {
+  bytesText,
+  countText,
+  deviceShort,
+  processesText,
+  typeText,
+  type DeviceNumbers,
+} from './format';
+import type { DeviceBytes, Model, Variable } from './snapshot';
 
 /** Return the key of a model. Models with one path differ in the processes that have them. */
 export const keyOfModel = ({ path, processes }: Model): string => `${path} ${processes.join()}`;
@@ -20,31 +27,28 @@ export function titleOf({ path, kind, processes }: Model): string {
   return `${path}, ${kind}${processes.length ? ` (${processesText(processes)})` : ''}`;
 }
 
-/** Return the size of a model: `14 variables, 83 MB in one copy`. */
+/** Return the size of a model: `14 variables, 83 MB`. */
 export function sizeText({ variables, variables_omitted }: Model): string {
   const bytes = variables.reduce((sum, { nbytes }) => sum + nbytes, 0);
   const count = countText(variables.length + variables_omitted, 'variable');
   if (variables_omitted) return `${count}, ${variables.length} of them listed`;
-  return `${count}, ${bytesText(bytes)} in one copy`;
+  return `${count}, ${bytesText(bytes)}`;
 }
 
 /**
  * Return the bytes that devices hold: `62.5 MB on each of 4 devices`; if devices differ, one text
  * for each number of bytes.
  */
-export function totalsTexts(model: Model, devices: ReadonlyMap<string, Device>): string[] {
-  return model.totals.map(total => totalText(total, devices, model.totals.length > 1));
+export function totalsTexts(model: Model, numbers: DeviceNumbers): string[] {
+  return model.totals.map(total => totalText(total, numbers, model.totals.length > 1));
 }
 
 function totalText(
   { devices: keys, nbytes }: DeviceBytes,
-  devices: ReadonlyMap<string, Device>,
+  numbers: DeviceNumbers,
   named: boolean,
 ): string {
-  const names = keys.slice(0, MOST_NAMED_DEVICES).map(key => {
-    const device = devices.get(key);
-    return device ? deviceText(device) : key;
-  });
+  const names = keys.slice(0, MOST_NAMED_DEVICES).map(key => deviceShort(key, numbers));
   if (!named && keys.length > 1) return `${bytesText(nbytes)} on each of ${keys.length} devices`;
   const more =
     keys.length > MOST_NAMED_DEVICES ? ` and ${keys.length - MOST_NAMED_DEVICES} more` : '';
@@ -94,7 +98,7 @@ export function textsOfVariable(variable: Variable, ruled: boolean): VariableTex
 }
 
 export const FLAGS: Readonly<Record<'missed' | 'differs', string>> = {
-  missed: 'whole on every device: no rule matched it',
+  missed: 'replicated on every device: no rule matched it',
   differs: 'not laid out as its rule asks',
 };
 
@@ -107,7 +111,7 @@ export function labelOfVariable(texts: VariableTexts): string {
   const asked = texts.axes.length ? [`asks for ${listed(texts.axes)}`] : [];
   const flag = texts.flag ? [FLAGS[texts.flag]] : [];
   const rule = texts.rule && texts.flag !== 'missed' ? [ruleWords(texts)] : [];
-  const lies = [`lies ${listed(texts.spec)}`, `${texts.bytes} a device`];
+  const lies = [`spec ${listed(texts.spec)}`, `${texts.bytes} per device`];
   return [texts.path, texts.type, texts.group, ...rule, ...asked, ...flag, ...lies].join(', ');
 }
 

@@ -1,6 +1,7 @@
 /** The scene: all that is drawn, computed from the state. Parts that did not change keep their identity. */
 
 import { exchangeOf, type Exchange, type Shares } from './exchange';
+import { deviceNumbers, type DeviceNumbers } from './format';
 import { chooseGrid, gridsOf, type Grid } from './grid';
 import { holdingOf, type Holding } from './pieces';
 import type { Array as NamedArray, Device, Mesh, Process, Snapshot } from './snapshot';
@@ -9,6 +10,7 @@ import { pickedArray, type State } from './state';
 /** The session's devices by key and processes by id, and its hosts. */
 export interface Directory {
   readonly devices: ReadonlyMap<string, Device>;
+  readonly numbers: DeviceNumbers;
   readonly processes: ReadonlyMap<number, Process>;
   readonly hosts: readonly string[];
   /** Each process's host as an index into `hosts`. */
@@ -51,7 +53,7 @@ function directoryOf(
     hostOf.set(process_id, number);
   }
   const byId = new Map(processes.map(process => [process.process_id, process]));
-  return { devices, processes: byId, hosts, hostOf };
+  return { devices, numbers: deviceNumbers(devices.values()), processes: byId, hosts, hostOf };
 }
 
 /**

@@ -40,6 +40,10 @@ export interface State {
   /** The chosen collectives, by their places in the program. */
   readonly chosen: readonly number[];
   readonly values: ShownValues;
+  /** Whether the view is the answer to a start, which begins as a strip. */
+  readonly brief: boolean;
+  /** Whether the whole view is shown, and not the strip alone. */
+  readonly open: boolean;
 }
 
 /** The values of an array, as far as the person has asked for them. */
@@ -62,10 +66,11 @@ export type Action =
   | { readonly type: 'model'; readonly key: string }
   | { readonly type: 'side'; readonly side: Side }
   | { readonly type: 'choose'; readonly collectives: readonly number[] }
+  | { readonly type: 'open'; readonly open: boolean }
   | { readonly type: 'ask'; readonly path: string }
   | { readonly type: 'values'; readonly values: Values };
 
-export const initialState = (focus: string | null): State => ({
+export const initialState = (focus: string | null, brief = false): State => ({
   snapshot: null,
   mesh: null,
   pick: { kind: 'auto' },
@@ -78,6 +83,8 @@ export const initialState = (focus: string | null): State => ({
   side: 'arrays',
   chosen: [],
   values: { asked: null, answer: null, old: false },
+  brief,
+  open: !brief,
 });
 
 /** Return the array that `pick` means among `arrays`, by path and processes, else by path alone. */
@@ -187,6 +194,8 @@ export function reduce(state: State, action: Action): State {
       return { ...state, side: action.side };
     case 'choose':
       return { ...state, chosen: action.collectives };
+    case 'open':
+      return { ...state, open: action.open };
     case 'ask':
       return { ...state, values: { ...state.values, asked: action.path } };
     case 'values': {

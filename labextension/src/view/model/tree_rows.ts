@@ -204,14 +204,18 @@ export class OpenBranches {
 export interface BranchTexts {
   /** The whole expression, `model.blocks[0–11]`. */
   readonly path: string;
-  /** The number of arrays: `12 alike, 3 arrays each`. */
+  /** The number of arrays, `3 arrays`; `×12 identical` for a branch that stands for several. */
   readonly about: string;
+  /** The same in words: `12 identical, 3 arrays each`. */
+  readonly aboutWords: string;
+  /** Characters that the text takes, with its button. */
+  readonly aboutWidth: number;
   /** Most characters that the bytes of any branch take. */
   readonly mostBytes: number;
   /** Return the bytes that the fullest device needs; computed only for rows that are drawn. */
   bytes(): string;
-  /** Return the bytes of one whole copy of each array. */
-  copy(): string;
+  /** Return the bytes of the arrays, each counted once. */
+  once(): string;
   /** Return how many arrays of the branch are large and whole everywhere. */
   whole(): number;
 }
@@ -223,9 +227,16 @@ function pathOf({ path, name, alike }: Branch): string {
   return first ? path.slice(0, -first.name.length) + name : path;
 }
 
-function aboutOf({ count, alike }: Branch): string {
+/** The buttons beside branches that stand for several. */
+export const SHOW_ALL = '▸ show all';
+export const SHOW_ONE = '▾ show one';
+
+const aboutOf = ({ count, alike }: Branch): string =>
+  alike.length ? `×${alike.length} identical` : countText(count, 'array');
+
+function aboutWords({ count, alike }: Branch): string {
   if (alike.length === 0) return countText(count, 'array');
-  return `${alike.length} alike, ${countText(count / alike.length, 'array')} each`;
+  return `${alike.length} identical, ${countText(count / alike.length, 'array')} each`;
 }
 
 /**
@@ -240,18 +251,22 @@ export function branchTextsMaker(
 ): (row: BranchRow) => BranchTexts {
   const made = new Map<Branch, BranchTexts>();
   const least = omitted ? '≥ ' : '';
+  const badgeWidth = [...textOf.values()].some(texts => texts.whole) ? '999 replicated '.length : 0;
   return ({ branch }) => {
     const known = made.get(branch);
     if (known) return known;
     const texts: BranchTexts = {
       path: pathOf(branch),
       about: aboutOf(branch),
+      aboutWords: aboutWords(branch),
+      aboutWidth:
+        aboutOf(branch).length + (branch.alike.length ? SHOW_ALL.length + 4 : 0) + badgeWidth,
       mostBytes: MOST_BYTES + least.length,
       bytes: remember(() => {
         const bytes = fullest(leavesOf(branch), meshes);
         return bytes === null ? '?' : least + bytesText(bytes);
       }),
-      copy: remember(
+      once: remember(
         () => least + bytesText(leavesOf(branch).reduce((sum, { nbytes }) => sum + nbytes, 0)),
       ),
       whole: remember(() => leavesOf(branch).filter(array => textOf.get(array)?.whole).length),

@@ -1,6 +1,6 @@
 /** Colours, font and size of text of the page around the view, for what is drawn or measured here. */
 
-import { PatternBook, type Theme } from './piece_style';
+import type { Theme } from './piece_style';
 
 /** Size of the view's text, in pixels of the theme, as in the style sheet of the page. */
 const TEXT = 13;
@@ -14,7 +14,6 @@ export interface Look {
   readonly ink: string;
   readonly paper: string;
   readonly bad: string;
-  readonly patterns: PatternBook;
   /** CSS font family of code, and the width of one of its characters at 11 px. */
   readonly mono: string;
   readonly character: number;
@@ -54,13 +53,11 @@ function characterWidth(mono: string): number {
 export function readLook(root: HTMLElement, theme: Theme): Look {
   const style = getComputedStyle(root);
   const mono = style.getPropertyValue('--nbdist-mono').trim() || 'monospace';
-  const patternInk = theme === 'dark' ? 'rgba(255,255,255,0.42)' : 'rgba(0,0,0,0.40)';
   return {
     theme,
     ink: style.color,
     paper: channels(style.backgroundColor) ? style.backgroundColor : 'transparent',
     bad: style.getPropertyValue('--nbdist-bad').trim(),
-    patterns: new PatternBook(patternInk),
     mono,
     character: characterWidth(mono),
     unit: parseFloat(style.fontSize) / TEXT,

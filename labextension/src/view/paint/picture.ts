@@ -1,10 +1,10 @@
-/** The two pictures of an array: how it is cut into pieces, and its values. */
+/** The two pictures of an array: how it is cut into shards, and its values. */
 
 import { processOf } from '../model/device_text';
 import type { ValuesPicture } from '../model/messages';
 import type { HeldPiece, Holding } from '../model/pieces';
 import { prepare, type Look } from './look';
-import { pieceStyle } from './piece_style';
+import { fillOf } from './piece_style';
 
 /** Sizes of the picture in pixels of the theme, the same as in the style sheet. */
 export const WIDTH = 148;
@@ -79,18 +79,10 @@ export function paintPieces(
   ring: number | null,
 ): void {
   const count = rectangles.length;
-  const scale = devicePixelRatio || 1;
   for (const { x, y, width, height, number } of rectangles) {
-    const style = pieceStyle(number, count, look.theme);
     const gap = Math.min(1, width / 6, height / 6);
-    const box = [x, y, width - gap, height - gap] as const;
-    g.fillStyle = style.fill;
-    g.fillRect(...box);
-    const pattern = look.patterns.fill(style.pattern, g, 2 * scale);
-    if (pattern && Math.min(width, height) >= 6) {
-      g.fillStyle = pattern;
-      g.fillRect(...box);
-    }
+    g.fillStyle = fillOf(number, count, look.theme);
+    g.fillRect(x, y, width - gap, height - gap);
   }
   g.strokeStyle = look.ink;
   g.lineWidth = 2;

@@ -3,7 +3,7 @@
 import { gapOf, type TileLayout } from '../layout/tile_layout';
 import { isLost, type Scene } from '../model/scene';
 import { prepare, type Look } from './look';
-import { pieceStyle, type Pattern } from './piece_style';
+import { fillOf } from './piece_style';
 
 /** The subject of one cell: a device, or all devices of a host. */
 export interface Unit {
@@ -14,9 +14,8 @@ export interface Unit {
 /** Corners and sizes of rectangles, four numbers each. */
 type Rectangles = number[];
 
-/** Least side of a cell, in pixels, with which a pattern can be seen. */
-const PATTERNED = 10;
-const LABELLED = 20;
+/** Least side of a cell, in pixels, in which a number can be read. */
+const LABELLED = 14;
 /** Least side of a cell that has a bar, which would hide a smaller cell. */
 const BARRED = 4;
 /** Most different pieces of a host that are drawn as stripes of its cell. */
@@ -24,7 +23,6 @@ const MOST_STRIPES = 4;
 
 const noLayers = () => ({
   fills: new Map<string, Rectangles>(),
-  patterns: new Map<Pattern, Rectangles>(),
   empty: [] as Rectangles,
   lost: [] as Rectangles,
   mixed: [] as Rectangles,
@@ -40,7 +38,7 @@ function push<Key>(map: Map<Key, Rectangles>, key: Key, ...rectangle: Rectangles
   else map.set(key, rectangle);
 }
 
-/** Return the pieces that the devices of a unit hold, sorted and each once; -1 for no piece. */
+/** Return the shards that the devices of a unit hold, sorted and each once; -1 for no piece. */
 function piecesOf(scene: Scene, unit: Unit): number[] {
   const numbers = new Set(unit.devices.map(key => scene.shares?.of.get(key) ?? -1));
   return [...numbers].sort((a, b) => a - b);
@@ -73,9 +71,7 @@ function addUnit(layers: Layers, scene: Scene, look: Look, unit: Unit, at: Box):
       const box = [x + i * width, y, width, size] as const;
       if (number < 0) layers.empty.push(...box);
       else {
-        const style = pieceStyle(number, count, look.theme);
-        push(layers.fills, style.fill, ...box);
-        if (size >= PATTERNED) push(layers.patterns, style.pattern, ...box);
+        push(layers.fills, fillOf(number, count, look.theme), ...box);
       }
     });
   }
@@ -112,14 +108,7 @@ function fillAll(g: CanvasRenderingContext2D, rectangles: Rectangles): void {
 }
 
 function paintLayers(g: CanvasRenderingContext2D, layers: Layers, look: Look): void {
-  const scale = devicePixelRatio || 1;
   for (const [fill, rectangles] of layers.fills) {
-    g.fillStyle = fill;
-    fillAll(g, rectangles);
-  }
-  for (const [pattern, rectangles] of layers.patterns) {
-    const fill = look.patterns.fill(pattern, g, 2 * scale);
-    if (!fill) continue;
     g.fillStyle = fill;
     fillAll(g, rectangles);
   }
@@ -212,23 +201,16 @@ function paintTexts(
   if (layout.side < LABELLED) return;
   g.textAlign = 'center';
   g.font = `9px ${look.mono}`;
-  g.lineJoin = 'round';
   const count = scene.shares?.groups.length ?? 0;
+  const { numbers } = scene.directory;
   units.forEach((unit, i) => {
     const key = unit.devices[0];
     if (key === undefined || unit.devices.length > 1) return;
     const number = isLost(scene, key) ? -1 : (scene.shares?.of.get(key) ?? -1);
-    const label = number < 0 ? null : pieceStyle(number, count, look.theme).label;
-    const id = scene.directory.devices.get(key)?.id;
-    const text = label ?? (id === undefined ? '' : String(id));
+    // Without an array in the cells, the number is the device's among those of its process.
+    const text = String(count ? (number < 0 ? '' : number) : (numbers.get(key) ?? ''));
     const { x, y, size } = boxOf(layout, i);
     if (text.length * look.character * (9 / 11) > size) return;
-    if (number >= 0) {
-      // A rim of the fill keeps the number readable on a pattern.
-      g.strokeStyle = pieceStyle(number, count, look.theme).fill;
-      g.lineWidth = 4;
-      g.strokeText(text, x + size / 2, y + size / 2 - 1);
-    }
     g.fillText(text, x + size / 2, y + size / 2 - 1);
   });
 }

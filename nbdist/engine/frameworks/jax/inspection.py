@@ -213,7 +213,7 @@ def _pieces(array: Any) -> tuple[PieceNan, ...] | None:
         return None  # the computation of the array has failed
     return tuple(
         PieceNan(
-            device=shard.device.id,
+            device=jax.local_devices(backend=shard.device.platform).index(shard.device),
             index=_index_text(shard.index, array.shape),
             first=shard.replica_id == 0,
             **_counts(values),

@@ -26,7 +26,7 @@ def test_each_piece_by_itself_and_copies_once_in_the_sum(mesh):
     assert sum(p.nan for p in array.pieces) == 2, "both copies have it"
     text = nan_text("params", {0: answer})
     assert text.splitlines()[1].split() == ["params['w']", "f32[8,", "4]", "1", "2"]
-    assert text.count("process 0, device") == 4
+    assert text.count("process 0 · device") == 4
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def test_cycles_and_arrays_under_two_names_are_there_once():
     answer = describe_tree(loop, "t")
     assert [a.path for a in answer.arrays] == ["t['w']", "t['again'][0]", "t['list'][1]"]
     assert answer.same == {"t['again'][0]": "t['w']"}
-    assert text(loop).splitlines()[0] == "t  2 arrays, 24 B; a device needs up to 24 B"
+    assert text(loop).splitlines()[0] == "t  2 arrays, 24 B; up to 24 B per device"
 
 
 def test_leaves_that_raise_are_passed_over():

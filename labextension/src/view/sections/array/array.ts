@@ -1,7 +1,9 @@
 /** The picked array: its picture, type and spec, how it is divided, and its values. */
 
+import { wholeWhy } from '../../model/array_text';
 import {
   bytesText,
+  metricText,
   otherMemoryKind,
   processesText,
   shardingText,
@@ -34,36 +36,36 @@ import {
 
 const h = elementsIn('array');
 
-/** Return the pieces in words: `8 pieces of 128 × 128`, `whole`; `8 pieces of different shapes` if they differ. */
-function piecesText(holding: Holding, array: NamedArray): string {
+/** Return the shards in words: `8 shards of 128 × 128`, `whole`; `8 shards of different shapes` if they differ. */
+function shardsText(holding: Holding, array: NamedArray): string {
   const { pieces, addends } = holding;
   const first = pieces[0];
-  if (!first) return 'no pieces';
+  if (!first) return 'no shards';
   const count = pieces.length / addends;
   if (count === 1 || holding.own) return array.shape.length === 0 ? 'a scalar' : 'whole';
   const sizes = first.slices.map(([start, stop]) => stop - start).join(' × ');
-  return `${count} pieces of ${isEven(holding) ? sizes : 'different shapes'}`;
+  return `${count} shards of ${isEven(holding) ? sizes : 'different shapes'}`;
 }
 
-/** Return whether all pieces have equally many elements. */
+/** Return whether all shards have equally many elements. */
 function isEven({ pieces }: Holding): boolean {
   return new Set(pieces.map(piece => elementsOf(piece.slices))).size <= 1;
 }
 
 /**
- * Return the copies in words: `one copy`, `4 copies of each`.
+ * Return the replicas in words: `not replicated`, `4 replicas of each`.
  *
- * Partial sums are no copies, nor are the arrays that each process has of its own.
+ * Partial sums are no replicas, nor are the arrays that each process has of its own.
  */
-function copiesText(holding: Holding, division: Division): string {
-  if (holding.own) return 'each process has its own: not copies';
+function replicasText(holding: Holding, division: Division): string {
+  if (holding.own) return 'each process has its own: not replicas';
   const each = division.pieces > 1 ? ' of each' : '';
   const alike = new Set(holding.pieces.map(piece => piece.devices.length)).size <= 1;
-  const number = division.copies === 1 ? 'one copy' : `${division.copies} copies${each}`;
-  const copies = alike ? number : 'some with more copies than others';
-  if (holding.addends === 1) return copies;
-  const sums = `in ${holding.addends} partial sums, still to be added: not copies`;
-  return division.copies === 1 ? sums : `${sums}; ${copies}`;
+  const number = division.copies === 1 ? 'not replicated' : `${division.copies} replicas${each}`;
+  const replicas = alike ? number : 'some with more replicas than others';
+  if (holding.addends === 1) return replicas;
+  const sums = `in ${holding.addends} partial sums, still to be added: not replicas`;
+  return division.copies === 1 ? sums : `${sums}; ${replicas}`;
 }
 
 /** Return the lines about an array, each as the parts that are side by side. */
@@ -77,10 +79,12 @@ function lines(scene: Scene, array: NamedArray): (string | HTMLElement)[][] {
     const each = holding.pieces.length > 1 ? ' each' : '';
     const most = isEven(holding) ? '' : 'up to ';
     const bytes = `${most}${bytesText(division.bytesPerDevice)}${each}`;
-    shown.push([`${piecesText(holding, array)}, ${bytes}, ${copiesText(holding, division)}`]);
+    shown.push([`${shardsText(holding, array)}, ${bytes}, ${replicasText(holding, division)}`]);
     const holders = holding.of.size;
     const all = scene.snapshot.devices.length;
     if (holders < all) shown.push([`on ${holders} of ${all} devices`]);
+    const why = wholeWhy(array, division);
+    if (why) shown.push([`replicated: ${why}`]);
   } else shown.push(['its mesh has not been reported']);
   if (array.processes.length) shown.push([`reported by ${processesText(array.processes)} only`]);
   return shown;
@@ -102,7 +106,7 @@ class ArrayPicture implements Section {
     paintPieces(g, rectangles, look, holding.pieces.length > 1 ? ring : null);
     paintIndices(g, rectangles, holding, array.shape.length, look);
     setAttributes(this.node, {
-      'aria-label': `Picture of ${array.path} cut into ${holding.pieces.length} pieces`,
+      'aria-label': `Picture of ${array.path} cut into ${holding.pieces.length} shards`,
     });
   }
 }
@@ -113,12 +117,19 @@ class ArrayValues implements Section {
   private readonly said = h('p+soft', { role: 'status' });
   private readonly canvas = h('canvas.value-picture', { role: 'img' });
   private readonly text = h('div.value-text', { tabindex: 0 });
-  private readonly shown = h('div.value+wrap', this.canvas, this.text);
+  private readonly low = h('span');
+  private readonly high = h('span');
+  private readonly unfinished = h('span.unfinished', 'NaN or infinite');
+  private readonly scale: HTMLElement;
+  private readonly shown: HTMLElement;
   readonly node: HTMLElement;
   private readonly changed = changeOf();
   private path: string | null = null;
 
   constructor(dispatch: Dispatch) {
+    const numbers = [this.low, h('i.ramp', { 'aria-hidden': 'true' }), this.high];
+    this.scale = h('div.scale+wrap', numbers, this.unfinished);
+    this.shown = h('div.value+wrap', h('div', this.canvas, this.scale), this.text);
     this.ask = button('Show values', () => {
       if (this.path !== null) dispatch({ type: 'ask', path: this.path });
     });
@@ -145,7 +156,11 @@ class ArrayValues implements Section {
     setAttributes(this.text, { 'aria-label': `Values of ${answer.path}` });
     const { picture } = answer;
     setShown(this.canvas, Boolean(picture));
+    setShown(this.scale, Boolean(picture));
     if (!picture) return;
+    setText(this.low, metricText(picture.low));
+    setText(this.high, metricText(picture.high));
+    setShown(this.unfinished, picture.values.includes('nan'));
     paintValues(this.canvas, picture, look);
     const name = `Picture of the values of ${answer.path}, from ${picture.low} to ${picture.high}`;
     setAttributes(this.canvas, { 'aria-label': name, title: name });

@@ -3,10 +3,11 @@
 import {
   coordinatesText,
   heldText,
+  hostOf,
+  idText,
   memoryText,
   nameOf,
   namesText,
-  ownerText,
   partnersRows,
   processOf,
   shareText,
@@ -15,7 +16,15 @@ import {
 import { bytesText, countText } from '../../model/format';
 import { isOnPaper, type Scene } from '../../model/scene';
 import type { Device } from '../../model/snapshot';
-import { button, changeOf, elementsIn, setShown, table, type Section } from '../parts/parts';
+import {
+  button,
+  changeOf,
+  elementsIn,
+  setAttributes,
+  setShown,
+  table,
+  type Section,
+} from '../parts/parts';
 
 const h = elementsIn('device');
 
@@ -26,11 +35,11 @@ const HINT = 'Point at a device, or move to it with the arrow keys.';
 function memoryRows(scene: Scene, device: Device | undefined): Row[] {
   if (isOnPaper(scene.snapshot)) {
     const text = device ? memoryText(scene, device.key) : '';
-    return text ? [['would take', text]] : [];
+    return text ? [['needs', text]] : [];
   }
   const rows: Row[] = [];
   if (device?.live_bytes !== null && device?.live_bytes !== undefined) {
-    rows.push(['live arrays', bytesText(device.live_bytes)]);
+    rows.push(['arrays', `${bytesText(device.live_bytes)} (with those awaiting collection)`]);
   }
   const memory = device?.memory;
   if (!memory) return rows;
@@ -42,13 +51,13 @@ function memoryRows(scene: Scene, device: Device | undefined): Row[] {
   return parts.length ? [...rows, ['memory', parts.join(', ')]] : rows;
 }
 
-/** Return the other devices that hold the same piece, and how many values must be added to it. */
+/** Return the other devices that hold the same shard, and how many values must be added to it. */
 function othersRow(scene: Scene, key: string): Row[] {
   const { holding } = scene;
   const piece = holding?.pieces[holding.of.get(key) ?? -1];
   if (!holding || !piece) return [];
   const others = piece.devices.filter(other => other !== key);
-  const rows: Row[] = others.length ? [['copies on', namesText(scene, others)]] : [];
+  const rows: Row[] = others.length ? [['replicas', `on ${namesText(scene, others)}`]] : [];
   if (piece.addend !== null)
     rows.push(['partial sum', `to be added to ${holding.addends - 1} others`]);
   return rows;
@@ -58,9 +67,10 @@ function rowsOf(scene: Scene, key: string): Row[] {
   const device = scene.directory.devices.get(key);
   const position = scene.grid.devices.indexOf(key);
   const rows: Row[] = [
-    ['process', ownerText(scene, key)],
-    ['place', position < 0 ? '' : coordinatesText(scene.grid, position)],
+    ['host', hostOf(scene, key)],
+    ['mesh position', position < 0 ? '' : coordinatesText(scene.grid, position)],
     ['kind', device?.kind ?? ''],
+    ['JAX id', idText(scene, key)],
     ['coordinates', device?.coords ? `(${device.coords.join(', ')})` : ''],
     ['holds', heldText(scene, key)],
   ];
@@ -89,7 +99,9 @@ const hostRows = (scene: Scene, devices: readonly string[]): Row[] =>
     ]);
 
 export class DeviceDetail implements Section {
-  readonly node = h('section.detail', { 'aria-label': 'Device' });
+  private readonly hint = h('p+soft', HINT);
+  private readonly box = h('section.detail', { 'aria-label': 'Device' });
+  readonly node = h('div.place', this.hint, this.box);
   private readonly changed = changeOf();
   /** Whether a cell is a host: then its devices are listed. */
   hosts = false;
@@ -98,22 +110,23 @@ export class DeviceDetail implements Section {
     const { state, snapshot, holding, exchange, grid } = scene;
     setShown(this.node, grid.devices.length > 0);
     const key = state.hover ?? state.cursor;
+    const over = state.hover !== null && state.hover !== state.cursor;
+    setAttributes(this.box, { 'data-over': over });
+    setShown(this.hint, key === null || over);
+    setShown(this.box, key !== null);
     const known = [snapshot.devices, snapshot.processes, holding, exchange, grid];
     if (!this.changed(key, state.pinned, this.hosts, ...(key === null ? [] : known))) return;
-    if (key === null) {
-      this.node.replaceChildren(h('p+soft', HINT));
-      return;
-    }
+    if (key === null) return;
     const devices = together(scene, key, this.hosts);
     const many = devices.length > 1;
     const title = many
       ? `${unitOf(scene, key)}: ${countText(devices.length, 'device')}`
       : nameOf(scene, key);
     const pinned = state.pinned && state.cursor === key;
-    const kept = pinned && [' ', h('span+soft', 'kept')];
+    const kept = pinned && [' ', h('span+soft', 'pinned')];
     const rows = many ? hostRows(scene, devices) : rowsOf(scene, key);
     const facts = rows.map(([term, value]) => h('div', h('dt', term), h('dd', value)));
-    this.node.replaceChildren(h('p.title', h('b', title), kept), h('dl.facts', facts));
+    this.box.replaceChildren(h('p.title', h('b', title), kept), h('dl.facts', facts));
   }
 }
 
@@ -131,7 +144,7 @@ export class DeviceTable implements Section {
   private pages = 1;
 
   constructor() {
-    const headings = ['device', 'process', 'place', 'holds', 'memory'];
+    const headings = ['device', 'host', 'mesh position', 'holds', 'memory', 'JAX id'];
     const devices = table(headings, this.body, this.heading);
     this.more = button('', () => {
       this.pages += 1;
@@ -157,7 +170,7 @@ export class DeviceTable implements Section {
     const inputs = [grid, holding, array, snapshot.devices, snapshot.processes, this.pages];
     if (!this.changed(...inputs)) return;
     const shown = grid.devices.slice(0, this.pages * PAGE);
-    this.heading.textContent = array ? `holding pieces of ${array.path}` : grid.label;
+    this.heading.textContent = array ? `holding shards of ${array.path}` : grid.label;
     this.body.replaceChildren(...shown.map((key, position) => rowOf(scene, key, position)));
     setShown(this.more, shown.length < grid.devices.length);
     this.more.textContent = `Show more of ${countText(grid.devices.length, 'device')}`;
@@ -169,8 +182,9 @@ const rowOf = (scene: Scene, key: string, position: number): HTMLElement =>
     'tr',
     { 'data-device': key },
     h('th', { scope: 'row' }, nameOf(scene, key)),
-    h('td', ownerText(scene, key)),
+    h('td', hostOf(scene, key)),
     h('td', coordinatesText(scene.grid, position)),
     h('td+code', heldText(scene, key)),
     h('td', memoryText(scene, key)),
+    h('td', idText(scene, key)),
   );

@@ -1,7 +1,7 @@
 /** The list of named arrays: the trees of their paths, or the results of a search. */
 
 import { Listings, type Listing } from '../../layout/list_layout';
-import { findArrays } from '../../model/array_text';
+import { findArrays, ORDERS, type Order } from '../../model/array_text';
 import { leavesOf } from '../../model/branches';
 import { countText } from '../../model/format';
 import type { Scene } from '../../model/scene';
@@ -23,10 +23,12 @@ import { RowList, turned } from './rows';
 
 const h = elementsIn('lists');
 
-const HEADINGS = ['array', 'type', 'spec', 'device', 'copies'];
+const HEADINGS = ['array', 'type', 'spec', 'per device', 'replicas'];
 
 export class ArrayList implements Section {
   private readonly input: HTMLInputElement;
+  private readonly sort: HTMLSelectElement;
+  private order: Order = 'tree';
   private readonly none = h('p.none+soft');
   readonly node = h('section.list.arrays', { 'aria-label': 'Arrays' });
   private readonly list: RowList;
@@ -49,7 +51,14 @@ export class ArrayList implements Section {
     this.input = h('input.find', { ...search, spellcheck: 'false' });
     const attributes = { role: 'tree', id, 'aria-label': 'Arrays' };
     this.list = new RowList(this.node, `${prefix}-array`, HEADINGS, attributes);
-    this.node.append(h('div.search', this.input), this.list.heading, this.list.box, this.none);
+    const orders = Object.entries(ORDERS).map(([value, text]) => h('option', { value }, text));
+    this.sort = h('select.sort', { 'aria-label': 'Order of the arrays' }, orders);
+    this.node.append(
+      h('div.search', this.input, this.sort),
+      this.list.heading,
+      this.list.box,
+      this.none,
+    );
     this.listen();
   }
 
@@ -65,10 +74,10 @@ export class ArrayList implements Section {
     const width = Math.floor(this.node.clientWidth / look.unit);
     const { query } = scene.state;
     const { states } = this.listings.open;
-    const drawn = [arrays, omitted, query, scene.meshes, scene.array, states, this.active];
-    if (!this.changed(...drawn, width, look) || width === 0) return;
+    const drawn = [arrays, omitted, query, this.order, scene.meshes, scene.array, states];
+    if (!this.changed(...drawn, this.active, width, look) || width === 0) return;
     const reveals = this.reveal(scene);
-    const listing = this.listings.of(scene, width, look.character);
+    const listing = this.listings.of(scene, width, look.character, this.order);
     this.listing = listing;
     setAttributes(this.input, { placeholder: `Find among ${countText(arrays.length, 'array')}` });
     this.drawRows(scene, listing, look);
@@ -78,6 +87,7 @@ export class ArrayList implements Section {
     const { rows } = listing;
     setText(this.none, arrays.length ? 'No array matches.' : 'No named arrays yet.');
     setShown(this.none, rows.length === 0);
+    setShown(this.sort, arrays.length > 1);
     setShown(this.list.box, rows.length > 0);
   }
 
@@ -119,10 +129,10 @@ export class ArrayList implements Section {
   }
 
   private nodeOf(row: ListRow, scene: Scene, listing: Listing, id: string): HTMLElement | null {
-    const { form, nameOf } = listing;
+    const { form } = listing;
     const active = row.key === this.active;
     const indent = form.indent(row.level, row.kind);
-    const state = { id, name: nameOf(row), active, indent };
+    const state = { id, active, indent };
     if (row.kind === 'array') {
       const texts = listing.textsOf(row.array);
       const picked = row.array === scene.array;
@@ -180,6 +190,11 @@ export class ArrayList implements Section {
     this.list.box.addEventListener('keydown', event => {
       this.press(event);
     });
+    this.sort.addEventListener('change', () => {
+      this.order = this.sort.value as Order;
+      [this.active, this.list.box.scrollTop] = [null, 0];
+      this.redraw();
+    });
   }
 
   private find(query: string): void {
@@ -220,14 +235,16 @@ const isOf = (row: ListRow, array: NamedArray | null): boolean =>
   row.kind === 'array' && row.array === array;
 
 /** Return whether the text about a branch stands beside its name. */
-function isBeside({ form, nameOf, branchTexts }: Listing, row: BranchRow): boolean {
-  return form.beside(nameOf(row).length, branchTexts(row).about.length, row.level);
+function isBeside({ form, branchTexts }: Listing, row: BranchRow): boolean {
+  return form.beside(row.name, branchTexts(row).aboutWidth, row.level);
 }
 
 function heightOf(listing: Listing, row: ListRow | undefined): number {
   if (!row) return 0;
   const { form } = listing;
-  if (row.kind === 'branch') return form.branchHeight(isBeside(listing, row));
+  if (row.kind === 'branch') {
+    return form.branchHeight(row.name, row.level, isBeside(listing, row));
+  }
   const texts = listing.textsOf(row.array);
-  return texts ? form.height(texts, row.level) : 0;
+  return texts ? form.height(row.name, texts, row.level) : 0;
 }

@@ -9,28 +9,34 @@ import {
   typeText,
 } from '../../model/format';
 import type { Array as NamedArray } from '../../model/snapshot';
-import type { ArrayRow, BranchRow, BranchTexts, ListRow, Shown } from '../../model/tree_rows';
+import {
+  SHOW_ALL,
+  SHOW_ONE,
+  type ArrayRow,
+  type BranchRow,
+  type BranchTexts,
+  type ListRow,
+  type Shown,
+} from '../../model/tree_rows';
 import { px } from '../../paint/look';
-import { elementsIn, setAttributes, specNode, type Child } from '../parts/parts';
+import { breakable, elementsIn, setAttributes, specNode, type Child } from '../parts/parts';
 
 const h = elementsIn('lists');
 
 /** What any row shows of the list's state. */
 export interface RowState {
   readonly id: string;
-  /** The name as it is written, perhaps shortened. */
-  readonly name: string;
   /** Whether the keyboard is at the row. */
   readonly active: boolean;
   /** Pixels of the theme before the name, or before the arrow of a branch. */
   readonly indent: number;
 }
 
-/** Make a name; if it is shortened, the whole path can be read by pointing at it. */
+/** Make a name, which may take several lines; the whole path can be read by pointing at it. */
 export const nameNode = (name: string, path: string): HTMLElement =>
-  h('span.name', { title: name === path ? null : path }, name);
+  h('span.name', { title: name === path ? null : path }, breakable(name));
 
-const badgeNode = (title: string): HTMLElement => h('span.unsplit', { title }, '!');
+const badgeNode = (text: string, title: string): HTMLElement => h('span.unsplit', { title }, text);
 
 function rowNode(row: ListRow, state: RowState, label: string, ...columns: Child[]): HTMLElement {
   const node = h('div.row', { role: 'treeitem', id: state.id }, columns);
@@ -45,25 +51,25 @@ function rowNode(row: ListRow, state: RowState, label: string, ...columns: Child
   return node;
 }
 
-function copiesTitle(array: NamedArray, copies: string): string {
-  if (copies.startsWith('Σ')) return 'partial sums, still to be added: not copies';
+function replicasTitle(array: NamedArray, replicas: string): string {
+  if (replicas.startsWith('Σ')) return 'partial sums, still to be added: not replicas';
   if (array.sharding.kind === 'per_process') return 'each process has its own';
-  return copies === '1' ? 'one copy' : `${copies.slice(1)} copies of each piece`;
+  return replicas === '—' ? 'not replicated' : `${replicas.slice(0, -1)} replicas of each shard`;
 }
 
 /** Return the row in words, for screen readers. */
 function arrayLabel({ array, alike }: ArrayRow, texts: ArrayTexts): string {
   const who = array.processes.length ? `, on ${processesText(array.processes)}` : '';
-  const copies = copiesTitle(array, texts.copies);
-  const bytes = `${texts.bytes} a device`;
-  const parts = [array.path, typeText(array), shardingText(array), bytes, copies];
+  const replicas = replicasTitle(array, texts.replicas);
+  const bytes = `${texts.bytes} per device`;
+  const parts = [array.path, typeText(array), shardingText(array), bytes, replicas];
   const kind = otherMemoryKind(array);
   const whole = texts.whole ? `, ${wholeTitle(texts.whole)}` : '';
-  const others = alike > 1 ? `, one of ${alike} that are alike` : '';
+  const others = alike > 1 ? `, one of ${alike} identical ones` : '';
   return parts.join(', ') + (kind ? `, in ${kind}` : '') + who + whole + others;
 }
 
-const wholeTitle = (why: string): string => `whole on every device of its mesh: ${why}`;
+const wholeTitle = (why: string): string => `replicated on every device of its mesh: ${why}`;
 
 /** Make the row of an array; the style sheet places its columns, in one line or in several. */
 export function arrayRow(
@@ -74,43 +80,45 @@ export function arrayRow(
 ): HTMLElement {
   const { path, processes } = row.array;
   const who = texts.who && h('span+badge', { title: processesText(processes) }, texts.who);
-  const whole = texts.whole !== null && badgeNode(wholeTitle(texts.whole));
-  const title = copiesTitle(row.array, texts.copies);
+  const whole = texts.whole !== null && badgeNode(texts.badge, wholeTitle(texts.whole));
+  const title = replicasTitle(row.array, texts.replicas);
+  const inLine = form === 'line';
+  const replicas = texts.replicasWords && h('span.words', { title }, texts.replicasWords);
+  const also = [whole, replicas].flatMap(node => (node ? [' ', node] : []));
   const node = rowNode(
     row,
     state,
     arrayLabel(row, texts),
-    h('span.path', nameNode(state.name, path), who, whole),
-    h('span.lies', h('span.type', texts.type), ' ', specNode(texts.spec)),
+    h('span.path', nameNode(row.name, path), who, inLine && whole),
+    h('span.lies', h('span.type', texts.type), ' ', specNode(texts.spec), !inLine && also),
     h('span.bytes', texts.bytes),
-    h('span.copies', { title }, form === 'line' ? texts.copies : texts.copiesWords),
+    inLine && h('span.replicas', { title }, texts.replicas),
   );
   setAttributes(node, { 'aria-selected': String(state.picked) });
   return node;
 }
 
 const badgeTitle = (count: number): string =>
-  `${countText(count, 'large array is', 'large arrays are')} whole on every device of the mesh`;
+  `${countText(count, 'large array is', 'large arrays are')} replicated on every device of the mesh`;
 
-/** Make the text about a branch. If several are alike, a part of the text can be clicked to show each of them. */
+/** Make the text about a branch, with a button that shows all of several identical ones. */
 function aboutNode(row: BranchRow, texts: BranchTexts, show: (shown: Shown) => void): HTMLElement {
+  const title = texts.aboutWords;
   if (!row.branch.alike.length) return h('span.about', texts.about);
-  const [alike = '', ...rest] = texts.about.split(',');
   const each = row.shown === 'each';
-  const title = each ? 'Show one for all of them' : 'Show each of them';
-  const part = h('span.alike', { title }, alike);
+  const part = h('span.show-all', each ? SHOW_ONE : SHOW_ALL);
   part.addEventListener('click', event => {
     event.stopPropagation();
     show(each ? 'open' : 'each');
   });
-  return h('span.about', part, `,${rest.join(',')}`);
+  return h('span.about', { title }, texts.about, ' ', part);
 }
 
 /** Return the row in words, for screen readers. */
 function branchLabel(texts: BranchTexts, shown: Shown): string {
   const whole = texts.whole();
-  const parts = [texts.path, texts.about, `${texts.bytes()} on the fullest device`];
-  if (shown === 'each') parts.push('each shown');
+  const parts = [texts.path, texts.aboutWords, `${texts.bytes()} per device`];
+  if (shown === 'each') parts.push('all shown');
   return [...parts, ...(whole ? [badgeTitle(whole)] : [])].join(', ');
 }
 
@@ -130,15 +138,16 @@ export function branchRow(
   show: (shown: Shown) => void,
 ): HTMLElement {
   const whole = row.shown === 'closed' ? texts.whole() : 0;
-  const badge = whole > 0 && badgeNode(badgeTitle(whole));
+  const badge = whole > 0 && badgeNode(`${whole} replicated`, badgeTitle(whole));
   const about = aboutNode(row, texts, show);
-  const name = nameNode(state.name, texts.path);
-  const title = `what the fullest device needs of these arrays; one whole copy of each is ${texts.copy()}`;
+  if (badge) about.append(' ', badge);
+  const name = nameNode(row.name, texts.path);
+  const title = `on the fullest device; each array counted once: ${texts.once()}`;
   const node = rowNode(
     row,
     state,
     branchLabel(texts, row.shown),
-    h('span.path', h('span.arrow'), name, badge, state.beside && about),
+    h('span.path', h('span.arrow'), name, state.beside && about),
     !state.beside && about,
     h('span.bytes', { title }, texts.bytes()),
   );

@@ -14,7 +14,6 @@ import {
   type VariableTexts,
 } from '../../model/model_text';
 import { remember, type Scene } from '../../model/scene';
-import { shortenAll } from '../../model/shorten';
 import type { Array as NamedArray, Model, Variable } from '../../model/snapshot';
 import type { Look } from '../../paint/look';
 import {
@@ -34,7 +33,7 @@ import { RowList } from './rows';
 
 const h = elementsIn('lists');
 
-const HEADINGS = ['variable', 'type', 'group', 'rule', 'asks for', 'lies', 'device'];
+const HEADINGS = ['variable', 'type', 'group', 'rule', 'asks for', 'spec', 'per device'];
 
 interface Row {
   readonly variable: Variable;
@@ -73,7 +72,6 @@ const SIGN: Readonly<Record<'missed' | 'differs', string>> = { missed: '!', diff
 
 interface LayoutRowState {
   readonly id: string;
-  readonly name: string;
   readonly picked: boolean;
   readonly active: boolean;
   readonly pickable: boolean;
@@ -92,7 +90,7 @@ function layoutRow(
   const { flag } = texts;
   const signed = flag !== null || (state.signs && kind === 'line');
   const sign = h('span.flag', { title: flag && FLAGS[flag] }, flag && SIGN[flag]);
-  const path = h('span.path', signed && sign, nameNode(state.name, texts.path));
+  const path = h('span.path', signed && sign, nameNode(texts.path, texts.path));
   const type = h('span.type', texts.type);
   const group = h('span.group', texts.group);
   const rule = h('span.rule', { 'data-none': !texts.matched }, texts.rule);
@@ -131,12 +129,6 @@ export class LayoutSection implements Section {
       rows.map(row => row.texts),
       width,
       character,
-    ),
-  );
-  private readonly names = remember((rows: readonly Row[], length: number) =>
-    shortenAll(
-      rows.map(row => row.texts.path),
-      length,
     ),
   );
   private shown: readonly Row[] = [];
@@ -190,13 +182,12 @@ export class LayoutSection implements Section {
     }
     const name = models.length === 1 && [' of ', h('em', titleOf(model))];
     this.title.replaceChildren(h('span', 'layout', name));
-    const texts = [sizeText(model), ...totalsTexts(model, scene.directory.devices)];
+    const texts = [sizeText(model), ...totalsTexts(model, scene.directory.numbers)];
     const lines = texts.map(text => h('span', text));
     this.facts.replaceChildren(...lines, ...unmatchedNodes(model));
   }
 
   private drawRows(scene: Scene, model: Model, form: LayoutForm, look: Look): void {
-    const names = this.names(this.shown, form.nameLength);
     this.signs = this.shown.some(row => row.texts.flag);
     const ruled = this.shown.some(row => row.texts.rule);
     [...this.list.heading.children].forEach((cell, i) => {
@@ -209,25 +200,18 @@ export class LayoutSection implements Section {
       active,
       form,
       height: (i: number) => (shown[i] ? form.height(shown[i].texts) : 0),
-      render: (i: number) => this.row(scene, model, i, names, form.kind),
+      render: (i: number) => this.row(scene, model, i, form.kind),
     };
     this.list.show(rows, look);
   }
 
-  private row(
-    scene: Scene,
-    model: Model,
-    i: number,
-    names: ReadonlyMap<string, string>,
-    kind: LayoutForm['kind'],
-  ): HTMLElement {
+  private row(scene: Scene, model: Model, i: number, kind: LayoutForm['kind']): HTMLElement {
     const shown = this.shown[i];
     if (!shown) return h('div');
     const { variable, texts } = shown;
     const array = arrayOf(variable, model, scene.snapshot.arrays);
     const state = {
       id: this.list.idOf(i),
-      name: names.get(texts.path) ?? texts.path,
       picked: array !== null && array === scene.array,
       active: i === this.active,
       pickable: array !== null,

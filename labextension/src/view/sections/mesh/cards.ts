@@ -7,15 +7,17 @@ import {
   describeDevice,
   heldBy,
   hostOf,
+  idText,
   memoryText,
   nameOf,
   processOf,
   shareText,
+  shortNameOf,
 } from '../../model/device_text';
 import { dimensionTexts } from '../../model/format';
 import { isLost, type Scene } from '../../model/scene';
 import { px, type Look } from '../../paint/look';
-import { pieceStyle, type PieceStyle } from '../../paint/piece_style';
+import { fillOf, isRamp } from '../../paint/piece_style';
 import { elementsIn, setAttributes, setShown, setText, type Dispatch } from '../parts/parts';
 
 const h = elementsIn('mesh');
@@ -23,9 +25,9 @@ const h = elementsIn('mesh');
 /** One device's card; `draw` sets its texts and its look. */
 class Card {
   private readonly edge = h('i+edge');
-  private readonly name = h('b');
-  private readonly long = h('small.long');
-  private readonly short = h('small');
+  private readonly long = h('b.long');
+  private readonly short = h('b.short');
+  private readonly host = h('small.host');
   private readonly holds = h('div.holds');
   private readonly extra = h('div.extra');
   private readonly bar = h('i');
@@ -40,7 +42,7 @@ class Card {
     this.node = h(
       'div.card',
       { role: 'gridcell', id, 'data-device': key },
-      ...[this.edge, h('div.id', this.name, ' ', this.long, this.short)],
+      ...[this.edge, h('div.id', this.long, this.short, ' ', this.host)],
       ...[this.holds, this.extra, h('div.memory', this.bar)],
     );
     this.node.addEventListener('click', () => {
@@ -51,9 +53,10 @@ class Card {
   draw(scene: Scene, look: Look): void {
     const host = hostOf(scene, this.key);
     const process = processOf(this.key);
-    setText(this.name, nameOf(scene, this.key));
-    setText(this.long, `process ${process}${host ? ` · ${host}` : ''}`);
-    setText(this.short, `p${process}`);
+    setText(this.long, nameOf(scene, this.key));
+    setText(this.short, shortNameOf(scene, this.key));
+    // The host is said once beside the processes where there is only one.
+    setText(this.host, scene.directory.hosts.length > 1 ? host : '');
     const number = scene.directory.hostOf.get(process) ?? 0;
     setAttributes(this.edge, { 'data-host': number % 6 });
     this.drawHeld(scene, look);
@@ -61,6 +64,7 @@ class Card {
     this.bar.style.width = `${((full ?? 0) * 100).toFixed(1)}%`;
     setAttributes(this.node, {
       'aria-label': describeDevice(scene, this.position),
+      title: idText(scene, this.key) || null,
       'aria-selected': String(scene.state.pinned && scene.state.cursor === this.key),
     });
   }
@@ -73,9 +77,10 @@ class Card {
     const { kind, number, piece } = heldBy(scene, this.key);
     const { holding } = scene;
     if (piece && holding) {
-      const style = this.fill(number, holding.pieces.length, look);
+      const count = holding.pieces.length;
+      this.fill(number, count, look);
       this.writeSlices(dimensionTexts(piece.slices));
-      const [label, own] = [style.label && `piece ${style.label}`, holding.own && 'its own'];
+      const [label, own] = [isRamp(count) && `shard ${number}`, holding.own && 'its own'];
       const extra = [label, addendText(piece, holding.addends), own];
       setText(this.extra, extra.filter(Boolean).join(' '));
     } else {
@@ -85,7 +90,7 @@ class Card {
       setText(this.extra, '');
     }
     setShown(this.extra, this.extra.textContent !== '');
-    setAttributes(this.node, { 'data-holds': kind, 'data-piece': piece ? number : null });
+    setAttributes(this.node, { 'data-holds': kind, 'data-shard': piece ? number : null });
   }
 
   /** Draw the device's group in the exchange of data, or the devices it sends to. */
@@ -95,20 +100,15 @@ class Card {
     else this.fill(number, scene.shares?.groups.length ?? 0, look);
     setText(this.holds, shareText(scene, this.key));
     setShown(this.extra, false);
-    setAttributes(this.node, { 'data-holds': 'group', 'data-piece': number ?? null });
+    setAttributes(this.node, { 'data-holds': 'group', 'data-shard': number ?? null });
   }
 
-  private fill(number: number, count: number, look: Look): PieceStyle {
-    const style = pieceStyle(number, count, look.theme);
-    this.node.style.setProperty('--fill', style.fill);
-    this.node.style.setProperty('--pattern', look.patterns.css(style.pattern));
-    setAttributes(this.node, { 'data-pattern': style.pattern !== 'plain' });
-    return style;
+  private fill(number: number, count: number, look: Look): void {
+    this.node.style.setProperty('--fill', fillOf(number, count, look.theme));
   }
 
   private empty(): void {
-    for (const name of ['--fill', '--pattern']) this.node.style.removeProperty(name);
-    setAttributes(this.node, { 'data-pattern': false });
+    this.node.style.removeProperty('--fill');
   }
 
   /**

@@ -21,7 +21,6 @@ import { countText, dimensionTexts, meshText } from '../../model/format';
 import { axisTypesText, wrapsText, type Grid } from '../../model/grid';
 import { grouped } from '../../model/lists';
 import type { Scene } from '../../model/scene';
-import { shortenAll } from '../../model/shorten';
 import type { Look } from '../../paint/look';
 import type { Unit } from '../../paint/tile_painter';
 import {
@@ -108,18 +107,21 @@ export class MeshSection implements Section {
   private drawTitle(scene: Scene): void {
     const { grid, array } = scene;
     const type = grid.mesh ? axisTypesText(grid.mesh) : '';
-    const label = grid.mesh ? meshText(grid.mesh) : grid.devices.length ? grid.label : 'none yet';
+    const none = grid.devices.length ? grid.label : 'No devices yet';
+    const label = grid.mesh ? meshText(grid.mesh) : none;
     const parts: [string, string][] = [];
     // If there are tabs, they say which mesh is shown.
-    if (scene.grids.length === 1) parts.push([grid.mesh ? 'mesh' : 'devices', label]);
+    if (scene.grids.length === 1) parts.push([grid.mesh ? 'mesh' : '', label]);
     if (type && type !== 'auto') parts.push(['axis types', type]);
     if (scene.exchange) parts.push(['showing', chosenText(scene)]);
-    else if (array) parts.push(['showing', shortened(array.path)]);
+    else if (array) parts.push(['showing', array.path]);
     const key = JSON.stringify(parts);
     setShown(this.title, parts.length > 0);
     if (this.title.dataset.key === key) return;
     this.title.dataset.key = key;
-    const spans = parts.map(([word, value]) => h('span', `${word} `, h('em', breakable(value))));
+    const spans = parts.map(([word, value]) => {
+      return h('span', word && `${word} `, h(word ? 'em' : 'b', breakable(value)));
+    });
     this.title.replaceChildren(...spans);
   }
 
@@ -128,7 +130,7 @@ export class MeshSection implements Section {
     const { arrangement } = this;
     const parts: string[] = [];
     const { down, across } = planeOf(scene.grid.axes);
-    const runs = down === null ? `${across} runs across` : `${down} runs down, ${across} across`;
+    const runs = down === null ? `columns: ${across}` : `rows: ${down}, columns: ${across}`;
     if (arrangement?.kind === 'hosts') {
       const devices = countText(scene.grid.devices.length, 'device');
       const hosts = countText(arrangement.tiles.units.length, 'host');
@@ -153,7 +155,7 @@ export class MeshSection implements Section {
     setAttributes(this.area, {
       role: cells ? 'grid' : 'application',
       'aria-activedescendant': active,
-      'aria-label': `Devices of ${scene.grid.label}. Arrow keys move, Enter keeps a device.`,
+      'aria-label': `Devices of ${scene.grid.label}. Arrow keys move, Enter pins a device.`,
       'data-form': arrangement?.kind ?? 'none',
     });
   }
@@ -206,8 +208,7 @@ export class MeshSection implements Section {
     const cursor = this.cursor();
     if (event.key === 'Enter' || event.key === ' ') {
       if (cursor !== null) this.dispatch({ type: 'pin', device: cursor });
-    } else if (event.key === 'Escape') this.dispatch({ type: 'cursor', device: null });
-    else if (MOVES.has(event.key)) this.move(scene, arrangement, event);
+    } else if (MOVES.has(event.key)) this.move(scene, arrangement, event);
     else return;
     event.preventDefault();
   }
@@ -228,9 +229,6 @@ export class MeshSection implements Section {
     this.announce([described, ...partners].join(', '));
   }
 }
-
-/** Shorten a path to fit in one line; the whole path stands beside the picture of the array. */
-const shortened = (path: string): string => shortenAll([path], 38).get(path) ?? path;
 
 /** Return the devices of a grid by host, with hosts in the order in which they first appear in the grid. */
 const hostUnits = (scene: Scene): readonly Unit[] =>

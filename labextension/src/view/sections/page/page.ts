@@ -13,6 +13,7 @@ import { MeshSection } from '../mesh/mesh';
 import {
   changeOf,
   elementsIn,
+  Fold,
   setAttributes,
   setChosen,
   setShown,
@@ -25,6 +26,7 @@ import { ProgramSection } from '../program/program';
 import { Distributions } from '../session/distributions';
 import { Processes } from '../session/processes';
 import { Footer, Header, Notices } from '../session/session';
+import { Strip } from '../session/strip';
 
 const h = elementsIn('page');
 
@@ -40,14 +42,11 @@ function availableIn({ program, arrays, models }: Snapshot): readonly Side[] {
   return NAMES.filter(name => there[name]);
 }
 
-/**
- * Return the label of a tab. For the layout it counts variables that are whole although there are
- * rules: `layout · 3 not split`.
- */
+/** Return the label of a tab. For the layout it counts variables that no rule matches: `layout · 3 without a rule`. */
 function labelOf(name: Side, { models }: Snapshot): string {
   if (name !== 'layout') return name;
   const missed = models.flatMap(model => model.variables).filter(one => one.missed).length;
-  return missed ? `layout · ${missed} not split` : 'layout';
+  return missed ? `layout · ${missed} without a rule` : 'layout';
 }
 
 /** The column beside the mesh: the list of arrays and, if there are any, a model's layout and a program. */
@@ -55,6 +54,7 @@ class SideColumn implements Section {
   private readonly tabs: readonly HTMLButtonElement[];
   private readonly bar: HTMLElement;
   private readonly column: HTMLElement;
+  private readonly fold: Fold;
   readonly node: HTMLElement;
   private readonly changed = changeOf();
 
@@ -76,7 +76,8 @@ class SideColumn implements Section {
       setAttributes(pane, { id: ids[i] ?? '' });
     });
     this.column = h('div.side', this.bar, shown);
-    this.node = h('div.right', { 'data-column': true }, this.column);
+    this.fold = new Fold('Arrays', [this.column]);
+    this.node = h('div.right', { 'data-column': true }, this.fold.node);
   }
 
   draw({ snapshot, state }: Scene): void {
@@ -85,6 +86,7 @@ class SideColumn implements Section {
     const available = availableIn(snapshot);
     const shown = available.includes(state.side) ? state.side : (available[0] ?? 'arrays');
     setShown(this.bar, available.length > 1);
+    this.fold.name({ program: 'Program', arrays: 'Arrays', layout: 'Layout of a model' }[shown]);
     setAttributes(this.column, { 'data-shown': shown });
     NAMES.forEach((name, i) => {
       setShown(this.panes[name], name === shown);
@@ -107,29 +109,32 @@ export class Page {
   private readonly detail = new DeviceDetail();
   /** The one polite live region: it announces what the person's own choice did, never that data changed. */
   private readonly live = h('div+hidden', { role: 'status', 'aria-live': 'polite' });
+  private readonly strip: Strip;
+  private readonly processes: Fold;
   private readonly sections: readonly Section[];
 
   /** `cursor` returns the device under the keyboard's ring now. Ids begin with `prefix`. */
   constructor(dispatch: Dispatch, cursor: () => string | null, prefix: string) {
     const { header, detail, say } = this;
     const [processes, notices, footer] = [new Processes(), new Notices(), new Footer()];
+    this.processes = new Fold('Processes', [processes.node]);
     this.mesh = new MeshSection(dispatch, prefix, say, cursor);
     const [distributions, array] = [new Distributions(dispatch), new ArrayDetail(dispatch)];
-    const left = [distributions, this.mesh, new Legend(), array, detail, new DeviceTable()];
+    const left = [distributions, this.mesh, detail, new Legend(), array, new DeviceTable()];
     this.list = new ArrayList(dispatch, prefix, say);
     const layout = new LayoutSection(dispatch, prefix, say);
     const program = new ProgramSection(dispatch, prefix, say);
     const panes = { program: program.node, arrays: this.list.node, layout: layout.node };
     const side = new SideColumn(dispatch, panes, prefix);
     const top = [header, processes, notices];
+    this.strip = new Strip(dispatch);
     this.sections = [...top, ...left, side, this.list, layout, program, footer];
     const nodes = (sections: readonly Section[]): HTMLElement[] => sections.map(one => one.node);
-    const body = h('div.body', h('div.left', nodes(left)), side.node);
-    this.content.append(...nodes(top), body, footer.node);
+    const mesh = new Fold('Mesh', [h('div.left', nodes(left))]);
+    const body = h('div.body', mesh.node, side.node);
+    this.content.append(header.node, this.processes.node, notices.node, body, footer.node);
     this.root.className = 'nbdist';
-    // With this attribute, Lumino in JupyterLab leaves the keys typed here to the view.
-    setAttributes(this.root, { 'data-lm-suppress-shortcuts': 'true' });
-    this.root.append(h('div.frame', this.waiting, this.content, this.live));
+    this.root.append(h('div.frame', this.waiting, this.strip.node, this.content, this.live));
   }
 
   readonly say = (text: string): void => {
@@ -139,9 +144,13 @@ export class Page {
   draw(state: State, make: ReturnType<typeof sceneMaker>, look: Look): void {
     const { snapshot } = state;
     setShown(this.waiting, snapshot === null);
-    setShown(this.content, snapshot !== null);
+    setShown(this.content, snapshot !== null && state.open);
+    setShown(this.strip.node, snapshot !== null && state.brief);
     if (!snapshot) return;
     const scene = make(state, snapshot);
+    this.strip.draw(scene);
+    if (!state.open) return;
+    setShown(this.processes.node, snapshot.processes.length > 0);
     for (const section of this.sections) {
       section.draw(scene, look);
       // Now that the mesh is drawn, what stands below it knows what its cells are.

@@ -1,6 +1,7 @@
 /** What all sections are made of: their elements and classes, and drawings that touch only what changed. */
 
 import { breaksAfter, type SpecPart } from '../../model/array_text';
+import { NAME_BREAKS } from '../../model/format';
 import type { Scene } from '../../model/scene';
 import type { Action } from '../../model/state';
 import type { Look } from '../../paint/look';
@@ -93,23 +94,59 @@ export function setShown(node: HTMLElement, shown: boolean): void {
 
 /** Return a name that may break into lines after its dots, brackets and underscores, if it is too long for one. */
 export const breakable = (name: string): (string | HTMLElement)[] =>
-  name.split(/(?<=[.\]_])/).flatMap((part, i) => (i ? [h('wbr'), part] : [part]));
+  name.split(NAME_BREAKS).flatMap((part, i) => (i ? [h('wbr'), part] : [part]));
 
 /** Make a spec with its axes in boxes. */
 export const specNode = (spec: readonly SpecPart[]): HTMLElement =>
   h(
     'span.spec',
-    spec.map(part => {
-      if (part.kind === 'text') return [part.text, breaksAfter(part) && h('wbr')];
-      return h(part.kind === 'sum' ? 'span.chip.chip-sum' : 'span.chip', part.text);
-    }),
+    wordsOf(spec).flatMap((word, i) => [i ? ' ' : '', h('span.word', word.map(partNode))]),
   );
+
+const partNode = ({ kind, text }: SpecPart): Child =>
+  kind === 'text' ? text : h(kind === 'sum' ? 'span.chip.chip-sum' : 'span.chip', text);
+
+/** Return the parts between which a line may break, without the spaces there. */
+function wordsOf(spec: readonly SpecPart[]): SpecPart[][] {
+  const words: SpecPart[][] = [[]];
+  for (const part of spec) {
+    words[words.length - 1]?.push({ ...part, text: part.text.trimEnd() });
+    if (breaksAfter(part)) words.push([]);
+  }
+  return words;
+}
 
 /** Make a button of a line of text. */
 export function button(text: string, pressed: () => void, attributes: Attributes = {}) {
   const node = h('button.button', { type: 'button', ...attributes }, text);
   node.addEventListener('click', pressed);
   return node;
+}
+
+/** A part of the page with a heading, which folds it. */
+export class Fold {
+  private readonly arrow = h('span.fold-arrow', { 'aria-hidden': 'true' });
+  private readonly title = h('span');
+  private readonly head = h('button.fold-head', { type: 'button' }, this.arrow, this.title);
+  readonly node: HTMLElement;
+
+  constructor(title: string, bodies: readonly HTMLElement[]) {
+    this.name(title);
+    this.node = h('div.fold', h('h3.fold-title', this.head), bodies);
+    this.head.addEventListener('click', () => {
+      this.fold(!('folded' in this.node.dataset));
+    });
+    this.fold(false);
+  }
+
+  name(title: string): void {
+    setText(this.title, title);
+  }
+
+  private fold(folded: boolean): void {
+    setAttributes(this.node, { 'data-folded': folded });
+    setAttributes(this.head, { 'aria-expanded': String(!folded) });
+  }
 }
 
 /** Make a tab. Left and Right lead to the tabs beside it, around the ends, past those that are hidden. */

@@ -32,7 +32,7 @@ export interface MemoryPart {
 export function memoryParts({ memory }: ShownProgram): readonly MemoryPart[] {
   if (!memory) return [];
   const { outputs, aliased } = memory;
-  const shared = aliased ? `, ${bytesText(aliased)} of it in place of arguments` : '';
+  const shared = aliased ? `, of which ${bytesText(aliased)} reuse argument buffers (donated)` : '';
   const part = (name: 'arguments' | 'temporaries' | 'code'): MemoryPart => {
     return { name, bytes: memory[name], text: bytesText(memory[name]) };
   };
@@ -96,9 +96,10 @@ function memoryBar(program: ShownProgram): readonly HTMLElement[] {
 
 /** Number of rows that are made at once; a button makes more. */
 const PAGE = 300;
-const HEADINGS = ['collective', 'along', 'a device', 'times', 'gradient', 'line'];
-const MARK = '* put in by the compiler: a value lies otherwise than its user needs it';
-const HINT = 'Choose one to see which devices exchange data; a line chooses all of its own.';
+const HEADINGS = ['collective', 'along', 'per device', 'times', 'pass', 'line'];
+const MARK = '* inserted by the compiler: a value is not laid out as its user needs it';
+const HINT =
+  'Select a collective to see which devices exchange data, or click a source line to select all its collectives.';
 
 /** The collectives as a table; a person can choose one, or all of a line of code. */
 class CollectiveTable {
@@ -191,7 +192,7 @@ class CollectiveTable {
 
   /** Make the button of a line. In a row it is no tab stop: Enter on the row does the same. */
   lineButton(line: string, number: number | null = null): HTMLElement {
-    const title = `Choose all collectives of ${line}`;
+    const title = `Select all collectives of ${line}`;
     const tabindex = number === null ? null : -1;
     const node = h('button.line', { type: 'button', tabindex, title }, line);
     node.addEventListener('click', event => {

@@ -1,5 +1,6 @@
 /** Hosts and processes, with the activity of each; many processes are shown as groups with the same activity. */
 
+import { goTo, type CodePlace } from '../../model/code_place';
 import { SILENT_SECONDS } from '../../model/contract';
 import { countText, metricText, processesText, rangesText, secondsText } from '../../model/format';
 import { grouped } from '../../model/lists';
@@ -30,28 +31,32 @@ const SIGNS: Readonly<Record<Process['state'], string>> = {
 
 const TROUBLE: ReadonlySet<Process['state']> = new Set(['failed', 'stuck', 'lost']);
 
-/** Return `cell 12` and `line 4`, as far as they are known. */
-function place(process: Process): string[] {
-  const parts: string[] = [];
-  if (process.cell !== null) parts.push(`cell ${process.cell}`);
-  if (process.line !== null) parts.push(`line ${process.line}`);
-  return parts;
+/** Return whether a process in this state needs attention. */
+export const isTrouble = (state: Process['state']): boolean => TROUBLE.has(state);
+
+/** Return `line 4`; `cell 12` if the line is not known. */
+function place({ cell, line }: Process): string[] {
+  if (line !== null) return [`line ${line}`];
+  return cell === null ? [] : [`cell ${cell}`];
 }
 
-function seconds(process: Process): string[] {
-  const shown = process.waiting || process.state === 'stuck' ? process.line_seconds : null;
-  const value = shown ?? process.cell_seconds;
-  return value === null ? [] : [secondsText(value)];
+/** Return since when: `waiting 3.0 s` in its line, or `cell running 9.0 s`. */
+function since(process: Process): string[] {
+  const { waiting, state, line_seconds, cell_seconds } = process;
+  const inLine = waiting || state === 'stuck' ? line_seconds : null;
+  if (inLine !== null) return [`${waiting ? 'waiting ' : ''}${secondsText(inLine)}`];
+  if (cell_seconds === null) return waiting ? ['waiting'] : [];
+  return [...(waiting ? ['waiting'] : []), `cell running ${secondsText(cell_seconds)}`];
 }
 
 function activity(process: Process): string[] {
   const { state, error } = process;
   switch (state) {
     case 'running':
-      return [...place(process), ...(process.waiting ? ['waiting'] : []), ...seconds(process)];
+      return [...place(process), ...since(process)];
     case 'compiling':
     case 'stuck':
-      return [state, ...place(process), ...seconds(process)];
+      return [state, ...place(process), ...since(process)];
     case 'failed':
       return [error ?? 'failed', ...place(process)];
     case 'lost':
@@ -63,7 +68,7 @@ function activity(process: Process): string[] {
 }
 
 /**
- * Return the activity of a process in parts: `cell 12`, `line 4`, `3.2 s`;
+ * Return the activity of a process in parts: `line 4`, `cell running 3.2 s`;
  * `ValueError: empty batch`, `line 2`; `lost`, `last report 6.0 s ago`.
  */
 export function activityParts(process: Process): readonly string[] {
@@ -128,7 +133,7 @@ function rowsOf(scene: Scene): HostRow[] {
 /** Return all processes in groups that do the same, trouble first, then the largest. */
 function groupRow({ snapshot }: Scene): HostRow {
   const weight = ({ processes }: Chip): number =>
-    (processes[0] && TROUBLE.has(processes[0].state) ? 1e9 : 0) + processes.length;
+    (processes[0] && isTrouble(processes[0].state) ? 1e9 : 0) + processes.length;
   const chips = [...grouped(snapshot.processes, groupKey)]
     .map(([key, processes]) => ({ key, processes }))
     .sort((a, b) => weight(b) - weight(a));
@@ -174,7 +179,19 @@ class ChipNode {
   private readonly ids = h('span.ids');
   private readonly task = h('span.task');
   private readonly what = h('span.what');
-  readonly node = h('li.process', this.sign, this.ids, this.task, this.what);
+  private readonly go = h(
+    'button.process',
+    { type: 'button' },
+    ...[this.sign, this.ids, this.task, this.what],
+  );
+  readonly node = h('li', this.go);
+  private place: CodePlace | null = null;
+
+  constructor() {
+    this.go.addEventListener('click', () => {
+      if (this.place) goTo(this.node, this.place);
+    });
+  }
 
   draw(chip: Chip): void {
     const process = slowest(chip);
@@ -192,10 +209,15 @@ class ChipNode {
     setShown(this.task, task !== '');
     this.write(parts);
     const who = [processesText(ids), task, process.state].filter(Boolean).join(', ');
-    setAttributes(this.node, {
+    const { cell, line } = process;
+    this.place = cell === null ? null : { cell, line };
+    this.go.disabled = cell === null;
+    setAttributes(this.node, { 'aria-label': `${who}: ${parts.join(', ')}` });
+    setAttributes(this.go, {
       'data-state': process.state,
-      'data-trouble': TROUBLE.has(process.state),
+      'data-trouble': isTrouble(process.state),
       'aria-label': `${who}: ${parts.join(', ')}`,
+      title: cell === null ? null : `Go to cell ${cell}${line === null ? '' : `, line ${line}`}`,
     });
   }
 

@@ -7,6 +7,7 @@ import type { Device, Disagreement, Notice, Snapshot } from '../../model/snapsho
 import {
   changeOf,
   elementsIn,
+  Fold,
   KeyedChildren,
   setAttributes,
   setShown,
@@ -28,21 +29,33 @@ function devicesText({ snapshot }: Scene): string {
   return [...kinds].map(([kind, all]) => countText(all.length, `${kind} device`)).join(' and ');
 }
 
-/** The first line: state of the session, its size, and how old the newest data is. */
+/**
+ * Return the state of the session in a word.
+ *
+ * A session in which a process failed or was lost, and others are still in the cell, is `stuck` in the
+ * snapshot. As long as no process resisted an interrupt, nbdist is about to end that cell and to go on.
+ */
+export function stateText({ state, processes }: Snapshot): string {
+  const inside = processes.some(one => one.state === 'running' || one.state === 'compiling');
+  const resists = processes.some(one => one.state === 'stuck');
+  return state === 'stuck' && inside && !resists ? 'recovering' : state;
+}
+
+/** The first line: state of the session, its size, and how old the newest data is if it is old. */
 export class Header implements Section {
   private readonly state = h('b.state');
   private readonly size = h('span');
   private readonly devices = h('span+soft');
-  private readonly age = h('span.age+soft');
+  private readonly age = h('span.age', { hidden: true });
   readonly node = h('div.bar+wrap', this.state, this.size, this.devices, this.age);
   private readonly changed = changeOf();
 
   draw(scene: Scene): void {
     const { state, processes, devices } = scene.snapshot;
-    if (!this.changed(state, processes.length, devices, scene.directory.hosts.length)) return;
-    setText(this.state, state);
+    if (!this.changed(state, processes, devices, scene.directory.hosts.length)) return;
+    setText(this.state, stateText(scene.snapshot));
     const onPaper = isOnPaper(scene.snapshot);
-    if (state === 'stopped' || onPaper) setText(this.age, '');
+    if (state === 'stopped' || onPaper) setShown(this.age, false);
     setAttributes(this.state, { 'data-trouble': TROUBLE.has(state) });
     const hosts = countText(scene.directory.hosts.length, 'host');
     const size = `${countText(processes.length, 'process', 'processes')} on ${hosts}`;
@@ -54,9 +67,8 @@ export class Header implements Section {
   /** Write the age of the newest data from the kernel, in seconds. */
   tick(seconds: number): void {
     const old = seconds > OLD;
-    const text = secondsText(Math.max(0.1, seconds));
-    setText(this.age, old ? `no news for ${text}` : `${text} ago`);
-    setAttributes(this.age, { 'data-old': old });
+    setText(this.age, old ? `no news for ${secondsText(seconds)}` : '');
+    setShown(this.age, old);
   }
 }
 
@@ -120,29 +132,34 @@ const shownItem = (item: Item) => ({
 
 /** Notices that a person should read now, and what processes disagree on. */
 export class Notices implements Section {
-  readonly node = h('section', { 'aria-label': 'Notices' });
+  private readonly list = h('section.notices', { 'aria-label': 'Notices' });
+  private readonly fold = new Fold('Problem', [this.list]);
+  readonly node = this.fold.node;
   private readonly changed = changeOf();
-  private readonly items = new KeyedChildren<Item>(this.node, shownItem);
+  private readonly items = new KeyedChildren<Item>(this.list, shownItem);
 
   draw(scene: Scene): void {
     const { notices, disagreements, state } = scene.snapshot;
     if (!this.changed(notices, disagreements, state)) return;
     const items = [...noticesOf(scene.snapshot), ...disagreements];
     this.items.draw(items, item => JSON.stringify(item));
+    this.fold.name(
+      items.some(item => 'level' in item && item.level === 'bad') ? 'Problem' : 'Notes',
+    );
     setShown(this.node, items.length > 0);
   }
 }
 
 type Fact = readonly [label: string, value: string, more: string];
 
-/** Return the live bytes, `18.4 MB a device`, or their range if devices differ by more than a tenth. */
+/** Return the live bytes, `18.4 MB each`, or their range if devices differ by more than a tenth. */
 function liveText(devices: readonly Device[]): string | null {
   const bytes = devices.flatMap(({ live_bytes }) => live_bytes ?? []);
   if (bytes.length === 0) return null;
   const [least, most] = [bytes.reduce((a, b) => Math.min(a, b)), largest(bytes)];
   return most - least <= most / 10
-    ? `${bytesText(most)} a device`
-    : `${bytesText(least)} to ${bytesText(most)} a device`;
+    ? `${bytesText(most)} each`
+    : `${bytesText(least)} to ${bytesText(most)}`;
 }
 
 /** Return the mesh in context, if all processes that have one agree. */
@@ -162,20 +179,15 @@ function factsOf(scene: Scene): Fact[] {
   if (context) facts.push(['mesh in context', context, '']);
   const omitted = arrays_omitted ? `, ${countText(arrays_omitted, 'more', 'more')} not listed` : '';
   const bytes = arrays.reduce((sum, array) => sum + array.nbytes, 0);
-  const label =
-    { planned: 'planned', compiled: 'with', refused: 'with' }[state as string] ?? 'named';
-  if (arrays.length)
-    facts.push([label, countText(arrays.length, 'array'), `, ${bytesText(bytes)}${omitted}`]);
+  const where = state === 'planned' ? ' planned' : onPaper ? '' : ' in your variables';
+  if (arrays.length) {
+    facts.push(['', countText(arrays.length, 'array'), `${where}, ${bytesText(bytes)}${omitted}`]);
+  }
   const [device] = devices;
   const taken = device?.memory?.bytes_in_use ?? null;
-  if (onPaper && taken !== null)
-    facts.push([
-      state === 'planned' ? 'they would take' : 'it would take',
-      `${bytesText(taken)} a device`,
-      '',
-    ]);
+  if (onPaper && taken !== null) facts.push(['Needs', `${bytesText(taken)} per device`, '']);
   const live = liveText(devices);
-  if (live) facts.push(['live arrays', live, ', with what Python has not collected yet']);
+  if (live) facts.push(['Device memory:', live, ' (includes arrays awaiting garbage collection)']);
   return facts;
 }
 
@@ -187,7 +199,9 @@ export class Footer implements Section {
   draw(scene: Scene): void {
     const facts = factsOf(scene);
     if (!this.changed(JSON.stringify(facts))) return;
-    const items = facts.map(([label, value, more]) => h('span', `${label} `, h('b', value), more));
+    const items = facts.map(([label, value, more]) => {
+      return h('span', label && `${label} `, h('b', value), more);
+    });
     this.node.replaceChildren(...items);
     setShown(this.node, items.length > 0);
   }

@@ -241,7 +241,7 @@ def output_refusal(method: str, model: Any, places: BatchPlaces) -> str | None:
     if type(model).predict_step is not keras.Model.predict_step:
         return None
     return (
-        f"predict leaves its output in pieces on {len(places.processes)} processes, and Keras fails to fetch it "
+        f"predict leaves its output sharded over {len(places.processes)} processes, and Keras fails to fetch it "
         "at the end. nbdist.keras.predict(model, x) gives it whole on every process: call it on all of them, "
         "each with all rows."
     )
@@ -260,7 +260,7 @@ def save_refusal(method: str, model: Any, arguments: Mapping[str, Any]) -> str |
         names = {type(callback).__name__ for callback in callbacks_in(arguments.get("callbacks"))}
         method = " and ".join(sorted(names & {"ModelCheckpoint", "BackupAndRestore"}))
     return (
-        f"{method} cannot read variable {split.path!r}, whose pieces lie on devices of other processes too. "
+        f"{method} cannot read variable {split.path!r}, whose shards lie on devices of other processes too. "
         f"{instead}, called on every process, gathers them, and process 0 writes."
     )
 

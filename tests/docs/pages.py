@@ -36,14 +36,13 @@ class Typed:
 
     @property
     def fails(self) -> bool:
-        """Whether the page shows an error at its end."""
-        lines = (self.shown or "").splitlines()
-        return bool(lines) and re.match(r"\w*(Error|Interrupt)\b", lines[-1]) is not None
+        """Whether the page shows an error: below its first line come those of its notice."""
+        return re.search(r"^\w*(Error|Interrupt|Timeout): ", self.shown or "", re.M) is not None
 
 
 def pages() -> list[Path]:
-    """The tutorial, and all how-to pages, in the order in which they are run."""
-    return [DOCS / "tutorial.md", *sorted((DOCS / "how-to").glob("*.md"))]
+    """The tutorial, the first page, and all how-to pages, in the order in which they are run."""
+    return [DOCS / "tutorial.md", DOCS / "index.md", *sorted((DOCS / "how-to").glob("*.md"))]
 
 
 def environment(page: Path) -> str | None:

@@ -39,8 +39,20 @@ OTHERS_FLAGS = {
     "--dry-run",
     "--profile",
     "--steps",
+    "--accelerator-type",
+    "--version",
+    "--no-deps",
+    "--wheel-dir",
+    "--to",
+    "--execute",
+    "--output",
+    "--host",
+    "--targets",
+    "--noblock",
+    "--local",
 }
-"""Of commands that are not nbdist's: TensorBoard's, gcloud's, ipcluster's and a script's."""
+"""Of commands that are not nbdist's: TensorBoard's, gcloud's, ipcluster's, pip's, nbconvert's, mpirun's, `%%px`'s and
+a script's."""
 NAMED_TEST = re.compile(r"`([\w/]+/test_\w+\.py)`")
 
 

@@ -39,7 +39,7 @@ def test_the_pod_is_shown_as_planned_with_what_each_device_would_take(open_view:
     header = page.locator(".nbdist-session-bar")
     expect(header).to_have_text("planned64 TPU v5 lite devices")
     expect(page.locator(".nbdist-session-foot")).to_have_text(
-        "planned 2 arrays, 172 MBthey would take 2.7 MB a device"
+        "2 arrays planned, 172 MBNeeds 2.7 MB per device"
     )
     expect(page.locator(".nbdist-mesh-legend")).to_contain_text("planned arrays, of the memory")
     expect(page.get_by_role("button", name="Show values")).to_be_hidden()

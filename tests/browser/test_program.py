@@ -61,12 +61,12 @@ def test_a_program_is_shown_beside_its_mesh(open_view: OpenView, step: dict[str,
         "aria-label", "4 MB of 16 GB on each device"
     )
     expect(program.locator(".nbdist-program-parts")).to_contain_text(
-        "outputs 3 MB, 3 MB of it in place of arguments"
+        "outputs 3 MB, of which 3 MB reuse argument buffers (donated)"
     )
     expect(rows(page).nth(2)).to_have_text("all-reducedata512 KB6backwardprograms.py:109")
     expect(program).to_contain_text("along data: 3 MB per device in one run")
     expect(program).to_contain_text("1.5 MBf32[6,256,256]")
-    expect(page.locator(".nbdist-session-foot")).to_have_text("it would take 4 MB a device")
+    expect(page.locator(".nbdist-session-foot")).to_have_text("Needs 4 MB per device")
     expect(page.get_by_role("tab", name="arrays")).to_be_hidden()
 
 
@@ -114,11 +114,11 @@ def test_a_collective_is_chosen_with_the_keyboard(
     page.keyboard.press("ArrowDown")
     expect_chosen(page, 0)
     expect(said).to_have_text(
-        "all-reduce along model, 32 KB a device, 6 times, forward, programs.py:109; 2 groups of 4 devices"
+        "all-reduce along model, 32 KB per device, 6 times, forward, programs.py:109; 2 groups of 4 devices"
     )
     page.keyboard.press("End")
     expect_chosen(page, 3)
-    expect(said).to_contain_text("all-reduce along data, 4 B a device, once, forward")
+    expect(said).to_contain_text("all-reduce along data, 4 B per device, once, forward")
     page.keyboard.press("ArrowUp")
     expect_chosen(page, 2)
     active = rows(page).nth(2).get_attribute("id")

@@ -116,7 +116,10 @@ export class DeviceDetail implements Section {
     setShown(this.box, key !== null);
     const known = [snapshot.devices, snapshot.processes, holding, exchange, grid];
     if (!this.changed(key, state.pinned, this.hosts, ...(key === null ? [] : known))) return;
-    if (key === null) return;
+    if (key === null) {
+      this.box.replaceChildren();
+      return;
+    }
     const devices = together(scene, key, this.hosts);
     const many = devices.length > 1;
     const title = many

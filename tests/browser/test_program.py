@@ -82,7 +82,7 @@ def test_a_collective_is_chosen_with_the_mouse(open_view: OpenView, step: dict[s
     expect_cards(page, "data-same", "1:4", "1:6", "1:7")
     expect_cards(page, "data-apart", *FIRST)
     expect(page.get_by_role("region", name="Device")).to_contain_text(
-        "exchangeswith tpu 4, tpu 6, tpu 7"
+        "exchangeswith p1 · d0, p1 · d2, p1 · d3"
     )
     rows(page).nth(2).click()
     expect_chosen(page, 2)
@@ -132,8 +132,8 @@ def test_a_collective_is_chosen_with_the_keyboard(
     expect_chosen(page, 2)
     page.locator(".nbdist-mesh-mesh").focus()
     page.keyboard.press("ArrowDown")
-    expect(said).to_contain_text("tpu 0")
-    expect(said).to_contain_text("exchanges with tpu 4")
+    expect(said).to_contain_text("p0 · d0")
+    expect(said).to_contain_text("exchanges with p1 · d0")
     page.keyboard.press("Escape")
     expect_chosen(page)
     expect(said).to_have_text("No collective is chosen")
@@ -152,8 +152,8 @@ def test_a_program_that_does_not_fit_says_by_how_much(open_view: OpenView, golde
     assert share == pytest.approx(60_000 / 80_896, abs=0.01)
     rows(page).nth(0).click()
     page.locator("[data-device='0:0']").hover()
-    expect(page.get_by_role("region", name="Device")).to_contain_text("sends totpu 1")
-    expect(page.get_by_role("region", name="Device")).to_contain_text("receivesfrom tpu 7")
+    expect(page.get_by_role("region", name="Device")).to_contain_text("sends top0 · d1")
+    expect(page.get_by_role("region", name="Device")).to_contain_text("receivesfrom p1 · d3")
     page = open_view(golden("compiled_refused")["snapshot"])
     expect(program).to_contain_text("48.3 GB too much")
     expect(program).to_contain_text("exceeds available HBM (15.75G)")

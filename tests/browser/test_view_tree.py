@@ -40,8 +40,8 @@ def test_a_branch_says_what_is_in_it(open_view: OpenView, golden: Golden) -> Non
     page = open_view(golden("transformer")["snapshot"])
     root = row(page, "model")
     expect(root).to_have_accessible_name(
-        "model, 40 arrays, 18.9 MB on the fullest device, "
-        "1 large array is whole on every device of the mesh"
+        "model, 40 arrays, 18.9 MB per device, "
+        "1 large array is replicated on every device of the mesh"
     )
     alike = row(page, ALIKE)
     expect(alike.locator(".nbdist-lists-about")).to_have_text("×12 identical ▸ show all")
@@ -187,7 +187,7 @@ def test_large_arrays_that_nothing_splits_are_marked(open_view: OpenView, golden
         expect(row(page, path).locator(mark)).to_have_count(0)
     row(page, "model").click()
     expect(row(page, "model").locator(mark)).to_have_attribute(
-        "title", "1 large array is whole on every device of the mesh"
+        "title", "1 large array is replicated on every device of the mesh"
     )
 
 

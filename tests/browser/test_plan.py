@@ -41,7 +41,7 @@ def test_the_pod_is_shown_as_planned_with_what_each_device_would_take(open_view:
     expect(page.locator(".nbdist-session-foot")).to_have_text(
         "2 arrays planned, 172 MBNeeds 2.7 MB per device"
     )
-    expect(page.locator(".nbdist-mesh-legend")).to_contain_text("planned arrays, of the memory")
+    expect(page.locator(".nbdist-mesh-legend")).to_contain_text("memory of the planned arrays")
     expect(page.get_by_role("button", name="Show values")).to_be_hidden()
     notices = page.get_by_role("region", name="Notices")
     expect(notices).to_contain_text("It does not fit. 2.7 MB of 2 MB on each device.")

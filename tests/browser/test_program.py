@@ -180,7 +180,7 @@ def test_what_nobody_asked_for_is_marked(open_view: OpenView, golden: Golden) ->
     expect(rows(page)).to_have_count(9)
     expect(rows(page).filter(has_text="all-gather *")).to_have_count(4)
     expect(page.locator(".nbdist-program-collectives tr[data-resharding]")).to_have_count(4)
-    expect(page.get_by_role("region", name="Program")).to_contain_text("* put in by the compiler")
+    expect(page.get_by_role("region", name="Program")).to_contain_text("* inserted by the compiler")
 
 
 def test_the_groups_are_shown_on_the_torus_as_well(

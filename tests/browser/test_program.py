@@ -132,7 +132,7 @@ def test_a_collective_is_chosen_with_the_keyboard(
     expect_chosen(page, 2)
     page.locator(".nbdist-mesh-mesh").focus()
     page.keyboard.press("ArrowDown")
-    expect(said).to_contain_text("p0 · d0")
+    expect(said).to_contain_text("process 0 · device 0")
     expect(said).to_contain_text("exchanges with p1 · d0")
     page.keyboard.press("Escape")
     expect_chosen(page)

@@ -51,7 +51,7 @@ def test_the_pod_is_shown_as_planned_with_what_each_device_would_take(open_view:
     point_at(page, 100, 100)
     detail = page.get_by_role("region", name="Device")
     expect(detail).to_contain_text("coordinates(")
-    expect(detail).to_contain_text("would take2.7 MB of 2 MB")
+    expect(detail).to_contain_text("needs2.7 MB of 2 MB")
     expect(detail).not_to_contain_text("live")
     # A plan grows no older.
     page.wait_for_timeout(1200)

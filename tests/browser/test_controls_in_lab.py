@@ -47,8 +47,9 @@ class Hand:
         """A button of the dialog."""
         return self.page.locator(".jp-Dialog").get_by_role("button", name=name, exact=True)
 
-    def enabled(self) -> list[str]:
-        return self.panel.locator(".nbdist-lab-button:not([aria-disabled])").all_inner_texts()
+    def enables(self, *names: str) -> None:
+        """Wait until exactly these buttons can be pressed."""
+        expect(self.panel.locator(".nbdist-lab-button:not([aria-disabled])")).to_have_text(names)
 
     def sources(self) -> list[str]:
         script = "Array.from(jupyterapp.shell.currentWidget.content.model.cells, c => c.sharedModel.source)"
@@ -128,7 +129,7 @@ def test_by_mouse(hand: Hand) -> None:
     page.locator('.jp-SideBar [data-id="nbdist-devices"]').click()
     expect(hand.state).to_have_text(NONE)
     expect(hand.status).to_be_hidden()
-    assert hand.enabled() == ["Start…"]
+    hand.enables("Start…")
     hand.check_bar("none")
     assert not page.evaluate("jupyterapp.hasPlugin('ipyparallel-labextension:plugin')")
 
@@ -155,7 +156,7 @@ def test_by_mouse(hand: Hand) -> None:
     expect(hand.status).to_have_text(IDLE)
     expect(hand.state).to_have_text(IDLE)
     assert hand.sources() == [f"%load_ext nbdist\n{LINE}"]
-    assert hand.enabled() == ["Recover", "Restart", "Shut down"]
+    hand.enables("Recover", "Restart", "Shut down")
     hand.check_bar("idle")
 
     run = page.locator('.jp-NotebookPanel-toolbar [data-jp-item-name="run"]')
@@ -163,7 +164,7 @@ def test_by_mouse(hand: Hand) -> None:
     hand.check(".nbdist-lab-target", "target")
     run.click()
     expect(hand.state).to_have_text(RUNNING)
-    assert hand.enabled() == ["Interrupt"]
+    hand.enables("Interrupt")
     hand.check_bar("running")
     hand.button("Interrupt").click()
     expect(hand.state).to_have_text(IDLE)

@@ -67,7 +67,7 @@ class Known:
       why: The evidence that the processes are out of step; `advice` says how to go on.
       repairing: Whether the processes are being brought in step.
       resizing: The change of size in progress, such as `3 processes in place of 4`.
-      repaired: What the last repair did, until another cell has ended.
+      notice: The last failure or repair, until another cell has ended.
       notices: Any other notices, shown first; the merger itself writes those about the facts above.
     """
 
@@ -81,7 +81,7 @@ class Known:
     advice: str = ""
     repairing: bool = False
     resizing: str | None = None
-    repaired: Notice | None = None
+    notice: Notice | None = None
     stopped: bool = False
     notices: tuple[Notice, ...] = ()
 
@@ -238,8 +238,8 @@ def trouble(processes: Iterable[Process], known: Known, *, time_s: float) -> tup
                 text=f"{why} {known.advice}".rstrip(),
             )
         )
-    elif known.repaired is not None:
-        notices.append(known.repaired)
+    elif known.notice is not None:
+        notices.append(known.notice)
     return tuple(notices)
 
 
@@ -442,5 +442,5 @@ def _missed(model: Model) -> Notice:
     devices = sum(len(total.devices) for total in model.totals)
     on = f"all {devices} devices" if devices > 1 else "every device"
     more = f", nor {count_text(len(missed) - 1, 'other large variable')}" if len(missed) > 1 else ""
-    text = f"is whole on {on} ({bytes_text(largest.nbytes)} each): no rule of the layout map matched it"
+    text = f"is replicated on {on} ({bytes_text(largest.nbytes)} each): no rule of the layout map matched it"
     return _warn(title=largest.path, text=f"{text}{more}")

@@ -347,6 +347,7 @@ class EngineGroup:
     def noticed(self, notice: Notice, said: Sequence[str] = ()) -> Notice:
         """Keep a notice for a person who asks why, with what was said meanwhile as details; return it."""
         self.notice = replace(notice, details=(*said, *notice.details))
+        self.health.note(ProcessFacts.told, self.notice)
         return self.notice
 
     def exclusive(self, work: Callable[[], T]) -> T:

@@ -431,7 +431,7 @@ class Cells:
         facts = (
             engines.health.learn(end.outcomes, end.cell.number, run=end.number)
             if ran
-            else replace(engines.facts, repaired=None)
+            else replace(engines.facts, notice=None)
         )
         if ran and engines.proves and not facts.workers.isdisjoint(end.outcomes):
             if end.clean and have_sent_the_same(end.steps, facts.workers):

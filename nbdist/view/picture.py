@@ -17,6 +17,7 @@ from nbdist.contract.snapshot import Process, Snapshot
 from nbdist.errors import ArrayError
 from nbdist.notation import mesh_axes_text, processes_text
 from nbdist.pieces import meshes_of, sentence
+from nbdist.spelling import command
 from nbdist.view.device_names import DeviceNames
 from nbdist.view.feed import Source
 from nbdist.view.mesh import (
@@ -272,7 +273,7 @@ class Picture:
     def text(self) -> str:
         """Return the picture as text; for a program, the text about it."""
         if self._strip:
-            return NEXT
+            return next_step()
         program = self._snapshot().program
         if program is not None:
             return program.text
@@ -295,7 +296,10 @@ class Picture:
         return _content(snapshot)
 
 
-NEXT = "Next: start a cell with %%dist"
+def next_step() -> str:
+    """Return what a person does next after a start."""
+    return f"Next: start a {command('cell')}"
+
 
 _SQUARE = "□"
 """The sign of a device in the still picture of a strip."""
@@ -327,7 +331,7 @@ def strip_html(snapshot: Snapshot, *, view_id: str) -> str:
     if snapshot.state not in ("idle", "running"):
         parts.insert(0, f"<b>{escape(snapshot.state)}</b>")
     else:
-        parts.append(f"<br>{escape(NEXT)}")
+        parts.append(f"<br>{escape(next_step())}")
     return _element(view_id, [_paragraph(*parts)])
 
 

@@ -54,8 +54,8 @@ LINE_SECONDS = 10.0
 class ProgressDisplay:
     """Progress of a start, called with (stage, done, total); `close` leaves one line behind.
 
-    The elapsed time goes on between two stages: a start that is silent for 20 s looks as if it hung. A thread writes
-    it until `close`, or until the block of a `with` ends.
+    The elapsed time goes on between two stages: a start that is silent for 20 s looks as if it hung. A thread
+    writes it until `close`, or until the block of a `with` ends.
 
     Args:
       in_notebook: Whether there is a display to be updated; otherwise lines are printed.

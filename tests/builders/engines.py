@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 from nbdist.contract.asides import Aside
-from nbdist.contract.calls import Call
+from nbdist.contract.calls import Call, Done
 from nbdist.contract.calls.stepping import (
     Forgotten,
     Labels,
@@ -27,6 +27,8 @@ from nbdist.contract.snapshot import Activity
 from nbdist.errors import GoneError, SessionError
 from nbdist.monitor.states import Known
 from nbdist.notation import where_text
+from nbdist.notice import Notice
+from nbdist.session.cells.doubt import MadeIn, nowhere
 from nbdist.session.cells.facts import Health, LifeState, ProcessFacts
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.reports import Reports
@@ -108,6 +110,8 @@ class FakeEngines:
     plain data is read as it would come; `step` may answer the counts alone.
     """
 
+    noticed = EngineGroup.noticed
+
     def __init__(self, **answers: Callable[..., Any]) -> None:
         self.answers: dict[str, Callable[..., Any]] = {
             "step": lambda p, **_: sent(),
@@ -116,9 +120,13 @@ class FakeEngines:
             "prove": lambda p, **_: Proven(passed=True, alike=True),
             "versions": lambda p, **_: Versions(versions={}, reasons={}, unnamed=(), generation=0),
             "forget": lambda p, **_: Forgotten(lost=()),
+            "name_lost": lambda p, **_: Done(),
             **answers,
         }
         self.asked: list[tuple[str, int]] = []
+        self.made_in: MadeIn = nowhere
+        self.notice: Notice | None = None
+        self.lost_texts: dict[str, str] = {}
         self.monitor = FakeMonitor()
         self.plan = plan_of("h1", "h2")
         self.health = Health(self.plan, self.monitor)  # type: ignore[arg-type]

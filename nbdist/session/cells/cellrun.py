@@ -291,7 +291,7 @@ class CellRun:
             self.execution.tracebacks,
             {p: end.last_lines for p, end in ends.items()},
             facts=facts,
-            done=facts.repaired,
+            done=facts.notice,
             said=self._said,
             in_vain=self._supervisor.watch.in_vain,
             waiting=self._supervisor.watch.waiting,
@@ -321,7 +321,7 @@ class CellRun:
         self._renderer.refresh(self.output, final=True)
 
     def _say(self, text: str) -> None:
-        self._said.append(text)
+        self._said += text.splitlines()
         self.output.meanwhile(text)
         self._refresh()
 

@@ -207,14 +207,19 @@ def assigned(code: str) -> frozenset[str]:
     )
 
 
+_SCOPES = (
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+)
+
+
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a statement's nodes, without the insides of functions and classes."""
+    """Yield a statement's nodes, without the insides of functions, classes and comprehensions."""
+    if isinstance(node, _SCOPES):
+        return
     yield node
     for child in ast.iter_child_nodes(node):
-        if not isinstance(
-            child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
-        ):
-            yield from _own_nodes(child)
+        yield from _own_nodes(child)
 
 
 def _set_again(code: str) -> frozenset[str]:

@@ -122,7 +122,7 @@ class ProcessFacts:
       why: How it is known that the session is out of step.
       proves: Whether the processes can prove that they are in step; then an interrupt alone does not count as out
         of step.
-      repaired: What the last repair did, until another cell has ended.
+      notice: The last failure or repair, until another cell has ended.
       diverged: How the cell that has just ended left the processes out of step, even if they were repaired since.
       forgotten: The paths of the arrays that this cell lost.
       apart: The names that this cell has made differ between the processes.
@@ -148,7 +148,7 @@ class ProcessFacts:
     since: int | None = None
     why: str | None = None
     proves: bool = False
-    repaired: Notice | None = None
+    notice: Notice | None = None
     diverged: str | None = None
     forgotten: tuple[str, ...] = ()
     apart: tuple[str, ...] = ()
@@ -234,7 +234,7 @@ class ProcessFacts:
             self,
             lost={**self.lost, **{p: outcomes[p].error or "gone" for p in _with(ends, "gone")}},
             stuck=(self.stuck | _with(ends, "stuck")) - _with(ends, "finished", "raised"),
-            repaired=None,
+            notice=None,
             since=cell if harmed and len(self.workers) > 1 and self.since is None else self.since,
             last_cell=cell,
             left={**self.left, **{p: n for p, n in found.items() if ends[p] in REPLIED}},
@@ -303,9 +303,13 @@ class ProcessFacts:
             stuck=frozenset(),
             since=None,
             why=None,
-            repaired=done,
+            notice=done,
             unsure={**self.unsure, **unsure},
         )
+
+    def told(self, notice: Notice) -> ProcessFacts:
+        """Return these facts with what a person was told of a failure or repair."""
+        return replace(self, notice=notice)
 
     def sure_of(self, names: Collection[str]) -> ProcessFacts:
         """Return these facts without doubts about `names`, which were set again or are to be used as they are."""
@@ -333,7 +337,7 @@ class ProcessFacts:
             why=self.why,
             repairing=self.state is LifeState.REPAIRING,
             resizing=self.resizing,
-            repaired=self.repaired,
+            notice=self.notice,
             advice=self.remedy,
         )
 

@@ -152,11 +152,12 @@ def with_consequences(
 
 def repaired_notice(facts: ProcessFacts, said: Sequence[str]) -> Notice | None:
     """Return the notice of what was done after a cell that has not failed; None if nothing was."""
-    if facts.repaired is None and not facts.apart:
+    if facts.notice is None and not facts.apart:
         return None
-    done = facts.repaired or Notice(level="warn", title="", text="", code="apart")
+    done = facts.notice or Notice(level="warn", title="", text="", code="apart")
     apart = with_consequences(replace(done, text=""), facts, None, said)
-    return replace(apart, text=" ".join(filter(None, (done.text, apart.text))))
+    text = " ".join(filter(None, (done.text, apart.text)))
+    return replace(apart, text=text, lost=done.lost)
 
 
 def timeout_error(
@@ -179,7 +180,7 @@ def timeout_error(
     notice = Notice(
         level="bad", title=title, text="", details=tuple(_others(outcomes, set())), code="timeout"
     )
-    return CellTimeout(with_consequences(notice, facts, facts.repaired, said))
+    return CellTimeout(with_consequences(notice, facts, facts.notice, said))
 
 
 def outcome_text(outcomes: Mapping[int, ProcessOutcome]) -> str:

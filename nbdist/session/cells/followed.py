@@ -283,14 +283,13 @@ class Background:
             if error is None:
                 continue
             known = error if isinstance(error, NbdistError) else NbdistError(error_text(error))
-            title = (
-                f"This cell was not run, because cell {failed.cell.number} has failed in the background: "
-                f"{known.notice.title}"
-            )
+            why = f"This cell was not run, because cell {failed.cell.number} has failed in the background"
+            above = getattr(error, "above", "")
             raise ProcessError(
-                replace(known.notice, title=title),
+                replace(known.notice, title=f"{why}: {known.notice.title}"),
                 getattr(error, "failures", ()),
-                getattr(error, "above", ""),
+                above,
+                f"{why}." if above else "",
             )
 
     def inside(self) -> dict[FollowedRun, tuple[int, ...]]:

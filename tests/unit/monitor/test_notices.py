@@ -241,13 +241,13 @@ REPAIRED = Notice(
             "Bringing processes 0, 1 back.",
         ),
         ({"resizing": "3 in place of 4"}, "resizing", "Going on with 3 in place of 4."),
-        ({"repaired": REPAIRED}, "idle", REPAIRED.title),
+        ({"notice": REPAIRED}, "idle", REPAIRED.title),
     ],
 )
 def test_what_is_done_and_was_done_is_the_last_notice(known, state, title):
     snapshot = Session(*(report(n) for n in range(4))).settled(**known)
     assert (snapshot.state, snapshot.notices[-1].title) == (state, title)
-    assert (REPAIRED in snapshot.notices) is ("repaired" in known), "as a whole"
+    assert (REPAIRED in snapshot.notices) is ("notice" in known), "as a whole"
 
 
 def test_the_largest_array_that_is_whole_everywhere_is_named():

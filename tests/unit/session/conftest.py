@@ -7,18 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.session.cells.doubt import nowhere
-from nbdist.session.engine_group import EngineGroup
-from tests.builders.engines import FakeEngines
 from tests.builders.live import LiveHosts
-
-
-@pytest.fixture(autouse=True)
-def engines_keep_what_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Engines without processes keep the last notice, and the sentences about lost arrays, as others do."""
-    kept = {"noticed": EngineGroup.noticed, "made_in": staticmethod(nowhere), "lost_texts": {}}
-    for name, value in {**kept, "notice": None}.items():
-        monkeypatch.setattr(FakeEngines, name, value, raising=False)
 
 
 @pytest.fixture

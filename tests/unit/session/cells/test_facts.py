@@ -11,9 +11,12 @@ import pytest
 from nbdist.contract.cells import Doubt
 from nbdist.errors import SessionError
 from nbdist.launch.model.happenings import CONTROLLER, ProcessExit
+from nbdist.notice import Notice
 from nbdist.session.cells.facts import ELSEWHERE, RECOVER, LifeState, ProcessFacts
 from nbdist.session.cells.outcome import Outcome, ProcessOutcome
 from tests.builders.outcomes import ended, stands
+
+DONE = Notice(level="warn", title="The session was repaired.", text="", code="repaired")
 
 TWO = ProcessFacts(workers=frozenset({0, 1}), advice=RECOVER, last_cell=4, proves=True)
 COPIED = Doubt(kind="copied", of=0)
@@ -45,7 +48,7 @@ STUCK = replace(TWO, stuck=frozenset({1}), stuck_in={1: 70}, since=4)
         (TWO, "after", (ends(p2="gone"), 5), {"since": None, "lost": {2: "gone"}}),  # an evaluator
         (STUCK, "after", (ends(p1="finished"), 5), {"since": 4, "stuck": frozenset()}),
         (replace(TWO, workers=frozenset({0})), "after", (ends(p0="gone"), 5), {"since": None}),
-        (replace(TWO, repaired="done"), "after", (ends(p0="finished"), 5), {"repaired": None}),
+        (replace(TWO, notice=DONE), "after", (ends(p0="finished"), 5), {"notice": None}),
         (replace(TWO, running=ends(p0="running")), "after", (ends(p0="finished"), 5), {"running": {}}),
         # Between cells.
         (TWO, "ended", (exit_of(1),), {"lost": {1: KILLED}, "since": 4, "unreachable": set()}),
@@ -59,7 +62,7 @@ STUCK = replace(TWO, stuck=frozenset({1}), stuck_in={1: 70}, since=4)
         (STUCK, "back", ({1},), {"stuck": frozenset(), "since": 4}),
         (TWO, "found_out_of_step", (6, "why"), {"since": 6, "why": "why"}),
         (STUCK, "found_out_of_step", (6, "why"), {"since": 4, "why": "why"}),
-        (STUCK, "recovered", ("done", {}), {"since": None, "stuck": frozenset(), "repaired": "done"}),
+        (STUCK, "recovered", (DONE, {}), {"since": None, "stuck": frozenset(), "notice": DONE}),
         (replace(TWO, unsure={"x": COPIED, "y": COPIED}), "sure_of", ("x",), {"unsure": {"y": COPIED}}),
         # What can be proven.
         (replace(TWO, advice="a"), "able_to_prove", ([True, True],), {"proves": True, "advice": RECOVER}),

@@ -66,7 +66,7 @@ def fails(
     return error
 
 
-@pytest.mark.parametrize("facts", [FACTS, OUT, replace(FACTS, repaired=DONE, mixed=True)])
+@pytest.mark.parametrize("facts", [FACTS, OUT, replace(FACTS, notice=DONE, mixed=True)])
 def test_a_cell_that_went_well_raises_nothing(facts: ProcessFacts) -> None:
     assert failure(by_id(stands(0, "finished")), {}, {}, facts=facts) is None
 
@@ -308,7 +308,7 @@ def test_where_nothing_else_says_why_they_were_repaired_the_details_do(
 
 def test_a_cell_that_has_not_failed_has_a_notice_only_where_something_was_done() -> None:
     assert repaired_notice(FACTS, ["said"]) is None
-    notice = repaired_notice(replace(FACTS, repaired=DONE), ["said"])
+    notice = repaired_notice(replace(FACTS, notice=DONE), ["said"])
     assert notice is not None
     assert replace(notice, details=()) == replace(DONE, details=())
     assert sorted(notice.details) == sorted(["said", *DONE.details])
@@ -318,7 +318,7 @@ def test_a_cell_that_has_not_failed_has_a_notice_only_where_something_was_done()
 def test_names_that_differ_now_are_told_after_a_cell_that_has_not_failed(
     repaired: Notice | None,
 ) -> None:
-    notice = repaired_notice(replace(FACTS, repaired=repaired, apart=("k",)), [])
+    notice = repaired_notice(replace(FACTS, notice=repaired, apart=("k",)), [])
     assert notice is not None
     before = f"{DONE.text} " if repaired else ""
     assert notice.text == f"{before}k now differs between the processes."
@@ -361,7 +361,7 @@ def test_the_line_is_named_where_all_that_were_late_were_in_it() -> None:
 @pytest.mark.parametrize(
     ("facts", "text", "do", "lost"),
     [
-        (replace(FACTS, repaired=DONE), f"{DONE.title} {DONE.text}", DONE.do, DONE.lost),
+        (replace(FACTS, notice=DONE), f"{DONE.title} {DONE.text}", DONE.do, DONE.lost),
         (OUT, f"The session is out of step: {OUT.why}.", OUT.remedy, ()),
     ],
 )

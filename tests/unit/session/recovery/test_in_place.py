@@ -533,7 +533,7 @@ def test_a_repair_is_learned_and_said(repairs: list[int]) -> None:
     engines.facts = replace(engines.facts, since=3, why="before")
     assert ensure_in_step(engines, automatic=True) == str(DONE)
     assert not engines.facts.out_of_step
-    assert engines.facts.repaired == engines.notice == DONE
+    assert engines.facts.notice == engines.notice == DONE
 
 
 def test_that_it_is_out_of_step_is_said_with_the_advice() -> None:
@@ -576,7 +576,7 @@ def test_after_a_cell_that_began_before_another_failed_a_repair_is_tried_again(
 def test_after_a_cell_the_facts_have_what_was_done(repairs: list[int]) -> None:
     engines, said = FakeEngines(step=sent), []
     facts = after.after_cell(engines, cell_end(said), automatic=True)
-    assert (said, facts.repaired) == ([], DONE)
+    assert (said, facts.notice) == ([], DONE)
     assert "different numbers" in str(facts.diverged)
     assert facts.forgotten == DONE.lost
     assert not facts.out_of_step

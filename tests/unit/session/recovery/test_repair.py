@@ -64,7 +64,7 @@ def fails(live: LiveHosts, session: Session, code: str = "f()") -> ProcessError:
 
 def repaired(session: Session) -> Notice:
     """What was done after the last cell."""
-    notice = session._life.engines.facts.repaired
+    notice = session._life.engines.facts.notice
     assert notice is not None
     return notice
 
@@ -80,8 +80,8 @@ def test_after_a_failure_they_are_in_step_again_and_the_next_cell_runs(
     assert order(live) == [*CALLS, "look"]
     assert not session.out_of_step
     notice = repaired(session)
-    assert (notice.code, notice.lost, notice.do) == ("repaired", (), "")
-    assert notice.title.startswith("The session was repaired in ")
+    assert (notice.code, notice.lost, notice.do) == ("raised", (), "")
+    assert notice.text.startswith("The session was repaired in ")
     # All meet at a new service, and each knows the new ports of the other.
     where = {
         arguments["arguments"]["coordinator_address"]

@@ -22,7 +22,7 @@ const h = elementsIn('session');
 /** Most hosts, processes and devices that are drawn one by one; more are counted. */
 const MOST = { hosts: 8, processes: 16, devices: 64 } as const;
 
-const NEXT = ['Next: start a cell with ', '%%dist'] as const;
+const NEXT = ['Next: start a ', '%%dist', ' cell'] as const;
 
 const square = (device: Device, scene: Scene): HTMLElement =>
   h('i.square', {
@@ -68,7 +68,7 @@ function partsOf(scene: Scene): HTMLElement[] {
 export class Strip implements Section {
   private readonly parts = h('div.strip-parts+wrap');
   private readonly said = h('b.strip-said');
-  private readonly next = h('span+soft', NEXT[0], h('code', NEXT[1]));
+  private readonly next = h('span+soft', NEXT[0], h('code', NEXT[1]), NEXT[2]);
   private readonly toggle: HTMLButtonElement;
   readonly node: HTMLElement;
   private readonly changed = changeOf();

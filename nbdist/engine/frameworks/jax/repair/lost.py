@@ -34,14 +34,10 @@ class LostArrays:
         for path, array in array_paths(namespace, jax.Array).items():
             if path in texts and array.is_deleted():
                 held = base_array(array)  # a typed key is used through the array that it holds
-                gone = functools.partial(self._drop, id(held))
-                self._known[id(held)] = weakref.ref(held, gone), texts[path]
+                forget = functools.partial(self._known.pop, id(held))
+                self._known[id(held)] = weakref.ref(held, forget), texts[path]
         if self._known:
             on_deleted(self._error)
-
-    def _drop(self, number: int, reference: object) -> None:
-        if self._known.get(number, (None,))[0] is reference:
-            del self._known[number]
 
     def _error(self, array: Any) -> LostArrayError | None:
         """Return the error for a deleted array; None for one that was not lost, but donated or deleted."""

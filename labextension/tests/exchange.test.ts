@@ -111,7 +111,7 @@ describe('what is chosen', () => {
   it('is said in one sentence', () => {
     const [first] = named('compiled_moved').program.collectives;
     expect(first && collectiveText(first)).toBe(
-      'all-gather along data, 4 MB per device, 6 times, forward, programs.py:134, put in by the compiler',
+      'all-gather along data, 4 MB per device, 6 times, forward, programs.py:134, inserted by the compiler',
     );
   });
 

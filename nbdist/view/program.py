@@ -120,7 +120,7 @@ def _collective_lines(collectives: tuple[Collective, ...]) -> list[str]:
     if any(each.resharding for each in collectives):
         lines += [
             "",
-            "* Put in by the compiler, since a value lies otherwise than its user needs it.",
+            "* Inserted by the compiler, since a value is not laid out as its user needs it.",
         ]
     return lines
 

@@ -89,14 +89,14 @@ def test_k4_k5_the_view_shows_the_distribution_change_while_a_cell_trains(
     (tmp_path / "data").touch()
     expect(kinds).to_have_text(["ModelParallel"], timeout=60_000)
     expect(view.locator(".nbdist-session-rules")).to_contain_text(
-        ".*/model_hidden/kernel(·, model)"
+        ".*/model_hidden/kernelP(None, 'model')"
     )
     view.get_by_role("tab", name="layout").click()
     layout = view.get_by_role("region", name="Layout of a model")
     split = layout.get_by_role("option", name=re.compile(r"^sequential_1.model_hidden.kernel, "))
     expect(split).to_have_accessible_name(
         re.compile(
-            r"rule \.\*/model_hidden/kernel, asks for \(·, model\), lies \(·, model\), 64 KB"
+            r"rule \.\*/model_hidden/kernel, asks for P\(None, 'model'\), spec P\(None, 'model'\), 64 KB"
         ),
         timeout=60_000,
     )

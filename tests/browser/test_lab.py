@@ -87,7 +87,9 @@ def test_output_and_panel_follow_a_running_cell_and_can_be_used_meanwhile(
     lab_.output.locator(".nbdist-mesh-mesh").focus()
     for key in ("ArrowRight", "ArrowRight", "ArrowDown", "d", "d", "Enter"):
         page.keyboard.press(key)
-    expect(lab_.output.locator(".nbdist-device-title")).to_contain_text("cpu 2049 kept")
+    expect(lab_.output.locator(".nbdist-device-title")).to_contain_text(
+        "process 1 · device 1 pinned"
+    )
     assert page.locator(".jp-Notebook .jp-Cell").count() == cells
     page.keyboard.press("/")
     page.keyboard.type("mu")

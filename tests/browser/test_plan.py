@@ -39,9 +39,9 @@ def test_the_pod_is_shown_as_planned_with_what_each_device_would_take(open_view:
     header = page.locator(".nbdist-session-bar")
     expect(header).to_have_text("planned64 TPU v5 lite devices")
     expect(page.locator(".nbdist-session-foot")).to_have_text(
-        "planned 2 arrays, 172 MBthey would take 2.7 MB a device"
+        "2 arrays planned, 172 MBNeeds 2.7 MB per device"
     )
-    expect(page.locator(".nbdist-mesh-legend")).to_contain_text("planned arrays, of the memory")
+    expect(page.locator(".nbdist-mesh-legend")).to_contain_text("memory of the planned arrays")
     expect(page.get_by_role("button", name="Show values")).to_be_hidden()
     notices = page.get_by_role("region", name="Notices")
     expect(notices).to_contain_text("It does not fit. 2.7 MB of 2 MB on each device.")
@@ -51,7 +51,7 @@ def test_the_pod_is_shown_as_planned_with_what_each_device_would_take(open_view:
     point_at(page, 100, 100)
     detail = page.get_by_role("region", name="Device")
     expect(detail).to_contain_text("coordinates(")
-    expect(detail).to_contain_text("would take2.7 MB of 2 MB")
+    expect(detail).to_contain_text("needs2.7 MB of 2 MB")
     expect(detail).not_to_contain_text("live")
     # A plan grows no older.
     page.wait_for_timeout(1200)

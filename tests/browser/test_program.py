@@ -61,12 +61,12 @@ def test_a_program_is_shown_beside_its_mesh(open_view: OpenView, step: dict[str,
         "aria-label", "4 MB of 16 GB on each device"
     )
     expect(program.locator(".nbdist-program-parts")).to_contain_text(
-        "outputs 3 MB, 3 MB of it in place of arguments"
+        "outputs 3 MB, of which 3 MB reuse argument buffers (donated)"
     )
     expect(rows(page).nth(2)).to_have_text("all-reducedata512 KB6backwardprograms.py:109")
     expect(program).to_contain_text("along data: 3 MB per device in one run")
     expect(program).to_contain_text("1.5 MBf32[6,256,256]")
-    expect(page.locator(".nbdist-session-foot")).to_have_text("it would take 4 MB a device")
+    expect(page.locator(".nbdist-session-foot")).to_have_text("Needs 4 MB per device")
     expect(page.get_by_role("tab", name="arrays")).to_be_hidden()
 
 
@@ -82,7 +82,7 @@ def test_a_collective_is_chosen_with_the_mouse(open_view: OpenView, step: dict[s
     expect_cards(page, "data-same", "1:4", "1:6", "1:7")
     expect_cards(page, "data-apart", *FIRST)
     expect(page.get_by_role("region", name="Device")).to_contain_text(
-        "exchangeswith tpu 4, tpu 6, tpu 7"
+        "exchangeswith p1 · d0, p1 · d2, p1 · d3"
     )
     rows(page).nth(2).click()
     expect_chosen(page, 2)
@@ -114,11 +114,11 @@ def test_a_collective_is_chosen_with_the_keyboard(
     page.keyboard.press("ArrowDown")
     expect_chosen(page, 0)
     expect(said).to_have_text(
-        "all-reduce along model, 32 KB a device, 6 times, forward, programs.py:109; 2 groups of 4 devices"
+        "all-reduce along model, 32 KB per device, 6 times, forward, programs.py:109; 2 groups of 4 devices"
     )
     page.keyboard.press("End")
     expect_chosen(page, 3)
-    expect(said).to_contain_text("all-reduce along data, 4 B a device, once, forward")
+    expect(said).to_contain_text("all-reduce along data, 4 B per device, once, forward")
     page.keyboard.press("ArrowUp")
     expect_chosen(page, 2)
     active = rows(page).nth(2).get_attribute("id")
@@ -132,8 +132,8 @@ def test_a_collective_is_chosen_with_the_keyboard(
     expect_chosen(page, 2)
     page.locator(".nbdist-mesh-mesh").focus()
     page.keyboard.press("ArrowDown")
-    expect(said).to_contain_text("tpu 0")
-    expect(said).to_contain_text("exchanges with tpu 4")
+    expect(said).to_contain_text("process 0 · device 0")
+    expect(said).to_contain_text("exchanges with p1 · d0")
     page.keyboard.press("Escape")
     expect_chosen(page)
     expect(said).to_have_text("No collective is chosen")
@@ -152,8 +152,8 @@ def test_a_program_that_does_not_fit_says_by_how_much(open_view: OpenView, golde
     assert share == pytest.approx(60_000 / 80_896, abs=0.01)
     rows(page).nth(0).click()
     page.locator("[data-device='0:0']").hover()
-    expect(page.get_by_role("region", name="Device")).to_contain_text("sends totpu 1")
-    expect(page.get_by_role("region", name="Device")).to_contain_text("receivesfrom tpu 7")
+    expect(page.get_by_role("region", name="Device")).to_contain_text("sends top0 · d1")
+    expect(page.get_by_role("region", name="Device")).to_contain_text("receivesfrom p1 · d3")
     page = open_view(golden("compiled_refused")["snapshot"])
     expect(program).to_contain_text("48.3 GB too much")
     expect(program).to_contain_text("exceeds available HBM (15.75G)")
@@ -180,7 +180,7 @@ def test_what_nobody_asked_for_is_marked(open_view: OpenView, golden: Golden) ->
     expect(rows(page)).to_have_count(9)
     expect(rows(page).filter(has_text="all-gather *")).to_have_count(4)
     expect(page.locator(".nbdist-program-collectives tr[data-resharding]")).to_have_count(4)
-    expect(page.get_by_role("region", name="Program")).to_contain_text("* put in by the compiler")
+    expect(page.get_by_role("region", name="Program")).to_contain_text("* inserted by the compiler")
 
 
 def test_the_groups_are_shown_on_the_torus_as_well(

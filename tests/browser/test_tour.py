@@ -121,7 +121,7 @@ def test_the_view_lives_while_a_cell_runs_and_says_what_jax_says(
     view.locator(".nbdist-mesh-mesh").focus()
     for key in ("ArrowRight", "ArrowRight", "ArrowDown", "Enter"):
         page.keyboard.press(key)
-    expect(view.locator(".nbdist-device-title")).to_contain_text("cpu 2049 kept")
+    expect(view.locator(".nbdist-device-title")).to_contain_text("process 1 · device 1 pinned")
     assert tour.busy()
     page.screenshot(path=shots / "tour-dark.png")
     training()

@@ -40,11 +40,11 @@ def test_a_branch_says_what_is_in_it(open_view: OpenView, golden: Golden) -> Non
     page = open_view(golden("transformer")["snapshot"])
     root = row(page, "model")
     expect(root).to_have_accessible_name(
-        "model, 40 arrays, 18.9 MB on the fullest device, "
-        "1 large array is whole on every device of the mesh"
+        "model, 40 arrays, 18.9 MB per device, "
+        "1 large array is replicated on every device of the mesh"
     )
     alike = row(page, ALIKE)
-    expect(alike.locator(".nbdist-lists-about")).to_have_text("×12 identical, 3 arrays each")
+    expect(alike.locator(".nbdist-lists-about")).to_have_text("×12 identical ▸ show all")
     expect(alike.locator(".nbdist-lists-bytes")).to_have_text("6 MB")
     expect(alike.locator(".nbdist-lists-name")).to_have_text("[0–11]")
     expect(alike.locator(".nbdist-lists-name")).to_have_attribute("title", ALIKE)
@@ -89,7 +89,7 @@ def test_branches_open_and_close_by_the_mouse_and_stay_so(
 
 def test_layers_that_are_alike_can_be_seen_each(open_view: OpenView, golden: Golden) -> None:
     page = open_view(golden("transformer")["snapshot"])
-    alike = row(page, ALIKE).locator(".nbdist-lists-alike")
+    alike = row(page, ALIKE).locator(".nbdist-lists-show-all")
     alike.click()
     expect(row(page, "model.blocks[0]")).to_have_attribute("aria-setsize", "12")
     row(page, "model.blocks[7]").click()
@@ -99,7 +99,7 @@ def test_layers_that_are_alike_can_be_seen_each(open_view: OpenView, golden: Gol
     expect(row(page, "model.blocks[7]")).to_have_count(0)
     expect(row(page, "model.blocks[0].qkv.kernel")).to_be_visible()
     expect(row(page, "model.blocks[0].qkv.kernel")).to_have_accessible_name(
-        re.compile(r"one of 12 that are alike$")
+        re.compile(r"one of 12 identical ones$")
     )
 
 
@@ -181,13 +181,13 @@ def test_large_arrays_that_nothing_splits_are_marked(open_view: OpenView, golden
     mark = page.locator(".nbdist-lists-unsplit")
     expect(row(page, "model.embed.kernel").locator(mark)).to_have_attribute(
         "title",
-        "whole on every device of its mesh: its spec is P(None, None), which splits nothing",
+        "replicated on every device of its mesh: its spec is P(None, None), which splits nothing",
     )
     for path in ("model.head.kernel", "model"):
         expect(row(page, path).locator(mark)).to_have_count(0)
     row(page, "model").click()
     expect(row(page, "model").locator(mark)).to_have_attribute(
-        "title", "1 large array is whole on every device of the mesh"
+        "title", "1 large array is replicated on every device of the mesh"
     )
 
 

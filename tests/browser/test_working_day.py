@@ -256,7 +256,7 @@ def test_the_tree_and_the_values_of_an_array_with_a_picture(day: Day) -> None:
     root = tree.get_by_role("treeitem", name=re.compile(r"^params, 8 arrays"))
     expect(root).to_have_attribute("aria-expanded", "true")
     alike = tree.get_by_role("treeitem", name=re.compile(r"^params\['blocks'\]\[0–2\],"))
-    expect(alike).to_contain_text("3 alike")
+    expect(alike).to_contain_text("×3 identical")
     root.evaluate("item => item.scrollIntoView({block: 'start'})")
     expect(alike).to_be_in_viewport()
     day.shot("tree")

@@ -51,8 +51,8 @@ OTHERS_FLAGS = {
     "--noblock",
     "--local",
 }
-"""Of commands that are not nbdist's: TensorBoard's, gcloud's, ipcluster's, pip's, nbconvert's, mpirun's, `%%px`'s and
-a script's."""
+"""Of commands that are not nbdist's: TensorBoard's, gcloud's, ipcluster's, pip's, nbconvert's, mpirun's, `%%px`'s
+and a script's."""
 NAMED_TEST = re.compile(r"`([\w/]+/test_\w+\.py)`")
 
 

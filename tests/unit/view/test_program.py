@@ -138,7 +138,7 @@ along data: 6 MB per device in one run
 along devices that are no axes: at most 16 B per device in one run
 along data, model: 0 B per device in one run, and 1 collective of unknown times
 
-* Put in by the compiler, since a value lies otherwise than its user needs it.
+* Inserted by the compiler, since a value is not laid out as its user needs it.
 
 Not counted: 1 send.
 

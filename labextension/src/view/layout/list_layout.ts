@@ -78,7 +78,7 @@ export interface ListForm {
   height(name: string, texts: ArrayTexts, level: number): number;
   /** Return whether the text about a branch stands beside its name. */
   beside(name: string, about: number, level: number): boolean;
-  branchHeight(name: string, level: number, beside: boolean): number;
+  branchHeight(name: string, about: number, level: number): number;
 }
 
 /** Return how many lines words of the given lengths take, at `perLine` characters a line. */
@@ -89,7 +89,8 @@ export function linesFor(words: readonly number[], perLine: number): number {
     if (needed <= perLine) used = needed;
     else {
       // A name that must be broken inside its box takes one line more than its characters suggest.
-      lines += (used ? 1 : 0) + (word > perLine ? Math.ceil(word / perLine) : 0);
+      // What stands before and after its box has lines of its own then.
+      lines += (used ? 1 : 0) + (word > perLine ? 1 + Math.ceil(word / perLine) : 0);
       used = Math.min(word, perLine);
     }
   }
@@ -174,8 +175,11 @@ function stacked(contents: ListContents, width: number, character: number): List
       return ROW_PADDING + LINE * lines;
     },
     beside: (name, said, level) => name.length + said + 2 <= roomAt(level),
-    branchHeight: (name, level, beside) =>
-      ROW_PADDING + LINE * (linesOfName(name, roomAt(level)) + (beside ? 0 : 1)),
+    branchHeight: (name, said, level) => {
+      const beside = name.length + said + 2 <= roomAt(level);
+      const below = beside ? 0 : Math.ceil(said / Math.max(4, perLine - taken(level) - 2));
+      return ROW_PADDING + LINE * (linesOfName(name, roomAt(level)) + below);
+    },
   };
 }
 

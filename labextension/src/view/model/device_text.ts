@@ -119,7 +119,7 @@ export function collectiveText(one: ShownCollective): string {
     one.times === '?' ? 'an unknown number of times' : timesText(one.times),
     one.direction,
     one.line,
-    one.resharding ? 'put in by the compiler' : '',
+    one.resharding ? 'inserted by the compiler' : '',
   ]
     .filter(Boolean)
     .join(', ');

@@ -70,7 +70,7 @@ function rowsOf(scene: Scene, key: string): Row[] {
     ['host', hostOf(scene, key)],
     ['mesh position', position < 0 ? '' : coordinatesText(scene.grid, position)],
     ['kind', device?.kind ?? ''],
-    ['JAX id', idText(scene, key)],
+    ['platform', idText(scene, key)],
     ['coordinates', device?.coords ? `(${device.coords.join(', ')})` : ''],
     ['holds', heldText(scene, key)],
   ];
@@ -116,7 +116,10 @@ export class DeviceDetail implements Section {
     setShown(this.box, key !== null);
     const known = [snapshot.devices, snapshot.processes, holding, exchange, grid];
     if (!this.changed(key, state.pinned, this.hosts, ...(key === null ? [] : known))) return;
-    if (key === null) return;
+    if (key === null) {
+      this.box.replaceChildren();
+      return;
+    }
     const devices = together(scene, key, this.hosts);
     const many = devices.length > 1;
     const title = many
@@ -144,7 +147,7 @@ export class DeviceTable implements Section {
   private pages = 1;
 
   constructor() {
-    const headings = ['device', 'host', 'mesh position', 'holds', 'memory', 'JAX id'];
+    const headings = ['device', 'host', 'mesh position', 'holds', 'memory', 'platform'];
     const devices = table(headings, this.body, this.heading);
     this.more = button('', () => {
       this.pages += 1;

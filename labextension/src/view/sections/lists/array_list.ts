@@ -243,7 +243,7 @@ function heightOf(listing: Listing, row: ListRow | undefined): number {
   if (!row) return 0;
   const { form } = listing;
   if (row.kind === 'branch') {
-    return form.branchHeight(row.name, row.level, isBeside(listing, row));
+    return form.branchHeight(row.name, listing.branchTexts(row).aboutWidth, row.level);
   }
   const texts = listing.textsOf(row.array);
   return texts ? form.height(row.name, texts, row.level) : 0;

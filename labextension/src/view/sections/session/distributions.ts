@@ -85,7 +85,7 @@ const ruleRow = ({ pattern, axes, matched }: RuleTexts): HTMLElement =>
   );
 
 function rulesNode(rules: readonly RuleTexts[]): HTMLElement {
-  const shown = table(['variables', 'axes', ''], h('tbody', rules.map(ruleRow)));
+  const shown = table(['variables', 'asks for', 'remark'], h('tbody', rules.map(ruleRow)));
   setAttributes(shown, { 'aria-label': 'Layout rules' });
   const open = rules.length <= OPEN_RULES;
   const summary = h('summary', rulesTitle(rules));

@@ -175,14 +175,14 @@ function slowest(chip: Chip): Process | undefined {
 
 /** One process, or a group of those that do the same: a sign, who, the name of the task, and the activity. */
 class ChipNode {
-  private readonly sign = h('span.sign');
+  private readonly sign = h('span.sign', { 'aria-hidden': 'true' });
   private readonly ids = h('span.ids');
   private readonly task = h('span.task');
   private readonly what = h('span.what');
   private readonly go = h(
     'button.process',
     { type: 'button' },
-    ...[this.sign, this.ids, this.task, this.what],
+    ...[this.sign, h('span+hidden', 'process'), this.ids, this.task, this.what],
   );
   readonly node = h('li', this.go);
   private place: CodePlace | null = null;
@@ -216,7 +216,6 @@ class ChipNode {
     setAttributes(this.go, {
       'data-state': process.state,
       'data-trouble': isTrouble(process.state),
-      'aria-label': `${who}: ${parts.join(', ')}`,
       title: cell === null ? null : `Go to cell ${cell}${line === null ? '' : `, line ${line}`}`,
     });
   }

@@ -216,6 +216,7 @@ class DistMagics(Magics):
             session.detach()
         else:
             session.shutdown()
+        self.mode.enabled = False  # a plain cell would find no session
         print(
             f"{count} left running, as {'asked' if session.ours else 'this kernel has not started them'}"
             if asked.leave or not session.ours

@@ -17,7 +17,7 @@ from nbdist.contract.snapshot import Process, Snapshot
 from nbdist.errors import ArrayError
 from nbdist.notation import mesh_axes_text, processes_text
 from nbdist.pieces import meshes_of, sentence
-from nbdist.spelling import command
+from nbdist.spelling import Door, command, through
 from nbdist.view.device_names import DeviceNames
 from nbdist.view.feed import Source
 from nbdist.view.mesh import (
@@ -298,7 +298,8 @@ class Picture:
 
 def next_step() -> str:
     """Return what a person does next after a start."""
-    return f"Next: start a {command('cell')}"
+    with through(Door.MAGIC):  # it is shown in notebooks alone, by whichever thread
+        return f"Next: start a {command('cell')}"
 
 
 _SQUARE = "□"

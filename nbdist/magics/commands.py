@@ -217,6 +217,7 @@ class DistMagics(Magics):
         else:
             session.shutdown()
         self.mode.enabled = False  # a plain cell would find no session
+        self.channel.say_mode()
         print(
             f"{count} left running, as {'asked' if session.ours else 'this kernel has not started them'}"
             if asked.leave or not session.ours

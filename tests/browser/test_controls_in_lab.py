@@ -205,6 +205,8 @@ def test_by_keyboard(hand: Hand) -> None:
     expect(hand.state).to_have_text(NONE)
     hand.keys("s")
     expect(hand.form.locator('[data-field="processes"]')).to_be_focused()
+    # The kernel answers which platforms there are.
+    expect(hand.form.locator('[data-field="platform"] option[value="cpu"]')).to_have_count(1)
     hand.page.keyboard.type("2")
     press("Tab")
     hand.page.keyboard.type("2")

@@ -343,7 +343,7 @@ def test_a_start_is_a_strip_that_opens_and_closes_in_its_place(open_view: OpenVi
     page = open_view(None, query="?form=strip")
     page.evaluate("snapshot => page.show(snapshot)", read("tour")["snapshot"])
     strip = page.get_by_role("region", name="Session in brief")
-    expect(strip).to_contain_text("Next: start a cell with %%dist")
+    expect(strip).to_contain_text("Next: start a %%dist cell")
     expect(strip.locator(".nbdist-session-square")).to_have_count(8)
     box = page.locator(".nbdist").bounding_box()
     assert box is not None and box["height"] < 80

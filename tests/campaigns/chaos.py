@@ -26,7 +26,7 @@ from nbdist.contract.events import Coordinating
 from nbdist.contract.orders import CONTROLLER
 from nbdist.errors import CellTimeout, NbdistError, ProcessError, SessionError
 from nbdist.launch.start.pool import AgentPool
-from nbdist.notation import where_text
+from nbdist.notation import capital, where_text
 from tests.waiting import wait_for
 
 SEED = int(os.environ.get("NBDIST_SEED", "1"))
@@ -87,7 +87,7 @@ def weights():
 """
 
 
-SEVERAL_FOR_MEMORY = re.compile(r"processes .* killed by signal 9 \(SIGKILL\), out of memory")
+SEVERAL_FOR_MEMORY = re.compile(r"Processes .* were killed by signal 9 \(SIGKILL\), out of memory")
 """Linux may end a second process of a control group, a moment after the first, whose memory is not free yet."""
 
 COUNTED = "done = int(state[0].count.addressable_data(0))"
@@ -216,21 +216,25 @@ def in_a_step(chaos: Chaos, process: int, last: int, code: str) -> str:
 def exception(chaos: Chaos, process: int, last: int) -> str:
     """Raised on one process."""
     said = in_a_step(chaos, process, last, "raise ValueError(1)")
-    assert said == f"process {process} raised ValueError", said
+    assert said.startswith(f"Process {process} raised ValueError"), said
     return said
 
 
 def killed_in_a_cell(chaos: Chaos, process: int, last: int) -> str:
     """SIGKILL in the middle of a step."""
     said = in_a_step(chaos, process, last, "os.kill(os.getpid(), 9)")
-    assert said == f"{chaos.where(process)} killed by signal 9 (SIGKILL)", said
+    assert said.startswith(capital(f"{chaos.where(process)} was killed by signal 9 (SIGKILL)")), (
+        said
+    )
     return said
 
 
 def segmentation_fault(chaos: Chaos, process: int, last: int) -> str:
     """A bug in C."""
     said = in_a_step(chaos, process, last, "os.kill(os.getpid(), signal.SIGSEGV)")
-    assert said == f"{chaos.where(process)} killed by signal 11 (SIGSEGV)", said
+    assert said.startswith(capital(f"{chaos.where(process)} was killed by signal 11 (SIGSEGV)")), (
+        said
+    )
     return said
 
 
@@ -239,7 +243,8 @@ def out_of_memory(chaos: Chaos, process: int, last: int) -> str:
     grow = "big = []\nwhile True: big.append(np.ones(1 << 22))"
     said = in_a_step(chaos, process, last, grow)
     chaos.struck = None  # it has taken some seconds until then
-    alone = said == f"{chaos.where(process)} killed by signal 9 (SIGKILL), out of memory"
+    by = "was killed by signal 9 (SIGKILL), out of memory"
+    alone = said.startswith(capital(f"{chaos.where(process)} {by}"))
     assert alone or SEVERAL_FOR_MEMORY.match(said), said
     return said
 
@@ -305,7 +310,7 @@ def endless(chaos: Chaos, process: int, last: int) -> str:
     timer = later(interrupt, 0)
     said = chaos.until(last)
     timer.join()
-    named = re.search(rf"\bprocess {process} did not stop when interrupted", said)
+    named = re.search(rf"\b[Pp]rocess {process} did not stop when interrupted", said)
     assert named, said
     # Before it the line has who was interrupted.
     return named.group()

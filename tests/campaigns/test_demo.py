@@ -33,7 +33,7 @@ def test_the_demo_runs_in_a_terminal_and_leaves_nothing(tmp_path: Path) -> None:
     assert re.search(CLOSING, shown)
     # Asked for right after the cell that moved the parameters: what is there, not what was.
     moved = (
-        r"^params\['hidden'\]\['kernel'\]  f32\[64, 256\]  P\(None, 'model'\)\n2 pieces of 64 × 128"
+        r"^params\['hidden'\]\['kernel'\]  f32\[64, 256\]  P\(None, 'model'\)\n2 shards of 64 × 128"
     )
     assert re.search(moved, shown, re.M), shown
     assert SPLIT in shown

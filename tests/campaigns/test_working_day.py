@@ -307,7 +307,7 @@ class Day(Notebook):
     def end(self) -> None:
         """The session is in step, and has computed what an undisturbed one computes, digit for digit."""
         self.good("%%dist\ntrain(3)")
-        self.shows("%dist_recover", "checked just now")
+        self.shows("%dist_recover", "Nothing was changed")
         shown = self.good("%dist len(losses) > 10, losses == undisturbed(len(losses))").text
         assert shown.startswith("processes 0–3   (True, True)"), shown
         self.shows("%dist_shutdown", "4 processes stopped")

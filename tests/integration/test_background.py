@@ -78,7 +78,7 @@ def test_where_nobody_can_be_shown_a_failure_the_next_cell_is_refused_with_it(
     request, output = begun(notebook, over, FAILS)
     over.touch()
     notebook.collect(request, until="ended after")
-    cell = f"cell {numbered(output)} failed"
+    cell = f"cell {numbered(output)} has failed"
     refused = notebook.fails("%dist 'not run'", "ValueError: boom", "line 5", cell)
     assert "not run'" not in refused.text
     notebook.shows("%dist 'goes on'", "goes on")  # it is said once
@@ -191,7 +191,7 @@ def test_a_cell_behind_one_that_fails_is_not_run_and_says_why(
     over.touch()
     # It was sent already, or not yet.
     assert re.search(
-        "not run(.|\n)*an earlier cell had failed|has failed", notebook.collect(queued).traceback
+        "Not run(.|\n)*an earlier cell had failed|has failed", notebook.collect(queued).traceback
     )
     notebook.collect(request, until="raised ValueError")
     notebook.shows("%%dist\n1", "1")

@@ -22,14 +22,24 @@ params = {{"w": w, "b": jnp.zeros(3), "n": 1}}
 def test_it_says_in_which_array_and_on_which_process(notebook: Notebook) -> None:
     lines = [line.split() for line in notebook.good("%dist_nan params").text.splitlines()]
     assert lines[1] == ["params['w']", "f32[8,", "3]", "1", "1"]
-    assert lines[2][:2] == ["process", "1,"] and lines[2][4:] == ["[4:6,", ":]", "1", "0"]
-    assert lines[3][:2] == ["process", "1,"] and lines[3][4:] == ["[6:8,", ":]", "0", "1"]
+    assert lines[2][:5] == [*["process", "1", "·", "device", "0"]] and lines[2][5:] == [
+        "[4:6,",
+        ":]",
+        "1",
+        "0",
+    ]
+    assert lines[3][:5] == [*["process", "1", "·", "device", "1"]] and lines[3][5:] == [
+        "[6:8,",
+        ":]",
+        "0",
+        "1",
+    ]
     assert len(lines) == 4
 
 
 def test_expressions_are_evaluated_on_all_and_leave_all_in_step(notebook: Notebook) -> None:
     notebook.shows("%dist_nan jnp.nan_to_num(w)", "1 array of jnp.nan_to_num(w)")
-    notebook.shows("%dist_recover", "checked just now")
+    notebook.shows("%dist_recover", "Nothing was changed")
 
 
 def test_a_name_that_is_not_there_says_so(notebook: Notebook) -> None:

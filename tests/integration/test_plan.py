@@ -106,7 +106,7 @@ def test_what_only_the_processes_have_is_planned_as_it_lies_there(notebook: Note
     notebook.good("theirs = {'mine': __import__('numpy').zeros(8)}")
     notebook.shows("%dist_plan --devices 8 --mesh x=8 theirs", "(this notebook)")
     notebook.fails("%dist_plan --devices 8 --mesh x=8 nowhere", "ArrayError")
-    notebook.shows("%dist_recover", "checked just now")
+    notebook.shows("%dist_recover", "Nothing was changed")
 
 
 def test_a_step_is_explained_and_not_run(notebook: Notebook) -> None:
@@ -116,7 +116,7 @@ def test_a_step_is_explained_and_not_run(notebook: Notebook) -> None:
     # A gradient of 16 × 16 numbers of 4 bytes.
     assert row == ["all-reduce", "x", "1", "KB", "1", "backward", "cell,", "line", str(LINE)]
     assert notebook.good("%dist len(runs)").text.split()[-1] == "0"
-    notebook.shows("%dist_recover", "checked just now")
+    notebook.shows("%dist_recover", "Nothing was changed")
 
 
 def test_a_process_with_another_program_is_named(notebook: Notebook) -> None:

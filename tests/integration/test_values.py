@@ -358,7 +358,9 @@ def test_shards_say_where_each_piece_lies(session: Session) -> None:
         session.shards("whole")
 
 
-@pytest.mark.parametrize(("spec", "text"), [("P()", "each of 4"), ("P('data')", "2 shards of 4")])
+@pytest.mark.parametrize(
+    ("spec", "text"), [("P()", "replicated on 4"), ("P('data')", "2 shards of 4")]
+)
 def test_what_is_shown_is_what_is_there_right_after_a_cell(
     session: Session, spec: str, text: str
 ) -> None:

@@ -77,6 +77,7 @@ def test_the_output_names_the_view_the_model_and_the_session(feed: Feed) -> None
         "view_id": "v1",
         "model_id": view.model_id,
         "focus": "params.w",
+        "form": "view",
         "session": "s",
         "packed": None,
     }
@@ -113,7 +114,7 @@ def test_frames_begin_when_a_browser_says_hello(
 def test_frames_are_no_traits_so_they_are_not_saved_with_the_notebook(feed: Feed) -> None:
     view = View(feed, view_id="v1")
     ours = {key for key in view.keys if not key.startswith("_")} - {"layout", "tabbable", "tooltip"}
-    assert ours == {"view_id", "focus"}
+    assert ours == {"view_id", "focus", "form"}
 
 
 def test_a_closed_widget_hears_nothing_more(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:

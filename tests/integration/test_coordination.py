@@ -53,7 +53,7 @@ def test_where_nothing_may_be_repaired_without_being_asked_that_is_said() -> Non
         session.run(SETUP)
         kill_service(session)
         wait_for(lambda: session.out_of_step)
-        with pytest.raises(SessionError, match=r"coordination service killed.*recover"):
+        with pytest.raises(SessionError, match=r"(?s)coordination service killed.*recover"):
             session.run("total(w)")
         assert session.recover().code == "repaired"
         session.run("assert float(total(w)) == 28.0")

@@ -107,7 +107,7 @@ def test_training_goes_back_together_to_the_last_copies(
     again = re.search(r"As they were after cell \d+, .+ ago: (.+?)\. ", said)
     assert again, said
     assert "Process 1 was replaced" in said, said
-    assert all(name in again[1] for name in ("state[0].mu['a']", "weights['a']", "weights['b']"))
+    assert all(name in said for name in ("state[0].mu['a']", "weights['a']", "weights['b']"))
     assert "rows" not in again[1]
     trained()
 
@@ -118,7 +118,7 @@ def test_a_cell_that_may_count_on_what_went_back_between_cells_is_not_run(
     no_more_copies(session, monkeypatch)
     session.run("train(2)")
     kill(session, 1)
-    said = r"was not run\. state, weights are as they were after cell \d+\. Set what counts"
+    said = r"(?s)may use state, weights\..*s they were after cell \d+.*Set what counts"
     with pytest.raises(SessionError, match=said):
         session.run("losses = train(1)")
     assert session.pull("done") == STEPS + 2
@@ -173,7 +173,7 @@ def test_what_has_not_gone_back_between_cells_is_in_doubt(
     no_more_copies(session, monkeypatch)
     session.run("train(1)\ntake()")
     kill(session, 1)
-    said = r"take has changed since cell \d+, and did not go back to it\. Set it again"
+    said = r"(?s)take has changed since cell \d+, and did not go back to it\..*Set take again"
     with pytest.raises(SessionError, match=said):
         session.run("take()")
     assert "last" not in capsys.readouterr().out.partition("newer than that")[2]
@@ -201,7 +201,7 @@ def test_what_each_process_had_of_its_own_alike_goes_back_with_what_became_of_it
     alone = session.pull("state[0].mu['a'].is_fully_addressable", each=True)
     assert alone == dict.fromkeys(range(PROCESSES), True)
     said = said_by("train(2)\nif jax.process_index() == 1: os.kill(os.getpid(), 9)\ntrain(2)")
-    again = said.partition("again as they were")[2]
+    again = said.partition("As they were")[2]
     assert all(name in again for name in ("state[0].mu['a']", "state[0].count", "weights['a']"))
     assert "lost:" not in said
     session.run(f"done = 0\nlosses = train({len(undisturbed)})")
@@ -268,7 +268,7 @@ def test_what_each_process_has_as_a_whole_goes_back_where_one_has_not_taken_the_
         "x = put(np.ones((6, 4), np.float32), 'data')\nlearn(model, opt, x)\n"
         "if jax.process_index() == 1: raise ValueError('alone')\nlearn(model, opt, x)",
     )
-    again = said.partition("again as they were")[2]
+    again = said.partition("As they were")[2]
     assert "model.a.kernel" in again and "lost:" not in said, said
     session.run(f"losses = fit(range({STEPS}, 8))")
     assert session.pull("losses") == losses[STEPS:]

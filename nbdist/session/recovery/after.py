@@ -81,6 +81,8 @@ def ensure_in_step(engines: EngineGroup, *, automatic: bool) -> str | None:
     if settled.why is not None:
         title = f"The session is out of step: {settled.why}."
         notice = Notice(level="bad", title=title, text="", do=facts.remedy, code="out of step")
+    if notice is None and said:
+        notice = Notice(level="warn", title=capital(f"{said.pop()}."), text="", code="in step")
     return None if notice is None else str(engines.noticed(notice, said))
 
 

@@ -22,12 +22,15 @@ from nbdist.notation import (
     ranges_text,
 )
 from nbdist.notice import Notice
-from nbdist.session.cells.doubt import MadeIn, because, nowhere
+from nbdist.session.cells.doubt import MadeIn, because, nowhere, root_name
 from nbdist.session.values.namespace import DRAWN, Brought, changes_numbers
 from nbdist.spelling import command
 
 MOST_SENTENCES = 3
 """The most sentences of one line; the others are the first details."""
+
+MOST_PATHS = 50
+"""The most paths that the details list."""
 
 MOST_REASONS = 3
 """The most reasons that are listed; there may be thousands of arrays."""
@@ -165,9 +168,8 @@ class Consequences:
         again = _again(lost, made_in)
         for paths, sentence, details in whys:
             if paths:
-                yield _Said(
-                    sentence.format(names_text(paths)), again, tuple(details[:MOST_REASONS])
-                )
+                why = (*_in_full(paths), *details[:MOST_REASONS])
+                yield _Said(sentence.format(_grouped(paths)), again, why)
         if unnamed := self._unnamed():
             yield _Said(f"Lost with {self._gone}: {unnamed}.")
 
@@ -179,7 +181,8 @@ class Consequences:
             )
         if not back.paths:
             return
-        paths = names_text(sorted(back.paths))
+        every = sorted(back.paths)
+        paths = _grouped(every)
         if not back.older:
             yield _Said(
                 "", details=(f"from the copies made {back.age}, not changed since: {paths}",)
@@ -188,7 +191,7 @@ class Consequences:
         yield _Said(
             f"As they were {back.age}: {paths}.",
             "Set what counts steps to match.",
-            ("everything else is as it is now, also what counts steps",),
+            (*_in_full(every), "everything else is as it is now, also what counts steps"),
         )
         if back.newer:
             newer = names_text(back.newer)
@@ -283,7 +286,28 @@ def _again(lost: Sequence[str], made_in: MadeIn) -> str:
     cells = sorted(made_in(lost))
     one = len(cells) == 1
     where = f": {'cell' if one else 'cells'} {ranges_text(cells)} {'assigns' if one else 'assign'}"
-    return f"Create {names_text(lost)} again{f'{where} {_it(lost)}' if cells else ''}."
+    roots = dict.fromkeys(map(root_name, lost)) if len(lost) > 1 else lost
+    return f"Create {names_text(roots)} again{f'{where} {_it(lost)}' if cells else ''}."
+
+
+def _grouped(paths: Iterable[str]) -> str:
+    """Return paths in few words: `w, params (12 arrays)`; the details have them in full."""
+    groups: dict[str, list[str]] = {}
+    for path in paths:
+        groups.setdefault(root_name(path), []).append(path)
+    return names_text(
+        found[0] if len(found) == 1 else f"{root} ({len(found)} arrays)"
+        for root, found in groups.items()
+    )
+
+
+def _in_full(paths: Sequence[str]) -> tuple[str, ...]:
+    """Return a line with all of these paths, if `_grouped` leaves some out."""
+    named = ", ".join(paths)
+    if named == _grouped(paths):
+        return ()
+    more = f" and {len(paths) - MOST_PATHS} more" if len(paths) > MOST_PATHS else ""
+    return (f"{', '.join(paths[:MOST_PATHS])}{more}",)
 
 
 def _typed(paths: Sequence[str], types: Mapping[str, str]) -> str:

@@ -325,7 +325,8 @@ class Life:
         life.engines.health.recovered(unsure=done.doubted)
         title = capital(f"{what} after {seconds_text(time.monotonic() - began)}.")
         notice = done.notice(title, code="resized", made_in=engines.made_in)
-        return life, life.engines.noticed(notice)
+        life.engines.notice = notice
+        return life, notice
 
     def replaced(self) -> None:
         """Stop this life's processes, while another life of the same session goes on."""

@@ -13,7 +13,9 @@ from tests.hosts.left import Left
 from tests.testbed.hosts import TestBed
 from tests.waiting import wait_for
 
-KILLED = "ipyparallel's controller killed by signal 9 (SIGKILL): another took its place"
+KILLED = (
+    "The controller of ipyparallel has ended (killed by signal 9 (SIGKILL)); another took its place"
+)
 
 
 @pytest.mark.parametrize("tunnel", [False, True])

@@ -424,7 +424,7 @@ def test_a_process_that_has_died_before_is_known_to_a_kernel_that_only_takes_par
     third.good(f"{ATTACH} {session}")
     wait_for(lambda: "lost" in third.good("%dist_status").text)
     assert third.good("%%dist\nprint('here')").text.rstrip().endswith("process 0   here")
-    asked = third.fails("%dist_recover", "process 1 is gone", "has not started").traceback
+    asked = third.fails("%dist_recover", "Process 1 is gone", "has not started").traceback
     assert "attach again" not in asked
     own.shows("%dist_recover", "Process 1 was replaced")
     third.shows("%%dist\nprint('here')", "processes 0, 1   here")

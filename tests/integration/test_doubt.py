@@ -12,6 +12,7 @@ from nbdist import Session
 from nbdist.errors import ProcessError, SessionError
 from tests.builders.endings import kill, without_doubt
 from tests.integration.doubtful import KINDS, SAME, SETUP
+from tests.told import told
 from tests.waiting import wait_for
 
 FAILING = """
@@ -61,7 +62,7 @@ def looked_at(session: Session) -> None:
 def replaced(session: Session) -> str:
     """Has process 1 ended and another take its place; answers what is said."""
     kill(session, 1)
-    return session.recover()
+    return told(session.recover())
 
 
 def test_no_value_is_silently_that_of_another_process(session: Session) -> None:
@@ -109,7 +110,7 @@ def test_a_name_in_doubt_is_asked_about_wherever_it_is_used(
         "hidden": lambda: session.run("import sys\nn = sys.modules['__main__'].hidden"),
     }
     for name, use in uses.items():
-        with pytest.raises(SessionError, match=rf"{name}.* copied from process {source}\. If each"):
+        with pytest.raises(SessionError, match=rf"{name}.* copied from process {source}\."):
             use()
         use()  # as it is
 
@@ -123,17 +124,17 @@ def test_what_a_failure_leaves_different_is_named(
     session.run(f"before = ({FOLDED})")
     looked_at(session)
     capsys.readouterr()
-    with pytest.raises(ProcessError):
+    with pytest.raises(ProcessError) as failed:
         session.run(FAILING)
     names = "NumPy's random state, key, loader, lr, rows, step_no, turn"
-    assert f"{names} differ between the processes" in capsys.readouterr().out
+    assert f"{names} now differ between the processes" in told(failed.value)
     # What was each process's own still is.
     session.run(f"assert before == ({FOLDED})\ndel before, w, own")
     session.run("step_no = 0")
     capsys.readouterr()
-    with pytest.raises(ProcessError):
+    with pytest.raises(ProcessError) as failed:
         session.run("1 / 0")
-    assert "differ" not in capsys.readouterr().out
+    assert "differ" not in told(failed.value)
 
 
 def test_a_stream_of_random_numbers_is_not_silently_that_of_another_process(
@@ -150,13 +151,13 @@ def test_a_stream_of_random_numbers_is_not_silently_that_of_another_process(
     said = replaced(session)
     names = "NumPy's random state, Python's random state"
     two = len(session.hosts) == 2
-    why = (
-        r".* were copied from process 0\."
-        if two
-        else ": not the same on all processes; seed them again on process 1"
+    copied, apart = (
+        rf"{names}.* were copied from process 0\.",
+        f"Not the same on all .*: {names}\\.",
     )
-    assert re.search(names + why, said)
+    assert re.search(copied if two else apart, said)
+    assert two or f"Seed {names} again on process 1." in said
     assert "drawn" not in said
-    with pytest.raises(SessionError, match=r"This cell was not run.*NumPy's random state"):
+    with pytest.raises(SessionError, match=r"This cell was not run: .*NumPy's random state"):
         session.run(draw)
     session.run(draw)

@@ -10,6 +10,7 @@ import pytest
 import nbdist
 from nbdist import Session
 from nbdist.errors import ProcessError, SessionError
+from nbdist.notice import Notice
 from tests.builders.endings import kill
 from tests.builders.process_things import HELPERS, SETUP, THINGS
 
@@ -53,9 +54,9 @@ def run(session: Session, code: str, on: str = "all") -> None:
         session.run(code, on=on)
 
 
-def look(session: Session, said: str) -> After:
+def look(session: Session, done: Notice) -> After:
     run(session, "now = things()")
-    return After(session.pull("now", each=True), said)
+    return After(session.pull("now", each=True), "\n".join([str(done), *done.details]))
 
 
 def set_named(session: Session, on: str) -> None:

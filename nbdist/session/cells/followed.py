@@ -202,6 +202,7 @@ class FollowedRun(CellRun):
         if interrupted is not None:
             raise interrupted
         if error is not None:
+            self._show_details(after_error=True)
             raise error
 
     def watch(self) -> None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from nbdist.contract.calls.namespace import NamespaceArray
 from nbdist.contract.cells import Doubt
 from nbdist.notation import (
+    MOST_NAMES,
     array_type_text,
     bytes_text,
     count_text,
@@ -275,9 +276,11 @@ def _unlike(unlike: Mapping[str, str], source: int, new: str) -> _Said:
     ordered = sorted(unlike, key=lambda name: (not changes_numbers(name), name))
     more = f" and {len(ordered) - MOST_THINGS} more" if len(ordered) > MOST_THINGS else ""
     reasons = tuple(f"{name}: {unlike[name]}" for name in ordered[:MOST_THINGS] if unlike[name])
-    named = f"{', '.join(ordered[:MOST_THINGS])}{more}"
+    every = f"not as on process {source}: {', '.join(ordered[:MOST_THINGS])}{more}"
     return _Said(
-        f"Not as on process {source}: {named}.", f"Set again on {new} what cells need.", reasons
+        f"Not as on process {source}: {names_text(ordered)}.",
+        f"Set again on {new} what cells need.",
+        (*((every,) if len(ordered) > MOST_NAMES else ()), *reasons),
     )
 
 

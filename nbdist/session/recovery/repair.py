@@ -272,8 +272,8 @@ def bring_back(engines: EngineGroup, *, say: Callable[[str], None]) -> str | Non
         return f"{CONTROLLER_ENDED}, and so has each of {MOST_CONTROLLERS} that were started in its place"
     if first is not None:
         say(
-            f"ipyparallel's controller {replace(first, because_of=None)}: another took its place after "
-            f"{seconds_text(time.monotonic() - began)}"
+            f"the controller of ipyparallel has ended ({replace(first, because_of=None)}); another took its "
+            f"place after {seconds_text(time.monotonic() - began)}"
         )
     return None
 

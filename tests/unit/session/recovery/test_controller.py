@@ -19,7 +19,7 @@ from tests.builders.outcomes import ended
 from tests.builders.reports import IDLE, RUNNING
 
 END = ended(-1, because_of=CONTROLLER)
-KILLED = "ipyparallel's controller killed by signal 9 (SIGKILL)"
+KILLED = "the controller of ipyparallel has ended (killed by signal 9 (SIGKILL))"
 
 
 class Engines(FakeEngines):
@@ -65,7 +65,7 @@ def test_another_takes_its_place_and_the_processes_are_in_step(engines: Engines)
     lines: list[str] = []
     assert settled(engines, lines) == Settled()
     (line,) = lines
-    assert line.startswith(f"{KILLED}: another took its place after ")
+    assert line.startswith(f"{KILLED}; another took its place after ")
     assert (engines.started, engines.facts.lost, engines.interrupted) == (1, {}, [])
     assert engines.names() == ["step", "prove", "versions"]
     assert settled(engines, lines) == Settled()

@@ -100,7 +100,7 @@ def test_one_that_is_off_in_the_middle_of_a_cell_takes_nothing_that_was_copied(
             handle.wait()
         hosts.boot(2)
         said = session.recover()
-        assert "as they were" in said, said
+        assert "s they were" in said.text, said
         assert bits(session, *TREE, "data") == before
         session.run("losses = [step() for _ in range(4)]")
         assert session.pull("losses") == undisturbed

@@ -199,7 +199,7 @@ with nbdist.start(2, slurm=True, nodes=2) as session:
     session.run("mesh = jax.make_mesh((jax.device_count(),), ('data',))")
     session.run("x = jax.device_put(np.arange(12.0), NamedSharding(mesh, P('data')))")
     for processes in (3, 1):
-        print(session.resize(processes).splitlines()[0].partition(" after")[0])
+        print(session.resize(processes).title.partition(" after")[0])
         session.run("total = float(x.sum())")
         hosts, total, shape = {*session.hosts.values()}, session.pull("total"), session.pull("dict(mesh.shape)")
         print(len(session.hosts), *sorted(hosts), total, shape)

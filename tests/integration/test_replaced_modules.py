@@ -15,6 +15,7 @@ from nbdist import Session
 from nbdist.errors import AgreementError, SessionError
 from nbdist.launch.sessions import registry
 from tests.builders.endings import kill, without_doubt
+from tests.told import told
 
 SETUP = """
 import sys, os, importlib, logging
@@ -155,7 +156,7 @@ def test_a_large_environment_of_secrets_is_brought_and_is_in_no_file_and_no_mess
     session.run("gone = FOLDER + '/gone'\nos.makedirs(gone, exist_ok=True)\nos.chdir(gone)\n")
     session.run("if jax.process_index() == 0: os.rmdir(gone)")
     kill(session, 1)
-    said = session.recover()
+    said = told(session.recover())
     assert "working folder" in said
     without_doubt(session)
     session.run("found = os.environ['SECRET_9999'] == 'hid' + 'den-9999-value'")

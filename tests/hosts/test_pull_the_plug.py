@@ -61,8 +61,8 @@ def test_the_training_goes_on_from_the_copies_with_the_losses_of_an_undisturbed_
     executed: dict[str, Output],
 ) -> None:
     said = executed["recover"].text
-    assert "all 3 processes started" in said
-    assert "as they were" in said
+    assert "All 3 processes started" in said
+    assert "s they were" in said
     assert "to step 40" in executed["on"].text
     assert "the same losses: True" in executed["on"].text
 

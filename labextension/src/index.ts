@@ -14,7 +14,14 @@ import { IStatusBar } from '@jupyterlab/statusbar';
 
 import { act } from './controls/actions';
 import { ActiveSession } from './controls/active_session';
-import { COMMANDS, OPEN_TAB, SHOW_PANEL, commandId, named } from './controls/commands';
+import {
+  CHOOSE_TARGET,
+  COMMANDS,
+  OPEN_TAB,
+  SHOW_PANEL,
+  commandId,
+  named,
+} from './controls/commands';
 import { openAtStart } from './controls/open_at_start';
 import { Preferences } from './controls/preferences';
 import { refusal } from './controls/situation';
@@ -39,6 +46,7 @@ function addCommands(
   { commands, shell }: JupyterFrontEnd,
   active: ActiveSession,
   palette: ICommandPalette | null,
+  tracker: INotebookTracker,
 ): void {
   for (const command of COMMANDS) {
     const { action, label, caption } = command;
@@ -55,6 +63,12 @@ function addCommands(
       shell.activateById(PANEL_ID);
     },
   });
+  commands.addCommand(CHOOSE_TARGET.id, {
+    label: labelled(CHOOSE_TARGET.label),
+    execute: () => {
+      tracker.activeCell?.node.querySelector<HTMLElement>('.nbdist-lab-target')?.focus();
+    },
+  });
   commands.addCommand(OPEN_TAB.id, {
     label: labelled(OPEN_TAB.label),
     execute: () => {
@@ -66,7 +80,8 @@ function addCommands(
   active.changed.connect(() => {
     for (const { action } of COMMANDS) commands.notifyCommandChanged(commandId(action));
   });
-  const all = [...COMMANDS.map(({ action }) => commandId(action)), SHOW_PANEL.id, OPEN_TAB.id];
+  const others = [CHOOSE_TARGET.id, SHOW_PANEL.id, OPEN_TAB.id];
+  const all = [...COMMANDS.map(({ action }) => commandId(action)), ...others];
   for (const command of all) palette?.addItem({ command, category: 'nbdist' });
 }
 
@@ -128,7 +143,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     const panel = new SessionPanel(active, app.commands);
     app.shell.add(panel, 'right', { rank: 900 });
     restorer?.add(panel, panel.id);
-    addCommands(app, active, palette);
+    addCommands(app, active, palette, tracker);
     addOutputs(app, tracker, rendermime, sources);
     followClicks(tracker);
     if (statusBar) addStatus(app, active, statusBar);

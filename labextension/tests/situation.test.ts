@@ -2,7 +2,14 @@ import { readFileSync } from 'node:fs';
 
 import { describe, expect, it } from 'vitest';
 
-import { COMMANDS, OPEN_TAB, PREFIX, SHOW_PANEL, commandId } from '../src/controls/commands';
+import {
+  CHOOSE_TARGET,
+  COMMANDS,
+  OPEN_TAB,
+  PREFIX,
+  SHOW_PANEL,
+  commandId,
+} from '../src/controls/commands';
 import {
   NOTHING,
   needsRecovery,
@@ -108,13 +115,17 @@ describe('the schema of the settings', () => {
 
   it('has all commands in the menu', () => {
     const items = schema['jupyter.lab.menus'].main[0].items.flatMap(({ command }) => command ?? []);
-    expect(items).toEqual([...actions, SHOW_PANEL.id, OPEN_TAB.id]);
+    expect(items).toEqual([...actions, CHOOSE_TARGET.id, SHOW_PANEL.id, OPEN_TAB.id]);
   });
 
   it('has the shortcuts of the table, none of them twice', () => {
-    const keys = [...COMMANDS, SHOW_PANEL].map(({ key }) => key);
+    const keys = [...COMMANDS, CHOOSE_TARGET, SHOW_PANEL].map(({ key }) => key);
     const shortcuts = schema['jupyter.lab.shortcuts'];
-    expect(shortcuts.map(({ command }) => command)).toEqual([...actions, SHOW_PANEL.id]);
+    expect(shortcuts.map(({ command }) => command)).toEqual([
+      ...actions,
+      CHOOSE_TARGET.id,
+      SHOW_PANEL.id,
+    ]);
     expect(shortcuts.map(one => one.keys)).toEqual(keys.map(key => [PREFIX, key]));
     expect(new Set(keys).size).toBe(keys.length);
   });

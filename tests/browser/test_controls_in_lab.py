@@ -21,6 +21,9 @@ LINE = "%dist_init -n 2 --devices-per-process 2 --platform cpu"
 LOOP = "import time\nwhile True: time.sleep(0.1)"
 PID = "import os\nprint('pid', os.getpid())"
 
+OFFERED = ["all processes", "process 0", "process 1"]
+"""The first entries of a cell's menu."""
+
 IDLE = "2 processes · idle"
 RUNNING = re.compile(r"^2 processes · running cell \d+$")
 STUCK = "2 processes · stuck"
@@ -106,11 +109,11 @@ class Hand:
         press("Enter")
         self.page.keyboard.insert_text(code)
         press("Escape")
-        for _ in range(20):
-            press("Tab")
-            if self.page.evaluate("document.activeElement.matches('.nbdist-lab-target')"):
-                break
-        self.page.keyboard.type(target)
+        self.keys("w")
+        expect(self.page.locator(".nbdist-lab-target:focus")).to_have_count(1)
+        press("Home")
+        for _ in range(OFFERED.index(target)):
+            press("ArrowDown")
         expect(self.cells.last.locator(".nbdist-lab-target")).to_have_value(target)
         press("Escape")
 

@@ -160,7 +160,7 @@ def test_what_no_path_leads_to_stays_as_it_is_and_is_named(
         "weights, state, value = step(weights, state, batch)\nfloat(value)",
     )
     assert "weights['b']" in said.partition("As they were")[2], said
-    newer = said.partition("newer than that: ")[2].partition("\n")[0].split(", ")
+    newer = said.partition("Newer than that: ")[2].partition(".\n")[0].split(", ")
     assert {"last (through a deque)", "take (through a cell)", "batch"} <= {*newer}, said
     assert "weights" not in str(newer) and "rows" not in newer
     session.run("del batch")
@@ -176,7 +176,7 @@ def test_what_has_not_gone_back_between_cells_is_in_doubt(
     said = r"(?s)take has changed since cell \d+, and did not go back to it\..*Set take again"
     with pytest.raises(SessionError, match=said):
         session.run("take()")
-    assert "last" not in capsys.readouterr().out.partition("newer than that")[2]
+    assert "last" not in capsys.readouterr().out.partition("Newer than that")[2]
     session.run("del take, last")
 
 

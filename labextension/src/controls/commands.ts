@@ -74,6 +74,11 @@ export const commandId = (action: Action): string => `nbdist:${action}`;
 
 /** Commands beside those on a session. */
 export const SHOW_PANEL = { id: 'nbdist:show-devices', label: 'Show Session Panel', key: 'P' };
+export const CHOOSE_TARGET = {
+  id: 'nbdist:choose-target',
+  label: 'Choose Where the Cell Runs',
+  key: 'W',
+};
 export const OPEN_TAB = { id: 'nbdist:open-tab', label: 'Open Session in a Tab' };
 
 /** Return the name of a command outside of nbdist's own menu. */

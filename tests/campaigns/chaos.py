@@ -169,7 +169,7 @@ class Chaos:
             except CellTimeout:
                 raise
             except NbdistError as error:
-                said = said or str(error)
+                said = said or str(error.notice)
                 # Also where a process has ended between two cells, and weights went back to their copies.
                 self.heal()
                 if self.session.out_of_step:

@@ -76,7 +76,7 @@ def test_a_kept_session_goes_on_without_its_kernel_and_hosts_are_left_clean_when
     pid = session.snapshot().processes[1].pid
     session.run("import os")
     session.run(f"assert os.getpid() == {pid}", on="1")
-    with pytest.raises(ProcessError, match=r"process 1 \(host h2\) killed by signal 9"):
+    with pytest.raises(ProcessError, match=r"Process 1 \(host h2\) was killed by signal 9"):
         session.run("os.kill(os.getpid(), 9)", on="1")
     with pytest.raises(SessionError, match="kept was copied from process 0"):
         session.pull("kept", on="1")

@@ -80,7 +80,7 @@ def test_tasks_are_in_the_kernels_folder_with_its_environment_and_without_what_m
 def test_a_killed_process_ends_neither_the_job_nor_the_others(
     slurm: Slurm, session: Session
 ) -> None:
-    with pytest.raises(ProcessError, match=r"process 3 \(host h2\) killed by signal 9"):
+    with pytest.raises(ProcessError, match=r"Process 3 \(host h2\) was killed by signal 9"):
         session.run("import signal\nif me == 3:\n    os.kill(os.getpid(), signal.SIGKILL)")
     assert [session.pull("kept", on=str(p)) for p in range(3)] == [42] * 3
     assert len(slurm.jobs()) == 1

@@ -96,4 +96,4 @@ def text_of(cell: Any) -> str:
 def lost_in(shown: str) -> set[str]:
     """The first names of the paths in the sentences about lost arrays."""
     found = re.findall(r"Lost[^:]*: (.+?)\.(?: |$)", shown, re.M)
-    return {re.split(r"[\[.]", name)[0] for names in found for name in names.split(", ")}
+    return {re.split(r"[\[. ]", name)[0] for names in found for name in names.split(", ")}

@@ -31,7 +31,8 @@ ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 def folded(markup: str) -> str:
     """What a front end shows only to those who ask; empty for any other markup."""
-    return html.unescape(re.sub(r"<[^>]*>", "", markup)) if markup.startswith("<details>") else ""
+    found = re.fullmatch(r"<details>.*?<pre>(.*)</pre></details>", markup, re.DOTALL)
+    return "" if found is None else html.unescape(found[1])
 
 
 @dataclass

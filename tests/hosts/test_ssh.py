@@ -161,7 +161,7 @@ def test_an_interrupt_reaches_the_processes_of_all_hosts(session: Session) -> No
     wait_for(lambda: {p.state for p in session.snapshot().processes} == {"running"})
     session.interrupt()
     began = time.monotonic()
-    with pytest.raises(ProcessError, match="KeyboardInterrupt"):
+    with pytest.raises(ProcessError, match="were interrupted"):
         handle.wait()
     assert time.monotonic() - began < INTERRUPT_SECONDS
     session.restart()

@@ -66,7 +66,10 @@ function addCommands(
   commands.addCommand(CHOOSE_TARGET.id, {
     label: labelled(CHOOSE_TARGET.label),
     execute: () => {
-      tracker.activeCell?.node.querySelector<HTMLElement>('.nbdist-lab-target')?.focus();
+      const menu = tracker.activeCell?.node.querySelector<HTMLElement>('.nbdist-lab-target');
+      // JupyterLab's toolbar gives a focus that enters it to its first button.
+      menu?.focus();
+      menu?.focus();
     },
   });
   commands.addCommand(OPEN_TAB.id, {

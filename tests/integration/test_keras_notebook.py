@@ -50,7 +50,7 @@ def test_the_rule_that_misses_is_shown_and_then_found(cells: dict[str, Any]) -> 
     assert re.search(r"rule that matches nothing:\s+logits/kernel", missed), missed
     fixed = text_of(cells["mp-layout"])
     assert "matches nothing" not in fixed
-    found = r"logits/kernel +f32\[256, 10\] +trainable +\.\*logits/kernel +\('model', None\)"
+    found = r"logits/kernel +f32\[256, 10\] +trainable +\.\*logits/kernel +P\('model', None\)"
     assert re.search(found, fixed), fixed
 
 

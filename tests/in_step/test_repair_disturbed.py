@@ -119,7 +119,7 @@ def test_without_room_for_the_copies_nothing_is_changed_and_it_is_said_where(two
     limits = resource.prlimit(pid, resource.RLIMIT_FSIZE)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (FILE_BYTES, limits[1]))
     said = refused(two, FAILS)
-    assert "process 1" in str(said.error)
+    assert "process 1" in str(said.notice)
     # It can be read all the same.
     assert np.array_equal(two.session.pull("small"), np.arange(64))
     two.run("del spare")  # as the error says
@@ -138,8 +138,8 @@ def test_a_second_failure_in_a_repair_leaves_all_to_the_next_one(
     monkeypatch.setattr(repair, "REJOIN_SECONDS", SOON_SECONDS)
     two.run(BREAKS_ONCE.format(part=part))
     said = refused(two, FAILS)
-    assert "second" in str(said.error)
-    assert "session.recover() brings" in str(said.error)
+    assert "second" in str(said.notice)
+    assert "session.recover() brings" in str(said.notice)
     assert two.session.recover().code == "repaired"
     whole(two)
 

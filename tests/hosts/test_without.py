@@ -74,7 +74,7 @@ def test_in_the_middle_of_a_cell_what_only_it_had_is_lost_and_named(
         said = session.recover(without="h3")
         assert "(f32[12, 8])" in told(said) and "Lost with process 2" in said.text, said
         assert bits(session, *TREE) == before
-        with pytest.raises(ProcessError, match="deleted"):
+        with pytest.raises(ProcessError, match="was lost"):
             session.run("step()")
         session.run("data = put(np.ones((12, 8), 'f4'), 'data')\nstep()")
         hosts.boot(3)

@@ -1,4 +1,4 @@
-"""What the tools return: plain data of bounded size, each with a text form; and errors as data."""
+"""Answers of the tools: plain data of bounded size, each with a text form; and errors as data."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ NONE: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, kw_only=True)
 class Consequences:
-    """What is not as before.
+    """Differences between what the processes hold and what they held before.
 
     Attributes:
       lost: The paths of arrays that have no values any more.

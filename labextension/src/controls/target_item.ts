@@ -32,7 +32,8 @@ export class TargetItem extends Widget {
     this.node.append(this.select);
     this.select.addEventListener('change', () => void this.choose(this.select.value));
     this.select.addEventListener('keydown', ({ key }) => {
-      if (key === 'Escape') this.panel?.content.activate();
+      // `activate` of the notebook leaves a focus that is inside the cell where it is.
+      if (key === 'Escape') this.cell.node.focus();
     });
     cell.model.sharedModel.changed.connect(this.write, this);
     active.changed.connect(this.write, this);

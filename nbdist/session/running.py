@@ -442,9 +442,9 @@ class Cells:
                     differ = engines.exclusive(lambda: self._apart(end, lost=facts.forgotten))
                     facts = replace(facts, apart=differ)
             self._copy(end)
-        again = assigned(end.cell.code) - set(map(root_name, facts.forgotten))
-        lost = engines.lost_texts
-        engines.lost_texts = {p: text for p, text in lost.items() if root_name(p) not in again}
+        if lost := engines.lost_texts:
+            again = assigned(end.cell.code) - set(map(root_name, facts.forgotten))
+            engines.lost_texts = {p: text for p, text in lost.items() if root_name(p) not in again}
         self.history.ended(past, run=end.number, since=facts.since, stuck=facts.stuck)
         self._ending = ()
         return facts

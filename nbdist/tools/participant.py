@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Say = Callable[[str], object]
 
 Need = Literal["read", "run", "recover"]
-"""What a tool needs: to look at what is reported, to run code or occupy the processes, to repair the session."""
+"""Needs of a tool: to look at reports, to run code or occupy the processes, to repair the session."""
 
 EVERYTHING: frozenset[Need] = frozenset(get_args(Need))
 

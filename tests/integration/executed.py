@@ -83,7 +83,7 @@ def failed(cells: Mapping[str, Any]) -> set[str]:
 
 
 def text_of(cell: Any) -> str:
-    """What a cell shows as text, errors and what is folded included, colours removed."""
+    """Return the text of a cell's outputs, with errors and folded details, without colours."""
     parts = []
     for output in cell.outputs:
         data = output.get("data", {})

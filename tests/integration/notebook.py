@@ -30,7 +30,7 @@ ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def folded(markup: str) -> str:
-    """What a front end shows only to those who ask; empty for any other markup."""
+    """Return the text of folded details; empty for any other markup."""
     found = re.fullmatch(r"<details>.*?<pre>(.*)</pre></details>", markup, re.DOTALL)
     return "" if found is None else html.unescape(found[1])
 
@@ -56,7 +56,7 @@ class Output:
 
     @property
     def details(self) -> str:
-        """What is folded below a notice; empty when nothing is."""
+        """The folded details below a notice; empty for none."""
         return "\n".join(filter(None, map(folded, self.mime("text/html"))))
 
     @property

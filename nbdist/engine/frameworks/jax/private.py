@@ -127,7 +127,8 @@ def on_deleted(error_for: Callable[[Any], Exception | None]) -> bool:
     check = getattr(kind, "_check_if_deleted", None)
     if check is None:
         return False
-    original = getattr(check, "__wrapped__", check)
+    # Not `__wrapped__`: JAX may have decorated the method itself.
+    original = getattr(check, "nbdist_replaces", check)
 
     @functools.wraps(original)
     def checked(array: Any) -> None:
@@ -139,6 +140,7 @@ def on_deleted(error_for: Callable[[Any], Exception | None]) -> bool:
                 raise
             raise error from None
 
+    checked.nbdist_replaces = original  # type: ignore[attr-defined]
     kind._check_if_deleted = checked  # type: ignore[union-attr]
     return True
 

@@ -1,4 +1,4 @@
-"""What a repair, a replacement or a change of size means for a person's variables."""
+"""Consequences of a repair, a replacement or a change of size for a person's variables."""
 
 from __future__ import annotations
 

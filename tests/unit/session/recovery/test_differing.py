@@ -1,4 +1,4 @@
-"""What processes have sent, compared: how much, the arrays it was given, and programs on some of the devices."""
+"""Comparison of what processes have sent: how much, arrays it was given, programs on some of the devices."""
 
 from __future__ import annotations
 

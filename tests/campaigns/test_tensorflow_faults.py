@@ -128,7 +128,7 @@ def test_a_fault_ends_the_cell_and_the_strategy_is_made_anew(notebook: Notebook,
     time.sleep(delay)
     fault(notebook)
     notebook.collect(request, timeout_s=60)
-    notebook.shows("%dist_recover", "new strategy on 2 workers")
+    notebook.shows("%dist_recover", "the strategy is new on 2 workers")
     notebook.good(SETUP)
     assert loss(notebook) == first
     notebook.shows("%dist_status", "idle   3 processes")

@@ -15,6 +15,8 @@ from nbdist.view.progress import ProgressDisplay
 def fast(monkeypatch):
     monkeypatch.setattr(progress, "TICK_SECONDS", 0.02)
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.1)
+    yield
+    until(lambda: not ticking())
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def test_an_array_is_chosen_in_the_picture_of_a_plan_by_mouse_and_keyboard(
     device = view.get_by_role("region", name="Device")
     rings = view.locator(".nbdist-mesh-rings").first
     rings.hover(position={"x": 65, "y": 35}, force=True)
-    expect(device).to_contain_text("tpu 0")
+    expect(device).to_contain_text("process 0 · device 0")
     expect(device).to_contain_text("0:512, 0:2048")
     # By keyboard, where the chips are, and in the other theme.
     lab_.theme("dark")
@@ -79,9 +79,14 @@ def test_an_array_is_chosen_in_the_picture_of_a_plan_by_mouse_and_keyboard(
     expect(view.locator(".nbdist-parts-title").first).to_have_text("showing params['embed']")
     expect(torus).to_have_attribute("aria-selected", "true")
     view.locator(".nbdist-mesh-mesh").focus()
-    for key, wanted in (("ArrowDown", "tpu 0"), ("ArrowRight", "tpu 1"), ("ArrowDown", "tpu 17")):
+    for key, process, number, jax_id in (
+        ("ArrowDown", 0, 0, 0),
+        ("ArrowRight", 0, 1, 1),
+        ("ArrowDown", 4, 1, 17),
+    ):
         page.keyboard.press(key)
-        expect(device.locator("b")).to_have_text(wanted)
+        expect(device.locator("b")).to_have_text(f"process {process} · device {number}")
+        expect(device).to_contain_text(f"JAX id {jax_id}")
     expect(device).to_contain_text("512:1024")
     page.screenshot(path=shots / "plan-dark.png")
     dark = colours(view)

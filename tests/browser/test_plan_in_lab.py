@@ -82,7 +82,7 @@ def test_an_array_is_chosen_in_the_picture_of_a_plan_by_mouse_and_keyboard(
     for key, process, number, jax_id in (
         ("ArrowDown", 0, 0, 0),
         ("ArrowRight", 0, 1, 1),
-        ("ArrowDown", 4, 1, 17),
+        ("ArrowDown", 0, 3, 17),
     ):
         page.keyboard.press(key)
         expect(device.locator("b")).to_have_text(f"process {process} · device {number}")

@@ -17,10 +17,11 @@ import { ActiveSession } from './controls/active_session';
 import {
   CHOOSE_TARGET,
   COMMANDS,
-  OPEN_TAB,
   SHOW_PANEL,
+  TABS,
   commandId,
   named,
+  openLabel,
 } from './controls/commands';
 import { openAtStart } from './controls/open_at_start';
 import { Preferences } from './controls/preferences';
@@ -37,6 +38,9 @@ import { MIME_TYPE } from './view/model/contract';
 const ID = 'nbdist-labextension:plugin';
 /** Rank of the renderer for our MIME type. JupyterLab prefers the lowest; ipywidgets has -10 for its own. */
 const OUTPUT_RANK = -20;
+
+/** How long to wait for a cell's toolbar, in milliseconds. */
+const TOOLBAR_MS = 5000;
 
 /** Return the label of a command, which is short in nbdist's own menu. */
 const labelled = (label: string) => (args: { readonly short?: unknown }) =>
@@ -65,27 +69,40 @@ function addCommands(
   });
   commands.addCommand(CHOOSE_TARGET.id, {
     label: labelled(CHOOSE_TARGET.label),
-    execute: () => {
-      const menu = tracker.activeCell?.node.querySelector<HTMLElement>('.nbdist-lab-target');
-      // JupyterLab's toolbar gives a focus that enters it to its first button.
-      menu?.focus();
-      menu?.focus();
-    },
+    execute: () => chooseTarget(tracker),
   });
-  commands.addCommand(OPEN_TAB.id, {
-    label: labelled(OPEN_TAB.label),
-    execute: () => {
-      const content = new SessionPanel(active, commands, 'nbdist-tab');
-      content.title.label = 'Session';
-      shell.add(new MainAreaWidget({ content }), 'main', { mode: 'split-right' });
-    },
-  });
+  for (const { id, form, title } of TABS) {
+    commands.addCommand(id, {
+      label: labelled(openLabel(title)),
+      execute: () => {
+        const content = new SessionPanel(active, commands, form);
+        content.title.label = title;
+        shell.add(new MainAreaWidget({ content }), 'main', { mode: 'split-right' });
+      },
+    });
+  }
   active.changed.connect(() => {
     for (const { action } of COMMANDS) commands.notifyCommandChanged(commandId(action));
   });
-  const others = [CHOOSE_TARGET.id, SHOW_PANEL.id, OPEN_TAB.id];
+  const others = [CHOOSE_TARGET, SHOW_PANEL, ...TABS].map(({ id }) => id);
   const all = [...COMMANDS.map(({ action }) => commandId(action)), ...others];
   for (const command of all) palette?.addItem({ command, category: 'nbdist' });
+}
+
+/** Give the focus to the menu of the active cell; JupyterLab makes the toolbar of a new cell a moment later. */
+async function chooseTarget(tracker: INotebookTracker): Promise<void> {
+  const cell = tracker.activeCell;
+  const end = performance.now() + TOOLBAR_MS;
+  while (cell && cell === tracker.activeCell && performance.now() < end) {
+    const menu = cell.node.querySelector<HTMLElement>('.nbdist-lab-target');
+    if (menu) {
+      // JupyterLab's toolbar gives a focus that enters it to its first button.
+      menu.focus();
+      menu.focus();
+      return;
+    }
+    await new Promise(resolve => setTimeout(resolve, 20));
+  }
 }
 
 function addOutputs(
@@ -144,6 +161,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     const active = new ActiveSession(tracker, sources);
     const preferences = new Preferences();
     const panel = new SessionPanel(active, app.commands);
+    panel.id = PANEL_ID;
     app.shell.add(panel, 'right', { rank: 900 });
     restorer?.add(panel, panel.id);
     addCommands(app, active, palette, tracker);

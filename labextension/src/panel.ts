@@ -9,6 +9,7 @@ import { SessionBar } from './controls/bar';
 import { element } from './controls/element';
 import type { Situation } from './controls/situation';
 import { LivePlace } from './place';
+import type { ViewTraits } from './view/model/messages';
 import { setShown, setText } from './view/sections/parts/parts';
 
 const cells = [4, 10, 16]
@@ -21,7 +22,7 @@ export const panelIcon = new LabIcon({
   svgstr: `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 24"><g class="jp-icon3 jp-icon-selectable" fill="#616161">${cells}</g></svg>`,
 });
 
-/** The id of the panel at the side; one in a tab has another. */
+/** The id of the panel at the side. */
 export const PANEL_ID = 'nbdist-devices';
 
 /** Return what a person can do while there is nothing to see. */
@@ -46,10 +47,9 @@ export class SessionPanel extends Panel {
   constructor(
     private readonly active: ActiveSession,
     commands: CommandRegistry,
-    id = PANEL_ID,
+    form: ViewTraits['form'] = 'view',
   ) {
     super();
-    this.id = id;
     this.addClass('nbdist-lab-panel');
     this.title.icon = panelIcon;
     this.title.caption = 'Session (nbdist)';
@@ -57,9 +57,10 @@ export class SessionPanel extends Panel {
     this.node.setAttribute('aria-label', 'Session');
     this.view.addClass('nbdist-lab-view');
     this.view.node.append(this.message);
-    this.addWidget(new SessionBar(active, commands));
+    // A tab of one section has no buttons: they are in the panel.
+    if (form === 'view') this.addWidget(new SessionBar(active, commands));
     this.addWidget(this.view);
-    const traits = { view_id: '', focus: '', session: '', form: 'view' as const, packed: null };
+    const traits = { view_id: '', focus: '', session: '', form, packed: null };
     this.place = new LivePlace(this.view.node, traits, () => undefined);
     active.changed.connect(this.follow, this);
     this.follow();

@@ -5,9 +5,9 @@ import { describe, expect, it } from 'vitest';
 import {
   CHOOSE_TARGET,
   COMMANDS,
-  OPEN_TAB,
   PREFIX,
   SHOW_PANEL,
+  TABS,
   commandId,
 } from '../src/controls/commands';
 import {
@@ -98,9 +98,14 @@ describe('the state of a session', () => {
   });
 });
 
+interface Item {
+  readonly command?: string;
+  readonly submenu?: { readonly items: readonly Item[] };
+}
+
 interface Schema {
   readonly 'jupyter.lab.menus': {
-    readonly main: readonly [{ readonly items: readonly { readonly command?: string }[] }];
+    readonly main: readonly [{ readonly items: readonly Item[] }];
   };
   readonly 'jupyter.lab.shortcuts': readonly {
     readonly command: string;
@@ -114,8 +119,10 @@ describe('the schema of the settings', () => {
   const actions = COMMANDS.map(({ action }) => commandId(action));
 
   it('has all commands in the menu', () => {
-    const items = schema['jupyter.lab.menus'].main[0].items.flatMap(({ command }) => command ?? []);
-    expect(items).toEqual([...actions, CHOOSE_TARGET.id, SHOW_PANEL.id, OPEN_TAB.id]);
+    const commandsOf = (items: readonly Item[]): string[] =>
+      items.flatMap(({ command, submenu }) => command ?? commandsOf(submenu?.items ?? []));
+    const others = [CHOOSE_TARGET, SHOW_PANEL, ...TABS].map(({ id }) => id);
+    expect(commandsOf(schema['jupyter.lab.menus'].main[0].items)).toEqual([...actions, ...others]);
   });
 
   it('has the shortcuts of the table, none of them twice', () => {

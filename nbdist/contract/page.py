@@ -135,15 +135,15 @@ class AskValues:
 class ViewTraits:
     """Traits of a view: its still picture, the array to select first, the only session to show, and its form.
 
-    The first three are empty for none. A `strip` is the session in one line, which opens as a view. `packed` is a
-    `Frame` with everything that never changes, such as a program: JSON, compressed by gzip, in base64. It is null
+    The first three are empty for none. A `strip` is the session in one line, which opens as a view; the other forms
+    but `view` are one section of it. `packed` is a `Frame` with everything that never changes, such as a program: JSON, compressed by gzip, in base64. It is null
     if frames come from the kernel.
     """
 
     view_id: str
     focus: str
     session: str
-    form: Literal["view", "strip"]
+    form: Literal["view", "strip", "problem", "processes", "mesh", "arrays"]
     packed: str | None = None
 
 

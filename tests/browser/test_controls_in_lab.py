@@ -80,6 +80,19 @@ class Hand:
     def check_bar(self, name: str) -> None:
         self.check(".nbdist-lab-bar", name)
 
+    def open_in_a_tab(self, section: str) -> None:
+        """Open a section in a tab from the menu, look at it, and close the tab."""
+        page = self.page
+        page.get_by_role("menuitem", name="Distributed", exact=True).click()
+        page.locator(".lm-Menu-item", has_text="Open in a Tab").hover()
+        page.get_by_role("menuitem", name=f"Open {section} in a Tab").click()
+        tab = page.locator(".jp-MainAreaWidget .nbdist-lab-panel")
+        heads = tab.locator(".nbdist-parts-fold-head").filter(visible=True)
+        expect(heads).to_have_text([section])
+        self.check(".jp-MainAreaWidget .nbdist-lab-panel", "tab")
+        self.lab.command("application:close")
+        expect(tab).to_have_count(0)
+
     def kill_process_1(self) -> None:
         """Kill the process whose id a cell has printed, between two cells."""
         printed = self.page.locator(".jp-OutputArea-output", has_text="pid ")
@@ -161,6 +174,7 @@ def test_by_mouse(hand: Hand) -> None:
     assert hand.sources() == [f"%load_ext nbdist\n{LINE}"]
     hand.enables("Recover", "Restart", "Shut down")
     hand.check_bar("idle")
+    hand.open_in_a_tab("Processes")
 
     run = page.locator('.jp-NotebookPanel-toolbar [data-jp-item-name="run"]')
     hand.add(LOOP, "all processes")

@@ -412,13 +412,46 @@ def test_a_click_on_a_process_asks_for_its_cell_and_line(open_view: OpenView) ->
     expect(page.locator(".nbdist-session-process").first).to_be_disabled()
 
 
-@pytest.mark.parametrize("name", ["tour", "failed", "transformer", "pieces_256"])
-def test_a_side_panel_at_200_percent_shows_all(name: str, open_view: OpenView) -> None:
-    page = open_view(read(name)["snapshot"], width=250)
-    page.evaluate("document.documentElement.style.setProperty('--jp-ui-font-size1', '26px')")
+@pytest.mark.parametrize(
+    ("width", "percent"), [(250, 150), (250, 200), (1280, 150), (1920, 100), (1920, 150)]
+)
+@pytest.mark.parametrize("name", ["tour", "failed", "keras_model", "transformer", "pieces_256"])
+def test_letters_of_every_size_are_shown_whole(
+    name: str, width: int, percent: int, open_view: OpenView, shots: Path
+) -> None:
+    page = open_view(read(name)["snapshot"], width=width)
+    size = f"{13 * percent / 100}px"
+    page.evaluate(
+        "size => document.documentElement.style.setProperty('--jp-ui-font-size1', size)", size
+    )
     page.wait_for_timeout(300)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 250
+    picture(page, shots / f"letters-{name}-{width}-{percent}.png")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate(CUT_TEXT) == []
+
+
+@pytest.mark.parametrize(
+    ("form", "shown"),
+    [
+        ("problem", ["Problem"]),
+        ("processes", ["Processes"]),
+        ("mesh", ["Mesh"]),
+        ("arrays", ["Arrays"]),
+        ("view", ["Processes", "Problem", "Mesh", "Arrays"]),
+    ],
+)
+def test_a_section_can_be_shown_alone(
+    form: str, shown: list[str], open_view: OpenView, shots: Path
+) -> None:
+    page = open_view(read("failed")["snapshot"], query=f"?form={form}")
+    heads = page.locator(".nbdist-parts-fold-head").filter(visible=True)
+    expect(heads).to_have_text(shown)
+    expect(page.locator(".nbdist-session-bar")).to_contain_text("processes")
+    calm = page.get_by_text("No problem.")
+    expect(calm).to_be_hidden()
+    picture(page, shots / f"section-{form}.png")
+    page.evaluate("page.change({notices: [], state: 'idle'})")
+    expect(calm).to_be_visible(visible=form == "problem")
 
 
 def test_copies_of_the_piece_under_the_cursor_are_marked(open_view: OpenView) -> None:

@@ -79,7 +79,18 @@ export const CHOOSE_TARGET = {
   label: 'Choose Where the Cell Runs',
   key: 'W',
 };
-export const OPEN_TAB = { id: 'nbdist:open-tab', label: 'Open Session in a Tab' };
+
+/** What a tab can show: the session, or one section of it. */
+export const TABS = [
+  { id: 'nbdist:open-tab', form: 'view', title: 'Session' },
+  { id: 'nbdist:open-problem', form: 'problem', title: 'Problem' },
+  { id: 'nbdist:open-processes', form: 'processes', title: 'Processes' },
+  { id: 'nbdist:open-mesh', form: 'mesh', title: 'Mesh' },
+  { id: 'nbdist:open-arrays', form: 'arrays', title: 'Arrays' },
+] as const;
+
+/** Return the label of the command that opens a tab. */
+export const openLabel = (title: string): string => `Open ${title} in a Tab`;
 
 /** Return the name of a command outside of nbdist's own menu. */
 export const named = (label: string): string => `nbdist: ${label}`;

@@ -74,6 +74,7 @@ class LiveView {
       },
       () => this.state.cursor,
       prefix,
+      this.model.get('form'),
     );
     const { root } = this.page;
     // If there is a still picture, the view stays hidden until it has something to show.

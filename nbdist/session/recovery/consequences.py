@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import NamedTuple
 
 from nbdist.contract.calls.namespace import NamespaceArray
@@ -69,9 +68,6 @@ class _Said(NamedTuple):
     details: tuple[str, ...] = ()
 
 
-NONE: Mapping[str, str] = MappingProxyType({})
-
-
 @dataclass(frozen=True, kw_only=True)
 class Consequences:
     """Differences between what the processes hold and what they held before.
@@ -89,12 +85,12 @@ class Consequences:
     """
 
     lost: Collection[str] = ()
-    in_part: Mapping[str, str] = NONE
-    ended: Mapping[int, str] = MappingProxyType({})
-    unread: Mapping[str, str] = NONE
+    in_part: Mapping[str, str] = field(default_factory=dict)
+    ended: Mapping[int, str] = field(default_factory=dict)
+    unread: Mapping[str, str] = field(default_factory=dict)
     returned: RolledBack = RolledBack()
-    brought: Mapping[int, Brought] = MappingProxyType({})
-    doubted: Mapping[str, Doubt] = MappingProxyType({})
+    brought: Mapping[int, Brought] = field(default_factory=dict)
+    doubted: Mapping[str, Doubt] = field(default_factory=dict)
     stale: Collection[str] = ()
 
     @property

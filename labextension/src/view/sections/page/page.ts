@@ -111,12 +111,19 @@ export class Page {
   private readonly live = h('div+hidden', { role: 'status', 'aria-live': 'polite' });
   private readonly strip: Strip;
   private readonly processes: Fold;
+  private readonly notices = new Notices();
   private readonly sections: readonly Section[];
+  private readonly calmText = h('p.waiting+soft', 'No problem.');
+  /** Whether to say that there is no problem: nothing else is shown. */
+  private calm = false;
 
-  /** `cursor` returns the device under the keyboard's ring now. Ids begin with `prefix`. */
-  constructor(dispatch: Dispatch, cursor: () => string | null, prefix: string) {
-    const { header, detail, say } = this;
-    const [processes, notices, footer] = [new Processes(), new Notices(), new Footer()];
+  /**
+   * `cursor` returns the device under the keyboard's ring now. Ids begin with `prefix`. If `form`
+   * names a section, the others are not shown.
+   */
+  constructor(dispatch: Dispatch, cursor: () => string | null, prefix: string, form: unknown) {
+    const { header, notices, detail, say } = this;
+    const [processes, footer] = [new Processes(), new Footer()];
     this.processes = new Fold('Processes', [processes.node]);
     this.mesh = new MeshSection(dispatch, prefix, say, cursor);
     const [distributions, array] = [new Distributions(dispatch), new ArrayDetail(dispatch)];
@@ -132,8 +139,31 @@ export class Page {
     const nodes = (sections: readonly Section[]): HTMLElement[] => sections.map(one => one.node);
     const mesh = new Fold('Mesh', [h('div.left', nodes(left))]);
     const body = h('div.body', mesh.node, side.node);
-    this.content.append(header.node, this.processes.node, notices.node, body, footer.node);
+    const sections = {
+      problem: notices.node,
+      processes: this.processes.node,
+      mesh: mesh.node,
+      arrays: side.node,
+    };
+    if (typeof form === 'string' && form in sections) {
+      const alone = sections[form as keyof typeof sections];
+      for (const node of [...Object.values(sections), body, footer.node])
+        setAttributes(node, { 'data-left-out': !node.contains(alone) });
+      setAttributes(body, { 'data-alone': true });
+      this.calm = form === 'problem';
+    }
+    this.content.append(
+      header.node,
+      this.processes.node,
+      notices.node,
+      this.calmText,
+      body,
+      footer.node,
+    );
     this.root.className = 'nbdist';
+    // Until the first drawing, only `waiting` is filled.
+    setShown(this.strip.node, false);
+    setShown(this.content, false);
     this.root.append(h('div.frame', this.waiting, this.strip.node, this.content, this.live));
   }
 
@@ -156,5 +186,6 @@ export class Page {
       // Now that the mesh is drawn, what stands below it knows what its cells are.
       if (section === this.mesh) this.detail.hosts = this.mesh.drawsHosts;
     }
+    setShown(this.calmText, this.calm && this.notices.node.hidden);
   }
 }

@@ -95,9 +95,9 @@ $(READY_REHEARSE): pyproject.toml $(READY)
 demo: $(READY)
 	$(BIN)/nbdist demo
 
-# Strict: a dead link or reference is an error. It reaches for nothing on the network.
+# Strict: a dead link or reference is an error. It reaches for nothing on the network, and runs the notebooks.
 docs: $(READY)
-	$(BIN)/python -m sphinx -W --keep-going -n -q docs build/docs
+	NBDIST_EXECUTE=1 $(BIN)/python -m sphinx -W --keep-going -n -q docs build/docs
 	@echo build/docs/index.html
 
 # Files run in the order of `testpaths`, in which those that take long come first: what is left at the end is short.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -23,7 +26,7 @@ version = release = __version__
 html_title = f"nbdist {__version__}"
 
 extensions = [
-    "myst_parser",
+    "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
@@ -32,6 +35,16 @@ extensions = [
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 suppress_warnings: list[str] = []
+
+# `make docs` runs the notebooks that need one machine and nothing but this environment.
+nb_execution_mode = "force" if os.environ.get("NBDIST_EXECUTE") else "off"
+nb_execution_excludepatterns = [
+    f"notebooks/{name}*" for name in ("03_tf_distribute", "04_many_hosts", "06_rehearse", "07_pull")
+]
+nb_execution_timeout = 600
+nb_execution_raise_on_error = True
+nb_execution_show_tb = True
+nb_merge_streams = True
 
 html_theme = "furo"
 html_static_path = ["_static"]
@@ -70,9 +83,15 @@ class CellLexer(PythonLexer):
 def setup(app: Sphinx) -> None:
     """Called by Sphinx: parts that follow from the code are put where a page asks for them."""
     app.add_lexer("ipython3", CellLexer)
+    notebooks = Path(__file__).parents[1] / "notebooks"
+    if notebooks.exists():
+        shutil.copytree(notebooks, Path(app.srcdir) / "notebooks", dirs_exist_ok=True)
     app.connect("source-read", fill)
 
 
 def fill(app: Sphinx, name: str, source: list[str]) -> None:
-    """Replaces each `<!-- generated: NAME -->` of a page by what `generate` makes of the code."""
-    source[0] = generate.filled(source[0])
+    """Replaces each `<!-- generated: NAME -->` of a page by what `generate` makes of the code.
+
+    Links to notebooks lead to their folder in the repository; in the site they lead to pages.
+    """
+    source[0] = re.sub(r"\(\.\./((?:\.\./)*notebooks/)", r"(\1", generate.filled(source[0]))

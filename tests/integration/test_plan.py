@@ -40,7 +40,7 @@ def alone(kernel: Notebook) -> Notebook:
 def test_a_plan_needs_neither_a_session_nor_a_framework(alone: Notebook) -> None:
     shown = alone.good(f"{PLAN} --specs rules params")
     lines = shown.text.splitlines()
-    assert lines[0] == "v5e:16x16, 256 chips, 16 GB a device, mesh data=16 × model=16"
+    assert lines[0] == "v5e:16x16, 256 chips, 16 GB per device, mesh data=16 × model=16"
     assert "2 arrays, 128 MB" in lines[2] and "8 MB of 16 GB" in lines[2]
     assert shown.mime("text/html")
     frameworks = "{'jax', 'keras', 'tensorflow', 'flax'}"

@@ -39,7 +39,7 @@ def test_an_evaluator_is_replaced_beside_workers_whose_models_stay_of_use(fresh:
 def test_a_model_from_before_is_refused_with_what_to_do(fresh: Notebook) -> None:
     fresh.good("%dist_init -n 2 --framework tensorflow --platform cpu")
     fresh.good(TRAIN)
-    assert "create your models again" in fresh.good("%dist_recover").text
+    assert "Create your models again" in fresh.good("%dist_recover").text
     refused = fresh.bad("%%dist\nmodel.fit(data, epochs=1, verbose=0)")
     assert "from before %dist_recover" in refused.traceback
     assert "restore its newest checkpoint" in refused.traceback

@@ -61,6 +61,8 @@ describe('the actions on a session', () => {
   it('are offered first where the session needs one', () => {
     expect(needsRecovery({ ...live, session: { ...session, state: 'stuck' } })).toBe(true);
     expect(needsRecovery(live)).toBe(false);
+    const stuck = { ...session, state: 'stuck' as const };
+    expect(needsRecovery({ ...live, kernel: 'busy', session: stuck })).toBe(false);
   });
 });
 

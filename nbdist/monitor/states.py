@@ -230,7 +230,7 @@ def trouble(processes: Iterable[Process], known: Known, *, time_s: float) -> tup
         notices.append(_warn(title=f"Going on with {known.resizing}.", text=RESIZING))
     elif known.out_of_step and of_state["lost"] == list(everyone):
         notices.append(_bad(title="All processes have ended.", text=known.advice))
-    elif known.out_of_step:
+    elif known.out_of_step and not _freed_soon(everyone):
         why = f"Collectives may hang or mix up values: {known.why}." if known.why else MAY_HANG
         notices.append(
             _bad(
@@ -241,6 +241,13 @@ def trouble(processes: Iterable[Process], known: Known, *, time_s: float) -> tup
     elif known.notice is not None:
         notices.append(known.notice)
     return tuple(notices)
+
+
+def _freed_soon(processes: Iterable[Process]) -> bool:
+    """Return whether others are in a cell of a process that was lost: they are freed, and its end says what is left."""
+    states = {one.state for one in processes}
+    inside = not states.isdisjoint({"running", "compiling"})
+    return inside and "lost" in states and "stuck" not in states
 
 
 def _repairing(lost: Sequence[int]) -> Notice:

@@ -1,6 +1,6 @@
 /** What is known of the active notebook's session, in a few words, and which actions make sense with it. */
 
-import { countText } from '../view/model/format';
+import { countText, stateWord } from '../view/model/format';
 import type { Snapshot } from '../view/model/snapshot';
 
 /** The name of an action on a session. */
@@ -11,7 +11,7 @@ export type KernelState = 'none' | 'dead' | 'begins' | 'idle' | 'busy';
 
 export interface SessionNow {
   readonly id: string;
-  readonly state: Snapshot['state'];
+  readonly state: ReturnType<typeof stateWord>;
   readonly processes: number;
   /** The newest cell in which a process is; null if all are idle. */
   readonly cell: number | null;
@@ -44,7 +44,8 @@ export function sessionOf(snapshot: Partial<Snapshot> | null): SessionNow | null
     cell !== null && state !== 'idle' && state !== 'lost' ? [cell] : [],
   );
   const cell = cells.length ? Math.max(...cells) : null;
-  return { id, state, processes: processes.length, cell };
+  const word = stateWord({ state, processes });
+  return { id, state: word, processes: processes.length, cell };
 }
 
 /** What a cell of an action does while there are no processes yet, or no longer. */
@@ -65,9 +66,9 @@ export function stateText({ session, kernel, underWay }: Situation): string {
   return `${countText(processes, 'process', 'processes')} · ${what}`;
 }
 
-/** Return whether a person should recover now. */
-export const needsRecovery = ({ session }: Situation): boolean =>
-  session?.state === 'stuck' || session?.state === 'out of step';
+/** Return whether a person should recover now. While a cell runs, the session recovers by itself, or not yet. */
+export const needsRecovery = ({ session, kernel }: Situation): boolean =>
+  kernel !== 'busy' && (session?.state === 'stuck' || session?.state === 'out of step');
 
 const STILL: Readonly<Record<Action, string>> = {
   start: 'A start is under way.',

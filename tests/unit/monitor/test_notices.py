@@ -196,6 +196,17 @@ def test_a_stuck_process_is_so_until_it_reports_that_it_has_left_its_cell(activi
     assert any("stuck" in n.title for n in snapshot.notices) is (state == "stuck")
 
 
+def test_while_others_are_freed_from_the_cell_of_a_lost_process_only_the_loss_is_said():
+    session = Session(*(report(n, activity=RUNNING) for n in range(4)))
+    known = {"lost": {2: "killed"}, "out_of_step": True, "why": "gone"}
+    (lost,) = session.settled(**known).notices
+    assert lost.title == "Process 2 is lost."
+    over = Session(*(report(n, activity=IDLE) for n in range(4))).settled(**known)
+    assert [one.title for one in over.notices] == [lost.title, "The collectives are out of step."]
+    others = session.settled(**{**known, "lost": {}}).notices
+    assert [one.title for one in others] == ["The collectives are out of step."]
+
+
 def test_where_all_have_ended_it_is_said_how_to_go_on_and_nothing_of_collectives():
     lost = dict.fromkeys(range(4), "killed")
     known = {

@@ -1,6 +1,13 @@
 /** The session as a whole: its first line, the notices that a person should read now, and its last line. */
 
-import { bytesText, countText, meshText, processesText, secondsText } from '../../model/format';
+import {
+  bytesText,
+  countText,
+  meshText,
+  processesText,
+  secondsText,
+  stateWord,
+} from '../../model/format';
 import { grouped, largest } from '../../model/lists';
 import { isOnPaper, type Scene } from '../../model/scene';
 import type { Device, Disagreement, Notice, Snapshot } from '../../model/snapshot';
@@ -29,18 +36,6 @@ function devicesText({ snapshot }: Scene): string {
   return [...kinds].map(([kind, all]) => countText(all.length, `${kind} device`)).join(' and ');
 }
 
-/**
- * Return the state of the session in a word.
- *
- * A session in which a process failed or was lost, and others are still in the cell, is `stuck` in the
- * snapshot. As long as no process resisted an interrupt, nbdist is about to end that cell and to go on.
- */
-export function stateText({ state, processes }: Snapshot): string {
-  const inside = processes.some(one => one.state === 'running' || one.state === 'compiling');
-  const resists = processes.some(one => one.state === 'stuck');
-  return state === 'stuck' && inside && !resists ? 'recovering' : state;
-}
-
 /** The first line: state of the session, its size, and how old the newest data is if it is old. */
 export class Header implements Section {
   private readonly state = h('b.state');
@@ -53,7 +48,7 @@ export class Header implements Section {
   draw(scene: Scene): void {
     const { state, processes, devices } = scene.snapshot;
     if (!this.changed(state, processes, devices, scene.directory.hosts.length)) return;
-    setText(this.state, stateText(scene.snapshot));
+    setText(this.state, stateWord(scene.snapshot));
     const onPaper = isOnPaper(scene.snapshot);
     if (state === 'stopped' || onPaper) setShown(this.age, false);
     setAttributes(this.state, { 'data-trouble': TROUBLE.has(state) });

@@ -15,6 +15,9 @@ from nbdist.session.engine_group import EngineGroup
 
 A = TypeVar("A")
 
+ANSWER_SECONDS = 30.0
+"""Seconds an idle process may take to answer; on a busy machine its main thread may have to wait as long."""
+
 LOOK_SECONDS = 0.05
 """How often to look whether a process has ended; answers are taken as they arrive."""
 

@@ -21,7 +21,7 @@ from nbdist.notation import (
     hosts_text,
     names_text,
 )
-from nbdist.session.asking import ask_all
+from nbdist.session.asking import ANSWER_SECONDS, ask_all
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.compared import common_serial, disagreeing
 from nbdist.session.recovery.consequences import Consequences, lost_in_part
@@ -38,9 +38,6 @@ from nbdist.session.values.namespace import Bringing, Brought, ask_things
 from nbdist.spelling import command, option
 
 A = TypeVar("A")
-
-ANSWER_SECONDS = 10.0
-"""How long a process that is in no cell may take to answer."""
 
 SAVE_SECONDS = 300.0
 """Seconds for looking at all arrays; this includes the wait for a computation that was sent."""

@@ -94,14 +94,14 @@ def test_an_expression_that_raises_is_the_notebooks_error(alone: Notebook) -> No
 def test_what_only_the_processes_have_is_planned_as_it_lies_there(notebook: Notebook) -> None:
     notebook.shows(
         "%dist_plan --topology v5e-4 --mesh x=4 theirs",
-        "theirs (the processes): 1 array, 128 B; needs 32 B per device",
+        "theirs (the processes): 1 array, 128 B; needs 32 B of 16 GB per device",
         "P('x', None)",
     )
     # A rule of the notebook, and another mesh than that of the processes.
     notebook.shows(
         "%dist_plan --devices 8 --mesh model=8 --specs [('^w$',('model',))] theirs",
         "P('model', None)",
-        "would hold 16 B",
+        "needs 16 B per device",
     )
     notebook.good("theirs = {'mine': __import__('numpy').zeros(8)}")
     notebook.shows("%dist_plan --devices 8 --mesh x=8 theirs", "(this notebook)")

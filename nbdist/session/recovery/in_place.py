@@ -25,7 +25,7 @@ from nbdist.launch.model.happenings import ProcessExit, StartProgress
 from nbdist.launch.start.pool import LOST_SECONDS
 from nbdist.notation import capital, names_text, processes_text, seconds_text, where_text
 from nbdist.notice import Notice
-from nbdist.session.asking import LOOK_SECONDS, ask_all
+from nbdist.session.asking import ANSWER_SECONDS, LOOK_SECONDS, ask_all
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.supervisor import Remedies
 from nbdist.session.engine_group import EngineGroup
@@ -92,9 +92,6 @@ def wait_for_silent_hosts(engines: EngineGroup, *, say: Say) -> None:
             )
         time.sleep(LOOK_SECONDS)
 
-
-ANSWER_SECONDS = 10.0
-"""Seconds an idle process may take to answer."""
 
 PROVE_SECONDS = 10.0
 """How long a proof of all processes may take; it takes milliseconds."""

@@ -31,7 +31,7 @@ from nbdist.launch.start import initialize
 from nbdist.launch.start.connect import restart_controller, unanswered
 from nbdist.notation import bytes_text, capital, processes_text, seconds_text
 from nbdist.notice import Notice
-from nbdist.session.asking import LOOK_SECONDS, ask_all
+from nbdist.session.asking import ANSWER_SECONDS, LOOK_SECONDS, ask_all
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.compared import common_serial, disagreeing
 from nbdist.session.recovery.consequences import Consequences, lost_in_part
@@ -47,9 +47,6 @@ from nbdist.session.recovery.replacing import (
 )
 from nbdist.session.recovery.waiting import States, until_computed
 from nbdist.session.values.namespace import ask_things
-
-ANSWER_SECONDS = 10.0
-"""How long a process that is in no cell may take to answer."""
 
 SAVE_SECONDS = 300.0
 """Seconds the copies of all arrays may take; this includes the wait for computations that were sent."""

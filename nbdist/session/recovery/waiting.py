@@ -10,7 +10,7 @@ from nbdist.contract.calls.stepping import AskUnderWay, Trail
 from nbdist.contract.page import SILENT_SECONDS
 from nbdist.errors import SessionError
 from nbdist.notation import processes_text
-from nbdist.session.asking import ask_all
+from nbdist.session.asking import ANSWER_SECONDS, ask_all
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.compared import common_serial
 from nbdist.spelling import command
@@ -101,9 +101,6 @@ def _compiles(engines: EngineGroup, process_id: int) -> bool:
 
 States = Mapping[int, Trail]
 """The programs that each process reports to have sent, by process id."""
-
-ANSWER_SECONDS = 10.0
-"""How long a process that is in no cell may take to answer."""
 
 STILL_SECONDS = 1.0
 """Seconds without progress after which processes count as waiting in vain."""

@@ -28,6 +28,7 @@ const HEADINGS = ['array', 'type', 'spec', 'per device', 'replicas'];
 export class ArrayList implements Section {
   private readonly input: HTMLInputElement;
   private readonly sort: HTMLSelectElement;
+  private readonly search: HTMLElement;
   private order: Order = 'tree';
   private readonly none = h('p.none+soft');
   readonly node = h('section.list.arrays', { 'aria-label': 'Arrays' });
@@ -47,18 +48,14 @@ export class ArrayList implements Section {
     private readonly announce: Announce,
   ) {
     const id = `${prefix}-arrays`;
-    const search = { type: 'search', 'aria-label': 'Find an array', 'aria-controls': id };
-    this.input = h('input.find', { ...search, spellcheck: 'false' });
+    const find = { type: 'search', 'aria-label': 'Find an array', 'aria-controls': id };
+    this.input = h('input.find', { ...find, spellcheck: 'false' });
     const attributes = { role: 'tree', id, 'aria-label': 'Arrays' };
     this.list = new RowList(this.node, `${prefix}-array`, HEADINGS, attributes);
     const orders = Object.entries(ORDERS).map(([value, text]) => h('option', { value }, text));
     this.sort = h('select.sort', { 'aria-label': 'Order of the arrays' }, orders);
-    this.node.append(
-      h('div.search', this.input, this.sort),
-      this.list.heading,
-      this.list.box,
-      this.none,
-    );
+    this.search = h('div.search', this.input, this.sort);
+    this.node.append(this.search, this.list.heading, this.list.box, this.none);
     this.listen();
   }
 
@@ -79,6 +76,7 @@ export class ArrayList implements Section {
     const reveals = this.reveal(scene);
     const listing = this.listings.of(scene, width, look.character, this.order);
     this.listing = listing;
+    setShown(this.search, arrays.length > 0);
     setAttributes(this.input, { placeholder: `Find among ${countText(arrays.length, 'array')}` });
     this.drawRows(scene, listing, look);
     const at = reveals ? listing.rows.findIndex(row => isOf(row, scene.array)) : -1;

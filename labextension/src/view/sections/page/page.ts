@@ -113,7 +113,7 @@ export class Page {
   private readonly processes: Fold;
   private readonly notices = new Notices();
   private readonly sections: readonly Section[];
-  private readonly calmText = h('p.waiting+soft', 'No problem.');
+  private readonly calmText = h('p.calm+soft', 'No problem.');
   /** Whether to say that there is no problem: nothing else is shown. */
   private calm = false;
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from colorsys import hls_to_rgb
 from html import escape
 from typing import Any
 
@@ -68,6 +69,20 @@ def _between(light: str, dark: str) -> tuple[int, ...]:
     return tuple(round(min(255, max(0, channel))) for channel in wanted)
 
 
+RAMP = 270, 50
+"""Hues in degrees: colours of many shards run from violet over blue and green to yellow."""
+
+
+def fill(part: int, count: int) -> str:
+    """Return the colour of one of so many shards; no other has the same."""
+    if count <= len(_FILLS):
+        return _FILLS[part]
+    first, last = RAMP
+    hue = first + (last - first) * part / (count - 1)
+    channels = (round(255 * one) for one in hls_to_rgb(hue / 360, 0.5, 0.7))
+    return f"rgba({', '.join(map(str, channels))}, {OPACITY})"
+
+
 CELLS = 512
 """The most devices that are drawn: every saved notebook carries them, at about 300 bytes each."""
 
@@ -81,7 +96,6 @@ _TABLE = "border-collapse: separate; border-spacing: 4px; margin: 6px 0px"
 # JupyterLab paints code on a ground of its own, which would cover the piece's colour.
 _CODE = "background-color: transparent; padding: 0px"
 _TEXT = f"{_CODE}; margin: 6px 0px"
-# If there are more shards than fills, fills repeat; the slices in the cells tell the shards apart.
 _FILLS = translucent_fills()
 _LOST = "1px dashed rgba(128, 128, 128, 0.9)"
 
@@ -152,6 +166,8 @@ def _picture(snapshot: Snapshot, grid: Grid) -> list[str]:
         html.append(_paragraph("mesh", f"<code>{escape(mesh_axes_text(grid.mesh))}</code>"))
     if (note := bytes_note(grid)) is not None:
         html.append(_paragraph(escape(note)))
+    parts = [cell.part for block in grid.blocks for row in block.rows for cell in row.cells]
+    shards = 1 + max((part for part in parts if part is not None), default=0)
     left = CELLS
     for block in grid.blocks:
         # Whole rows, at least one: half a row would look like a shorter axis.
@@ -159,7 +175,7 @@ def _picture(snapshot: Snapshot, grid: Grid) -> list[str]:
         rows = block.rows[: max(left // across, 1 if left == CELLS else 0)]
         left -= across * len(rows)
         if rows:
-            html.append(_table(grid, block, rows))
+            html.append(_table(grid, block, rows, shards))
     total = sum(len(row.cells) for block in grid.blocks for row in block.rows)
     if total > CELLS - left:
         html.append(_paragraph(f"… and {total - (CELLS - left)} more devices"))
@@ -168,13 +184,13 @@ def _picture(snapshot: Snapshot, grid: Grid) -> list[str]:
     return html
 
 
-def _table(grid: Grid, block: Block, rows: tuple[GridRow, ...]) -> str:
+def _table(grid: Grid, block: Block, rows: tuple[GridRow, ...], shards: int) -> str:
     lines = [f'<table style="{_TABLE}">']
     if grid.columns or block.label:
         labels = "".join(_label(column) for column in grid.columns)
         lines.append(f"<tr>{_label(block.label)}{labels}</tr>")
     for row in rows:
-        cells = "".join(_cell(cell) for cell in row.cells)
+        cells = "".join(_cell(cell, shards) for cell in row.cells)
         lines.append(f"<tr>{_label(row.label)}{cells}</tr>")
     return "\n".join([*lines, "</table>"])
 
@@ -183,12 +199,12 @@ def _label(text: str) -> str:
     return f'<th style="{_LABEL}">{escape(text)}</th>'
 
 
-def _cell(cell: GridCell) -> str:
+def _cell(cell: GridCell, shards: int) -> str:
     style = _CELL
     if cell.lost:
         style = style.replace(_LINE, _LOST)
     elif cell.part is not None:
-        style += f"; background-color: {_FILLS[cell.part % len(_FILLS)]}"
+        style += f"; background-color: {fill(cell.part, shards)}"
     text = "lost" if cell.lost else cell.text
     held = f'<br><code style="{_CODE}">{escape(text)}</code>' if text else ""
     return f'<td style="{style}"><b>{escape(cell.device)}</b>{held}</td>'

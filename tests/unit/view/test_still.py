@@ -11,7 +11,7 @@ import pytest
 from nbdist.contract.snapshot import Axis, Device, Mesh, PerProcess
 from nbdist.notice import Notice
 from nbdist.view.device_names import DeviceNames
-from nbdist.view.picture import CELLS, OPACITY, PAGES, still_html, translucent_fills
+from nbdist.view.picture import CELLS, OPACITY, PAGES, fill, still_html, translucent_fills
 from tests.builders.golden import golden, snapshot
 from tests.places import GOLDEN
 
@@ -138,11 +138,16 @@ def test_the_first_pieces_have_the_palettes_colours_in_its_order():
     assert tuple(colours) == translucent_fills()
 
 
-def over_page(theme):
+@pytest.mark.parametrize("count", [1, 8, 9, 64, CELLS])
+def test_no_two_shards_have_the_same_colour(count):
+    assert len({fill(part, count) for part in range(count)}) == count
+
+
+def over_page(theme, fills):
     """The still picture's fills as they are seen over a page, red, green and blue of each."""
-    fills = [re.findall(r"\d+", fill.rpartition(",")[0]) for fill in translucent_fills()]
+    channels = [re.findall(r"\d+", fill.rpartition(",")[0]) for fill in fills]
     page = PAGES[theme]
-    return [[OPACITY * int(channel) + (1 - OPACITY) * page for channel in fill] for fill in fills]
+    return [[OPACITY * int(one) + (1 - OPACITY) * page for one in fill] for fill in channels]
 
 
 def linear(channel):
@@ -169,15 +174,16 @@ def oklab(colour):
 @pytest.mark.parametrize(("theme", "ink"), [("light", "212121"), ("dark", "e1e1e1")])
 def test_text_on_the_still_pictures_fills_can_be_read_on_pages_of_either_theme(theme, ink):
     text = luminance(bytes.fromhex(ink))
-    for fill in over_page(theme):
-        dark, light = sorted((text, luminance(fill)))
-        assert (light + 0.05) / (dark + 0.05) >= 4.5, fill
+    many = [fill(part, 64) for part in range(64)]
+    for one in over_page(theme, [*translucent_fills(), *many]):
+        dark, light = sorted((text, luminance(one)))
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, one
 
 
 @pytest.mark.parametrize("theme", PAGES)
 def test_the_still_pictures_fills_can_be_told_apart_on_pages_of_either_theme(theme):
     # A just noticeable difference in OKLab is about 0.02.
-    seen = list(map(oklab, over_page(theme)))
+    seen = list(map(oklab, over_page(theme, translucent_fills())))
     for one, other in itertools.combinations(seen, 2):
         assert math.dist(one, other) > 0.05
 

@@ -18,7 +18,7 @@ from nbdist.magics.commands import DistMagics
 from nbdist.magics.parser import Parser
 from nbdist.notation import bytes_text
 from nbdist.rehearsal.topology import CHIPS, Chip, read_topology
-from nbdist.tools import commands as tool_commands
+from nbdist.tools import doors as tool_commands
 from nbdist.tools.table import TOOLS
 
 MARK = re.compile(r"^<!-- generated: ([\w-]+) -->$", re.M)

@@ -31,7 +31,7 @@ from nbdist.launch.sessions.registry import Record
 from nbdist.magics.options import DOCTOR, REHEARSE, doctor_arguments
 from nbdist.notation import columns, count_text, seconds_text
 from nbdist.spelling import Door, through
-from nbdist.tools import commands as tools
+from nbdist.tools import doors as tools
 
 TOUR = "01_tour.ipynb"
 MAY_FAIL = "raises-exception"

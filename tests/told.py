@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from nbdist.errors import NbdistError
-from nbdist.notice import Notice
+from nbdist.errors import NbdistError, Notice
 
 
 def told(of: NbdistError | Notice | None) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from nbdist.contract.program import ShownProgram
-from nbdist.notice import Notice
+from nbdist.errors import Notice
 
 VERSION = 6
 """Rises with every change that an older reader would misread."""

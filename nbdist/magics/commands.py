@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from IPython.core.magic import Magics, cell_magic, line_cell_magic, line_magic, magics_class
 from IPython.display import display
 
-from nbdist.errors import ArrayError, NbdistError, OptionError, ProcessError, SessionError
+from nbdist.errors import ArrayError, NbdistError, Notice, OptionError, ProcessError, SessionError
 from nbdist.launch.doctor import doctor, running
 from nbdist.launch.model.start_options import StartOptions
 from nbdist.magics import options
 from nbdist.magics.parser import HelpShown, evaluated, missing_name, names_and_expressions
 from nbdist.magics.typed import CELL_MAGIC, Completion, Mode, refuse_here, run_here, say_here
 from nbdist.notation import count_text
-from nbdist.notice import Notice
 from nbdist.session.cells.history import cells_text
 from nbdist.session.cells.outcome import ProcessOutcome
 from nbdist.session.session import Session

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from nbdist.contract.snapshot import VERSION, Array, Disagreement, Mesh, Process, Report, Snapshot
-from nbdist.errors import VersionError
+from nbdist.errors import Notice, VersionError
 from nbdist.monitor import disagreements
 from nbdist.monitor.merged import ArrayIndex, ArrayVersion, FrameworkIndex, Merged, is_placed
 from nbdist.monitor.states import (
@@ -33,7 +33,6 @@ from nbdist.monitor.states import (
     trouble,
     whole_array,
 )
-from nbdist.notice import Notice
 
 SHOWN_DISAGREEMENTS = 20
 """The most disagreements that are listed; a notice counts the others, since a process that missed a cell lacks all

@@ -18,14 +18,13 @@ import zmq
 
 from nbdist.contract.iopub import AsideAnswer, message_of
 from nbdist.contract.snapshot import Activity, Array, DeviceKey, Mesh, Report, Snapshot
-from nbdist.errors import SpecError, WireError
+from nbdist.errors import Notice, SpecError, WireError
 from nbdist.launch.start.client import subscriber, wire
 from nbdist.message_guard import MessageGuard
 from nbdist.monitor import Merger
 from nbdist.monitor.disagreements import After, Samples
 from nbdist.monitor.states import ExpectedProcess, Known, at_rest
 from nbdist.notation import array_type_text, bytes_text, seconds_text
-from nbdist.notice import Notice
 from nbdist.pieces import piece_bytes, pieces, split
 
 logger = logging.getLogger(__name__)

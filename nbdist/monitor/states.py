@@ -24,9 +24,9 @@ from nbdist.contract.snapshot import (
     Progress,
     SessionState,
 )
+from nbdist.errors import Notice
 from nbdist.monitor.merged import Merged
 from nbdist.notation import bytes_text, count_text, processes_text, seconds_text
-from nbdist.notice import Notice
 from nbdist.pieces import split
 
 
@@ -244,7 +244,7 @@ def trouble(processes: Iterable[Process], known: Known, *, time_s: float) -> tup
 
 
 def _freed_soon(processes: Iterable[Process]) -> bool:
-    """Return whether others are in a cell of a process that was lost: they are freed, and its end says what is left."""
+    """Return whether others are in the cell of a lost process: they are freed, and its end says what is left."""
     states = {one.state for one in processes}
     inside = not states.isdisjoint({"running", "compiling"})
     return inside and "lost" in states and "stuck" not in states

@@ -15,6 +15,7 @@ from html import escape
 from typing import Any
 
 from nbdist.contract.snapshot import Array, Memory, NamedSharding, Snapshot
+from nbdist.errors import Notice
 from nbdist.notation import (
     ROWS,
     WIDTH,
@@ -25,7 +26,6 @@ from nbdist.notation import (
     entries_text,
     shorten,
 )
-from nbdist.notice import Notice
 from nbdist.rehearsal.mesh import axes_text
 from nbdist.rehearsal.planned import PlannedArray, planned_mesh
 from nbdist.rehearsal.topology import Topology, topology_text

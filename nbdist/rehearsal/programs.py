@@ -37,9 +37,8 @@ import nbdist.rehearsal.devices
 from nbdist.contract.program import MeshAxes, Program
 from nbdist.contract.snapshot import Array, Device, NamedSharding, Snapshot
 from nbdist.contract.wire import decode, encode
-from nbdist.errors import RehearsalError, WireError
+from nbdist.errors import Notice, RehearsalError, WireError
 from nbdist.notation import count_text
-from nbdist.notice import Notice
 from nbdist.program.compiled import program_of, refused
 from nbdist.rehearsal.devices import Devices, Laid, compiled_for, device_key, laid, sharding_of
 from nbdist.rehearsal.libtpu import user_cache

@@ -17,7 +17,7 @@ from nbdist.contract.calls.engine import Initialized
 from nbdist.contract.calls.stepping import Meet, Prove
 from nbdist.contract.events import Coordinating, Exited, Fault
 from nbdist.contract.snapshot import Snapshot
-from nbdist.errors import GoneError, SessionError
+from nbdist.errors import GoneError, Notice, SessionError
 from nbdist.interrupts import put_off, taken_by
 from nbdist.launch.model import framework
 from nbdist.launch.model.framework import framework_named
@@ -37,7 +37,6 @@ from nbdist.monitor.disagreements import After
 from nbdist.monitor.monitor import Monitor
 from nbdist.monitor.states import ExpectedProcess
 from nbdist.notation import where_text
-from nbdist.notice import Notice
 from nbdist.session.cells.doubt import MadeIn, nowhere
 from nbdist.session.cells.facts import Health, LifeState, ProcessFacts
 from nbdist.session.cells.history import CellRecords

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from nbdist.contract.snapshot import Snapshot
-from nbdist.errors import NbdistError, TurnError
+from nbdist.errors import NbdistError, Notice, TurnError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import StartProgress
 from nbdist.launch.model.plan import Plan
@@ -17,7 +17,6 @@ from nbdist.launch.sessions import registry
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.spawn import spawn
 from nbdist.notation import capital, count_text, seconds_text
-from nbdist.notice import Notice
 from nbdist.session import resizing
 from nbdist.session.asking import AskedAlone
 from nbdist.session.cells.history import History, read_history

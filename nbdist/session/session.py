@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 from nbdist.contract.calls import Call
 from nbdist.contract.cells import PastCell
 from nbdist.contract.snapshot import Snapshot
-from nbdist.errors import HostError, SessionError
+from nbdist.errors import HostError, Notice, SessionError
 from nbdist.launch.files.sync import Copied
 from nbdist.launch.model.happenings import StartProgress, silent
 from nbdist.launch.model.plan import Plan
@@ -19,7 +19,6 @@ from nbdist.launch.model.start_options import Rules
 from nbdist.launch.sessions.recorded import values_used_lines, with_values
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.spawn import spawn
-from nbdist.notice import Notice
 from nbdist.session import moving, resizing
 from nbdist.session.cells.cellrun import CellHandle
 from nbdist.session.cells.history import ListedCell

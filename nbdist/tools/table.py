@@ -15,13 +15,14 @@ from nbdist.tools.answers import (
     Explanation,
     Said,
     Status,
+    arrays_of,
     bounded,
     device_kinds,
     refused,
+    sharding_of,
     shown_processes,
 )
 from nbdist.tools.arguments import MOST_ARRAYS, read
-from nbdist.tools.arrays import arrays_of, sharding_of
 from nbdist.tools.participant import Joined, Need, Participant
 from nbdist.view.shards import Shards
 

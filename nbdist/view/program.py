@@ -21,8 +21,8 @@ from nbdist.contract.program import (
     totals,
 )
 from nbdist.contract.snapshot import Array, Axis, Device, DeviceKey, Memory, Mesh, Snapshot, Torus
+from nbdist.errors import Notice
 from nbdist.notation import ROWS, WIDTH, bytes_text, columns, count_text, cut, where_text
-from nbdist.notice import Notice
 from nbdist.view.feed import OneFrame
 from nbdist.view.picture import Picture
 

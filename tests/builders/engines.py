@@ -24,10 +24,9 @@ from nbdist.contract.calls.stepping import (
 )
 from nbdist.contract.iopub import CellStep
 from nbdist.contract.snapshot import Activity
-from nbdist.errors import GoneError, SessionError
+from nbdist.errors import GoneError, Notice, SessionError
 from nbdist.monitor.states import Known
 from nbdist.notation import where_text
-from nbdist.notice import Notice
 from nbdist.session.cells.doubt import MadeIn, nowhere
 from nbdist.session.cells.facts import Health, LifeState, ProcessFacts
 from nbdist.session.engine_group import EngineGroup

@@ -19,7 +19,7 @@ from nbdist.contract.snapshot import (
     Variable,
     Version,
 )
-from nbdist.notice import Notice
+from nbdist.errors import Notice
 
 TRAINING = {
     "state": "running",

@@ -6,7 +6,7 @@ from jax.sharding import PartitionSpec as P
 from world import MB, TIME, World
 
 from nbdist.contract.snapshot import Disagreement, Snapshot, Version
-from nbdist.notice import Notice
+from nbdist.errors import Notice
 
 RUNNING = {
     "state": "running",

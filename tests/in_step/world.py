@@ -10,8 +10,7 @@ from typing import Any
 
 import nbdist
 from nbdist import Session
-from nbdist.errors import CellTimeout, NbdistError
-from nbdist.notice import Notice
+from nbdist.errors import CellTimeout, NbdistError, Notice
 from nbdist.view.output import CellOutput
 from tests.in_step.trainings import COMMON, TRAIN, TRAININGS
 

@@ -9,8 +9,7 @@ import pytest
 
 import nbdist
 from nbdist import Session
-from nbdist.errors import ProcessError, SessionError
-from nbdist.notice import Notice
+from nbdist.errors import Notice, ProcessError, SessionError
 from tests.builders.endings import kill
 from tests.builders.process_things import HELPERS, SETUP, THINGS
 

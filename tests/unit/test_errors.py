@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from nbdist import errors
-from nbdist.errors import NbdistError, ProcessError, SessionError
-from nbdist.notice import Notice
+from nbdist.errors import NbdistError, Notice, ProcessError, SessionError
 
 WHAT = Notice(
     level="bad",

@@ -12,10 +12,9 @@ from typing import Any
 from IPython import get_ipython
 
 from nbdist.contract.cells import CellLabel, OpenCell
-from nbdist.errors import NbdistError, ProcessError
+from nbdist.errors import NbdistError, Notice, ProcessError
 from nbdist.interrupts import put_off
 from nbdist.notation import processes_text
-from nbdist.notice import Notice
 from nbdist.session.cells.doubt import computes
 from nbdist.session.cells.execution import Cell, Execution
 from nbdist.session.cells.facts import ProcessFacts

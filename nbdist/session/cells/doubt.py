@@ -11,9 +11,8 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from nbdist.contract.cells import Doubt
-from nbdist.errors import SessionError
+from nbdist.errors import Notice, SessionError
 from nbdist.notation import names_text
-from nbdist.notice import Notice
 from nbdist.session.cells.facts import ProcessFacts
 
 HARMLESS = frozenset({"print", "len", "type", "repr", "str", "dir", "vars", "id"})

@@ -16,13 +16,12 @@ from types import MappingProxyType
 from typing import Concatenate, ParamSpec
 
 from nbdist.contract.cells import Doubt
-from nbdist.errors import SessionError
+from nbdist.errors import Notice, SessionError
 from nbdist.launch.model.framework import can_leave_out_hosts, framework_named
 from nbdist.launch.model.happenings import ProcessExit
 from nbdist.launch.model.plan import Plan
 from nbdist.monitor.monitor import Monitor
 from nbdist.monitor.states import Failure, Known, has_left
-from nbdist.notice import Notice
 from nbdist.session.cells.outcome import Outcome, ProcessOutcome, first_line
 from nbdist.spelling import door, sentence, through
 

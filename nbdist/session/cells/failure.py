@@ -10,9 +10,8 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from nbdist.errors import CellTimeout, CollectiveError, ProcessError, SessionError
+from nbdist.errors import CellTimeout, CollectiveError, Notice, ProcessError, SessionError
 from nbdist.notation import capital, names_text, processes_text, seconds_text
-from nbdist.notice import Notice
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.outcome import (
     Outcome,

@@ -17,10 +17,10 @@ from typing import Any
 from nbdist.contract.asides import LineReply
 from nbdist.contract.cells import OpenCell
 from nbdist.contract.iopub import CellStep
+from nbdist.errors import Notice
 from nbdist.interrupts import put_off, raise_put_off
 from nbdist.launch.start.cluster import Cluster
 from nbdist.monitor.monitor import Monitor
-from nbdist.notice import Notice
 from nbdist.session.cells.execution import Cell, Execution
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.late import EarlierCells

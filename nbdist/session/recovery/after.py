@@ -9,13 +9,12 @@ from pathlib import Path
 
 from nbdist.contract.calls.stepping import AskSent
 from nbdist.contract.cells import OpenCell
-from nbdist.errors import GoneError
+from nbdist.errors import GoneError, Notice
 from nbdist.interrupts import kernel_ends
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import StartProgress
 from nbdist.launch.model.start_options import Rules
 from nbdist.notation import capital
-from nbdist.notice import Notice
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.supervisor import CellContext, EndOfCell, nothing
 from nbdist.session.engine_group import EngineGroup

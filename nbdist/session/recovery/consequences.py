@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from nbdist.contract.calls.namespace import NamespaceArray
 from nbdist.contract.cells import Doubt
+from nbdist.errors import Notice
 from nbdist.notation import (
     MOST_NAMES,
     array_type_text,
@@ -21,7 +22,6 @@ from nbdist.notation import (
     processes_text,
     ranges_text,
 )
-from nbdist.notice import Notice
 from nbdist.session.cells.doubt import MadeIn, because, nowhere, root_name
 from nbdist.session.values.namespace import DRAWN, Brought, changes_numbers
 from nbdist.spelling import command

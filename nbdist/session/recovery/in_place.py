@@ -20,11 +20,10 @@ from nbdist.contract.calls.stepping import (
     Labels,
     Prove,
 )
-from nbdist.errors import GoneError, NbdistError, RecoveryError
+from nbdist.errors import GoneError, NbdistError, Notice, RecoveryError
 from nbdist.launch.model.happenings import ProcessExit, StartProgress
 from nbdist.launch.start.pool import LOST_SECONDS
 from nbdist.notation import capital, names_text, processes_text, seconds_text, where_text
-from nbdist.notice import Notice
 from nbdist.session.asking import ANSWER_SECONDS, LOOK_SECONDS, ask_all
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.supervisor import Remedies

@@ -15,7 +15,7 @@ from functools import partial
 from nbdist.contract.asides import Abandon, Count, Rescue
 from nbdist.contract.calls.stepping import AskSent, Prove, Sent
 from nbdist.contract.cells import Doubt
-from nbdist.errors import NbdistError, SessionError
+from nbdist.errors import NbdistError, Notice, SessionError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import StartProgress
 from nbdist.launch.start.connect import (
@@ -24,7 +24,6 @@ from nbdist.launch.start.connect import (
 )
 from nbdist.launch.start.initialize import meet_again, rebuild_strategy
 from nbdist.notation import capital, count_text, processes_text, seconds_text
-from nbdist.notice import Notice
 from nbdist.session.cells.execution import Execution
 from nbdist.session.cells.facts import ELSEWHERE
 from nbdist.session.cells.outcome import place

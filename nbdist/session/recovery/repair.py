@@ -25,12 +25,11 @@ from nbdist.contract.calls.stepping import (
 )
 from nbdist.contract.cells import Doubt
 from nbdist.contract.events import Coordinating
-from nbdist.errors import LaunchError, RecoveryError
+from nbdist.errors import LaunchError, Notice, RecoveryError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.start import initialize
 from nbdist.launch.start.connect import restart_controller, unanswered
 from nbdist.notation import bytes_text, capital, processes_text, seconds_text
-from nbdist.notice import Notice
 from nbdist.session.asking import ANSWER_SECONDS, LOOK_SECONDS, ask_all
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.compared import common_serial, disagreeing

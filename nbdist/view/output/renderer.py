@@ -23,8 +23,8 @@ from typing import Any, Protocol, TextIO
 from IPython.display import publish_display_data
 
 from nbdist.contract.page import CellOutputs
+from nbdist.errors import Notice
 from nbdist.notation import processes_text
-from nbdist.notice import Notice
 from nbdist.view.output import cursor
 from nbdist.view.output.agree import slowest_bar
 from nbdist.view.output.cell import CellOutput

@@ -16,9 +16,9 @@ from nbdist.contract.snapshot import (
     Variable,
     Version,
 )
+from nbdist.errors import Notice
 from nbdist.monitor import Merger
 from nbdist.monitor.states import ExpectedProcess, Known
-from nbdist.notice import Notice
 from tests.builders.reports import KEYS, NOW, RUNNING, Session, named, report
 
 MB = 1 << 20

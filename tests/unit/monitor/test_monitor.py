@@ -15,6 +15,7 @@ from nbdist.contract.asides import StepsBegun
 from nbdist.contract.iopub import AsideAnswer
 from nbdist.contract.snapshot import VERSION, Snapshot
 from nbdist.contract.wire import encode
+from nbdist.errors import Notice
 from nbdist.launch.start.client import wire
 from nbdist.monitor import monitor as module
 from nbdist.monitor.monitor import (
@@ -24,7 +25,6 @@ from nbdist.monitor.monitor import (
     Monitor,
 )
 from nbdist.monitor.states import ExpectedProcess, Known
-from nbdist.notice import Notice
 from tests.builders.clock import PatientClock
 from tests.builders.reports import IDLE, RUNNING, report
 from tests.builders.sockets import FakeSocket

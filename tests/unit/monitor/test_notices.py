@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from nbdist.contract.snapshot import Axis, Mesh, Version
+from nbdist.errors import Notice
 from nbdist.monitor.states import Failure, Known, trouble
-from nbdist.notice import Notice
 from tests.builders.reports import (
     IDLE,
     KEYS,

@@ -7,8 +7,7 @@ import json
 from nbdist.contract.snapshot import Array, NamedSharding, SingleDevice, Snapshot
 from nbdist.errors import ProcessError, SessionError
 from nbdist.session.cells.outcome import ProcessOutcome
-from nbdist.tools.answers import Cell, Failure, bounded, failure_of, refused
-from nbdist.tools.arrays import arrays_of
+from nbdist.tools.answers import Cell, Failure, arrays_of, bounded, failure_of, refused
 
 
 def test_a_long_text_keeps_its_beginning_and_its_end_and_says_how_much_is_missing() -> None:

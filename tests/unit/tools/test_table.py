@@ -14,7 +14,7 @@ from nbdist.errors import OptionError
 from nbdist.launch.sessions import registry
 from nbdist.launch.sessions.registry import ParentMark, Record
 from nbdist.machine.processes import beginning
-from nbdist.tools.commands import BY_COMMAND
+from nbdist.tools.doors import BY_COMMAND
 from nbdist.tools.participant import EVERYTHING, Participant, allowed_by
 from nbdist.tools.table import TOOLS, ask
 

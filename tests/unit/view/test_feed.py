@@ -12,7 +12,7 @@ import pytest
 
 from nbdist.contract.snapshot import Snapshot
 from nbdist.contract.wire import encode
-from nbdist.notice import Notice
+from nbdist.errors import Notice
 from nbdist.view.feed import BEAT_SECONDS, PERIOD_SECONDS, Feed, Frame
 
 FIRST = Snapshot(session="s", sequence=1, time=1.0, state="idle")

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from nbdist.contract.snapshot import Axis, Device, Mesh, PerProcess
-from nbdist.notice import Notice
+from nbdist.errors import Notice
 from nbdist.view.device_names import DeviceNames
 from nbdist.view.picture import CELLS, OPACITY, PAGES, fill, still_html, translucent_fills
 from tests.builders.golden import golden, snapshot

@@ -68,9 +68,9 @@ export interface CellMode {
 /**
  * Traits of a view: its still picture, the array to select first, the only session to show, and its form.
  *
- * The first three are empty for none. A `strip` is the session in one line, which opens as a view; the other forms
- * but `view` are one section of it. `packed` is a `Frame` with everything that never changes, such as a program: JSON, compressed by gzip, in base64. It is null
- * if frames come from the kernel.
+ * The first three are empty for none. A `strip` is the session in one line, which opens as a view; other forms
+ * but `view` are one section of it. `packed` is a `Frame` with everything that never changes, such as a program:
+ * JSON, compressed by gzip, in base64. It is null if frames come from the kernel.
  */
 export interface ViewTraits {
   view_id: string;

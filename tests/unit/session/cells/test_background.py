@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.errors import NbdistError, ProcessError, SessionError
-from nbdist.notice import Notice
+from nbdist.errors import NbdistError, Notice, ProcessError, SessionError
 from nbdist.session.cells.followed import Background
 from tests.builders.outcomes import stands
 

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from nbdist.contract.cells import Doubt
-from nbdist.errors import SessionError
+from nbdist.errors import Notice, SessionError
 from nbdist.launch.model.happenings import CONTROLLER, ProcessExit
-from nbdist.notice import Notice
 from nbdist.session.cells.facts import ELSEWHERE, RECOVER, LifeState, ProcessFacts
 from nbdist.session.cells.outcome import Outcome, ProcessOutcome
 from tests.builders.outcomes import ended, stands

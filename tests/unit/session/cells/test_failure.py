@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.errors import CollectiveError, ProcessError
-from nbdist.notice import Notice
+from nbdist.errors import CollectiveError, Notice, ProcessError
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.failure import (
     ALL_THE_SAME,

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from nbdist.contract.cells import Doubt
-from nbdist.errors import SessionError
-from nbdist.notice import Notice
+from nbdist.errors import Notice, SessionError
 from nbdist.session.cells.doubt import (
     UnsureError,
     because,

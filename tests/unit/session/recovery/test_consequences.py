@@ -10,7 +10,7 @@ import pytest
 
 from nbdist.contract.calls.namespace import LeftOut, NamespaceArray
 from nbdist.contract.cells import Doubt
-from nbdist.notice import Notice
+from nbdist.errors import Notice
 from nbdist.session.cells.doubt import nowhere
 from nbdist.session.recovery.consequences import (
     MOST_REASONS,

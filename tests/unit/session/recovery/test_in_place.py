@@ -24,8 +24,7 @@ from nbdist.contract.calls.stepping import (
 )
 from nbdist.contract.cells import Doubt
 from nbdist.contract.iopub import CellStep
-from nbdist.errors import GoneError, LaunchError, NbdistError, RecoveryError
-from nbdist.notice import Notice
+from nbdist.errors import GoneError, LaunchError, NbdistError, Notice, RecoveryError
 from nbdist.session import asking
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.recovery import after, in_place

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.errors import SessionError
-from nbdist.notice import Notice
+from nbdist.errors import Notice, SessionError
 from nbdist.session.recovery import recovery, waiting
 from nbdist.session.recovery.after import recover
 from tests.builders.engines import FakeEngines

@@ -15,8 +15,7 @@ from nbdist.contract.calls.stepping import (
     SavedForRepair,
     Versions,
 )
-from nbdist.errors import ProcessError, RecoveryError
-from nbdist.notice import Notice
+from nbdist.errors import Notice, ProcessError, RecoveryError
 from nbdist.session.cells.facts import LifeState
 from nbdist.session.session import Session
 from tests.builders.engines import sent, trail

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from IPython.core.events import EventManager, available_events
 
-from nbdist.notice import Notice
+from nbdist.errors import Notice
 from nbdist.view.output import renderer, show_details
 
 NOTICE = Notice(

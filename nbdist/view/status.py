@@ -144,7 +144,9 @@ def status_text(snapshot: Snapshot, *, width: int = WIDTH) -> str:
         lines += _some([cut(line, width) for line in progress_lines(snapshot.processes)])
     for one in snapshot.distributions:
         lines += distribution_lines(snapshot, one, width=width)
-    lines += [f"{notice.title} {notice.text}" for notice in snapshot.notices]
+    lines += [
+        f"{one.title}{'' if one.title.endswith('.') else '.'} {one.text}" for one in snapshot.notices
+    ]
     lines += [disagreement_text(one) for one in snapshot.disagreements]
     return "\n".join(lines)
 

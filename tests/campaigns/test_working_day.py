@@ -236,7 +236,7 @@ class Day(Notebook):
         self.shows("%dist_nan params", "14 arrays of params")
 
     def look_at_the_model(self) -> None:
-        self.shows("%dist_shards params", "params  14 arrays, ", "3 alike")
+        self.shows("%dist_shards params", "params  14 arrays, ", "×3 identical")
         shown = self.good("%%dist\nparams['head']['kernel'][...]").text
         assert "f32[64, 128]  P('data', 'model') on mesh data=4 × model=2" in shown
         assert re.search(r"min -\S+  mean \S+  max \S+  NaN 0$", shown)

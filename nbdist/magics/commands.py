@@ -616,7 +616,7 @@ def unload(shell: Any) -> None:
         return
     magics.remove()  # stays in the registry: nobody asked to end the session
     goes_on = magics.session is not None and magics.session.alive
-    print(f"nbdist unloaded{'; the session goes on, and %load_ext nbdist has it again' * goes_on}")
+    print(f"nbdist unloaded{'; the session goes on, %load_ext nbdist finds it' * goes_on}")
 
 
 def end(shell: Any) -> None:

@@ -145,7 +145,8 @@ def status_text(snapshot: Snapshot, *, width: int = WIDTH) -> str:
     for one in snapshot.distributions:
         lines += distribution_lines(snapshot, one, width=width)
     lines += [
-        f"{one.title}{'' if one.title.endswith('.') else '.'} {one.text}" for one in snapshot.notices
+        f"{one.title}{'' if one.title.endswith('.') else '.'} {one.text}"
+        for one in snapshot.notices
     ]
     lines += [disagreement_text(one) for one in snapshot.disagreements]
     return "\n".join(lines)

@@ -104,7 +104,7 @@ def test_training_goes_back_together_to_the_last_copies(
     said = said_by(
         "train(2)\nif jax.process_index() == 1: os.kill(os.getpid(), 9)\ntrain(2)",
     )
-    again = re.search(r"As they were after cell \d+, .+ ago: (.+?)\.\s", said)
+    again = re.search(r"Restored as they were after cell \d+, .+ ago: (.+?)\.\s", said)
     assert again, said
     assert "Process 1 was replaced" in said, said
     assert all(name in said for name in ("state[0].mu['a']", "weights['a']", "weights['b']"))
@@ -134,7 +134,7 @@ def test_without_a_death_as_well(
         "if jax.process_index() == 1: raise ValueError('alone')\n"
         "weights, state, value = step(weights, state, x)\nfloat(value)",
     )
-    assert "weights['a']" in said.partition("As they were")[2], said
+    assert "weights['a']" in said.partition("Restored as they were")[2], said
     trained()
 
 
@@ -159,7 +159,7 @@ def test_what_no_path_leads_to_stays_as_it_is_and_is_named(
         "if jax.process_index() == 1: raise ValueError('alone')\n"
         "weights, state, value = step(weights, state, batch)\nfloat(value)",
     )
-    assert "weights['b']" in said.partition("As they were")[2], said
+    assert "weights['b']" in said.partition("Restored as they were")[2], said
     newer = said.partition("Newer than that: ")[2].partition(".\n")[0].split(", ")
     assert {"last (through a deque)", "take (through a cell)", "batch"} <= {*newer}, said
     assert "weights" not in str(newer) and "rows" not in newer
@@ -201,7 +201,7 @@ def test_what_each_process_had_of_its_own_alike_goes_back_with_what_became_of_it
     alone = session.pull("state[0].mu['a'].is_fully_addressable", each=True)
     assert alone == dict.fromkeys(range(PROCESSES), True)
     said = said_by("train(2)\nif jax.process_index() == 1: os.kill(os.getpid(), 9)\ntrain(2)")
-    again = said.partition("As they were")[2]
+    again = said.partition("Restored as they were")[2]
     assert all(name in again for name in ("state[0].mu['a']", "state[0].count", "weights['a']"))
     assert "lost:" not in said
     session.run(f"done = 0\nlosses = train({len(undisturbed)})")
@@ -218,7 +218,9 @@ def test_what_each_process_has_of_its_own_and_differs_is_no_part_of_a_round(
         "mine, same = divided(mine) + 1, divided(same) + 1\n"
         "if jax.process_index() == 1: os.kill(os.getpid(), 9)\nfloat(mine.sum() + same.sum())"
     )
-    assert re.search("Lost [^:]*: mine", said) and "same" in said.partition("As they were")[2], said
+    assert (
+        re.search("Lost [^:]*: mine", said) and "same" in said.partition("Restored as they were")[2]
+    ), said
     session.run("total = float(same.sum())")
     assert session.pull("total") == 42.0
     session.run("del mine, same")
@@ -231,7 +233,7 @@ def test_what_was_made_since_and_is_lost_is_named(
     no_more_copies(session, monkeypatch)
     session.run("late = put(np.arange(6.0), 'data')")
     said = said_by("if jax.process_index() == 1: os.kill(os.getpid(), 9)\nlate.sum()")
-    assert re.search("Lost [^:]*: late", said) and "As they were" not in said
+    assert re.search("Lost [^:]*: late", said) and "Restored as they were" not in said
 
 
 NNX = """from flax import nnx
@@ -268,7 +270,7 @@ def test_what_each_process_has_as_a_whole_goes_back_where_one_has_not_taken_the_
         "x = put(np.ones((6, 4), np.float32), 'data')\nlearn(model, opt, x)\n"
         "if jax.process_index() == 1: raise ValueError('alone')\nlearn(model, opt, x)",
     )
-    again = said.partition("As they were")[2]
+    again = said.partition("Restored as they were")[2]
     assert "model.a.kernel" in again and "lost:" not in said, said
     session.run(f"losses = fit(range({STEPS}, 8))")
     assert session.pull("losses") == losses[STEPS:]

@@ -75,7 +75,7 @@ def test_training_goes_on_on_fewer_and_on_more(session: Session) -> None:
     said = session.resize(3, say=shown.append)
     assert shown == [
         "mesh data=4 × model=2 becomes data=3 × model=2",
-        "odd (f32[8]): data=3 × model=2 does not divide dimension 0 of 8, which is whole on each device now",
+        "odd (f32[8]): data=3 × model=2 does not divide dimension 0 of 8, which is replicated on every device now",
     ]
     assert said.title.startswith("3 processes in place"), said
     for named in (

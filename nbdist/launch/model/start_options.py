@@ -173,7 +173,7 @@ class StartOptions:
     )
     give_up_s: float = _option(
         10.0,
-        "seconds after which a process that no interrupt reaches is given up",
+        "seconds after which a process that ignores interrupts is given up",
         PROCESSES,
         type=float,
         metavar="S",
@@ -346,7 +346,7 @@ class Rules:
 
     Attributes:
       grace_s: How many seconds others may stay in a cell in which one process has failed.
-      give_up_s: How long a process that no interrupt reaches may run on before the cell ends without it.
+      give_up_s: How long a process that ignores interrupts may run on before the cell ends without it.
       check: Whether to compare before each cell what must be equal on all processes.
       recover: Whether processes that are out of step are repaired at once, not only by `%dist_recover`.
       copies_s: Parts of arrays that one process alone has are copied to another after a cell, at least this many

@@ -179,7 +179,7 @@ def _because(names: Sequence[str], why: Doubt) -> tuple[str, str]:
             f"Set {said} again.",
         )
     then = f"as {'it' if len(names) == 1 else 'they'} {was} after cell {why.of}"
-    return f"{said} {be} {then}.", "Set what counts steps to match."
+    return f"{said} {be} {then}.", "Set your step counters to match."
 
 
 MadeIn = Callable[[Collection[str]], Collection[int]]

@@ -395,7 +395,7 @@ class Execution:
     def _rescued(self, process_id: int, saved: Rescued) -> str:
         where = where_text([process_id], self._hosts)
         left = f", not {names_text(saved.left_out)}" if saved.left_out else ""
-        count = count_text(saved.arrays, "piece")
+        count = count_text(saved.arrays, "shard")
         return (
             f"{where}   has saved what it holds: {count} of arrays, {bytes_text(saved.nbytes)}{left}, in "
             f"{saved.path} there; numpy.load reads it"

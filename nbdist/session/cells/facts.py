@@ -36,7 +36,7 @@ ELSEWHERE = (
 """The advice for processes started by another kernel or somebody else: this kernel cannot reach their agents."""
 
 WITHOUT_REPAIR = (
-    "Nothing can be started where it was: {pull} brings values here, {restart} starts afresh."
+    "It cannot be started again from here: {pull} brings values here, {restart} starts afresh."
 )
 """The advice for a process that is gone with its host, or with the agent that started it."""
 

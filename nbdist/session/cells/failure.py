@@ -93,7 +93,9 @@ def failure(
     notice = Notice(
         level="bad",
         title=f"{below}: {error}" if error and traceback is not None else f"{below}.",
-        text=capital("; ".join(waiting.splitlines()) + ".") if waiting else "",
+        text=capital("; ".join(" ".join(line.split()) for line in waiting.splitlines()) + ".")
+        if waiting
+        else "",
         details=tuple(details),
         code=CODES.get(cause.outcome, "raised"),
     )

@@ -234,7 +234,7 @@ def _given_up(late: Sequence[Leaver]) -> str:
     lines = [f"   {line}" for line in places_text(one.process for one in late)]
     if compiling := [one for one in late if one.process.compiling]:
         lines.append(
-            f"   no interrupt reaches {_processes(compiling)} before the compilation has ended"
+            f"   {_processes(compiling)} cannot be interrupted before the compilation has ended"
         )
     text = f"{_processes(late)}   stuck: still running {since} after the interrupt"
     return "\n".join([text, *lines])

@@ -111,7 +111,7 @@ class Consequences:
         sentences = [one.what for one in said if one.what]
         if self.rest_is_whole and not (self.returned.paths and self.returned.older):
             empty = any(one.empty for one in self.brought.values())
-            kept = "Nothing else was lost." if empty else "All variables are kept."
+            kept = "Nothing more was lost." if empty else "All variables are kept."
             sentences.append("Everything else is unchanged." if self.lost else kept)
         text, more = sentences[:MOST_SENTENCES], sentences[MOST_SENTENCES:]
         steps = list(dict.fromkeys(one.do for one in said if one.do))
@@ -186,8 +186,8 @@ class Consequences:
             )
             return
         yield _Said(
-            f"As they were {back.age}: {paths}.",
-            "Set what counts steps to match.",
+            f"Restored as they were {back.age}: {paths}.",
+            "Set your step counters to match.",
             (*_in_full(every), "everything else is as it is now, also what counts steps"),
         )
         if back.newer:
@@ -231,8 +231,8 @@ class Consequences:
         if self.stale:
             stale = sorted(self.stale)
             yield _Said(
-                f"Still with arrays from before the repair: {names_text(stale)}.",
-                f"Make {names_text(stale)} again.",
+                f"Arrays from before the repair are still in {names_text(stale)}.",
+                f"Create {names_text(stale)} again.",
             )
         if hooks := tuple(dict.fromkeys(text for one in found for text in one.hooks)):
             yield _Said("A function with @nbdist.on_recover has failed.", details=hooks)
@@ -275,7 +275,7 @@ def _unlike(unlike: Mapping[str, str], source: int, new: str) -> _Said:
     every = f"not as on process {source}: {', '.join(ordered[:MOST_THINGS])}{more}"
     return _Said(
         f"Not as on process {source}: {names_text(ordered)}.",
-        f"Set again on {new} what cells need.",
+        f"Set those that your cells need again on {new}.",
         (*((every,) if len(ordered) > MOST_NAMES else ()), *reasons),
     )
 

@@ -159,7 +159,7 @@ class InPlace(SessionRecovery):
             if why is None:
                 return _without_mixed_arrays(engines)
         except NbdistError as error:
-            why, mixed = str(error), False
+            why, mixed = _reason(error), False
         done = try_repair(engines, say=say, states=states) if automatic else Settled(why=why)
         return replace(done, because=why, mixed=mixed)
 
@@ -229,6 +229,11 @@ def not_recovered(engines: EngineGroup, why: str, said: Collection[str] = ()) ->
     )
 
 
+def _reason(error: NbdistError) -> str:
+    """Return an error as part of a sentence; those of XLA have several lines."""
+    return " ".join(str(error).split()).rstrip(".")
+
+
 def learn(engines: EngineGroup, settled: Settled, cell: int) -> ProcessFacts:
     """Note the result of a proof or repair; return the new facts."""
     if settled.why is not None:
@@ -272,7 +277,7 @@ def try_repair(
                     engines, number=engines.next_number(), say=say, states=states, gone=gone
                 )
         except NbdistError as error:
-            why = str(error).rstrip(".")
+            why = _reason(error)
             if not tries_left or not _another_has_ended(engines, ended, error):
                 return Settled(why=f"the repair failed: {why}")
             say(f"the repair begins again: {why}")

@@ -128,7 +128,7 @@ class JaxResized(JaxPlacements):
             named = " × ".join(f"{axis}={sizes[axis]}" for axis in axes)
             self._changes[
                 f"{path} ({array_type_text(str(array.dtype), array.shape)}): {named} does not divide "
-                f"dimension {dimension} of {array.shape[dimension]}, which is whole on each device now"
+                f"dimension {dimension} of {array.shape[dimension]}, which is replicated on every device now"
             ] = None
         return tuple(spec)
 

@@ -162,7 +162,7 @@ def step() -> CellStep:
 def test_what_a_process_has_saved_is_said(execution: Execution) -> None:
     saved = Rescued(path="/tmp/x.npz", arrays=2, nbytes=8, left_out=("w",))
     receive(execution, 1, *content_of(saved))
-    assert "2 pieces of arrays, 8 B, not w, in /tmp/x.npz" in str(execution.output.__dict__)
+    assert "2 shards of arrays, 8 B, not w, in /tmp/x.npz" in str(execution.output.__dict__)
 
 
 @pytest.mark.parametrize("said", [True, False])

@@ -251,7 +251,7 @@ def test_of_one_that_compiles_is_said_that_no_interrupt_reaches_it(clock: Clock)
     }
     scene = Scene(clock, {0.0: failed})
     assert scene.ends() == {0: "stuck", 1: "raised"}
-    assert "no interrupt reaches process 0 before the compilation has ended" in "\n".join(
+    assert "process 0 cannot be interrupted before the compilation has ended" in "\n".join(
         scene.execution.notes
     )
 

@@ -162,8 +162,8 @@ def test_lost_arrays_that_no_name_leads_to_are_counted_with_their_types(lost: li
 ROLLED_BACK: dict[str, Said] = {
     "older": (
         Consequences(returned=RolledBack(paths=frozenset({"w", "b"}), older=True, age=AGE)),
-        f"As they were {AGE}: b, w.",
-        "Set what counts steps to match.",
+        f"Restored as they were {AGE}: b, w.",
+        "Set your step counters to match.",
         ("everything else is as it is now, also what counts steps",),
     ),
     "older than others": (
@@ -172,8 +172,8 @@ ROLLED_BACK: dict[str, Said] = {
                 paths=frozenset({"w"}), older=True, newer=("average (through a cell)",), age=AGE
             )
         ),
-        f"As they were {AGE}: w. Newer than that: average (through a cell).",
-        "Set what counts steps to match. Set average (through a cell) again.",
+        f"Restored as they were {AGE}: w. Newer than that: average (through a cell).",
+        "Set your step counters to match. Set average (through a cell) again.",
         ("everything else is as it is now, also what counts steps",),
     ),
     "as new": (
@@ -228,7 +228,7 @@ DOUBTS: dict[str, Said] = {
     "older": (
         doubted("older", 5, "w"),
         "w is as it was after cell 5.",
-        "Set what counts steps to match.",
+        "Set your step counters to match.",
         (),
     ),
 }
@@ -253,7 +253,7 @@ DIFFERENCES: dict[str, Said] = {
     "things unlike": (
         replaced(unlike={"umask": "", "patched numpy.sinc": "cannot be pickled"}),
         "Not as on process 0: patched numpy.sinc, umask.",
-        "Set again on process 1 what cells need.",
+        "Set those that your cells need again on process 1.",
         ("patched numpy.sinc: cannot be pickled",),
     ),
     "each its own": (
@@ -282,8 +282,8 @@ DIFFERENCES: dict[str, Said] = {
     ),
     "stale": (
         replace(replaced(), stale={"it (through a tuple_iterator)"}),
-        "Still with arrays from before the repair: it (through a tuple_iterator).",
-        "Make it (through a tuple_iterator) again.",
+        "Arrays from before the repair are still in it (through a tuple_iterator).",
+        "Create it (through a tuple_iterator) again.",
         (),
     ),
     "hooks": (
@@ -294,7 +294,7 @@ DIFFERENCES: dict[str, Said] = {
     ),
     "empty": (
         replaced(empty=("data", "@7")),
-        "Nothing else was lost.",
+        "Nothing more was lost.",
         "",
         (),
     ),
@@ -359,7 +359,7 @@ def test_two_lines_hold_three_sentences_each_and_the_details_the_rest() -> None:
     assert notice.text == told(alone).text
     assert notice.text.count(".") == MOST_SENTENCES
     assert notice.do == f"{told(alone).do} {MORE}"
-    for more in ("Not brought to process 1: lock.", "Set lock again there.", "Make it again."):
+    for more in ("Not brought to process 1: lock.", "Set lock again there.", "Create it again."):
         assert more in notice.details
     assert len(str(notice).splitlines()) == 3
     assert notice.details[-1] == HAS

@@ -603,7 +603,7 @@ def test_recover_raises_what_hinders_it_and_says_how_to_go_on(monkeypatch: Any) 
     notice = raised.value.notice
     assert (notice.code, notice.title) == ("out of step", "Process 1 (host h2) is gone.")
     assert notice.do == engines.facts.remedy
-    assert notice.do.startswith("Nothing can be started where it")
+    assert notice.do.startswith("It cannot be started again from here")
 
 
 def test_one_that_is_gone_is_replaced_where_its_agent_lives(repairs: list[int]) -> None:

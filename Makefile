@@ -15,7 +15,8 @@ BIN_OLDEST    := $(VENV_OLDEST)/bin
 READY_OLDEST  := $(VENV_OLDEST)/.ready
 # What depends on the versions: not the front end, whose tools are not there, and not the launchers.
 TESTS_OLDEST  := $(addprefix tests/integration/test_,cells.py jax_rows.py) \
-                 tests/engine tests/pod tests/unit --ignore=tests/unit/contract/test_types.py
+                 tests/engine tests/pod tests/unit \
+                 $(addprefix --ignore=tests/unit/,contract/test_types.py view/test_labextension.py)
 # In the order in which they begin: the longest first.
 TESTS_IN_STEP := $(addprefix tests/in_step/test_,two_hundred_failures.py table_of_four.py table_of_two.py \
                  table_of_hosts.py other_ways.py repair_disturbed.py lost.py under_way.py)

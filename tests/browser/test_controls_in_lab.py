@@ -192,8 +192,9 @@ def test_by_mouse(hand: Hand) -> None:
     hand.kill_process_1()
     expect(hand.button("Recover")).to_have_class(re.compile("nbdist-lab-first"))
     hand.check_bar("stuck")
-    hand.button("Recover").click()
+    hand.button("Recover").dblclick()
     expect(hand.state).to_have_text(IDLE)
+    assert hand.sources().count("%dist_recover") == 1
 
     hand.button("Restart").click()
     hand.answer("Cancel").click()
@@ -260,6 +261,34 @@ def test_by_keyboard(hand: Hand) -> None:
         "%dist_init --restart",
         "%dist_shutdown",
     ]
+
+
+def test_the_panel_follows_the_active_notebook(hand: Hand, lab: Lab) -> None:
+    page, command = hand.page, hand.lab.command
+    command("nbdist:show-devices")
+
+    def start(processes: int) -> None:
+        page.locator(".jp-NotebookPanel:visible .jp-CodeCell .cm-content").first.click()
+        page.keyboard.insert_text(f"%load_ext nbdist\n%dist_init -n {processes} --platform cpu")
+        hand.lab.start("notebook:run-cell")
+
+    start(2)
+    expect(hand.state).to_have_text(IDLE)
+    command("docmanager:open", {"path": notebook(lab, "other.ipynb", "")})
+    expect(hand.state).to_have_text(NONE)
+    hand.lab.wait_for_kernel()
+    start(1)
+    expect(hand.state).to_have_text("1 process · idle")
+    expect(hand.panel.locator(".nbdist-session-process")).to_have_count(1)
+    page.locator(".lm-TabBar-tab", has_text="hand.ipynb").click()
+    expect(hand.state).to_have_text(IDLE)
+    expect(hand.panel.locator(".nbdist-session-process")).to_have_count(2)
+    # What is shut down is the session of this notebook.
+    hand.button("Shut down").click()
+    hand.answer("Shut down").click()
+    expect(hand.state).to_have_text(NONE)
+    page.locator(".lm-TabBar-tab", has_text="other.ipynb").click()
+    expect(hand.state).to_have_text("1 process · idle")
 
 
 def test_a_narrow_panel_has_all_buttons_and_nothing_beside_it(hand: Hand) -> None:

@@ -430,6 +430,47 @@ def test_letters_of_every_size_are_shown_whole(
     assert page.evaluate(CUT_TEXT) == []
 
 
+HTML = "<img src=x onerror='window.ran = true'><script>window.ran = true</script>"
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        HTML,
+        "\x1b[31mred\x1b[0m\x1b[2J",
+        "x" * 10_000,
+        "word " * 2_000,
+        "\u202eevil\u202c שלום עולם مرحبا",
+        "a\nb\tc\x00\x07",
+    ],
+    ids=["html", "ansi", "one long word", "many words", "right to left", "control characters"],
+)
+@pytest.mark.parametrize("width", [250, 1280])
+def test_texts_of_others_are_shown_as_text_and_spoil_nothing(
+    nonsense: str, width: int, open_view: OpenView, shots: Path
+) -> None:
+    snapshot = copy.deepcopy(read("failed")["snapshot"])
+    for process in snapshot["processes"]:
+        process.update(host=nonsense, source=nonsense)
+    snapshot["processes"][1]["error"] = f"ValueError: {nonsense}"
+    for device in snapshot["devices"]:
+        device["kind"] = nonsense
+    snapshot["arrays"][0]["path"] = f"params['{nonsense}']"
+    snapshot["notices"][0].update(title=nonsense, text=nonsense, do=nonsense, details=[nonsense])
+    page = open_view(snapshot, width=width)
+    expect(page.locator(".nbdist-session-process")).to_have_count(4)
+    page.locator(".nbdist-mesh-card").first.click()
+    page.wait_for_timeout(200)
+    name = re.sub(r"\W+", "-", nonsense[:12]).strip("-")
+    picture(page, shots / f"nonsense-{name}-{width}.png")
+    assert page.evaluate("window.ran") is None
+    assert page.locator(".nbdist :is(img, script)").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    shown = page.locator(".nbdist").inner_text()
+    assert nonsense[:8].split()[0].strip("\x1b\x00\x07\u202e") in shown
+    expect(page.get_by_role("searchbox", name="Find an array")).to_be_visible()
+
+
 @pytest.mark.parametrize(
     ("form", "shown"),
     [

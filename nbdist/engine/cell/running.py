@@ -176,8 +176,14 @@ def coroutine_lines(waiting: Any) -> Iterator[StackEntry]:
         waiting = getattr(waiting, "gi_yieldfrom" if kind == "gi" else f"{kind}_await")
 
 
+LONGEST_LINE = 300
+"""The most characters of a line of code; each report carries the line of its process."""
+
+
 def source_line(filename: str, line: int, cell: RunningCell) -> str | None:
-    """Return the text of a line, stripped; None where it is not known."""
+    """Return the text of a line, stripped, and cut if it is very long; None where it is not known."""
     if 0 < line <= len(cell.lines):
-        return cell.lines[line - 1].strip()
-    return linecache.getline(filename, line).strip() or None
+        text = cell.lines[line - 1].strip()
+    else:
+        text = linecache.getline(filename, line).strip()
+    return (f"{text[:LONGEST_LINE]}…" if len(text) > LONGEST_LINE else text) or None

@@ -89,18 +89,16 @@ function addCommands(
   for (const command of all) palette?.addItem({ command, category: 'nbdist' });
 }
 
-/** Give the focus to the menu of the active cell; JupyterLab makes the toolbar of a new cell a moment later. */
+/** Give the focus to the menu of the active cell; JupyterLab shows the toolbar of a new cell a moment later. */
 async function chooseTarget(tracker: INotebookTracker): Promise<void> {
   const cell = tracker.activeCell;
   const end = performance.now() + TOOLBAR_MS;
   while (cell && cell === tracker.activeCell && performance.now() < end) {
     const menu = cell.node.querySelector<HTMLElement>('.nbdist-lab-target');
-    if (menu) {
-      // JupyterLab's toolbar gives a focus that enters it to its first button.
-      menu.focus();
-      menu.focus();
-      return;
-    }
+    // JupyterLab's toolbar gives a focus that enters it to its first button.
+    menu?.focus();
+    menu?.focus();
+    if (menu && document.activeElement === menu) return;
     await new Promise(resolve => setTimeout(resolve, 20));
   }
 }

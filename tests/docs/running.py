@@ -11,7 +11,7 @@ import nbformat
 
 from tests.docs.pages import Typed, agrees
 from tests.integration.executed import executed
-from tests.integration.notebook import ANSI, Notebook, Output
+from tests.integration.notebook import ANSI, Notebook, Output, folded
 
 CELL_SECONDS = 150
 START = "%dist_init -n 2 --devices-per-process 2 --platform cpu"
@@ -47,7 +47,8 @@ def said_by(cell: Any, *, pictures: bool) -> str:
             continue
         if output.output_type == "error":
             parts.append("\n".join(output.traceback))
-        parts.append(output.get("text", "") or data.get("text/plain", ""))
+        if not folded(data.get("text/html", "")):
+            parts.append(output.get("text", "") or data.get("text/plain", ""))
     return ANSI.sub("", "\n".join(part.rstrip("\n") for part in parts if part.strip()))
 
 

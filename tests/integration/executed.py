@@ -88,7 +88,7 @@ def text_of(cell: Any) -> str:
     for output in cell.outputs:
         data = output.get("data", {})
         parts.append(output.get("text", ""))
-        parts.append(data.get("text/plain", "") or folded(data.get("text/html", "")))
+        parts.append(folded(data.get("text/html", "")) or data.get("text/plain", ""))
         parts.append("\n".join(output.get("traceback", ())))
     return ANSI.sub("", "\n".join(part for part in parts if part))
 

@@ -45,8 +45,9 @@ class Output:
 
     @property
     def text(self) -> str:
-        """All text in the order of the screen, colours removed."""
-        parts = [str(data.get("text/plain", "")) for _, data in self.shown]
+        """All text in the order of the screen, colours removed; not what is folded."""
+        shown = (data for _, data in self.shown if not folded(data.get("text/html", "")))
+        parts = [str(data.get("text/plain", "")) for data in shown]
         return ANSI.sub("", "\n".join(part.rstrip("\n") for part in parts if part.strip()))
 
     @property

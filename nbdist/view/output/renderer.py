@@ -25,6 +25,7 @@ from IPython.display import publish_display_data
 from nbdist.contract.page import CellOutputs
 from nbdist.errors import Notice
 from nbdist.notation import processes_text
+from nbdist.spelling import command
 from nbdist.view.output import cursor
 from nbdist.view.output.agree import slowest_bar
 from nbdist.view.output.cell import CellOutput
@@ -393,8 +394,9 @@ def show_details(notice: Notice, shell: Any, *, after_error: bool = False) -> No
         return
     lines = html.escape("\n".join(notice.details))
     folded = f"<details><summary>Details</summary><pre>{lines}</pre></details>"
-    # A saved notebook and a page show the second; the first is for front ends that know no HTML.
-    show = functools.partial(publish_display_data, {"text/plain": "", "text/html": folded})
+    # A saved notebook and a page show the second; the first is for terminals, which can fold nothing.
+    said = "" if command("why") in notice.do else f"{command('why')} says more."
+    show = functools.partial(publish_display_data, {"text/plain": said, "text/html": folded})
     if not after_error:
         show()
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -47,6 +48,16 @@ def test_details_are_folded_and_shown_as_the_text_they_are(shown: list[dict[str,
     assert not re.search(r"<(?!/?(details|summary|pre)>)", folded)
     assert html.unescape(text).splitlines() == list(NOTICE.details)
     assert NOTICE.title not in folded, "it stands above"
+
+
+@pytest.mark.parametrize(
+    ("do", "said"), [("", "%dist_why says more."), ("Set x again. %dist_why says more.", "")]
+)
+def test_a_terminal_says_once_how_to_see_them(
+    shown: list[dict[str, str]], do: str, said: str
+) -> None:
+    show_details(replace(NOTICE, do=do), Shell())
+    assert shown[0]["text/plain"] == said
 
 
 @pytest.mark.parametrize("after_error", [True, False])

@@ -6,7 +6,7 @@ import { deviceNumbers } from '../src/view/model/format';
 import { factsOf, rulesOf, rulesTitle } from '../src/view/sections/session/distributions';
 import {
   keyOfModel,
-  labelOfVariable,
+  describeVariable,
   modelOf,
   sizeText,
   textsOfVariable,
@@ -61,8 +61,8 @@ describe('a variable', () => {
 
   it('is told in words with rule, layout and bytes', () => {
     const label = (variable: Variable, ruled = true): string =>
-      labelOfVariable(textsOfVariable(variable, ruled));
-    const about = 'sequential/dense/kernel, f32[512,2048], trainable';
+      describeVariable(textsOfVariable(variable, ruled));
+    const about = 'sequential/dense/kernel, trainable';
     const lies = "spec P(None, 'model'), 2 MB per device";
     const asks = "asks for P(None, 'model')";
     expect(label(kernel)).toBe(`${about}, rule .*dense.*/kernel, ${asks}, ${lies}`);

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from labpage import Lab, LabPage, moving, notebook, slices_shown
 from playwright.sync_api import BrowserContext, expect
+from viewpage import row_of
 
 from tests.places import GOLDEN
 from tests.variants import cases
@@ -80,7 +80,7 @@ def test_output_and_panel_follow_a_running_cell_and_can_be_used_meanwhile(
     assert moving(lab_.panel)
     expect(lab_.output).to_have_attribute("data-nbdist-theme", "dark")
     assert slices_shown(lab_.output) == slices_expected("params.dense1.kernel")
-    lab_.output.get_by_role("treeitem", name=re.compile(r"^batch,")).click()
+    row_of(lab_.output, "batch").click()
     expect(lab_.output.locator(".nbdist-array-path")).to_have_text("batch")
     assert slices_shown(lab_.output) == slices_expected("batch")
     cells = page.locator(".jp-Notebook .jp-Cell").count()

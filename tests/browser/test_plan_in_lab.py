@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
 from labpage import Lab, LabPage, notebook
 from playwright.sync_api import Locator, expect
+from viewpage import row_of
 
 SETUP = """%load_ext nbdist
 import jax, jax.numpy as jnp
@@ -56,7 +56,7 @@ def test_an_array_is_chosen_in_the_picture_of_a_plan_by_mouse_and_keyboard(
     light = colours(view)
     # By mouse: which piece a device would hold is that of its places along both axes.
     arrays = view.get_by_role("tree", name="Arrays")
-    arrays.get_by_role("treeitem", name=re.compile(r"^params\['blocks'\]\[0\]\['up'\]")).click()
+    row_of(arrays, "params['blocks'][0]['up']").click()
     expect(view.locator(".nbdist-parts-title").first).to_have_text(
         "showing params['blocks'][0]['up']"
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from labpage import THEMES, Lab, LabPage, moving, slices_shown
 from playwright.sync_api import BrowserContext, expect
+from viewpage import row_of
 
 from tests.places import ROOT
 from tests.waiting import wait_for
@@ -116,7 +116,7 @@ def test_the_view_lives_while_a_cell_runs_and_says_what_jax_says(
     assert moving(tour.panel)
     expect(view).to_have_attribute("data-nbdist-theme", "dark")
     # Picked and moved by mouse and keyboard, while the cell still runs.
-    view.get_by_role("treeitem", name=re.compile(r"^x_train,")).click()
+    row_of(view, "x_train").click()
     expect(view.locator(".nbdist-array-path")).to_have_text("x_train")
     view.locator(".nbdist-mesh-mesh").focus()
     for key in ("ArrowRight", "ArrowRight", "ArrowDown", "Enter"):
@@ -129,7 +129,7 @@ def test_the_view_lives_while_a_cell_runs_and_says_what_jax_says(
 
 def test_the_slices_shown_are_those_of_devices_indices_map(tour: LabPage) -> None:
     view = tour.output.last
-    view.get_by_role("treeitem", name=re.compile(r"^" + re.escape(KERNEL_PATH))).first.click()
+    row_of(view, KERNEL_PATH).first.click()
     asking = training_cell(with_more_cells()) + 1
     active = "jupyterapp.shell.currentWidget.content.activeCellIndex"
     tour.page.evaluate(f"number => {{ {active} = number; }}", asking)

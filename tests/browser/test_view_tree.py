@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from conftest import OpenView
 from playwright.sync_api import Locator, Page, expect
+from viewpage import row_of
 
 Golden = Callable[[str], dict[str, Any]]
 
@@ -23,13 +24,13 @@ def tree(page: Page) -> Locator:
 
 def row(page: Page, path: str) -> Locator:
     """The row of an array or a branch, by its whole path."""
-    return tree(page).get_by_role("treeitem", name=re.compile(rf"^{re.escape(path)},"))
+    return row_of(tree(page), path)
 
 
 def at(page: Page) -> str:
     """What the row the keyboard is at is called."""
     id_ = tree(page).get_attribute("aria-activedescendant")
-    return page.locator(f"#{id_}").get_attribute("aria-label") or ""
+    return page.locator(f"#{id_}").get_attribute("aria-description") or ""
 
 
 def is_open(page: Page, path: str, wanted: bool) -> None:
@@ -39,7 +40,7 @@ def is_open(page: Page, path: str, wanted: bool) -> None:
 def test_a_branch_says_what_is_in_it(open_view: OpenView, golden: Golden) -> None:
     page = open_view(golden("transformer")["snapshot"])
     root = row(page, "model")
-    expect(root).to_have_accessible_name(
+    expect(root).to_have_accessible_description(
         "model, 40 arrays, 18.9 MB per device, "
         "1 large array is replicated on every device of the mesh"
     )
@@ -98,7 +99,7 @@ def test_layers_that_are_alike_can_be_seen_each(open_view: OpenView, golden: Gol
     alike.click()
     expect(row(page, "model.blocks[7]")).to_have_count(0)
     expect(row(page, "model.blocks[0].qkv.kernel")).to_be_visible()
-    expect(row(page, "model.blocks[0].qkv.kernel")).to_have_accessible_name(
+    expect(row(page, "model.blocks[0].qkv.kernel")).to_have_accessible_description(
         re.compile(r"one of 12 identical ones$")
     )
 

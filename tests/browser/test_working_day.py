@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from labpage import THEMES, Lab, LabPage, notebook
 from playwright.sync_api import BrowserContext, Locator, expect
+from viewpage import row_of
 
 START = "%load_ext nbdist\n%dist_init -n 2 --devices-per-process 2 --platform cpu"
 
@@ -253,14 +254,14 @@ def test_a_widget_is_used_by_keyboard_and_all_processes_follow(day: Day) -> None
 def test_the_tree_and_the_values_of_an_array_with_a_picture(day: Day) -> None:
     day.lab.command("nbdist:show-devices")
     tree = day.lab.panel.get_by_role("tree", name="Arrays")
-    root = tree.get_by_role("treeitem", name=re.compile(r"^params, 8 arrays"))
+    root = row_of(tree, "params, 8 arrays")
     expect(root).to_have_attribute("aria-expanded", "true")
-    alike = tree.get_by_role("treeitem", name=re.compile(r"^params\['blocks'\]\[0–2\],"))
+    alike = row_of(tree, "params['blocks'][0–2]")
     expect(alike).to_contain_text("×3 identical")
     root.evaluate("item => item.scrollIntoView({block: 'start'})")
     expect(alike).to_be_in_viewport()
     day.shot("tree")
-    tree.get_by_role("treeitem", name=re.compile(r"^params\['head'\]\['kernel'\],")).click()
+    row_of(tree, "params['head']['kernel']").click()
     day.lab.panel.get_by_role("button", name="Show values").click()
     values = day.lab.panel.get_by_label("Values of params['head']['kernel']", exact=True)
     expect(values).to_contain_text(re.compile(r"min 0\s+mean \S+\s+max 63\s+NaN 1"))

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Literal
 
-from playwright.sync_api import Page, Route
+from playwright.sync_api import Locator, Page, Route
 
 HERE = Path(__file__).parent
 WIDGET = HERE.parents[1] / "nbdist" / "static" / "widget.js"
@@ -34,6 +34,11 @@ def answer(route: Route) -> None:
         route.fulfill(path=path)
     else:
         route.fulfill(status=404, body="")
+
+
+def row_of(where: Page | Locator, path: str) -> Locator:
+    """The row of an array, a branch or a variable, by its whole path; its text may have only the path's end."""
+    return where.locator(f'[aria-description^="{path},"]')
 
 
 def set_theme(page: Page, *, dark: bool) -> None:

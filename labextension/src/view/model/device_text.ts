@@ -94,6 +94,16 @@ export function memoryText(scene: Scene, key: string): string {
   return live === null ? '' : bytesText(live);
 }
 
+/** Return what the card of a device does not show. */
+export function aboutDevice(scene: Scene, position: number): string {
+  const key = scene.grid.devices[position] ?? '';
+  const shard = scene.array && heldText(scene, key).startsWith('[');
+  const of = shard ? `shard of ${scene.array.path}` : '';
+  return [coordinatesText(scene.grid, position), of, memoryText(scene, key)]
+    .filter(Boolean)
+    .join(', ');
+}
+
 /** Return everything about a device in one sentence, for a screen reader. */
 export function describeDevice(scene: Scene, position: number): string {
   const key = scene.grid.devices[position] ?? '';

@@ -106,13 +106,13 @@ const listed = (parts: readonly SpecPart[]): string => parts.map(part => part.te
 
 const ruleWords = ({ rule, matched }: VariableTexts): string => (matched ? `rule ${rule}` : rule);
 
-/** Return the row in words, for screen readers. */
-export function labelOfVariable(texts: VariableTexts): string {
+/** Return what the text of a row says in signs, or not at all. */
+export function describeVariable(texts: VariableTexts): string {
   const asked = texts.axes.length ? [`asks for ${listed(texts.axes)}`] : [];
   const flag = texts.flag ? [FLAGS[texts.flag]] : [];
   const rule = texts.rule && texts.flag !== 'missed' ? [ruleWords(texts)] : [];
   const lies = [`spec ${listed(texts.spec)}`, `${texts.bytes} per device`];
-  return [texts.path, texts.type, texts.group, ...rule, ...asked, ...flag, ...lies].join(', ');
+  return [texts.path, texts.group, ...rule, ...asked, ...flag, ...lies].join(', ');
 }
 
 /**

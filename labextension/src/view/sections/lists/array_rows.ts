@@ -1,13 +1,7 @@
 /** The rows of the list of arrays: each an array, or a branch of a tree. */
 
 import type { ArrayTexts } from '../../model/array_text';
-import {
-  countText,
-  otherMemoryKind,
-  processesText,
-  shardingText,
-  typeText,
-} from '../../model/format';
+import { countText, otherMemoryKind, processesText } from '../../model/format';
 import type { Array as NamedArray } from '../../model/snapshot';
 import {
   SHOW_ALL,
@@ -36,16 +30,25 @@ export interface RowState {
 export const nameNode = (name: string, path: string): HTMLElement =>
   h('span.name', { title: name === path ? null : path }, breakable(name));
 
+const afterSpace = (node: Child): Child[] => (node ? [' ', node] : []);
+
 const badgeNode = (text: string, title: string): HTMLElement => h('span.unsplit', { title }, text);
 
-function rowNode(row: ListRow, state: RowState, label: string, ...columns: Child[]): HTMLElement {
-  const node = h('div.row', { role: 'treeitem', id: state.id }, columns);
+/** Make a row. Its name is its text; `description` says the rest, for screen readers. */
+function rowNode(
+  row: ListRow,
+  state: RowState,
+  description: string,
+  ...columns: Child[]
+): HTMLElement {
+  const spaced = columns.flatMap(column => [column, ' ']);
+  const node = h('div.row', { role: 'treeitem', id: state.id }, spaced);
   node.style.setProperty('--indent', px(state.indent));
   setAttributes(node, {
     'aria-level': row.level,
     'aria-setsize': row.count,
     'aria-posinset': row.position + 1,
-    'aria-label': label,
+    'aria-description': description,
     'data-active': state.active,
   });
   return node;
@@ -57,12 +60,12 @@ function replicasTitle(array: NamedArray, replicas: string): string {
   return replicas === '—' ? 'not replicated' : `${replicas.slice(0, -1)} replicas of each shard`;
 }
 
-/** Return the row in words, for screen readers. */
-function arrayLabel({ array, alike }: ArrayRow, texts: ArrayTexts): string {
+/** Return what the text of the row says in signs, or not at all. */
+function arrayDescription({ array, alike }: ArrayRow, texts: ArrayTexts): string {
   const who = array.processes.length ? `, on ${processesText(array.processes)}` : '';
   const replicas = replicasTitle(array, texts.replicas);
   const bytes = `${texts.bytes} per device`;
-  const parts = [array.path, typeText(array), shardingText(array), bytes, replicas];
+  const parts = [array.path, bytes, replicas];
   const kind = otherMemoryKind(array);
   const whole = texts.whole ? `, ${wholeTitle(texts.whole)}` : '';
   const others = alike > 1 ? `, one of ${alike} identical ones` : '';
@@ -84,12 +87,12 @@ export function arrayRow(
   const title = replicasTitle(row.array, texts.replicas);
   const inLine = form === 'line';
   const replicas = texts.replicasWords && h('span.words', { title }, texts.replicasWords);
-  const also = [whole, replicas].flatMap(node => (node ? [' ', node] : []));
+  const also = [whole, replicas].flatMap(afterSpace);
   const node = rowNode(
     row,
     state,
-    arrayLabel(row, texts),
-    h('span.path', nameNode(row.name, path), who, inLine && whole),
+    arrayDescription(row, texts),
+    h('span.path', nameNode(row.name, path), [who, inLine && whole].flatMap(afterSpace)),
     h('span.lies', h('span.type', texts.type), ' ', specNode(texts.spec), !inLine && also),
     h('span.bytes', texts.bytes),
     inLine && h('span.replicas', { title }, texts.replicas),
@@ -114,8 +117,8 @@ function aboutNode(row: BranchRow, texts: BranchTexts, show: (shown: Shown) => v
   return h('span.about', { title }, texts.about, ' ', part);
 }
 
-/** Return the row in words, for screen readers. */
-function branchLabel(texts: BranchTexts, shown: Shown): string {
+/** Return what the text of the row says in signs, or not at all. */
+function branchDescription(texts: BranchTexts, shown: Shown): string {
   const whole = texts.whole();
   const parts = [texts.path, texts.aboutWords, `${texts.bytes()} per device`];
   if (shown === 'each') parts.push('all shown');
@@ -146,8 +149,8 @@ export function branchRow(
   const node = rowNode(
     row,
     state,
-    branchLabel(texts, row.shown),
-    h('span.path', h('span.arrow'), name, state.beside && about),
+    branchDescription(texts, row.shown),
+    h('span.path', h('span.arrow'), name, state.beside && [' ', about]),
     !state.beside && about,
     h('span.bytes', { title }, texts.bytes()),
   );

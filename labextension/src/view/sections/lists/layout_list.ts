@@ -4,7 +4,7 @@ import { layoutForm, type LayoutForm } from '../../layout/list_layout';
 import {
   FLAGS,
   keyOfModel,
-  labelOfVariable,
+  describeVariable,
   modelOf,
   saysAsked,
   sizeText,
@@ -89,22 +89,24 @@ function layoutRow(
 ): HTMLElement {
   const { flag } = texts;
   const signed = flag !== null || (state.signs && kind === 'line');
-  const sign = h('span.flag', { title: flag && FLAGS[flag] }, flag && SIGN[flag]);
+  const attributes = { title: flag && FLAGS[flag], 'aria-hidden': 'true' };
+  const sign = h('span.flag', attributes, flag && SIGN[flag]);
   const path = h('span.path', signed && sign, nameNode(texts.path, texts.path));
   const type = h('span.type', texts.type);
   const group = h('span.group', texts.group);
   const rule = h('span.rule', { 'data-none': !texts.matched }, texts.rule);
   const [axes, spec] = [specNode(texts.axes), specNode(texts.spec)];
   const bytes = h('span.bytes', texts.bytes);
-  const row = h('div.row', { role: 'option', id: state.id });
-  if (kind === 'line') row.append(path, type, group, rule, axes, spec, bytes);
-  else {
-    const by = texts.rule && [texts.matched ? ' rule ' : ' ', rule];
-    const asked = texts.axes.length > 0 && saysAsked(texts) && [' asks for ', axes];
-    row.append(path, bytes, h('span.lies', type, ' ', spec, by, asked), group);
-  }
+  const by = texts.rule && [texts.matched ? ' rule ' : ' ', rule];
+  const asked = texts.axes.length > 0 && saysAsked(texts) && [' asks for ', axes];
+  const columns =
+    kind === 'line'
+      ? [path, type, group, rule, axes, spec, bytes]
+      : [path, bytes, h('span.lies', type, ' ', spec, by, asked), group];
+  const spaced = columns.flatMap(column => [column, ' ']);
+  const row = h('div.row', { role: 'option', id: state.id }, spaced);
   setAttributes(row, {
-    'aria-label': labelOfVariable(texts),
+    'aria-description': describeVariable(texts),
     'aria-selected': String(state.picked),
     'aria-disabled': state.pickable ? null : 'true',
     'aria-posinset': state.position + 1,

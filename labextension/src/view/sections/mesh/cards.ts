@@ -4,7 +4,7 @@ import type { Block } from '../../layout/blocks';
 import type { CardLayout } from '../../layout/card_layout';
 import {
   addendText,
-  describeDevice,
+  aboutDevice,
   heldBy,
   hostOf,
   idText,
@@ -63,7 +63,7 @@ class Card {
     const full = scene.fullness.of.get(this.key);
     this.bar.style.width = `${((full ?? 0) * 100).toFixed(1)}%`;
     setAttributes(this.node, {
-      'aria-label': describeDevice(scene, this.position),
+      'aria-description': aboutDevice(scene, this.position),
       title: idText(scene, this.key) || null,
       'aria-selected': String(scene.state.pinned && scene.state.cursor === this.key),
     });

@@ -15,6 +15,7 @@ from nbdist.contract.snapshot import (
     Process,
     Snapshot,
 )
+from nbdist.errors import Notice
 from nbdist.notation import (
     ROWS,
     WIDTH,
@@ -144,12 +145,15 @@ def status_text(snapshot: Snapshot, *, width: int = WIDTH) -> str:
         lines += _some([cut(line, width) for line in progress_lines(snapshot.processes)])
     for one in snapshot.distributions:
         lines += distribution_lines(snapshot, one, width=width)
-    lines += [
-        f"{one.title}{'' if one.title.endswith('.') else '.'} {one.text}"
-        for one in snapshot.notices
-    ]
+    lines += map(_in_one_line, snapshot.notices)
     lines += [disagreement_text(one) for one in snapshot.disagreements]
     return "\n".join(lines)
+
+
+def _in_one_line(notice: Notice) -> str:
+    """Return title and text; a title that ends with an error's own text may lack its full stop."""
+    apart = notice.text[:1].isupper() and not notice.title.endswith(".")
+    return f"{notice.title}{'.' if apart else ''} {notice.text}"
 
 
 def summary_text(snapshot: Snapshot) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from nbdist.contract.snapshot import Disagreement, Metric, Progress, Version
+from nbdist.errors import Notice
 from nbdist.view.status import status_text
 from tests.builders.golden import snapshot
 
@@ -24,6 +25,15 @@ def test_status_has_a_row_for_each_process_and_what_to_read_now():
         "line 2, x = next(batches). Processes 0, 2 are in line 4, loss = step(params, x) for 3.2 s.",
         "Process 3 is lost. Process 3 on h2: ended by signal 9 (SIGKILL).",
     ]
+
+
+def test_a_title_and_a_text_are_sentences_in_one_line():
+    notices = (
+        Notice(level="bad", title="Process 1 raised E at line 7: no data", text="All is kept."),
+        Notice(level="warn", title="w", text="is replicated on all 8 devices."),
+    )
+    shown = status_text(replace(snapshot("tour"), notices=notices))
+    assert "\nProcess 1 raised E at line 7: no data. All is kept.\nw is replicated on" in shown
 
 
 def test_before_the_first_reports_and_after_the_end_no_process_is_called_idle():

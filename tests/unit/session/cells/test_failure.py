@@ -217,7 +217,7 @@ def test_what_all_waited_for_when_somebody_ended_the_cell_is_told() -> None:
     waiting = "all wait\nprocess 1   waits after it has raised ValueError"
     error = fails(*both, waiting=waiting, done=DONE, facts=replace(FACTS, mixed=True))
     assert error.notice.code == "interrupted"
-    said = "All wait; process 1   waits after it has raised ValueError."
+    said = "All wait; process 1 waits after it has raised ValueError."
     assert error.notice.text == f"{said} {UNTRUE} {DONE.title} {DONE.text}"
 
 

@@ -34,7 +34,8 @@ extensions = [
 ]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
-suppress_warnings: list[str] = []
+# A page shows the still picture of a view, which every view has beside it.
+suppress_warnings = ["mystnb.unknown_mime_type"]
 
 # `make docs` runs the notebooks that need one machine and nothing but this environment.
 nb_execution_mode = "force" if os.environ.get("NBDIST_EXECUTE") else "off"

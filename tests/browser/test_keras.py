@@ -94,14 +94,14 @@ def test_k4_k5_the_view_shows_the_distribution_change_while_a_cell_trains(
     )
     view.get_by_role("tab", name="layout").click()
     layout = view.get_by_role("region", name="Layout of a model")
-    split = row_of(layout, "sequential_1.model_hidden.kernel")
+    split = row_of(layout, "sequential_1/model_hidden/kernel")
     expect(split).to_have_accessible_description(
         re.compile(
             r"rule \.\*/model_hidden/kernel, asks for P\(None, 'model'\), spec P\(None, 'model'\), 64 KB"
         ),
         timeout=60_000,
     )
-    missed = row_of(layout, "sequential_1.model_middle.kernel")
+    missed = row_of(layout, "sequential_1/model_middle/kernel")
     expect(missed).to_have_accessible_description(re.compile("no rule matched it"))
     expect(progress).to_contain_text(re.compile(r"fit, epoch \d+ of 10"), timeout=60_000)
     holds = view.locator(".nbdist-mesh-card .nbdist-mesh-holds").first

@@ -100,7 +100,7 @@ def _line_pattern(line: str) -> str:
     text = re.escape(line).replace(ANYTHING, ".*?")
     text = re.sub(r"\d+\\\.\d+(?=\\ s\b)", r"\\d+\\.\\d+", text)
     # A busy machine takes longer to see that one which has computed now waits.
-    text = text.replace(r"\ waiting\ in\ line\ ", r"\ (?:waiting|running)\ in\ line\ ")
+    text = text.replace(r"\ while\ waiting\ at\ line\ ", r"(?:\ while\ waiting)?\ at\ line\ ")
     return re.sub(r"(jax|tensorflow|Keras)\\ \d+(\\\.\d+)*", r"\1\\ \\d[\\w.]*", text)
 
 

@@ -245,9 +245,9 @@ class Day(Notebook):
         assert len(re.findall(r"\d\.\d+", small)) == 64 + len(("min", "mean", "max")), small
         hovered = self.inspect("%%dist\nbatch")
         assert re.search(r"min \S+  mean \S+  max \S+", hovered), hovered
-        self.shows("%dist_layout params", "a device needs")
+        self.shows("%dist_layout params", "per device")
         self.shows("%dist_mesh params", "mesh data=4 × model=2")
-        self.shows("%dist_mesh", "not collected yet")
+        self.shows("%dist_mesh", "garbage collection")
         assert self.bad("%dist_mesh nothing_here").shown == []
         by_bytes = self.good("%dist_shards --by-bytes [params, state, batch]").text
         assert "44 arrays" in by_bytes.splitlines()[0], by_bytes

@@ -44,5 +44,6 @@ def test_only_times_and_versions_may_differ() -> None:
     assert agrees(shown, "ready in 21.5 s, jax 0.13\nloss 0.5")
     assert not agrees(shown, "ready in 21.5 s, jax 0.13\nx\nloss 0.6")
     assert not agrees(shown, "ready in 21.5 s\nx\nloss 0.5")
-    assert agrees("process 0   waiting in line 4", "process 0   running in line 4")
-    assert not agrees("process 0   waiting in line 4", "process 0   waiting in line 5")
+    waited = "process 0   interrupted while waiting at line 4: f()"
+    assert agrees(waited, "process 0   interrupted at line 4: f()")
+    assert not agrees(waited, "process 0   interrupted while waiting at line 5: f()")

@@ -25,7 +25,7 @@ def check_failure(shown: str) -> None:
     """The first cause with its line, and where the three others were."""
     found = re.search(FIRST_CAUSE, ANSI.sub("", shown))
     assert found, shown
-    said = re.findall(r"^process(?:es)? [^1].*   .*", found["below"], re.M)
+    said = re.findall(r"^process(?:es)? [^1].*   .*\bline \d+.*", found["below"], re.M)
     named = re.findall(r"\d+", " ".join(line.partition("   ")[0] for line in said))
     assert sorted(named) == ["0", "2", "3"], said
     assert any(place in line for line in said for place in LINES_THAT_WAIT), said

@@ -251,7 +251,8 @@ class Cells:
         except UnsureError as error:
             # Only these names were reported: a cell that uses others in doubt is refused once as well.
             health.sure_of(error.names)
-            why = " ".join(filter(None, (done.replace("\n", " "), error.notice.text)))
+            repaired = (line for line in done.splitlines() if line not in error.notice.do)
+            why = " ".join(filter(None, (*repaired, error.notice.text)))
             raise SessionError(replace(error.notice, text=why)) from None
         return unsure_text(code, facts, used, said=said)
 

@@ -118,7 +118,7 @@ def test_a_cell_that_may_count_on_what_went_back_between_cells_is_not_run(
     no_more_copies(session, monkeypatch)
     session.run("train(2)")
     kill(session, 1)
-    said = r"(?s)may use state, weights\..*s they were after cell \d+.*Set what counts"
+    said = r"(?s)may use state, weights\..*s they were after cell \d+.*Set your step counters"
     with pytest.raises(SessionError, match=said):
         session.run("losses = train(1)")
     assert session.pull("done") == STEPS + 2

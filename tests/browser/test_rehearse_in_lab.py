@@ -95,7 +95,7 @@ def test_what_does_not_fit_shows_how_its_arguments_lie_and_what_fits_who_talks_t
         fits.get_by_role("tab", name=tab).click()
         fits.locator(".nbdist-mesh-mesh").focus()
         page.keyboard.press("ArrowDown")
-        expect(device).to_contain_text("exchangeswith p1 · d0, p2 · d0, p3 · d0")
+        expect(device).to_contain_text("exchangeswith p0 · d2, p2 · d0, p2 · d2")
     page.screenshot(path=shots / "rehearse-fits-dark.png")
     lab_.theme("light")
     fits.get_by_role("grid", name="Collectives").focus()

@@ -55,7 +55,7 @@ def test_the_first_plan_does_not_fit_and_names_the_array_without_a_spec(
     assert "16.2 GB of 16 GB, 101 %: it does not fit" in shown
     (whole,) = [line for line in shown.splitlines() if line.startswith("·  ")]
     assert whole.split()[1] == "params['blocks']['down']"
-    assert whole.split()[-4:] == ["none", "16", "GB", "×256"]
+    assert whole.split()[-4:] == ["none", "16", "GB", "256×"]
 
 
 def test_the_plan_with_the_rule_that_was_meant_fits(cells: dict[str, Any]) -> None:

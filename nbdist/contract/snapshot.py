@@ -19,7 +19,7 @@ from typing import Literal
 from nbdist.contract.program import ShownProgram
 from nbdist.errors import Notice
 
-VERSION = 6
+VERSION = 7
 """Rises with every change that an older reader would misread."""
 
 DeviceKey = str
@@ -412,6 +412,7 @@ SessionState = Literal[
     "starting",
     "idle",
     "running",
+    "recovering",  # a process has failed; the others will be interrupted
     "stuck",
     "repairing",
     "resizing",
@@ -427,14 +428,16 @@ SessionState = Literal[
 class Snapshot:
     """Snapshot of the whole session at one moment.
 
-    `time` is Unix time in seconds; `sequence` rises with each snapshot of a session. `torus` is that of a planned
-    pod, which does not exist, and `program` the program that is shown.
+    `time` is Unix time in seconds; `sequence` rises with each snapshot of a session. `recovers_at` is when the
+    processes still in the cell of a failed one will be interrupted, in Unix seconds, if that is known. `torus` is
+    that of a planned pod, which does not exist, and `program` the program that is shown.
     """
 
     session: str
     sequence: int
     time: float
     state: SessionState
+    recovers_at: float | None = None
     version: int = VERSION
     processes: tuple[Process, ...] = ()
     devices: tuple[Device, ...] = ()

@@ -165,11 +165,13 @@ class Merger:
         computed = self._compute()
         differing = self._disagreements(processes, computed, known, time_s)
         self._sequence += 1
+        state = session_state(processes, known)
         return Snapshot(
             session=self._session,
             sequence=self._sequence,
             time=time_s,
-            state=session_state(processes, known),
+            state=state,
+            recovers_at=known.ends_at if state == "recovering" else None,
             processes=processes,
             devices=tuple(
                 device

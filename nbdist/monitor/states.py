@@ -67,6 +67,7 @@ class Known:
       why: The evidence that the processes are out of step; `advice` says how to go on.
       repairing: Whether the processes are being brought in step.
       resizing: The change of size in progress, such as `3 processes in place of 4`.
+      ends_at: When the processes still in a cell will be interrupted because another has failed (Unix seconds).
       notice: The last failure or repair, until another cell has ended.
       notices: Any other notices, shown first; the merger itself writes those about the facts above.
     """
@@ -81,6 +82,7 @@ class Known:
     advice: str = ""
     repairing: bool = False
     resizing: str | None = None
+    ends_at: float | None = None
     notice: Notice | None = None
     stopped: bool = False
     notices: tuple[Notice, ...] = ()
@@ -139,7 +141,11 @@ def process_now(
 
 
 def session_state(processes: tuple[Process, ...], known: Known) -> SessionState:
-    """Return the state of the whole session in one word; a state that stops the work takes precedence."""
+    """Return the state of the whole session; one that stops the work takes precedence.
+
+    While others are still in the cell in which a process failed or was lost, nbdist is about to end that cell and
+    to go on, unless a process has resisted an interrupt.
+    """
     states = {process.state for process in processes}
     if known.stopped:
         return "stopped"
@@ -147,7 +153,9 @@ def session_state(processes: tuple[Process, ...], known: Known) -> SessionState:
         return "repairing"
     if known.resizing is not None:
         return "resizing"
-    if states & {"lost", "stuck"} or ("failed" in states and states & {"running", "compiling"}):
+    if "stuck" not in states and states & {"failed", "lost"} and states & {"running", "compiling"}:
+        return "recovering"
+    if states & {"lost", "stuck"}:
         return "stuck"
     if known.out_of_step:
         return "out of step"
@@ -205,12 +213,11 @@ SHOWN = 3
 """The most processes, hosts or groups that are named one by one; a pod that loses a host loses many at once."""
 
 
-def trouble(processes: Iterable[Process], known: Known, *, time_s: float) -> tuple[Notice, ...]:
+def trouble(everyone: tuple[Process, ...], known: Known, *, time_s: float) -> tuple[Notice, ...]:
     """Return one notice each for failed, lost and stuck processes, and one for each silent host.
 
     Then follows one about the whole session: what is being done, how to go on, or what was repaired.
     """
-    everyone = tuple(processes)
     of_state = {
         state: [process for process in everyone if process.state == state]
         for state in ("failed", "lost", "stuck")
@@ -230,7 +237,7 @@ def trouble(processes: Iterable[Process], known: Known, *, time_s: float) -> tup
         notices.append(_warn(title=f"Going on with {known.resizing}.", text=RESIZING))
     elif known.out_of_step and of_state["lost"] == list(everyone):
         notices.append(_bad(title="All processes have ended.", text=known.advice))
-    elif known.out_of_step and not _freed_soon(everyone):
+    elif known.out_of_step and session_state(everyone, known) != "recovering":
         why = f"Collectives may hang or mix up values: {known.why}." if known.why else MAY_HANG
         notices.append(
             _bad(
@@ -241,13 +248,6 @@ def trouble(processes: Iterable[Process], known: Known, *, time_s: float) -> tup
     elif known.notice is not None:
         notices.append(known.notice)
     return tuple(notices)
-
-
-def _freed_soon(processes: Iterable[Process]) -> bool:
-    """Return whether others are in the cell of a lost process: they are freed, and its end says what is left."""
-    states = {one.state for one in processes}
-    inside = not states.isdisjoint({"running", "compiling"})
-    return inside and "lost" in states and "stuck" not in states
 
 
 def _repairing(lost: Sequence[int]) -> Notice:

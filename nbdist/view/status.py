@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Mapping, Sequence
 
@@ -157,10 +158,11 @@ def _in_one_line(notice: Notice) -> str:
 
 
 def summary_text(snapshot: Snapshot) -> str:
-    """Return `running   4 processes on 2 hosts   8 cpu devices`."""
+    """Return `running   4 processes on 2 hosts   8 cpu devices`, or `recovering in 2 s …`."""
     hosts = {process.host for process in snapshot.processes}
     processes = count_text(len(snapshot.processes), "process")
-    parts: list[str] = [snapshot.state]
+    left_s = math.ceil((snapshot.recovers_at or snapshot.time) - snapshot.time)
+    parts = [f"{snapshot.state} in {left_s} s" if left_s > 0 else snapshot.state]
     if snapshot.state not in ("planned", "compiled", "refused"):
         parts.append(f"{processes} on {count_text(len(hosts), 'host')}")
     for platform in dict.fromkeys(device.platform for device in snapshot.devices):

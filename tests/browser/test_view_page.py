@@ -216,7 +216,7 @@ def test_a_choice_is_announced_once_and_new_data_is_not(open_view: OpenView) -> 
     expect(live).to_have_text("")
     page.locator(".nbdist-mesh-mesh").focus()
     page.keyboard.press("ArrowRight")
-    expect(live).to_contain_text("process 0 · device 0, on h1, data 0, model 0")
+    expect(live).to_contain_text("process 0 · device 0, on h1, [0:128, 0:128], data 0, model 0")
     text = live.inner_text()
     page.evaluate("page.change({state: 'idle'})")
     expect(page.locator(".nbdist-session-state")).to_have_text("idle")
@@ -429,6 +429,11 @@ def test_letters_of_every_size_are_shown_whole(
 HTML = "<img src=x onerror='window.ran = true'><script>window.ran = true</script>"
 
 
+TALLEST = (
+    "selector => Math.max(...Array.from(document.querySelectorAll(selector), n => n.clientHeight))"
+)
+
+
 @pytest.mark.parametrize(
     "nonsense",
     [
@@ -457,6 +462,9 @@ def test_texts_of_others_are_shown_as_text_and_spoil_nothing(
     expect(page.locator(".nbdist-session-process")).to_have_count(4)
     page.locator(".nbdist-mesh-card").first.click()
     page.wait_for_timeout(200)
+    if len(nonsense) > 9_000:
+        assert 0 < page.evaluate(TALLEST, "[data-long]") < 200, "a long text scrolls in a few lines"
+        assert 0 < page.evaluate(TALLEST, ".nbdist-lists-row") < 300
     name = re.sub(r"\W+", "-", nonsense[:12]).strip("-")
     picture(page, shots / f"nonsense-{name}-{width}.png")
     assert page.evaluate("window.ran") is None
@@ -548,6 +556,18 @@ def test_a_missed_frame_is_asked_for_and_changes_nothing(open_view: OpenView) ->
     page.evaluate("frame => page.receive(frame)", {**frame, "snapshot": {"state": "stuck"}})
     assert page.evaluate("page.sent.length") == 2
     expect(page.locator(".nbdist-session-state")).to_have_text("running")
+
+
+def test_seconds_until_a_session_recovers_are_counted_down(open_view: OpenView) -> None:
+    snapshot = read("failed")["snapshot"]
+    page = open_view({**snapshot, "recovers_at": snapshot["time"] + 60})
+    state = page.locator(".nbdist-session-state")
+    expect(state).to_have_text(re.compile(r"^recovering in (59|60) s$"))
+    expect(state).to_have_text(re.compile(r"^recovering in 5[0-8] s$"))
+    page.evaluate("at => page.change({recovers_at: at})", snapshot["time"] - 1)
+    expect(state).to_have_text("recovering")
+    page.evaluate("page.change({state: 'idle', recovers_at: null})")
+    expect(state).to_have_text("idle")
 
 
 def test_another_version_is_said_and_not_drawn(open_view: OpenView) -> None:

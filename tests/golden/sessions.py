@@ -79,7 +79,7 @@ def failed() -> dict:
     return world.case(
         [grid],
         _model(world, grid),
-        state="stuck",
+        state="recovering",
         processes=(
             world.process(0, **waiting),
             world.process(1, **raised),

@@ -1,6 +1,6 @@
 /** What is known of the active notebook's session, in a few words, and which actions make sense with it. */
 
-import { countText, stateWord } from '../view/model/format';
+import { countText } from '../view/model/format';
 import type { Snapshot } from '../view/model/snapshot';
 
 /** The name of an action on a session. */
@@ -11,7 +11,7 @@ export type KernelState = 'none' | 'dead' | 'begins' | 'idle' | 'busy';
 
 export interface SessionNow {
   readonly id: string;
-  readonly state: ReturnType<typeof stateWord>;
+  readonly state: Snapshot['state'];
   readonly processes: number;
   /** The newest cell in which a process is; null if all are idle. */
   readonly cell: number | null;
@@ -44,8 +44,7 @@ export function sessionOf(snapshot: Partial<Snapshot> | null): SessionNow | null
     cell !== null && state !== 'idle' && state !== 'lost' ? [cell] : [],
   );
   const cell = cells.length ? Math.max(...cells) : null;
-  const word = stateWord({ state, processes });
-  return { id, state: word, processes: processes.length, cell };
+  return { id, state, processes: processes.length, cell };
 }
 
 /** What a cell of an action does while there are no processes yet, or no longer. */

@@ -134,6 +134,7 @@ class ProcessFacts:
       left: For each process, the number of the last sending that it has replied to.
       stuck_in: For each stuck process, the number of the sending that it did not come back from.
       running: The outcomes so far of the processes in a running cell.
+      ends_at: When those still in it will be interrupted because another has failed (Unix seconds), if known.
       resizing: What is replacing the processes, such as `3 processes in place of 4`.
     """
 
@@ -159,6 +160,7 @@ class ProcessFacts:
     left: Mapping[int, int] = field(default_factory=dict)
     stuck_in: Mapping[int, int] = field(default_factory=dict)
     running: Mapping[int, ProcessOutcome] = field(default_factory=dict)
+    ends_at: float | None = None
     resizing: str | None = None
 
     @property
@@ -211,9 +213,11 @@ class ProcessFacts:
         advice = RECOVER if proves and self.advice != ELSEWHERE else self.advice
         return replace(self, proves=proves, advice=advice)
 
-    def in_cell(self, running: Mapping[int, ProcessOutcome]) -> ProcessFacts:
-        """Return these facts while a cell runs."""
-        return replace(self, running=running)
+    def in_cell(
+        self, running: Mapping[int, ProcessOutcome], ends_at: float | None = None
+    ) -> ProcessFacts:
+        """Return these facts while a cell runs; arguments as the attributes of these names."""
+        return replace(self, running=running, ends_at=ends_at)
 
     def after(
         self, outcomes: Mapping[int, ProcessOutcome], cell: int, *, run: int | None = None
@@ -238,7 +242,8 @@ class ProcessFacts:
             last_cell=cell,
             left={**self.left, **{p: n for p, n in found.items() if ends[p] in REPLIED}},
             stuck_in={**self.stuck_in, **{p: n for p, n in found.items() if ends[p] == "stuck"}},
-            running={},
+            running=self.running if run is None else {},
+            ends_at=self.ends_at if run is None else None,
         )
 
     def resized(self, what: str | None) -> ProcessFacts:
@@ -336,6 +341,7 @@ class ProcessFacts:
             why=self.why,
             repairing=self.state is LifeState.REPAIRING,
             resizing=self.resizing,
+            ends_at=self.ends_at,
             notice=self.notice,
             advice=self.remedy,
         )

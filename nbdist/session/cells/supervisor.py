@@ -101,7 +101,8 @@ class CellContext:
       in_step: The last program after which all processes are known to be in step, as in a cell's label.
       widgets: The processes' widgets; None if they are shown as text.
       earlier: The cells that have ended before, whose displays this one may change.
-      progress: Called with the outcome of each process so far, while the cell runs.
+      progress: Called while the cell runs with the outcome of each process so far, and with the Unix time at which
+        those still in the cell will be interrupted because another has failed, if it is known.
       began: Called with the cell's run and its target processes, before it is sent.
       requested: Called with the cell and the numbers of its requests so far, before these are sent.
       ended: Takes the cell's end; returns what is known afterwards.
@@ -123,7 +124,7 @@ class CellContext:
     in_step: tuple[int, int] | None = None
     widgets: Widgets | None = None
     earlier: EarlierCells = field(default_factory=EarlierCells)
-    progress: Callable[[dict[int, ProcessOutcome]], object] = field(default=nothing)
+    progress: Callable[[dict[int, ProcessOutcome], float | None], object] = field(default=nothing)
     began: Callable[[int, Sequence[int]], None] = field(default=nothing)
     requested: Callable[[OpenCell], None] = field(default=nothing)
     noticed: Callable[[Notice], object] = field(default=nothing)
@@ -143,7 +144,7 @@ class CellSupervisor:
       interrupt: Sends the framework's interrupt to processes.
       refresh: Draws the output; called often.
       terms: The cell's times; `proves`, `counts` and `frees` are set from `remedies`.
-      progress: Called when outcomes have changed, for the live view.
+      progress: Called when its arguments have changed, as in `CellContext`.
       remedies: The means for processes that do not leave the cell.
       answer: Called often; asks the person who waits for the cell, if any, for the line that a process wants.
       leaves: Called on an interrupt; returns whether this kernel ends and the cell goes on without it.
@@ -155,13 +156,13 @@ class CellSupervisor:
     interrupt: Callable[[Sequence[int]], None]
     refresh: Callable[[], None]
     terms: Terms
-    progress: Callable[[dict[int, ProcessOutcome]], object] = lambda outcomes: None
+    progress: Callable[[dict[int, ProcessOutcome], float | None], object] = nothing
     remedies: Remedies = field(default_factory=Remedies)
     answer: Callable[[], None] = lambda: None
     leaves: Callable[[], bool] = lambda: False
     left: bool = False
     watch: Watched = field(init=False)
-    _ended: frozenset[int] = frozenset()
+    _told: tuple[frozenset[int], float | None] = (frozenset(), None)
     # Only one thread steps; any thread may interrupt.
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -212,14 +213,12 @@ class CellSupervisor:
             # All replies are in, one perhaps because its process has died: its end is reported in a moment.
             time.sleep(SETTLE_SECONDS)
         outcomes = self.execution.outcomes()
-        ended = frozenset(p for p, s in outcomes.items() if s.outcome != "running")
-        if ended != self._ended:
-            self._ended = ended
-            self.progress(outcomes)
-        if len(ended) == len(outcomes):
+        if not running(outcomes.values()):
+            self._tell(outcomes)
             return outcomes
         with self._lock:
             asked = self._do(look(self._look(outcomes)))
+        self._tell(outcomes)
         if asked is not None:
             answer = self._answer_to(asked)
             with self._lock:
@@ -228,6 +227,15 @@ class CellSupervisor:
         if not self.watch.stopping:
             self.answer()
         return None
+
+    def _tell(self, outcomes: dict[int, ProcessOutcome]) -> None:
+        ended = frozenset(p for p, s in outcomes.items() if s.outcome != "running")
+        ends_at = self.watch.ends_at
+        if (ended, ends_at) != self._told:
+            self._told = ended, ends_at
+            self.progress(
+                outcomes, None if ends_at is None else time.time() + ends_at - time.monotonic()
+            )
 
     def _look(self, outcomes: dict[int, ProcessOutcome]) -> Moment:
         places = {step.sent.place for step in self.execution.steps.values()}

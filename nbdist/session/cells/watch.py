@@ -66,6 +66,7 @@ class Watched:
     Attributes:
       started: When the watch began, plus the time that processes spent at prompts.
       failed: When a process was first seen to have failed, plus the time at prompts since then.
+      ends_at: When the processes still in the cell will be interrupted because of that; None: not known.
       paused: Since when a process is at a prompt; None: none is.
       resumed: When the last process left its prompt.
       prompted: The groups of processes that were shown to be at prompts together.
@@ -81,6 +82,7 @@ class Watched:
 
     started: float
     failed: float | None = None
+    ends_at: float | None = None
     paused: float | None = None
     resumed: float = -math.inf
     prompted: frozenset[frozenset[int]] = frozenset()
@@ -201,7 +203,8 @@ def _always(at: Moment) -> bool:
 def _pause_for_prompts(at: Moment) -> Decision:
     """Show once which processes are at prompts; time at prompts does not count."""
     prompts = _prompts(at)
-    watch = replace(at.watch, paused=at.now if at.watch.paused is None else at.watch.paused)
+    paused = at.now if at.watch.paused is None else at.watch.paused
+    watch = replace(at.watch, paused=paused, ends_at=None)
     if frozenset(prompts) in watch.prompted:
         return Decision(watch)
     said = prompts_text(prompts, others=len(at.still) > len(prompts), attended=at.terms.attended)
@@ -232,15 +235,16 @@ def _wait_out_grace(at: Moment) -> Decision:
     cause = first_cause(at.outcomes.values())
     assert cause is not None
     failed = at.now if at.watch.failed is None else at.watch.failed
-    at = at._replace(watch=replace(at.watch, failed=failed))
-    since, grace_s = at.now - failed, at.terms.grace_s
+    grace_s = at.terms.grace_s
     if cause.outcome == "gone":
         grace_s = min(grace_s, DEATH_GRACE_SECONDS)
-    if since >= grace_s:
+    ends_at = failed + grace_s
+    at = at._replace(watch=replace(at.watch, failed=failed, ends_at=ends_at))
+    if at.now >= ends_at:
         return stop(at)
-    if since < SAY_SECONDS:
+    if at.now - failed < SAY_SECONDS:
         return Decision(at.watch)
-    ending = f" - will be interrupted in {math.ceil(grace_s - since)} s"
+    ending = f" - will be interrupted in {math.ceil(ends_at - at.now)} s"
     lines = [*failure_lines(cause), *places_text(at.outcomes.values(), ending=ending)]
     return Decision(at.watch, (Order(Act.SHOW, text="\n".join(lines)),))
 

@@ -151,7 +151,7 @@ def cell_context(
         in_step=engines.in_step_at if engines.facts.workers.issubset(targets) else None,
         widgets=engines.widgets,
         earlier=engines.earlier,
-        progress=lambda running: engines.health.note(ProcessFacts.in_cell, running),
+        progress=partial(engines.health.note, ProcessFacts.in_cell),
         began=began,
         requested=requested,
         ended=ended,

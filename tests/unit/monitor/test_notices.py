@@ -7,6 +7,7 @@ import pytest
 from nbdist.contract.snapshot import Axis, Mesh, Version
 from nbdist.errors import Notice
 from nbdist.monitor.states import Failure, Known, trouble
+from nbdist.view.status import summary_text
 from tests.builders.reports import (
     IDLE,
     KEYS,
@@ -122,7 +123,7 @@ def test_trouble_is_worded_with_the_host_where_there_are_several(host):
         replace(each, host="vm", state=state, error="E: x")
         for each, state in zip(some, states, strict=True)
     )
-    processes = [replace(one, host=host or "vm", line=2, source="f()"), *others]
+    processes = (replace(one, host=host or "vm", line=2, source="f()"), *others)
     found = trouble(processes, Known(silent={"vm": NOW - 5}), time_s=NOW)
     assert {notice.level for notice in found} == {"bad"}
     on, at = (" on vm", f" ({host})") if host else ("", "")
@@ -145,13 +146,23 @@ def test_trouble_is_worded_with_the_host_where_there_are_several(host):
     ]
 
 
-def test_a_process_that_raised_shows_where_and_makes_the_session_stuck():
+def test_a_process_that_raised_shows_where_and_when_the_others_leave():
     session = Session(report(1), *(report(n, activity=RUNNING) for n in (0, 2, 3)))
     failure = Failure(error="ValueError: empty batch", cell=12, line=2, source="x = next(b)")
-    snapshot = session.settled(failed={1: failure})
+    snapshot = session.settled(failed={1: failure}, ends_at=NOW + 4)
     process = snapshot.processes[1]
     assert (process.state, process.line, process.error) == ("failed", 2, failure.error)
-    assert (snapshot.state, len(snapshot.notices)) == ("stuck", 1)
+    assert (snapshot.state, snapshot.recovers_at) == ("recovering", NOW + 4)
+    assert len(snapshot.notices) == 1
+    assert summary_text(snapshot).startswith("recovering in 2 s   4 processes")
+
+
+def test_where_one_resists_the_session_is_stuck_and_counts_nothing_down():
+    session = Session(*(report(n, activity=RUNNING) for n in range(4)))
+    failed = {1: Failure(error="E: x")}
+    snapshot = session.settled(failed=failed, stuck=frozenset({2}), ends_at=NOW - 9)
+    assert (snapshot.state, snapshot.recovers_at) == ("stuck", None)
+    assert summary_text(snapshot).startswith("stuck   4")
 
 
 def test_a_failure_with_nobody_inside_does_not_make_the_session_stuck():

@@ -11,7 +11,7 @@ import {
   type Order,
 } from '../model/array_text';
 import { forest } from '../model/branches';
-import { NAME_BREAKS } from '../model/format';
+import { LONG, NAME_BREAKS } from '../model/format';
 import { largest } from '../model/lists';
 import { saysAsked, type VariableTexts } from '../model/model_text';
 import { remember, type Scene } from '../model/scene';
@@ -81,6 +81,9 @@ export interface ListForm {
   branchHeight(name: string, about: number, level: number): number;
 }
 
+/** The lines in which a long text scrolls; as in `page.css`. */
+const LONG_LINES = 8;
+
 /** Return how many lines words of the given lengths take, at `perLine` characters a line. */
 export function linesFor(words: readonly number[], perLine: number): number {
   let [lines, used] = [1, 0];
@@ -99,7 +102,7 @@ export function linesFor(words: readonly number[], perLine: number): number {
 
 /**
  * Return how many lines a name takes at `perLine` characters a line; it breaks after its dots,
- * brackets and underscores, and anywhere in a part that is longer than a line.
+ * brackets and underscores, and anywhere in a part that is longer than a line. A long one scrolls.
  */
 export function linesOfName(name: string, perLine: number): number {
   let [lines, used] = [1, 0];
@@ -110,7 +113,7 @@ export function linesOfName(name: string, perLine: number): number {
       used = length > perLine ? length % perLine || perLine : length;
     }
   }
-  return lines;
+  return name.length > LONG ? Math.min(lines, LONG_LINES) : lines;
 }
 
 /** Return a function for the pixels before a name: names of one level are aligned, with or without an arrow. */

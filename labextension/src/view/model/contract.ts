@@ -1,7 +1,7 @@
 /** Constants on which kernel and view agree; made by `make types` from files in `nbdist/contract/`:
  * `snapshot.py`, `page.py`, which say what each is. */
 
-export const VERSION = 6;
+export const VERSION = 7;
 export const COMM_ID = 'nbdist';
 export const TARGET = 'nbdist';
 export const MIME_TYPE = 'application/vnd.nbdist.view+json';

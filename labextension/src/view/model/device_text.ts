@@ -107,15 +107,9 @@ export function aboutDevice(scene: Scene, position: number): string {
 /** Return everything about a device in one sentence, for a screen reader. */
 export function describeDevice(scene: Scene, position: number): string {
   const key = scene.grid.devices[position] ?? '';
-  const held = heldText(scene, key);
-  const parts = [
-    nameOf(scene, key),
-    hostOf(scene, key) && `on ${hostOf(scene, key)}`,
-    coordinatesText(scene.grid, position),
-    held && scene.array && held.startsWith('[') ? `holds ${held} of ${scene.array.path}` : held,
-    memoryText(scene, key),
-  ];
-  return parts.filter(Boolean).join(', ');
+  const host = hostOf(scene, key);
+  const parts = [nameOf(scene, key), host && `on ${host}`, heldText(scene, key)];
+  return [...parts, aboutDevice(scene, position)].filter(Boolean).join(', ');
 }
 
 /** Most devices that are listed by name; the rest are counted. */

@@ -2,7 +2,7 @@
 
 import { grouped } from './lists';
 import type { Slices } from './pieces';
-import type { Array as NamedArray, Device, Mesh, NamedSharding, Snapshot } from './snapshot';
+import type { Array as NamedArray, Device, Mesh, NamedSharding } from './snapshot';
 
 const SHORT_DTYPES: Readonly<Record<string, string>> = {
   float64: 'f64',
@@ -36,6 +36,9 @@ export const slicesText = (slices: Slices): string => `[${dimensionTexts(slices)
 /** Return the slice of each dimension as text: `0:128`. */
 export const dimensionTexts = (slices: Slices): string[] =>
   slices.map(([start, stop]) => `${start}:${stop}`);
+
+/** Characters of a text above which it scrolls in a few lines: the error of a process may have 10,000. */
+export const LONG = 600;
 
 /** Where a name may break into lines: after its dots, brackets and underscores. */
 export const NAME_BREAKS = /(?<=[.\]_])/;
@@ -166,19 +169,4 @@ export function shardingText(array: NamedArray): string {
 export function otherMemoryKind(array: NamedArray): string | null {
   const kind = array.sharding.memory_kind;
   return kind === null || kind === 'device' ? null : kind;
-}
-
-/**
- * Return the state of the session in a word.
- *
- * A session in which a process failed or was lost, and others are still in the cell, is `stuck` in the
- * snapshot. As long as no process resisted an interrupt, nbdist is about to end that cell and to go on.
- */
-export function stateWord({
-  state,
-  processes,
-}: Pick<Snapshot, 'state' | 'processes'>): Snapshot['state'] | 'recovering' {
-  const inside = processes.some(one => one.state === 'running' || one.state === 'compiling');
-  const resists = processes.some(one => one.state === 'stuck');
-  return state === 'stuck' && inside && !resists ? 'recovering' : state;
 }

@@ -8,8 +8,9 @@
 /**
  * Snapshot of the whole session at one moment.
  *
- * `time` is Unix time in seconds; `sequence` rises with each snapshot of a session. `torus` is that of a planned
- * pod, which does not exist, and `program` the program that is shown.
+ * `time` is Unix time in seconds; `sequence` rises with each snapshot of a session. `recovers_at` is when the
+ * processes still in the cell of a failed one will be interrupted, in Unix seconds, if that is known. `torus` is
+ * that of a planned pod, which does not exist, and `program` the program that is shown.
  */
 export interface Snapshot {
   session: string;
@@ -19,6 +20,7 @@ export interface Snapshot {
     | 'starting'
     | 'idle'
     | 'running'
+    | 'recovering'
     | 'stuck'
     | 'repairing'
     | 'resizing'
@@ -27,6 +29,7 @@ export interface Snapshot {
     | 'planned'
     | 'compiled'
     | 'refused';
+  recovers_at: number | null;
   version: number;
   processes: Process[];
   devices: Device[];

@@ -48,7 +48,6 @@ STUCK = replace(TWO, stuck=frozenset({1}), stuck_in={1: 70}, since=4)
         (STUCK, "after", (ends(p1="finished"), 5), {"since": 4, "stuck": frozenset()}),
         (replace(TWO, workers=frozenset({0})), "after", (ends(p0="gone"), 5), {"since": None}),
         (replace(TWO, notice=DONE), "after", (ends(p0="finished"), 5), {"notice": None}),
-        (replace(TWO, running=ends(p0="running")), "after", (ends(p0="finished"), 5), {"running": {}}),
         # Between cells.
         (TWO, "ended", (exit_of(1),), {"lost": {1: KILLED}, "since": 4, "unreachable": set()}),
         (TWO, "ended", (exit_of(1, "host h2"),), {"unreachable": {1}, "since": 4}),
@@ -77,6 +76,14 @@ def test_an_event_changes_what_it_teaches(
     args = args[:1] if options else args
     after = getattr(before, event)(*args, **options)
     assert {name: getattr(after, name) for name in changed} == changed
+
+
+def test_what_is_known_of_a_running_cell_outlives_an_end_in_it_but_not_the_cell() -> None:
+    facts = TWO.in_cell(ends(p0="running", p1="raised"), 9.0)
+    in_it = facts.ended(exit_of(1))
+    assert (in_it.running, in_it.ends_at, in_it.lost) == (facts.running, 9.0, {1: KILLED})
+    after = in_it.after(ends(p0="interrupted", p1="gone"), 5, run=70)
+    assert (after.running, after.ends_at) == ({}, None)
 
 
 def test_a_process_has_left_a_sending_that_it_has_replied_to_and_all_before() -> None:

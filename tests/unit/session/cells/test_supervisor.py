@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -83,6 +84,7 @@ class Scene:
         remedies: dict[str, Any] | None = None,
         answer: Any = lambda: None,
         leaves: Any = lambda: False,
+        progress: Any = lambda outcomes, ends_at: None,
         **terms: Any,
     ) -> None:
         self.execution = FakeExecution(clock, script)
@@ -103,6 +105,7 @@ class Scene:
             terms=Terms(**{"grace_s": 3.0, "give_up_s": 10.0, **terms}),
             answer=answer,
             leaves=leaves,
+            progress=progress,
         )
 
     def ask(self, what: str, ids: Any) -> None:
@@ -343,8 +346,15 @@ def test_what_all_wait_for_is_still_said_when_an_interrupt_has_ended_it(clock: C
 
 def test_what_is_said_of_a_failure_counts_down_and_goes(clock: Clock) -> None:
     failed = {1: stands(1, "raised", error="ValueError: x", time=1.0)}
-    scene = Scene(clock, {0.0: {**failed, **waiting(0)}, 3.5: {0: stands(0, "interrupted")}})
+    ends_at: list[float | None] = []
+    scene = Scene(
+        clock,
+        {0.0: {**failed, **waiting(0)}, 3.5: {0: stands(0, "interrupted")}},
+        progress=lambda outcomes, at: ends_at.append(None if at is None else at - time.time()),
+    )
     scene.ends()
+    # Told once for the failure and once for the end, not at every look.
+    assert ends_at[0] == pytest.approx(3.0, abs=0.2) and len(ends_at) == 2
     said = [text for text in scene.execution.standing if text is not None]
     assert (
         "process 0   waiting at line 4: y = step(x) - will be interrupted in 2 s"

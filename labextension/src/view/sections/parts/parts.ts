@@ -1,7 +1,7 @@
 /** What all sections are made of: their elements and classes, and drawings that touch only what changed. */
 
 import { breaksAfter, type SpecPart } from '../../model/array_text';
-import { NAME_BREAKS } from '../../model/format';
+import { LONG, NAME_BREAKS } from '../../model/format';
 import type { Scene } from '../../model/scene';
 import type { Action } from '../../model/state';
 import type { Look } from '../../paint/look';
@@ -70,7 +70,9 @@ export const elementsIn =
     const [first, ...others] = rest;
     if (isAttributes(first)) setAttributes(node, first);
     const children = isAttributes(first) ? others : rest;
-    node.append(...shownOf(children as readonly Child[]));
+    const shown = shownOf(children as readonly Child[]);
+    node.append(...shown);
+    markLong(node, shown);
     return node;
   };
 
@@ -82,9 +84,19 @@ const shownOf = (children: readonly Child[]): (Node | string)[] =>
 
 const h = elementsIn('parts');
 
+/** Mark an element whose own words, `children`, are long. */
+function markLong(node: Element, children: readonly (Node | string)[]): void {
+  const own = children.reduce(
+    (sum, child) => sum + (typeof child === 'string' ? child.length : 0),
+    0,
+  );
+  if (own > LONG) setAttributes(node, { 'data-long': true });
+}
+
 /** Set the text if it differs, so that a selection or a screen reader is not disturbed. */
-export function setText(node: Node, text: string): void {
+export function setText(node: Element, text: string): void {
   if (node.textContent !== text) node.textContent = text;
+  setAttributes(node, { 'data-long': text.length > LONG });
 }
 
 /** Show or hide an element. */

@@ -1,13 +1,6 @@
 /** The session as a whole: its first line, the notices that a person should read now, and its last line. */
 
-import {
-  bytesText,
-  countText,
-  meshText,
-  processesText,
-  secondsText,
-  stateWord,
-} from '../../model/format';
+import { bytesText, countText, meshText, processesText, secondsText } from '../../model/format';
 import { grouped, largest } from '../../model/lists';
 import { isOnPaper, type Scene } from '../../model/scene';
 import type { Device, Disagreement, Notice, Snapshot } from '../../model/snapshot';
@@ -44,11 +37,13 @@ export class Header implements Section {
   private readonly age = h('span.age', { hidden: true });
   readonly node = h('div.bar+wrap', this.state, this.size, this.devices, this.age);
   private readonly changed = changeOf();
+  private recoversIn: number | null = null;
 
   draw(scene: Scene): void {
-    const { state, processes, devices } = scene.snapshot;
-    if (!this.changed(state, processes, devices, scene.directory.hosts.length)) return;
-    setText(this.state, stateWord(scene.snapshot));
+    const { state, recovers_at: at, time, processes, devices } = scene.snapshot;
+    this.recoversIn = at === null ? null : at - time;
+    if (!this.changed(state, at, processes, devices, scene.directory.hosts.length)) return;
+    setText(this.state, state);
     const onPaper = isOnPaper(scene.snapshot);
     if (state === 'stopped' || onPaper) setShown(this.age, false);
     setAttributes(this.state, { 'data-trouble': TROUBLE.has(state) });
@@ -59,8 +54,12 @@ export class Header implements Section {
     setText(this.devices, devicesText(scene));
   }
 
-  /** Write the age of the newest data from the kernel, in seconds. */
+  /** Write what changes with the age of the newest data from the kernel, in seconds. */
   tick(seconds: number): void {
+    if (this.recoversIn !== null) {
+      const left = Math.ceil(this.recoversIn - seconds);
+      setText(this.state, left > 0 ? `recovering in ${left} s` : 'recovering');
+    }
     const old = seconds > OLD;
     setText(this.age, old ? `no news for ${secondsText(seconds)}` : '');
     setShown(this.age, old);

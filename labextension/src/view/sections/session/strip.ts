@@ -1,6 +1,6 @@
 /** A session in one line: hosts, their processes as chips, devices as squares; the answer to a start. */
 
-import { countText, deviceText, stateWord } from '../../model/format';
+import { countText, deviceText } from '../../model/format';
 import { grouped } from '../../model/lists';
 import type { Scene } from '../../model/scene';
 import type { Device, Process } from '../../model/snapshot';
@@ -93,7 +93,7 @@ export class Strip implements Section {
     if (!this.changed(processes, devices.length, notices, snapshot.state, state.open)) return;
     const problem = notices.find(({ level }) => level === 'bad');
     const quiet = snapshot.state === 'idle' || snapshot.state === 'running';
-    const said = problem?.title ?? (quiet ? '' : stateWord(snapshot));
+    const said = problem?.title ?? (quiet ? '' : snapshot.state);
     setText(this.said, said);
     setShown(this.said, said !== '' && !state.open);
     setAttributes(this.said, { 'data-trouble': problem !== undefined });

@@ -406,7 +406,7 @@ class DistMagics(Magics):
     @line_magic
     @reads_expression
     def dist_nan(self, asked: Namespace, expression: str) -> None:
-        """Count NaN and Inf in each array of a tree, piece by piece, without a collective."""
+        """Count NaN and Inf in each array of a tree, shard by shard, without a collective."""
         print(self._active().nan(expression, **options.timeout(asked)))
 
     @line_magic

@@ -359,7 +359,7 @@ class Session:
         """Put values of this kernel into the processes' namespaces under these names, on all of them or on none.
 
         Functions and objects of the notebook's own classes are sent with their code. With a sharding, each process
-        gets only its pieces of a NumPy array, as one global `jax.Array`. Arrays of 1 MB and more are in memory
+        gets only its shards of a NumPy array, as one global `jax.Array`. Arrays of 1 MB and more are in memory
         once on each host, shared by its processes; a process that writes to its array gets copies of the pages it
         writes.
 
@@ -406,11 +406,11 @@ class Session:
     ) -> Any:
         """Bring one value here: an array, or a container of any depth with all the arrays in it, as NumPy.
 
-        A global array arrives whole, each unique piece sent once. An array that is whole on several processes must
-        be equal on all of them, which is checked by digests. A Flax NNX module arrives as its state, a typed PRNG
-        key as its key data. A value that is no array is pickled; this kernel must have its classes. An expression
-        that is more than a name may compute, so it is evaluated on all processes at the same time, whatever `on`
-        says.
+        A global array arrives whole, each distinct shard sent once. An array that is whole on several processes
+        must be equal on all of them, which is checked by digests. A Flax NNX module arrives as its state, a typed
+        PRNG key as its key data. A value that is no array is pickled; this kernel must have its classes. An
+        expression that is more than a name may compute, so it is evaluated on all processes at the same time,
+        whatever `on` says.
 
         Args:
           expression: A name, or any expression, of the processes' namespace.
@@ -525,7 +525,7 @@ class Session:
             )
 
     def shards(self, expression: str, *, timeout_s: float = ANSWER_SECONDS) -> Shards:
-        """Return where the pieces of one array lie, or how the arrays of a tree or model do.
+        """Return where the shards of one array lie, or how the arrays of a tree or model do.
 
         An expression that is more than a name is evaluated on all processes.
 
@@ -534,7 +534,7 @@ class Session:
           timeout_s: How many seconds the processes may take to answer.
 
         Returns:
-          The pieces with their slices, bytes and devices; `text()` is what `%dist_shards` prints.
+          The shards with their slices, bytes and devices; `text()` is what `%dist_shards` prints.
 
         Raises:
           ArrayError: `expression` holds no JAX arrays, or is one without values.
@@ -559,7 +559,7 @@ class Session:
         return self._alive().looks.values(path, timeout_s=timeout_s)
 
     def nan(self, expression: str, *, timeout_s: float = ANSWER_SECONDS) -> str:
-        """Count NaN and infinite values in each array of a tree, by piece and without a collective.
+        """Count NaN and infinite values in each array of a tree, by shard and without a collective.
 
         Args:
           expression: A name, or any expression, of the processes' namespace.

@@ -368,8 +368,8 @@ def kernel_killed(chaos: Chaos, process: int, last: int) -> str:
         chaos.session.sync()
     except ProcessError as error:
         # Some had got the cell, and others not yet, or it was not even noted for those that it would be sent to.
-        assert re.search(r"(raised NotStarted|interrupted)$", str(error)), error
-        found = str(error)
+        found = str(error).splitlines()[0]
+        assert re.search(r"raised NotStarted: |interrupted\b", found), error
     chaos.until(last)
     return found
 

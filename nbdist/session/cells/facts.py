@@ -123,6 +123,7 @@ class ProcessFacts:
         of step.
       notice: The last failure or repair, until another cell has ended.
       diverged: How the cell that has just ended left the processes out of step, even if they were repaired since.
+      differ: Whether that was because they had sent different programs.
       forgotten: The paths of the arrays that this cell lost.
       apart: The names that this cell has made differ between the processes.
       mixed: Whether numbers that this cell printed may be wrong.
@@ -150,6 +151,7 @@ class ProcessFacts:
     proves: bool = False
     notice: Notice | None = None
     diverged: str | None = None
+    differ: bool = False
     forgotten: tuple[str, ...] = ()
     apart: tuple[str, ...] = ()
     mixed: bool = False

@@ -70,7 +70,8 @@ def failure(
         if facts.diverged is None:
             return None
         title = capital(f"all processes finished the cell, but {facts.diverged}.")
-        notice = Notice(level="bad", title=title, text="", do=ALL_THE_SAME, code="diverged")
+        do = ALL_THE_SAME if facts.differ else ""
+        notice = Notice(level="bad", title=title, text="", do=do, code="diverged")
         return _error(ProcessError, notice, (), facts, done, said)
     cause = named_first(outcomes.values()) or failed[0]
     same = [s.process_id for s in failed if (s.outcome, s.error) == (cause.outcome, cause.error)]

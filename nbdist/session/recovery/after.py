@@ -40,6 +40,7 @@ def after_cell(engines: EngineGroup, end: EndOfCell, *, automatic: bool) -> Proc
     return replace(
         learn(engines, settled, end.cell.number),
         diverged=settled.because or settled.why,
+        differ=settled.differ,
         forgotten=settled.lost,
         mixed=settled.mixed,
     )

@@ -285,8 +285,8 @@ def _again(lost: Sequence[str], made_in: MadeIn) -> str:
     cells = sorted(made_in(lost))
     one = len(cells) == 1
     where = f": {'cell' if one else 'cells'} {ranges_text(cells)} {'assigns' if one else 'assign'}"
-    roots = dict.fromkeys(map(root_name, lost)) if len(lost) > 1 else lost
-    return f"Create {names_text(roots)} again{f'{where} {_it(lost)}' if cells else ''}."
+    roots = [*dict.fromkeys(map(root_name, lost))] if len(lost) > 1 else lost
+    return f"Create {names_text(roots)} again{f'{where} {_it(roots)}' if cells else ''}."
 
 
 def _grouped(paths: Iterable[str]) -> str:

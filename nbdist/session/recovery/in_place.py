@@ -148,7 +148,7 @@ class InPlace(SessionRecovery):
                 else Settled(why=why)
             )
         states: States | None = None
-        mixed = True
+        mixed = differ = True
         try:
             said, why = _compared(engines)
             if why is not None:
@@ -159,9 +159,9 @@ class InPlace(SessionRecovery):
             if why is None:
                 return _without_mixed_arrays(engines)
         except NbdistError as error:
-            why, mixed = _reason(error), False
+            why, mixed, differ = _reason(error), False, False
         done = try_repair(engines, say=say, states=states) if automatic else Settled(why=why)
-        return replace(done, because=why, mixed=mixed)
+        return replace(done, because=why, mixed=mixed, differ=differ)
 
     def restore(self, *, progress: StartProgress) -> Notice:
         """Repair all processes if they are not in step; see `SessionRecovery.restore`.

@@ -45,6 +45,7 @@ class Settled:
     Attributes:
       why: Why they are not in step.
       because: Why they were not in step when the proof or repair began.
+      differ: Whether that was because they had sent different programs, and not because of an end or a silence.
       mixed: Whether programs that did not belong together may have computed together, so that numbers were wrong.
       done: What was done, and what is not as before; None if nothing was done.
       unsure: Names whose values on new processes may differ from those on the ended ones, each with the reason.
@@ -53,6 +54,7 @@ class Settled:
 
     why: str | None = None
     because: str | None = None
+    differ: bool = False
     mixed: bool = False
     done: Notice | None = None
     unsure: Mapping[str, Doubt] = field(default_factory=dict)

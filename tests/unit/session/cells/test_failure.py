@@ -28,7 +28,7 @@ FACTS = ProcessFacts(
     workers=frozenset({0, 1}), advice="%dist_recover brings them in step.", proves=True
 )
 OUT = replace(FACTS, since=3, why="process 1 sent 2, process 0 sent 3")
-DIVERGED = replace(FACTS, diverged="process 1 sent 2, process 0 sent 3")
+DIVERGED = replace(FACTS, diverged="process 1 sent 2, process 0 sent 3", differ=True)
 DONE = Notice(
     level="warn",
     title="The session was repaired in 0.5 s.",
@@ -210,6 +210,8 @@ def test_processes_that_finished_out_of_step_have_failed() -> None:
         do=ALL_THE_SAME,
         code="diverged",
     )
+    gone = replace(DIVERGED, diverged="process 1 is gone", differ=False)
+    assert fails(stands(0, "finished"), stands(1, "finished"), facts=gone).notice.do == ""
 
 
 def test_what_all_waited_for_when_somebody_ended_the_cell_is_told() -> None:

@@ -576,7 +576,7 @@ def test_after_a_cell_the_facts_have_what_was_done(repairs: list[int]) -> None:
     engines, said = FakeEngines(step=sent), []
     facts = after.after_cell(engines, cell_end(said), automatic=True)
     assert (said, facts.notice) == ([], DONE)
-    assert "different numbers" in str(facts.diverged)
+    assert "different numbers" in str(facts.diverged) and facts.differ
     assert facts.forgotten == DONE.lost
     assert not facts.out_of_step
 

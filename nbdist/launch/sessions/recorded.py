@@ -76,8 +76,7 @@ CONNECT_SECONDS = 5
 
 ENGINES_SECONDS = 5.0
 """Seconds to wait for answers of engines through another controller. An engine in a cell does not answer, but by
-then
-it has connected to the controller, which takes a tenth of a second."""
+then it has connected to the controller, which takes a tenth of a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

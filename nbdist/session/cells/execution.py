@@ -38,8 +38,7 @@ OUTPUT_SECONDS = 2.0
 
 LATE_SECONDS = 60.0
 """The same limit while output still arrives, or while the process does not even report. After an outage of 15 s,
-TCP
-may wait as long again before it sends what was held back."""
+TCP may wait as long again before it sends what was held back."""
 
 INTERRUPTS = ("KeyboardInterrupt", "CancelledError", "StoppedBeforeStep")
 """Errors that an interrupt raises: the second if the cell awaits something, the third (see

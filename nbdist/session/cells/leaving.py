@@ -13,14 +13,12 @@ from nbdist.session.cells.outcome import ProcessOutcome, places_text
 from nbdist.spelling import option
 
 CUT_SECONDS = 0.4
-"""Seconds after an interrupt in which a process may come back by itself: an interrupt that works takes at most 0.3
-s
-(measured)."""
+"""Seconds after an interrupt in which a process may come back by itself: an interrupt that works takes at most
+0.3 s (measured)."""
 
 FAILED_CUT_SECONDS = 0.1
 """The same if another process has failed: what still waits after the grace period waits for that process. If none
-has
-failed, a training step may end in the meantime, which leaves all processes in step."""
+has failed, a training step may end in the meantime, which leaves all processes in step."""
 
 CUT_AGAIN_SECONDS = 1.0
 """How often to ask a process to cut its collectives: one that computes, sleeps or is leaving ignores the

@@ -8,7 +8,7 @@ import pytest
 
 
 def cases(first: Any, *others: Any) -> list[Any]:
-    """Cases of a test that starts processes: the first runs in `make test`, the others in `make test-variants`.
+    """Cases of a test that takes seconds: the first runs in `make test`, the others in `make test-variants`.
 
     Args:
       first: The value of a parameter, or a tuple of those of several, in which most would go wrong.

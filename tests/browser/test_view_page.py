@@ -17,6 +17,7 @@ from playwright.sync_api import Locator, Page, expect
 from viewpage import row_of, set_theme
 
 from tests.places import GOLDEN
+from tests.variants import cases
 
 NAMES = sorted(path.stem for path in GOLDEN.glob("*.json"))
 VARIANTS = [(960, False), (960, True), (320, False), (320, True)]
@@ -409,7 +410,7 @@ def test_a_click_on_a_process_asks_for_its_cell_and_line(open_view: OpenView) ->
 
 
 @pytest.mark.parametrize(
-    ("width", "percent"), [(250, 150), (250, 200), (1280, 150), (1920, 100), (1920, 150)]
+    ("width", "percent"), cases((250, 200), (250, 150), (1280, 150), (1920, 100), (1920, 150))
 )
 @pytest.mark.parametrize("name", ["tour", "failed", "keras_model", "transformer", "pieces_256"])
 def test_letters_of_every_size_are_shown_whole(
@@ -446,7 +447,7 @@ TALLEST = (
     ],
     ids=["html", "ansi", "one long word", "many words", "right to left", "control characters"],
 )
-@pytest.mark.parametrize("width", [250, 1280])
+@pytest.mark.parametrize("width", cases(250, 1280))
 def test_texts_of_others_are_shown_as_text_and_spoil_nothing(
     nonsense: str, width: int, open_view: OpenView, shots: Path
 ) -> None:

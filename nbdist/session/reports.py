@@ -23,7 +23,7 @@ from nbdist.contract.asides import (
 from nbdist.contract.calls.engine import Look, Looked
 from nbdist.contract.iopub import AsideAnswer
 from nbdist.contract.wire import answer_type
-from nbdist.errors import GoneError, LaunchError, SessionError
+from nbdist.errors import GoneError, LaunchError, Notice, SessionError
 from nbdist.interrupts import put_off
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.plan import Plan
@@ -364,7 +364,11 @@ class Asides:
     def _refuse_out_of_reach(self) -> None:
         if not self._agents.reaches_past_main_threads:
             raise SessionError(
-                "This kernel has not started these processes: nothing that it sends reaches them while they run a "
-                f"cell, and it cannot read their stacks. {command('status')} shows the line that each is in. Of a "
-                f"session that began with {start_with('keep', True)}, any kernel can read the stacks."
+                Notice(
+                    level="bad",
+                    title="This kernel has not started these processes, and cannot read their stacks.",
+                    text=f"Of a session that began with {start_with('keep', True)}, any kernel can.",
+                    do=f"{command('status')} shows the line that each process is in.",
+                    code="out of reach",
+                )
             )

@@ -118,7 +118,7 @@ def test_those_that_somebody_else_has_started_are_out_of_reach(
     monkeypatch.setattr(
         type(session._life.engines.cluster.agents), "reaches_past_main_threads", False
     )
-    with pytest.raises(SessionError, match="it cannot read their stacks"):
+    with pytest.raises(SessionError, match="cannot read their stacks"):
         session.stacks()
     with pytest.raises(SessionError, match="%dist_interrupt interrupts it"):
         session.stop_at_step()

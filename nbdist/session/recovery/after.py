@@ -152,7 +152,7 @@ def cell_context(
         in_step=engines.in_step_at if engines.facts.workers.issubset(targets) else None,
         widgets=engines.widgets,
         earlier=engines.earlier,
-        progress=partial(engines.health.note, ProcessFacts.in_cell),
+        progress=lambda running, at: engines.health.note(ProcessFacts.in_cell, running, at),
         began=began,
         requested=requested,
         ended=ended,

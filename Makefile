@@ -31,7 +31,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SOURCES := $(shell find labextension/src labextension/style labextension/schema -type f) \
            $(addprefix labextension/,package.json yarn.lock .yarnrc.yml tsconfig.json tsconfig.build.json)
 
-.PHONY: demo docs test test-docs test-recovery test-plan test-variants test-keras test-hosts test-tensorflow test-oldest test-rehearse versions test-in-step test-faults chaos test-scale bench check types golden golden-programs screenshots clean help
+.PHONY: demo docs test test-docs test-recovery test-sessions test-plan test-variants test-keras test-hosts test-tensorflow test-oldest test-rehearse versions test-in-step test-faults chaos test-scale bench check types golden golden-programs screenshots clean help
 
 help:
 	@echo "make demo             the tour on 4 processes, in JupyterLab or in this terminal"
@@ -40,6 +40,7 @@ help:
 	@echo "make test-hosts       the tests of SSH, Slurm, MPI and TPU pods, on hosts that they make"
 	@echo "make test-docs        the tests of examples, notebooks and the site"
 	@echo "make test-recovery    the tests of cells that fail, processes and kernels that end, saving and resizing"
+	@echo "make test-sessions    the tests of buttons in JupyterLab, agents, checks, the debugger, several kernels"
 	@echo "make test-plan        the tests of plans, and of what a call will send"
 	@echo "make test-keras       the tests of sessions that compute with Keras"
 	@echo "make test-variants    tests that start processes, in the cases that make test leaves out"
@@ -110,6 +111,8 @@ TESTS_RECOVERY := $(addprefix tests/browser/test_,break.py replaced_in_lab.py re
                   doubt.py kept_and_lost.py made_arrays.py process_things.py replaced.py replaced_modules.py resizing.py restarted.py \
                   saving.py) tests/in_step/test_containers.py
 TESTS_SCALE := tests/browser/test_working_day.py $(addprefix tests/campaigns/test_,scale.py demo.py working_day.py)
+TESTS_SESSIONS := $(addprefix tests/browser/test_,controls_in_lab.py messages_in_lab.py) \
+                  $(addprefix tests/integration/test_,tools.py check.py debugger.py values_broken.py order.py)
 TESTS_PLAN := $(addprefix tests/browser/test_,explain.py plan.py plan_in_lab.py program.py) \
               tests/integration/test_plan.py
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
@@ -118,7 +121,7 @@ test: $(READY)
 	$(BIN)/python -m tests.browser.install
 	$(BIN)/python -m tests.testbed.install
 	$(MAKE) --no-print-directory check
-	$(PYTEST) -m "not variant" $(addprefix --ignore=,$(TESTS_DOCS) $(TESTS_RECOVERY) $(TESTS_PLAN) $(TESTS_KERAS) $(TESTS_SCALE))
+	$(PYTEST) -m "not variant" $(addprefix --ignore=,$(TESTS_DOCS) $(TESTS_RECOVERY) $(TESTS_SESSIONS) $(TESTS_PLAN) $(TESTS_KERAS) $(TESTS_SCALE))
 	@$(BIN)/python -m tests.versions newest
 
 # Of tests that start processes, the cases beside the first.
@@ -126,7 +129,7 @@ test-variants: $(READY)
 	$(BIN)/python -m tests.browser.install
 	$(BIN)/python -m tests.testbed.install
 	$(PYTEST) -m variant tests/browser tests/integration \
-		$(addprefix --ignore=,$(TESTS_DOCS) $(TESTS_RECOVERY) $(TESTS_PLAN) $(TESTS_KERAS) $(TESTS_SCALE))
+		$(addprefix --ignore=,$(TESTS_DOCS) $(TESTS_RECOVERY) $(TESTS_SESSIONS) $(TESTS_PLAN) $(TESTS_KERAS) $(TESTS_SCALE))
 
 # What a reader runs: the examples of the pages, the notebooks, and the site that is made of the pages.
 test-docs: $(READY)
@@ -137,6 +140,11 @@ test-docs: $(READY)
 test-recovery: $(READY)
 	$(BIN)/python -m tests.browser.install
 	$(PYTEST) $(TESTS_RECOVERY)
+
+# Sessions as people use them now and then: by buttons, by agents, with checks, a debugger, from several kernels.
+test-sessions: $(READY)
+	$(BIN)/python -m tests.browser.install
+	$(PYTEST) $(TESTS_SESSIONS)
 
 # Plans of pods, and what a compiled program sends, in pages and sessions.
 test-plan: $(READY)

@@ -15,7 +15,7 @@ from tests.builders.golden import snapshot
 
 def test_status_has_a_row_for_each_process_and_what_to_read_now():
     assert status_text(snapshot("failed"), width=80).splitlines() == [
-        "stuck   4 processes on 2 hosts   8 cpu devices",
+        "recovering   4 processes on 2 hosts   8 cpu devices",
         "process  host  state    cell  line  seconds  memory",
         "0        h1    waiting  12    4     3.2 s    400 MB  loss = step(params, x)",
         "1        h1    failed   12    2              401 MB  ValueError: empty batch",

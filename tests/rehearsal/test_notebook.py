@@ -52,7 +52,7 @@ def test_the_first_plan_does_not_fit_and_names_the_array_without_a_spec(
 ) -> None:
     shown = "\n".join(output.data["text/plain"] for output in cells["plan"].outputs)
     assert "v5e:16x16, 256 chips, 16 GB per device, mesh data=16 × model=16" in shown
-    assert "16.2 GB of 16 GB, 101 %: it does not fit" in shown
+    assert "16.2 GB of 16 GB per device, 101 %: it does not fit" in shown
     (whole,) = [line for line in shown.splitlines() if line.startswith("·  ")]
     assert whole.split()[1] == "params['blocks']['down']"
     assert whole.split()[-4:] == ["none", "16", "GB", "256×"]

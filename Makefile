@@ -43,7 +43,7 @@ help:
 	@echo "make test-sessions    the tests of buttons in JupyterLab, agents, checks, the debugger, several kernels"
 	@echo "make test-plan        the tests of plans, and of what a call will send"
 	@echo "make test-keras       the tests of sessions that compute with Keras"
-	@echo "make test-variants    tests that start processes, in the cases that make test leaves out"
+	@echo "make test-variants    tests that take seconds, in the cases that make test leaves out"
 	@echo "make test-tensorflow  the tests with TensorFlow, which is optional"
 	@echo "make test-oldest      the tests that depend on versions, with the oldest ones"
 	@echo "make test-rehearse    programs compiled for TPUs that are not there"
@@ -124,7 +124,7 @@ test: $(READY)
 	$(PYTEST) -m "not variant" $(addprefix --ignore=,$(TESTS_DOCS) $(TESTS_RECOVERY) $(TESTS_SESSIONS) $(TESTS_PLAN) $(TESTS_KERAS) $(TESTS_SCALE))
 	@$(BIN)/python -m tests.versions newest
 
-# Of tests that start processes, the cases beside the first.
+# Of tests that take seconds, the cases beside the first.
 test-variants: $(READY)
 	$(BIN)/python -m tests.browser.install
 	$(BIN)/python -m tests.testbed.install

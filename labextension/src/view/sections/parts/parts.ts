@@ -95,7 +95,8 @@ function markLong(node: Element, children: readonly (Node | string)[]): void {
 
 /** Set the text if it differs, so that a selection or a screen reader is not disturbed. */
 export function setText(node: Element, text: string): void {
-  if (node.textContent !== text) node.textContent = text;
+  if (node.textContent === text) return;
+  node.textContent = text;
   setAttributes(node, { 'data-long': text.length > LONG });
 }
 

@@ -109,7 +109,7 @@ TESTS_KERAS := tests/browser/test_keras.py $(sort $(wildcard tests/integration/t
 TESTS_RECOVERY := $(addprefix tests/browser/test_,break.py replaced_in_lab.py resized_in_lab.py) \
                   $(addprefix tests/integration/test_,attach.py controller.py coordination.py copies.py faults.py \
                   doubt.py kept_and_lost.py made_arrays.py process_things.py replaced.py replaced_modules.py resizing.py restarted.py \
-                  saving.py) tests/in_step/test_containers.py
+                  saving.py) tests/in_step/test_containers.py tests/campaigns/test_chaos.py tests/engine/frameworks/jax/repair
 TESTS_SCALE := tests/browser/test_working_day.py $(addprefix tests/campaigns/test_,scale.py demo.py working_day.py)
 TESTS_SESSIONS := $(addprefix tests/browser/test_,controls_in_lab.py messages_in_lab.py) \
                   $(addprefix tests/integration/test_,tools.py check.py debugger.py values_broken.py order.py)

@@ -5,5 +5,5 @@ buffers; questions that are answered while a cell runs; and interrupts. Out go t
 and reports of what the process does and holds. A framework is imported only where a session or its user asks.
 
 Read first: `kernel/calls.py` (the one way in for a kernel's calls), `kernel/resident.py` (the state of an engine)
-and `frameworks/framework.py` (what JAX, Keras and TensorFlow each answer).
+and `frameworks/__init__.py` (what JAX, Keras and TensorFlow each answer).
 """

@@ -16,10 +16,15 @@ from typing import Any, Literal, cast
 from nbdist.errors import OptionError
 from nbdist.launch import detection
 from nbdist.launch.launchers import JOBS, launcher
-from nbdist.launch.model.framework import Asked, FrameworkLaunch, framework_named, frameworks
+from nbdist.launch.model.framework import (
+    Asked,
+    FrameworkLaunch,
+    checked_coordinator,
+    framework_named,
+    frameworks,
+)
 from nbdist.launch.model.hosts import AskedHost, SshOptions, host_counts, parse_hosts, read_hosts
 from nbdist.launch.model.plan import Launcher, Placement, Plan, Platform, plan_for
-from nbdist.launch.model.rendezvous import checked_coordinator
 from nbdist.launch.model.start_options import DEFAULT_PROCESSES, FLAGS, StartOptions
 from nbdist.machine import checkup
 from nbdist.spelling import option

@@ -31,7 +31,7 @@ from nbdist.session.cells.followed import Background
 from nbdist.session.cells.history import read_history
 from nbdist.session.cells.supervisor import EndOfCell
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.after import cell_context, ensure_in_step
+from nbdist.session.recovery import cell_context, ensure_in_step
 from nbdist.session.recovery.expression import fence
 from nbdist.session.turn import TurnNotes
 from nbdist.spelling import Placeholder, command, start_with

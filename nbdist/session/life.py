@@ -29,7 +29,7 @@ from nbdist.session.keeping import (
     write_down,
 )
 from nbdist.session.looking import Evaluation, Looks
-from nbdist.session.recovery.after import ensure_in_step, left_unsettled, recover
+from nbdist.session.recovery import ensure_in_step, left_unsettled, recover
 from nbdist.session.recovery.expression import deliver
 from nbdist.session.running import Cells
 from nbdist.session.turn import TurnNotes

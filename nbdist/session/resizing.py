@@ -25,11 +25,11 @@ from nbdist.session.asking import ANSWER_SECONDS, ask_all
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.compared import common_serial, disagreeing
 from nbdist.session.recovery.consequences import Consequences, lost_in_part
-from nbdist.session.recovery.copying import roll_back
 from nbdist.session.recovery.replacing import (
     doubts,
     forgotten_in_part,
     name_lost,
+    roll_back,
     types_by_path,
 )
 from nbdist.session.recovery.waiting import refuse_unfinished, until_computed

@@ -39,15 +39,14 @@ from nbdist.session.cells.outcome import outcome_of_cell
 from nbdist.session.cells.supervisor import EndOfCell
 from nbdist.session.cells.targets import Targets
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery import copying
-from nbdist.session.recovery.after import (
+from nbdist.session.recovery import (
     after_cell,
     cell_context,
     ensure_in_step,
     restore_controller,
 )
 from nbdist.session.recovery.compared import common_program, have_sent_the_same
-from nbdist.session.recovery.replacing import replaceable
+from nbdist.session.recovery.replacing import copies_are_due, copy_arrays, replaceable
 from nbdist.session.recovery.waiting import not_back
 from nbdist.session.values.copies import Copies
 
@@ -461,9 +460,9 @@ class Cells:
     def _copy(self, end: EndOfCell) -> None:
         """Copy arrays that only one process has to another process, if copies are due."""
         engines = self._engines
-        if not copying.due(engines) or self.background.inside():
+        if not copies_are_due(engines) or self.background.inside():
             return
-        why_not = engines.exclusive(lambda: copying.make(engines, end.cell.number))
+        why_not = engines.exclusive(lambda: copy_arrays(engines, end.cell.number))
         if why_not is not None:
             end.note(why_not)
 

@@ -25,8 +25,7 @@ from nbdist.notation import (
     spec_text,
 )
 from nbdist.pieces import Part, meshes_of, pieces, sentence, split
-from nbdist.view.device_names import DeviceNames
-from nbdist.view.status import framework_lines
+from nbdist.view.status import DeviceNames, framework_lines
 from nbdist.view.tree import within
 
 

@@ -19,7 +19,6 @@ from nbdist.errors import ArrayError
 from nbdist.notation import mesh_axes_text, processes_text
 from nbdist.pieces import meshes_of, sentence
 from nbdist.spelling import Door, command, through
-from nbdist.view.device_names import DeviceNames
 from nbdist.view.feed import Source
 from nbdist.view.mesh import (
     Block,
@@ -32,6 +31,7 @@ from nbdist.view.mesh import (
     mesh_text,
 )
 from nbdist.view.status import (
+    DeviceNames,
     disagreement_text,
     distribution_text,
     model_text,

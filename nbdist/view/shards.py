@@ -27,9 +27,8 @@ from nbdist.notation import (
     processes_text,
 )
 from nbdist.pieces import Part, meshes_of, piece_bytes, pieces, sentence
-from nbdist.view.device_names import DeviceNames
 from nbdist.view.mesh import array_texts, part_text
-from nbdist.view.status import distribution_text, model_text
+from nbdist.view.status import DeviceNames, distribution_text, model_text
 from nbdist.view.tree import tree_text, within
 
 _DEVICES = 4

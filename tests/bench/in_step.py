@@ -8,7 +8,7 @@ from typing import Any
 
 import nbdist
 from nbdist.contract.calls.stepping import AskSent
-from nbdist.engine.frameworks.jax.step.step import SWITCH
+from nbdist.engine.frameworks.jax.step import SWITCH
 from nbdist.errors import ProcessError
 from nbdist.session.asking import ask_all
 from nbdist.session.recovery.in_place import prove_now
@@ -34,7 +34,7 @@ COMPUTES = "float(total(w));"
 PROVES = """
 import time
 from nbdist.engine.frameworks.jax.step.dispatched import ProgramCount
-from nbdist.engine.frameworks.jax.step.step import Proof
+from nbdist.engine.frameworks.jax.step import Proof
 
 proof, took = Proof(lambda thread, ignored: None), []
 for number in range(rounds + 1):

@@ -17,7 +17,7 @@ from nbdist.contract.snapshot import Report
 from nbdist.engine.cell.running import CurrentCell
 from nbdist.engine.cell.stacks import CodeOwners
 from nbdist.engine.frameworks import frameworks
-from nbdist.engine.probe.probe import Probe
+from nbdist.engine.probe import Probe
 
 ARRAYS = 1000
 STEP_SECONDS = 1e-3

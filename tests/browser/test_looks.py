@@ -20,18 +20,19 @@ from playwright.sync_api import Page
 from viewpage import set_theme
 
 from tests.places import ROOT
+from tests.variants import cases
 
 LOOKS = Path(__file__).with_name("looks.json")
 AXE = ROOT / "labextension" / "node_modules" / "axe-core" / "axe.min.js"
 
 PINNED = ".nbdist-mesh-card >> nth=1"
 STATES = {
+    "failed": ("failed", "", None),
     "starting": ("empty", "", None),
     "strip": ("tour", "?form=strip", None),
     "strip of a failure": ("failed", "?form=strip", None),
     "running": ("tour", "", PINNED),
     "idle": ("transformer", "", None),
-    "failed": ("failed", "", None),
     "stuck": ("stuck", "", None),
     "out of step": ("out_of_step", "", None),
     "with a model": ("keras_model", "", "[role=tab] >> text=layout"),
@@ -120,7 +121,7 @@ def shown(page: Page, state: str, shots: Path, theme: str) -> dict[str, list[str
     return found
 
 
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("state", cases(*STATES))
 def test_every_kind_of_element_looks_as_it_did(
     state: str,
     open_view: OpenView,

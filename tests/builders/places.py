@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from nbdist.launch.model.framework import Place
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.model.rendezvous import Place
 from nbdist.machine.ports import LOOPBACK
 
 

@@ -13,7 +13,7 @@ from nbdist.contract.snapshot import Activity, Report
 from nbdist.engine.cell.running import CurrentCell
 from nbdist.engine.cell.stacks import CodeOwners
 from nbdist.engine.frameworks import frameworks
-from nbdist.engine.probe.probe import Probe
+from nbdist.engine.probe import Probe
 from tests.waiting import wait_for
 
 CELL = "/tmp/ipykernel_17/482.py"

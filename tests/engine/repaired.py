@@ -35,7 +35,7 @@ from nbdist.engine.frameworks.jax.placements import JaxPlacements
 from nbdist.engine.frameworks.jax.repair import repair as module
 from nbdist.engine.frameworks.jax.repair.repair import Repair
 from nbdist.engine.frameworks.jax.repair.versions import forget, versions
-from nbdist.engine.frameworks.jax.step.step import Step
+from nbdist.engine.frameworks.jax.step import Step
 from nbdist.engine.namespace.packing import packed
 
 SITUATIONS = {}

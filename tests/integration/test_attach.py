@@ -193,7 +193,7 @@ def test_a_cell_of_a_kept_session_goes_on_when_its_kernel_is_restarted(
     """Jupyter interrupts a kernel before it asks it to end."""
     own = kernels.start()
     own.good(f"{START} --keep")
-    own.good("import nbdist.session.recovery.after as c\nc.LEAVE_SECONDS = 60.0")
+    own.good("import nbdist.session.recovery as c\nc.LEAVE_SECONDS = 60.0")
     own.follow(f"%%dist\nprint('inside')\n{until(tmp_path / 'go')}done = 7", "inside")
     own.restart()
     own.good("%load_ext nbdist")

@@ -309,7 +309,7 @@ threading.Thread(target=press).start()
 """
 
 
-@pytest.mark.parametrize("interrupted", [False, True], ids=["to its end", "interrupted"])
+@pytest.mark.parametrize("interrupted", cases(False, True), ids=["to its end", "interrupted"])
 def test_a_shutdown_leaves_nothing_and_another_session_can_be_started(
     renewed: Notebook, interrupted: bool
 ) -> None:

@@ -37,7 +37,7 @@ class Reads:
     possible: frozenset[str]
 
 
-def reads(source: str, expand: Callable[[str], str]) -> Reads:
+def names_read(source: str, expand: Callable[[str], str]) -> Reads:
     """Return the paths that Python text reads before it binds them; none where the text is not Python.
 
     Args:

@@ -38,8 +38,7 @@ from nbdist.engine.cell.interrupts import AgreedStop, InterruptHandler
 from nbdist.engine.cell.output import Descriptors, KeptOutput
 from nbdist.engine.cell.running import CurrentCell, place
 from nbdist.engine.cell.stacks import CodeOwners, stack_reader
-from nbdist.engine.frameworks import framework_named, frameworks
-from nbdist.engine.frameworks.framework import Framework
+from nbdist.engine.frameworks import Framework, framework_named, frameworks
 from nbdist.engine.kernel.answering import running_loop
 from nbdist.engine.kernel.shell import (
     NotebookCells,
@@ -50,7 +49,7 @@ from nbdist.engine.kernel.shell import (
 from nbdist.engine.namespace.copies import CopyStore
 from nbdist.engine.namespace.names import users
 from nbdist.engine.namespace.process import ProcessState
-from nbdist.engine.probe.probe import Probe
+from nbdist.engine.probe import Probe
 from nbdist.engine.values.arrays import small_values
 from nbdist.engine.values.incoming import Moving
 from nbdist.errors import NotRunError, SessionError, error_text
@@ -59,7 +58,7 @@ from nbdist.machine.ports import ReservedPorts
 from nbdist.notation import on_host_text
 
 if TYPE_CHECKING:
-    from nbdist.engine.agreement.facts import AgreementFacts
+    from nbdist.engine.agreement import AgreementFacts
     from nbdist.engine.frameworks.interfaces import Repairs, Steps
 
 logger = logging.getLogger(__name__)
@@ -315,7 +314,7 @@ class Resident:
     def agreement(self) -> AgreementFacts:
         """Return the source of the facts that must be equal on all processes; made on first use."""
         if self._agreement is None:
-            from nbdist.engine.agreement.facts import AgreementFacts
+            from nbdist.engine.agreement import AgreementFacts
 
             self._agreement = AgreementFacts(self.shell, frameworks())
         return self._agreement

@@ -97,7 +97,7 @@ class _Parts(NamedTuple):
     unordered: bool = False
 
 
-def samples(
+def samples_of(
     namespace: Mapping[str, Any],
     *,
     seen: Callable[[Any], SeenArray | None] | None = None,

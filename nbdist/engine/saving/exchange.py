@@ -26,7 +26,7 @@ class Exchange:
     Every wait can be interrupted and has a limit.
 
     Args:
-      store: See `nbdist.engine.frameworks.framework.Framework.store`.
+      store: See `nbdist.engine.frameworks.Framework.store`.
       process_id: The number of this process.
       count: The number of all processes.
       token: Names this save or restore; different each time.

@@ -10,9 +10,8 @@ from typing import Any
 from nbdist.agent.coordination import HEARTBEAT_SECONDS
 from nbdist.contract.calls.engine import Described, Initialized, JaxStage
 from nbdist.errors import LaunchError
-from nbdist.launch.model.framework import Answers, Asked, Chosen, FrameworkLaunch
+from nbdist.launch.model.framework import Answers, Asked, Chosen, FrameworkLaunch, Rendezvous
 from nbdist.launch.model.plan import Plan, PlannedProcess, Platform
-from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.machine import checkup
 from nbdist.notation import count_text
 from nbdist.spelling import option

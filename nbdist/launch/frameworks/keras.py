@@ -13,9 +13,8 @@ from typing import Any
 from nbdist.contract.calls.engine import Described, Initialized, KerasArguments, KerasStage
 from nbdist.errors import OptionError
 from nbdist.launch.frameworks import jax
-from nbdist.launch.model.framework import Answers, Asked, Chosen
+from nbdist.launch.model.framework import Answers, Asked, Chosen, Rendezvous, checked_coordinator
 from nbdist.launch.model.plan import Plan, PlannedProcess
-from nbdist.launch.model.rendezvous import Rendezvous, checked_coordinator
 from nbdist.spelling import option
 
 BACKENDS = ("jax", "tensorflow", "torch")

@@ -12,9 +12,8 @@ from typing import Any
 
 from nbdist.contract.calls.engine import DevicesStage, StrategyStage
 from nbdist.errors import LaunchError, OptionError
-from nbdist.launch.model.framework import Answers, Asked, Chosen, FrameworkLaunch
+from nbdist.launch.model.framework import Answers, Asked, Chosen, FrameworkLaunch, Rendezvous
 from nbdist.launch.model.plan import Plan, PlannedProcess, Platform, Role
-from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.machine import checkup
 from nbdist.notation import count_text
 from nbdist.spelling import option

@@ -23,10 +23,9 @@ from nbdist.contract.calls.engine import Described, Greet, OtherNbdist, Prepare,
 from nbdist.engine.kernel.calls import NUMBERS
 from nbdist.errors import LaunchError, NbdistError, SessionError, VersionError
 from nbdist.launch.launchers import install_nbdist, lacks_nbdist, other_version
-from nbdist.launch.model.framework import framework_named
+from nbdist.launch.model.framework import Place, Rendezvous, framework_named, meet
 from nbdist.launch.model.happenings import StartProgress
 from nbdist.launch.model.plan import Plan, Platform
-from nbdist.launch.model.rendezvous import Place, Rendezvous, meet
 from nbdist.launch.model.start_options import StartOptions
 from nbdist.launch.planning import make_plan
 from nbdist.launch.sessions import registry

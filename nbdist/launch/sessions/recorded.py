@@ -20,9 +20,9 @@ from nbdist.launch.agents import AgentSpec
 from nbdist.launch.agents.agent_handle import AgentHandle, JobAgent
 from nbdist.launch.agents.fifo_channel import FoundAgain
 from nbdist.launch.files.sync import reopen_files
+from nbdist.launch.model.framework import Rendezvous
 from nbdist.launch.model.happenings import AgentEvents
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.model.start_options import Rules
 from nbdist.launch.sessions import registry
 from nbdist.launch.sessions.registry import ParentMark, Record

@@ -14,11 +14,10 @@ from nbdist.contract.calls.engine import Initialized
 from nbdist.contract.orders import NewProcess
 from nbdist.errors import SessionError
 from nbdist.launch.doctor.finding import Finding
-from nbdist.launch.model.framework import framework_named
+from nbdist.launch.model.framework import Rendezvous, framework_named
 from nbdist.launch.model.happenings import ProcessExit
 from nbdist.launch.model.hosts import HostInfo
 from nbdist.launch.model.plan import Plan, PlannedProcess
-from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.start.pool import AgentPool, Agents
 from nbdist.launch.start.preflight import Preflight
 from nbdist.machine import folder as folders

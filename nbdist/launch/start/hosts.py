@@ -24,10 +24,10 @@ from nbdist.launch.launchers import (
     other_python,
     other_version,
 )
+from nbdist.launch.model.framework import Place, meet
 from nbdist.launch.model.happenings import POLL_SECONDS, StartProgress, with_words
 from nbdist.launch.model.hosts import HostInfo
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.model.rendezvous import Place, meet
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.pool import Agents
 from nbdist.launch.start.preflight import targets, unreached

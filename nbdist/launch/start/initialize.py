@@ -24,10 +24,9 @@ from nbdist.contract.orders import (
 )
 from nbdist.contract.wire import encode
 from nbdist.errors import GoneError, LaunchError, NbdistError
-from nbdist.launch.model.framework import framework_named
+from nbdist.launch.model.framework import Rendezvous, framework_named, meet
 from nbdist.launch.model.happenings import POLL_SECONDS, StartProgress, silent, with_words
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.model.rendezvous import Rendezvous, meet
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.hosts import answers, check_hosts, host_of, new_places
 from nbdist.launch.start.pending import Pending, ask
@@ -178,7 +177,7 @@ def join(cluster: Cluster, *, progress: StartProgress) -> dict[int, Initialized]
     """Make all processes join one cluster and start their back ends.
 
     Returns:
-      The last answer of each process (see `nbdist.engine.frameworks.framework`), by process id.
+      The last answer of each process (see `nbdist.engine.frameworks`), by process id.
 
     Raises:
       LaunchError: A process failed, ended, or did not connect in time; all of them are named.

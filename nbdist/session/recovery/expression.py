@@ -27,7 +27,7 @@ from nbdist.launch.start.pending import Pending
 from nbdist.notation import processes_text, seconds_text
 from nbdist.session.cells.leaving import CUT_AGAIN_SECONDS, CUT_SECONDS
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.after import ensure_in_step
+from nbdist.session.recovery import ensure_in_step
 from nbdist.session.values.flow import Answers
 from nbdist.spelling import command, option
 from nbdist.view.widgets import Event

@@ -40,7 +40,6 @@ from nbdist.session.recovery.compared import (
     which_differ,
 )
 from nbdist.session.recovery.consequences import Consequences
-from nbdist.session.recovery.copying import roll_back
 from nbdist.session.recovery.recovery import (
     Say,
     SessionRecovery,
@@ -50,7 +49,7 @@ from nbdist.session.recovery.recovery import (
     waits_in_vain,
 )
 from nbdist.session.recovery.repair import CONTROLLER_ENDED, bring_back, repair
-from nbdist.session.recovery.replacing import name_lost, replaceable
+from nbdist.session.recovery.replacing import name_lost, replaceable, roll_back
 from nbdist.session.recovery.waiting import (
     NOT_OURS,
     States,

@@ -34,13 +34,15 @@ from nbdist.session.asking import ANSWER_SECONDS, LOOK_SECONDS, ask_all
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.compared import common_serial, disagreeing
 from nbdist.session.recovery.consequences import Consequences, lost_in_part
-from nbdist.session.recovery.copying import LiveProcesses, make_after_repair, roll_back
 from nbdist.session.recovery.replacing import (
+    LiveProcesses,
     bring,
+    copy_arrays_after_repair,
     doubts,
     forgotten_in_part,
     join_call,
     name_lost,
+    roll_back,
     sources,
     start_again,
 )
@@ -174,7 +176,7 @@ def repair(
         # Another kernel that finds the new processes must know of these doubts, even if this kernel ends now.
         engines.health.on_doubt({**engines.facts.unsure, **doubted})
         engines.replaced({p: joined[p] for p in gone})
-        without_copies = make_after_repair(engines, returned)
+        without_copies = copy_arrays_after_repair(engines, returned)
         if without_copies is not None:
             say(without_copies)
     # Services of failed repairs are ended as well.

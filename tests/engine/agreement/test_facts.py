@@ -18,8 +18,8 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from nbdist.contract.cells import Facts, LocalArray
-from nbdist.engine.agreement import facts as its
-from nbdist.engine.agreement.facts import AgreementFacts
+from nbdist.engine import agreement as its
+from nbdist.engine.agreement import AgreementFacts
 from nbdist.engine.frameworks import frameworks
 from nbdist.engine.frameworks.jax import observe as comparer
 from nbdist.engine.frameworks.jax.observe import OWN_SETTINGS, setting_text, settings
@@ -344,7 +344,7 @@ import json
 import jax, optax, flax.linen as nn
 from IPython.core.inputtransformer2 import TransformerManager
 from jax._src import xla_bridge
-from nbdist.engine.agreement.facts import AgreementFacts as Agreement
+from nbdist.engine.agreement import AgreementFacts as Agreement
 from nbdist.engine.frameworks import frameworks
 
 class Shell:
@@ -387,7 +387,7 @@ def test_two_processes_that_did_the_same_agree_and_no_back_end_is_started():
 WITHOUT = """
 import sys
 from IPython.core.inputtransformer2 import TransformerManager
-from nbdist.engine.agreement.facts import AgreementFacts as Agreement
+from nbdist.engine.agreement import AgreementFacts as Agreement
 from nbdist.engine.frameworks import frameworks
 
 class Shell:

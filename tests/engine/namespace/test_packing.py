@@ -15,7 +15,7 @@ from nbdist.engine.namespace.copies import CopyStore
 from nbdist.engine.namespace.moving import OutgoingNamespace
 from nbdist.engine.namespace.names import users
 from nbdist.engine.namespace.packing import packed, unpacked, unpacked_each
-from nbdist.engine.probe.samples import Sample, samples
+from nbdist.engine.probe.samples import Sample, samples_of
 
 CELLS = """
 import collections, dataclasses, functools
@@ -94,7 +94,7 @@ def test_what_came_from_another_process_is_seen_to_be_the_same(
     new: dict[str, Any] = {"__name__": "__main__"}
     new.update(unpacked(data, new, nothing))
     assert new["Q"] is not namespace["Q"]
-    assert samples(new) == samples(namespace)
+    assert samples_of(new) == samples_of(namespace)
 
 
 SHARED = """

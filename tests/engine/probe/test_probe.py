@@ -264,7 +264,7 @@ def test_a_probe_that_fails_neither_ends_nor_runs_hot_nor_prints(names, capsys, 
         calls.append(report)
         raise OSError("no such socket")
 
-    caplog.set_level(logging.DEBUG, logger="nbdist.engine.probe.probe")
+    caplog.set_level(logging.DEBUG, logger="nbdist.engine.probe")
     with recorded(names, publish=publish) as seen:
         time.sleep(2.5)
         assert 2 <= len(calls) <= 4

@@ -17,7 +17,7 @@ from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
 from nbdist.engine.probe import samples as module
-from nbdist.engine.probe.samples import OPEN, READ, Sampler, digest_of, glance, samples
+from nbdist.engine.probe.samples import OPEN, READ, Sampler, digest_of, glance, samples_of
 from nbdist.engine.values import arrays
 from nbdist.engine.values.arrays import SMALL_BYTES, small_values
 from tests.integration.doubtful import KINDS, SAME, SETUP
@@ -157,7 +157,7 @@ def test_values_of_an_array_on_devices_are_not_read() -> None:
 
 def test_small_arrays_are_read_beside_all_else_where_all_of_a_name_can_be() -> None:
     def look(value: Any, values: Any = small_values) -> str:
-        return samples({"x": value}, values=values)["x"]  # type: ignore[index]
+        return samples_of({"x": value}, values=values)["x"]  # type: ignore[index]
 
     one, other = ({"step": 1, "key": jax.random.key(k), "lr": jnp.float32(1)} for k in (1, 2))
     jax.block_until_ready([one, other])
@@ -212,9 +212,9 @@ def test_a_generator_counts_by_where_it_is() -> None:
 
 
 def test_names_of_the_user_count_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert samples({"a": 1, "_b": 1, "In": [1], "d": 1}) == {"a": digest_of(1), "d": digest_of(1)}
+    assert samples_of({"a": 1, "_b": 1, "In": [1], "d": 1}) == {"a": digest_of(1), "d": digest_of(1)}
     monkeypatch.setattr(module, "MOST_NAMES", 1)
-    assert samples({"a": 1, "d": 1}) == {"a": digest_of(1)}
+    assert samples_of({"a": 1, "d": 1}) == {"a": digest_of(1)}
 
 
 def test_of_what_is_large_some_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

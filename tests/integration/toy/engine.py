@@ -7,7 +7,7 @@ from typing import Any
 
 from nbdist.contract.calls.engine import EmptyStage, Initialized
 from nbdist.contract.snapshot import Array, Device, SingleDevice
-from nbdist.engine.frameworks.framework import Framework
+from nbdist.engine.frameworks import Framework
 from nbdist.engine.frameworks.interfaces import Arrays
 from nbdist.engine.probe.observer import Observer
 from nbdist.engine.values.arrays import OfferedArray, whole

@@ -1,8 +1,7 @@
 """What the toy needs of a start."""
 
-from nbdist.launch.model.framework import Answers, FrameworkLaunch
+from nbdist.launch.model.framework import Answers, FrameworkLaunch, Rendezvous
 from nbdist.launch.model.plan import Plan, PlannedProcess
-from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.notation import count_text
 
 

@@ -12,8 +12,7 @@ from nbdist.contract.calls.engine import Initialize
 from nbdist.contract.wire import decode, encode
 from nbdist.engine.frameworks import framework_named as on_an_engine
 from nbdist.errors import WireError
-from nbdist.launch.model.framework import framework_named, framework_names
-from nbdist.launch.model.rendezvous import meet
+from nbdist.launch.model.framework import framework_named, framework_names, meet
 from nbdist.launch.model.start_options import StartOptions
 from nbdist.launch.planning import make_plan
 from tests.builders.places import places_of

@@ -10,8 +10,8 @@ import pytest
 
 from nbdist.errors import OptionError
 from nbdist.launch.frameworks.jax import arguments, platform_of
+from nbdist.launch.model.framework import Rendezvous, meet
 from nbdist.launch.model.plan import Plan, plan_for
-from nbdist.launch.model.rendezvous import Rendezvous, meet
 from nbdist.launch.model.start_options import StartOptions
 from nbdist.launch.planning import make_plan, proxy_warning
 from nbdist.machine import checkup

@@ -49,7 +49,7 @@ def prove(modules: list[str], *folders: Path) -> subprocess.CompletedProcess[str
 def test_what_runs_on_hosts_imports_nothing_outside_the_standard_library():
     modules = modules_on_hosts()
     assert {
-        "nbdist.engine.probe.probe",
+        "nbdist.engine.probe",
         "nbdist.engine.frameworks.jax.observe",
         "nbdist.agent.agent",
     } <= set(modules)

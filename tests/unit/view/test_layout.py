@@ -6,8 +6,8 @@ import pytest
 
 from nbdist.contract.calls.inspection import ModelFound
 from nbdist.contract.wire import decode, encode
-from nbdist.view.device_names import DeviceNames
 from nbdist.view.shards import DIFFERS, MISSED, Layout, flag, layout_text
+from nbdist.view.status import DeviceNames
 from tests.builders import golden
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from nbdist.contract.snapshot import DeviceBytes
 from nbdist.errors import ArrayError
-from nbdist.view.device_names import DeviceNames
 from nbdist.view.mesh import mesh_text
+from nbdist.view.status import DeviceNames
 from tests.builders.golden import golden, snapshot
 from tests.places import GOLDEN
 

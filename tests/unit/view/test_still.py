@@ -10,8 +10,8 @@ import pytest
 
 from nbdist.contract.snapshot import Axis, Device, Mesh, PerProcess
 from nbdist.errors import Notice
-from nbdist.view.device_names import DeviceNames
 from nbdist.view.picture import CELLS, OPACITY, PAGES, fill, still_html, translucent_fills
+from nbdist.view.status import DeviceNames
 from tests.builders.golden import golden, snapshot
 from tests.places import GOLDEN
 

@@ -103,7 +103,7 @@ export type DeviceNumbers = ReadonlyMap<string, number>;
 
 /**
  * Number the devices of each process from 0 in the order of JAX's ids, which is that of
- * `jax.local_devices()`; as `DeviceNames` in `nbdist/view/device_names.py`.
+ * `jax.local_devices()`; as `DeviceNames` in `nbdist/view/status.py`.
  */
 export function deviceNumbers(devices: Iterable<Device>): DeviceNumbers {
   const sorted = [...devices].sort((a, b) => a.process_id - b.process_id || a.id - b.id);

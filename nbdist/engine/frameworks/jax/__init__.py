@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nbdist.contract.calls.engine import JaxStage
-from nbdist.engine.frameworks.framework import Beside, Framework
+from nbdist.engine.frameworks import Beside, Framework
 
 COMPILING_FILES = ("compiler.py", "interpreters/mlir.py", "interpreters/partial_eval.py")
 """Files under `jax/_src` that compile, lower and trace. Source: stacks sampled in jax 0.10.2."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from nbdist.contract.cells import LocalArray
 from nbdist.contract.snapshot import Array, Device, Memory, Mesh
-from nbdist.engine.agreement import facts
+from nbdist.engine import agreement
 from nbdist.engine.frameworks.jax.describe import (
     ContextMesh,
     Descriptions,
@@ -331,7 +331,7 @@ def settings() -> dict[str, str] | None:
     return {name: setting_text(value) for name, value in values.items() if name not in OWN_SETTINGS}
 
 
-class JaxComparer(Descriptions, facts.Comparer):
+class JaxComparer(Descriptions, agreement.Comparer):
     """Comparer of what JAX has on this process; keeps no array alive."""
 
     def __init__(self) -> None:
@@ -355,9 +355,9 @@ class JaxComparer(Descriptions, facts.Comparer):
             return True
         return super().add(path, array, lent=lent)
 
-    def found(self) -> facts.Found:
+    def found(self) -> agreement.Found:
         """Return the arrays, meshes and keys noted since `begin`."""
-        return facts.Found(
+        return agreement.Found(
             arrays={one.path: one for one in self.arrays()},
             meshes={one.id: one for one in self.meshes()},
             local=self._local,

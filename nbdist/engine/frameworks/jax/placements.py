@@ -28,8 +28,8 @@ from nbdist.engine.frameworks.jax.repair.anew import (
 from nbdist.engine.frameworks.jax.repair.become import become
 from nbdist.engine.frameworks.jax.repair.survey import Twins, matters, survey
 from nbdist.engine.frameworks.jax.repair.versions import names_of_arrays, without_path
+from nbdist.engine.frameworks.jax.step import Step
 from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
-from nbdist.engine.frameworks.jax.step.step import Step
 from nbdist.engine.namespace.copies import within
 from nbdist.engine.namespace.things import Parts
 from nbdist.engine.values.arrays import ReadablePiece

@@ -15,7 +15,7 @@ from typing import Any
 from nbdist.engine.frameworks.interfaces import ThisProcess
 from nbdist.engine.frameworks.jax.placements import Device, JaxPlacements
 from nbdist.engine.frameworks.jax.start import step_or_new
-from nbdist.engine.frameworks.jax.step.step import Step
+from nbdist.engine.frameworks.jax.step import Step
 from nbdist.errors import ArrayError
 from nbdist.notation import array_type_text, count_text
 

@@ -18,8 +18,8 @@ from nbdist.contract.calls.engine import Initialized, JaxStage, Membership, Used
 from nbdist.engine.frameworks.interfaces import ThisProcess
 from nbdist.engine.frameworks.jax import describe, private
 from nbdist.engine.frameworks.jax.repair.backend import leaves_without_asking
+from nbdist.engine.frameworks.jax.step import Step
 from nbdist.engine.frameworks.jax.step.cut import listening_ports
-from nbdist.engine.frameworks.jax.step.step import Step
 from nbdist.errors import SessionError
 from nbdist.spelling import Placeholder, command, option, start_with
 

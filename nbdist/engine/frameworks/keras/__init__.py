@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from nbdist.contract.calls.engine import Initialized, KerasStage
-from nbdist.engine.frameworks.framework import Beside, Framework
+from nbdist.engine.frameworks import Beside, Framework
 from nbdist.engine.frameworks.jax import FRAMEWORK as JAX
 from nbdist.engine.frameworks.keras.expressions import PACKAGES
 from nbdist.errors import SessionError

@@ -27,7 +27,7 @@ from nbdist.contract.snapshot import (
     LayoutRule,
     Mesh,
 )
-from nbdist.engine.agreement import facts
+from nbdist.engine import agreement
 from nbdist.engine.frameworks.hooks import Hooked, Unhook
 from nbdist.engine.frameworks.interfaces import (
     ArrayShape,
@@ -234,7 +234,7 @@ def _key(device: Any, known: dict[str, str]) -> str | None:
     return known.get(name if ":" in name else f"{name}:0")
 
 
-class KerasComparer(facts.Comparer):
+class KerasComparer(agreement.Comparer):
     """The comparer of the distribution that Keras has set, which must be equal on all processes before a cell."""
 
     def __init__(self) -> None:

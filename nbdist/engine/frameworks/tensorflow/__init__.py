@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nbdist.contract.calls.engine import TensorFlowStage
-from nbdist.engine.frameworks.framework import Beside, Framework
+from nbdist.engine.frameworks import Beside, Framework
 
 
 def _holds() -> str | None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 from IPython.core.inputtransformer2 import TransformerManager
 
-from nbdist.engine.agreement.reads import reads
+from nbdist.engine.agreement.reads import names_read
 
 expand = TransformerManager().transform_cell
 
 
 def certain(cell: str) -> set[str]:
-    return set(reads(expand(cell), expand).certain) - {"get_ipython", "print", "len", "range"}
+    return set(names_read(expand(cell), expand).certain) - {"get_ipython", "print", "len", "range"}
 
 
 def possible(cell: str) -> set[str]:
-    return set(reads(expand(cell), expand).possible) - {"get_ipython", "print", "len", "range"}
+    return set(names_read(expand(cell), expand).possible) - {"get_ipython", "print", "len", "range"}
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_what_is_read_perhaps(cell: str, names: set[str]) -> None:
     ],
 )
 def test_what_a_cell_binds_first_is_not_read(cell: str) -> None:
-    found = reads(expand(cell), expand)
+    found = names_read(expand(cell), expand)
     assert not {path for path in found.certain | found.possible if path.startswith("w")}
 
 
@@ -100,4 +100,4 @@ def test_a_name_of_a_comprehension_is_another_outside_it() -> None:
 
 
 def test_text_that_is_no_python_reads_nothing() -> None:
-    assert reads("def f(:", expand).certain == frozenset()
+    assert names_read("def f(:", expand).certain == frozenset()

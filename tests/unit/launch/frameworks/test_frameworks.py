@@ -15,9 +15,8 @@ from nbdist.contract.calls.engine import Initialized
 from nbdist.errors import LaunchError, OptionError
 from nbdist.launch.frameworks import tensorflow as tensorflow_plan
 from nbdist.launch.model import framework
-from nbdist.launch.model.framework import framework_named
+from nbdist.launch.model.framework import Rendezvous, framework_named, meet
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.model.rendezvous import Rendezvous, meet
 from nbdist.launch.model.start_options import StartOptions
 from nbdist.launch.planning import make_plan
 from nbdist.launch.sessions.recorded import without_values
@@ -264,9 +263,10 @@ def test_a_port_in_use_on_any_address_is_not_chosen(monkeypatch: pytest.MonkeyPa
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-        tried = iter([port, port, 20001])
+        (free,) = free_ports(1)
+        tried = iter([port, port, free])
         monkeypatch.setattr(ports, "_RANDOM", SimpleNamespace(choice=lambda _: next(tried)))
-        assert free_ports(1) == [20001]
+        assert free_ports(1) == [free]
 
 
 def test_the_keras_that_tensorflow_s_users_import_is_imported_before_the_fork() -> None:

@@ -20,9 +20,9 @@ from nbdist.contract.cells import OpenCell, PastCell
 from nbdist.contract.wire import decode, encode
 from nbdist.errors import LaunchError, SessionError, WireError
 from nbdist.launch.agents.fifo_channel import STOP, FoundAgain, LastingChild
+from nbdist.launch.model.framework import Rendezvous
 from nbdist.launch.model.hosts import SshOptions, parse_hosts
 from nbdist.launch.model.plan import Placement
-from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.model.start_options import Rules, StartOptions
 from nbdist.launch.planning import make_plan
 from nbdist.launch.sessions import recorded, registry

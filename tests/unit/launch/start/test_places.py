@@ -11,7 +11,7 @@ from nbdist.contract.events import Reserved
 from nbdist.contract.orders import Order, ReservePorts
 from nbdist.errors import HostError, LaunchError
 from nbdist.launch.agents.agent_handle import JobAgent
-from nbdist.launch.model.rendezvous import Place
+from nbdist.launch.model.framework import Place
 from nbdist.launch.start import hosts as places
 from nbdist.launch.start.hosts import first_places, new_places
 from nbdist.launch.start.initialize import meet_again

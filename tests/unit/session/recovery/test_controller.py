@@ -11,8 +11,9 @@ import pytest
 from nbdist.contract.asides import Abandon, Free
 from nbdist.errors import LaunchError, RecoveryError
 from nbdist.launch.model.happenings import CONTROLLER
+from nbdist.session import recovery
 from nbdist.session.cells.facts import ProcessFacts
-from nbdist.session.recovery import after, in_place, repair
+from nbdist.session.recovery import in_place, repair
 from nbdist.session.recovery.in_place import Settled
 from tests.builders.engines import FakeEngines
 from tests.builders.outcomes import ended
@@ -106,7 +107,7 @@ def test_what_the_processes_hold_is_saved_where_none_can_be_started(
     monkeypatch.setattr(repair, "restart_controller", fails)
     engines.facts = replace(engines.facts, proves=not alone)
     with pytest.raises(RecoveryError, match="it ended with exit code 1: no port") as raised:
-        after.recover(engines, progress=print)  # type: ignore[arg-type]
+        recovery.recover(engines, progress=print)  # type: ignore[arg-type]
     assert ("nbdist-rescued" in str(raised.value)) != alone
     assert engines.saved
 
@@ -137,7 +138,7 @@ def test_one_that_ends_as_well_is_replaced_and_not_for_ever(
 
 def test_a_person_who_asks_reads_what_was_done(engines: Engines) -> None:
     engines.facts = replace(engines.facts, proves=False, since=None)
-    notice = after.recover(engines, progress=print)  # type: ignore[arg-type]
+    notice = recovery.recover(engines, progress=print)  # type: ignore[arg-type]
     assert notice.code == "in step"
     assert notice.title.lower().startswith(KILLED.lower())
     assert notice.details == ()
@@ -146,5 +147,5 @@ def test_a_person_who_asks_reads_what_was_done(engines: Engines) -> None:
 
 def test_processes_that_cannot_prove_that_they_are_in_step_go_on(engines: Engines) -> None:
     engines.facts = replace(engines.facts, proves=False)
-    assert after.restore_controller(engines).startswith(KILLED)  # type: ignore[arg-type]
+    assert recovery.restore_controller(engines).startswith(KILLED)  # type: ignore[arg-type]
     assert engines.asked == []

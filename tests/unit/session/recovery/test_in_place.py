@@ -25,10 +25,9 @@ from nbdist.contract.calls.stepping import (
 from nbdist.contract.cells import Doubt
 from nbdist.contract.iopub import CellStep
 from nbdist.errors import GoneError, LaunchError, NbdistError, Notice, RecoveryError
-from nbdist.session import asking
+from nbdist.session import asking, recovery
 from nbdist.session.cells.facts import ProcessFacts
-from nbdist.session.recovery import after, in_place
-from nbdist.session.recovery.after import ensure_in_step
+from nbdist.session.recovery import ensure_in_step, in_place
 from nbdist.session.recovery.compared import differing_labels, which_differ
 from nbdist.session.recovery.in_place import Settled, hindrance, try_repair
 from nbdist.session.recovery.recovery import join_proof
@@ -559,7 +558,7 @@ def test_after_a_cell_out_of_step_nothing_is_asked_without_leave_or_where_it_onl
     engines, said = FakeEngines(), []
     engines.facts = replace(engines.facts, since=3, why="before")
     end = cell_end(said, looked=looked)
-    assert after.after_cell(engines, end, automatic=automatic) is engines.facts
+    assert recovery.after_cell(engines, end, automatic=automatic) is engines.facts
     assert (engines.asked, said) == ([], [])
 
 
@@ -568,13 +567,13 @@ def test_after_a_cell_that_began_before_another_failed_a_repair_is_tried_again(
 ) -> None:
     engines, said = FakeEngines(step=sent), []
     engines.facts = replace(engines.facts, since=3, why="before")
-    assert not after.after_cell(engines, cell_end(said), automatic=True).out_of_step
+    assert not recovery.after_cell(engines, cell_end(said), automatic=True).out_of_step
     assert repairs == [7]
 
 
 def test_after_a_cell_the_facts_have_what_was_done(repairs: list[int]) -> None:
     engines, said = FakeEngines(step=sent), []
-    facts = after.after_cell(engines, cell_end(said), automatic=True)
+    facts = recovery.after_cell(engines, cell_end(said), automatic=True)
     assert (said, facts.notice) == ([], DONE)
     assert "different numbers" in str(facts.diverged) and facts.differ
     assert facts.forgotten == DONE.lost
@@ -588,7 +587,7 @@ def test_after_a_cell_that_has_not_failed_the_next_may_not_count_on_what_has_gon
     """One that has failed ends a run of all cells; what went back is below it."""
     older = {"w": Doubt(kind="older", of=3)}
     monkeypatch.setattr(in_place, "repair", lambda *_, **__: replace(REPAIRED, older=older))
-    facts = after.after_cell(FakeEngines(step=sent), cell_end([], clean=clean), automatic=True)
+    facts = recovery.after_cell(FakeEngines(step=sent), cell_end([], clean=clean), automatic=True)
     assert facts.unsure == (older if clean else {})
 
 
@@ -599,7 +598,7 @@ def test_recover_raises_what_hinders_it_and_says_how_to_go_on(monkeypatch: Any) 
         engines.facts, since=3, why="w", lost={1: "killed"}, unreachable=frozenset({1})
     )
     with pytest.raises(RecoveryError) as raised:
-        after.recover(engines, progress=lambda *a: None)
+        recovery.recover(engines, progress=lambda *a: None)
     notice = raised.value.notice
     assert (notice.code, notice.title) == ("out of step", "Process 1 (host h2) is gone.")
     assert notice.do == engines.facts.remedy
@@ -641,7 +640,7 @@ def test_none_is_replaced_where_the_others_could_not_help(
 def test_recover_in_step_does_nothing_but_prove_it(monkeypatch: Any, repairs: list[int]) -> None:
     monkeypatch.setattr(in_place, "refuse_unfinished", lambda engines, hopeless: None)
     engines = FakeEngines()
-    assert after.recover(engines, progress=lambda *a: None) == in_place.IN_STEP
+    assert recovery.recover(engines, progress=lambda *a: None) == in_place.IN_STEP
     assert engines.notice == in_place.IN_STEP
     assert repairs == []
 
@@ -667,11 +666,11 @@ def test_recover_tells_in_the_details_what_was_said_meanwhile(
     monkeypatch.setattr(in_place, "repair", repair)
     said = ("the repair begins again: process 1 killed meanwhile",)
     if succeeds:
-        notice = after.recover(engines, progress=lambda *a: None)
+        notice = recovery.recover(engines, progress=lambda *a: None)
         assert notice == engines.notice == replace(DONE, details=said)
         return
     with pytest.raises(RecoveryError) as raised:
-        after.recover(engines, progress=lambda *a: None)
+        recovery.recover(engines, progress=lambda *a: None)
     notice = raised.value.notice
     assert (notice.code, notice.details) == ("out of step", said)
     assert notice.title == f"The repair failed: {no_room(engines)}"

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from nbdist.errors import Notice, SessionError
-from nbdist.session.recovery import recovery, waiting
-from nbdist.session.recovery.after import recover
+from nbdist.session.recovery import recover, recovery, waiting
 from tests.builders.engines import FakeEngines
 from tests.builders.hosts import plan_of
 from tests.builders.reports import IDLE, RUNNING

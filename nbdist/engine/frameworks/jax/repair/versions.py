@@ -30,8 +30,8 @@ from nbdist.engine.frameworks.jax.objects import array_paths
 from nbdist.engine.frameworks.jax.private import base_array
 from nbdist.engine.frameworks.jax.repair.become import instance_dict, repoint_variables
 from nbdist.engine.frameworks.jax.repair.survey import Twins
+from nbdist.engine.frameworks.jax.step import Step
 from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
-from nbdist.engine.frameworks.jax.step.step import Step
 from nbdist.engine.probe.walk import IPYTHON_NAMES
 
 

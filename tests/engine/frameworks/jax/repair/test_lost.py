@@ -16,8 +16,8 @@ import pytest
 from IPython.core import ultratb
 
 from nbdist.engine.frameworks.jax import private
-from nbdist.engine.frameworks.jax.repair import lost
-from nbdist.engine.frameworks.jax.repair.lost import LostArrays
+from nbdist.engine.frameworks.jax.repair import repair
+from nbdist.engine.frameworks.jax.repair.repair import LostArrays
 from nbdist.errors import LostArrayError
 
 TEXT = "w was lost with process 1 in cell 4: a shard was on no other process. Create w again."
@@ -114,7 +114,7 @@ def test_arrays_that_were_deleted_or_donated_keep_the_error_of_jax(arrays: LostA
 def test_one_at_whose_id_a_lost_array_was_is_not_taken_for_it(
     arrays: LostArrays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lost, "id", lambda _: 1, raising=False)  # all have the same one
+    monkeypatch.setattr(repair, "id", lambda _: 1, raising=False)  # all have the same one
     w, other = deleted(), deleted()
     arrays.note({"w": w}, {"w": TEXT})
     assert not isinstance(error_of(lambda: other + 1), LostArrayError)
@@ -166,7 +166,7 @@ def test_the_traceback_ends_at_the_line_of_the_person(
     w = deleted()
     arrays.note({"w": w}, {"w": TEXT})
     error: Any = error_of(lambda: use(w))
-    kept = lost._without_jax(error.__traceback__)
+    kept = repair._without_jax(error.__traceback__)
     assert [frame.filename for frame in traceback.extract_tb(kept)][-1] == __file__
     shown = "\n".join(error._render_traceback_())
     assert shown.rstrip().endswith(f"LostArrayError: {TEXT}")
@@ -176,7 +176,7 @@ def test_the_traceback_ends_at_the_line_of_the_person(
 def test_where_jax_has_not_its_method_the_error_stays_as_it_is(
     arrays: LostArrays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lost, "on_deleted", lambda error_for: False)
+    monkeypatch.setattr(repair, "on_deleted", lambda error_for: False)
     w = deleted()
     arrays.note({"w": w}, {"w": TEXT})
     assert not isinstance(error_of(lambda: w + 1), LostArrayError)

@@ -9,8 +9,8 @@ import pytest
 
 from nbdist.contract.calls.stepping import Proven, Sent
 from nbdist.contract.iopub import CellStep
+from nbdist.engine.frameworks.jax.step import SWITCH, Proof, Step, Trial
 from nbdist.engine.frameworks.jax.step.dispatched import ProgramCount
-from nbdist.engine.frameworks.jax.step.step import SWITCH, Proof, Step, Trial
 from tests.waiting import wait_for
 
 WAIT = 60

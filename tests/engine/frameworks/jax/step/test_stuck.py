@@ -9,8 +9,9 @@ import weakref
 
 import pytest
 
+from nbdist.engine.frameworks.jax import step as module
+from nbdist.engine.frameworks.jax.step import Step
 from nbdist.engine.frameworks.jax.step import cut as kept
-from nbdist.engine.frameworks.jax.step import step as module
 from nbdist.engine.frameworks.jax.step.cut import (
     TcpConnection,
     carrying,
@@ -19,7 +20,6 @@ from nbdist.engine.frameworks.jax.step.cut import (
     let_go,
     silence,
 )
-from nbdist.engine.frameworks.jax.step.step import Step
 
 
 @pytest.fixture

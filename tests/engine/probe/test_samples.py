@@ -212,7 +212,10 @@ def test_a_generator_counts_by_where_it_is() -> None:
 
 
 def test_names_of_the_user_count_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert samples_of({"a": 1, "_b": 1, "In": [1], "d": 1}) == {"a": digest_of(1), "d": digest_of(1)}
+    assert samples_of({"a": 1, "_b": 1, "In": [1], "d": 1}) == {
+        "a": digest_of(1),
+        "d": digest_of(1),
+    }
     monkeypatch.setattr(module, "MOST_NAMES", 1)
     assert samples_of({"a": 1, "d": 1}) == {"a": digest_of(1)}
 

@@ -228,10 +228,10 @@ class Repair:
         self._context.restore(twins)
         jax.clear_caches()
         stale = self._stale(twins)
+        del twins  # it refers to the arrays whose names are looked for
         held = names_of_arrays(emptied, self._namespace)
         del emptied
         also = forget(self._namespace, self._step, paths=lost, unnamed=[])
-        del twins
         self._step.until_freed(clients)
         prepared = prepare(clients)
         del clients

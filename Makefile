@@ -112,7 +112,8 @@ TESTS_RECOVERY := $(addprefix tests/browser/test_,break.py replaced_in_lab.py re
                   saving.py) tests/in_step/test_containers.py tests/campaigns/test_chaos.py tests/engine/frameworks/jax/repair
 TESTS_SCALE := tests/browser/test_working_day.py $(addprefix tests/campaigns/test_,scale.py demo.py working_day.py)
 TESTS_SESSIONS := $(addprefix tests/browser/test_,controls_in_lab.py messages_in_lab.py) \
-                  $(addprefix tests/integration/test_,tools.py check.py debugger.py values_broken.py order.py)
+                  $(addprefix tests/integration/test_,tools.py check.py debugger.py values_broken.py order.py jax_rows.py \
+                  late.py background.py widgets.py small_shared_memory.py)
 TESTS_PLAN := $(addprefix tests/browser/test_,explain.py plan.py plan_in_lab.py program.py) \
               tests/integration/test_plan.py
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
@@ -141,7 +142,8 @@ test-recovery: $(READY)
 	$(BIN)/python -m tests.browser.install
 	$(PYTEST) $(TESTS_RECOVERY)
 
-# Sessions as people use them now and then: by buttons, by agents, with checks, a debugger, from several kernels.
+# Sessions as people use them now and then: by buttons, by agents, with checks, a debugger, from several kernels, with
+# widgets and cells in the background.
 test-sessions: $(READY)
 	$(BIN)/python -m tests.browser.install
 	$(PYTEST) $(TESTS_SESSIONS)

@@ -12,6 +12,7 @@ A process that still waits for others to connect has no connection to end: its m
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import os
@@ -24,7 +25,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,12 +43,22 @@ DRAIN_SECONDS = 10.0
 """Time after a cut for which data from other processes is still read. They are cut at most about a second later.
 """
 
+HELD_SECONDS = 0.1
+"""Time for which connections deliver nothing before they are ended. All processes are asked at the same moment:
+after this time those of the others deliver nothing either, except on a machine that is too busy for that."""
+
 LOOK_SECONDS = 0.01
 AT_ONCE_BYTES = 1 << 20
 
 _MOVED = struct.Struct("=2Q")
 _MOVED_AT = 120
 """Offset of `tcpi_bytes_acked` and `tcpi_bytes_received` in Linux's `struct tcp_info` (since 4.1)."""
+
+_ATTACH_FILTER, _DETACH_FILTER = 26, 27
+"""Linux's `SO_ATTACH_FILTER` and `SO_DETACH_FILTER`, which Python does not name. Source: socket(7)."""
+
+_NOTHING = ctypes.create_string_buffer(struct.pack("=HBBI", 0x06, 0, 0, 0))
+"""A filter of one instruction, `BPF_RET | BPF_K` with 0: no byte of any packet is kept."""
 
 
 class ConnectionCut:
@@ -71,20 +82,25 @@ class ConnectionCut:
         """End all connections; return how many of them earlier calls had not ended.
 
         Each process must end its own: in a ring each waits for its neighbour only. Every communicator of this
-        process's back end is broken afterwards. A program whose collective has failed still goes on to its next
-        one, which may send data to a receiver that has given up. So the connections between two devices of this
-        process are ended first, and data that is on its way gets time to arrive.
+        process's back end is broken afterwards. Data that is on its way gets time to arrive.
+
+        A program whose collective has failed still goes on to its next one. What that sends may reach a receiver
+        that waits in the one before: gloo then ends the process of the receiver ("Received data size doesn't match
+        expected size"). So no connection delivers anything any more before the first is ended.
 
         Args:
           own: The ports on which this process accepts such connections.
           others: The ports of the other processes.
         """
-        inner = self._both_ends(own)
-        count = self._end(own, others, lambda number: number in inner)
         self._until_quiet(own, others)
-        count += self._end(own, others, lambda number: True)
+        held = self._hold(own, others)
+        if held:
+            time.sleep(HELD_SECONDS)
+        for copy in held:
+            with contextlib.suppress(OSError):
+                copy.shutdown(socket.SHUT_RD)
         self._drain()
-        return count
+        return len(held)
 
     def moved_bytes(self, own: Collection[int], others: Collection[int]) -> int:
         """Return the bytes sent and received on these connections so far; 0 if the system does not say."""
@@ -96,21 +112,23 @@ class ConnectionCut:
         """Close the copies, once no process has a back end any more that knows these connections."""
         with self._lock:
             for _, copy in self._kept.values():
+                _deliver(copy, nothing=False)
                 copy.close()
             self._kept.clear()
 
-    def _end(
-        self, own: Collection[int], others: Collection[int], chosen: Callable[[int], bool]
-    ) -> int:
-        count = 0
+    def _hold(self, own: Collection[int], others: Collection[int]) -> list[socket.socket]:
+        """Have all connections that are not ended yet deliver nothing from now on; return copies, which are kept.
+
+        What other processes send waits at their end until `_read` reads it.
+        """
+        held = []
         for number, found in self._carrying(own, others):
             with contextlib.suppress(OSError), self._lock:
-                if chosen(number):
-                    copy = found.dup()
-                    self._kept[connection(copy.fileno()).inode] = number, copy
-                    copy.shutdown(socket.SHUT_RD)
-                    count += 1
-        return count
+                copy = found.dup()
+                self._kept[connection(copy.fileno()).inode] = number, copy
+                held.append(copy)
+                _deliver(copy, nothing=True)
+        return held
 
     def _carrying(
         self, own: Collection[int], others: Collection[int]
@@ -124,14 +142,6 @@ class ConnectionCut:
                     continue
                 if found.getsockname()[1] in own or found.getpeername()[1] in peers:
                     yield number, found
-
-    def _both_ends(self, own: Collection[int]) -> set[int]:
-        """Return the descriptors of connections of this process with itself."""
-        ends = {}
-        for number, found in self._carrying(own, ()):
-            with contextlib.suppress(OSError):
-                ends[found.getsockname()[1], found.getpeername()[1]] = number
-        return {number for (near, far), number in ends.items() if (far, near) in ends}
 
     def _until_quiet(self, own: Collection[int], others: Collection[int]) -> None:
         """Wait until no data is on its way on these connections; where the system does not say, for a moment."""
@@ -194,7 +204,20 @@ def _waiting(one: socket.socket) -> int:
     return total
 
 
+def _deliver(one: socket.socket, *, nothing: bool) -> None:
+    """Have a connection deliver nothing from now on, or again what arrives; only Linux can do this."""
+    if sys.platform != "linux":
+        return
+    program = struct.pack("@HP", 1, ctypes.addressof(_NOTHING))
+    with contextlib.suppress(OSError):
+        if nothing:
+            one.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, program)
+        else:
+            one.setsockopt(socket.SOL_SOCKET, _DETACH_FILTER, 0)
+
+
 def _empty(one: socket.socket) -> None:
+    _deliver(one, nothing=False)
     with contextlib.suppress(OSError):
         while one.recv(AT_ONCE_BYTES, socket.MSG_DONTWAIT):
             pass

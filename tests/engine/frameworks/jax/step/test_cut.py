@@ -2,13 +2,19 @@
 
 import contextlib
 import os
+import select
 import socket
 import sys
 import threading
 
 import pytest
 
-from nbdist.engine.frameworks.jax.step.cut import ConnectionCut, listening_ports
+from nbdist.engine.frameworks.jax.step.cut import (
+    HELD_SECONDS,
+    QUIET_SECONDS,
+    ConnectionCut,
+    listening_ports,
+)
 from tests.builders.clock import Sleeping
 from tests.waiting import wait_for
 
@@ -205,51 +211,52 @@ def test_connections_over_ipv6_are_shut_as_well(sockets, cut):
     assert one.ended
 
 
-def test_connections_between_two_devices_of_one_process_are_ended_before_the_others(
-    sockets, monkeypatch
-):
-    inner, outer = Connection(sockets), Connection(sockets)
-    cutting, seen = ConnectionCut(), []
-    both = cutting._both_ends([inner.port, outer.port])
-    assert both == {end.fileno() for one in (inner, outer) for end in (one.near, one.far)}
-    # Of the second only one end is this process's own, as far as it knows.
-    ours = both - {outer.near.fileno(), outer.far.fileno()}
-    monkeypatch.setattr(cutting, "_both_ends", lambda own: ours)
-    quiet = lambda own, others: seen.append((inner.ended, outer.ended))  # noqa: E731
-    monkeypatch.setattr(cutting, "_until_quiet", quiet)
-    cutting.cut([inner.port, outer.port], [])
-    assert seen == [(True, False)]
-    assert outer.ended
-    cutting.release()
-
-
 @pytest.fixture
-def outer_only(monkeypatch):
-    """No limit to the wait, and no connections of this process with itself."""
+def patient(monkeypatch):
+    """No limit to the wait."""
     monkeypatch.setattr("nbdist.engine.frameworks.jax.step.cut.QUIET_LIMIT_SECONDS", 60)
     monkeypatch.setattr("nbdist.engine.frameworks.jax.step.cut.STILL_SECONDS", 60)
     cutting = ConnectionCut()
-    monkeypatch.setattr(cutting, "_both_ends", lambda own: set())
     yield cutting
     cutting.release()
 
 
-def test_nothing_is_ended_while_something_moves(sockets, monkeypatch, outer_only):
+@pytest.mark.skipif(sys.platform != "linux", reason="Only Linux can hold back what arrives.")
+def test_what_is_sent_once_a_cut_has_begun_is_not_delivered(sockets, monkeypatch, patient):
+    """What a freed program sends in its next collective ended a process that waited in the one before."""
+    connections = [Connection(sockets) for _ in range(3)]
+    sent = []
+
+    def sleep(seconds):
+        if seconds == HELD_SECONDS:
+            for one in connections:
+                sent.append(one.far.send(b"of the next collective"))
+                assert select.select([one.near], [], [], 0.05)[0] == []
+
+    monkeypatch.setattr("nbdist.engine.frameworks.jax.step.cut.time", Sleeping(sleep))
+    monkeypatch.setattr(patient, "_drain", lambda: None)
+    assert patient.cut([], [one.port for one in connections]) == 3
+    assert len(sent) == 3
+    for one in connections:
+        assert one.near.recv(100) == b""
+
+
+def test_nothing_is_ended_while_something_moves(sockets, monkeypatch, patient):
     one = Connection(sockets)
     moves = [True, True, True, False, False]
 
     def sleep(seconds):
-        if moves.pop(0):
+        if seconds == QUIET_SECONDS and moves.pop(0):
             one.near.sendall(b"x")
             assert one.far.recv(1) == b"x"
 
     monkeypatch.setattr("nbdist.engine.frameworks.jax.step.cut.time", Sleeping(sleep))
-    monkeypatch.setattr(outer_only, "_drain", lambda: None)
-    outer_only.cut([one.port], [])
+    monkeypatch.setattr(patient, "_drain", lambda: None)
+    patient.cut([one.port], [])
     assert moves == [False]
 
 
-def test_nothing_is_ended_before_all_that_was_sent_is_read(sockets, monkeypatch, outer_only):
+def test_nothing_is_ended_before_all_that_was_sent_is_read(sockets, monkeypatch, patient):
     one = Connection(sockets)
     one.near.sendall(b"late")
     reads = [b"", b"", b"late"]
@@ -259,13 +266,13 @@ def test_nothing_is_ended_before_all_that_was_sent_is_read(sockets, monkeypatch,
             assert one.far.recv(10) == expected
 
     monkeypatch.setattr("nbdist.engine.frameworks.jax.step.cut.time", Sleeping(sleep))
-    monkeypatch.setattr(outer_only, "_drain", lambda: None)
-    outer_only.cut([one.port], [])
+    monkeypatch.setattr(patient, "_drain", lambda: None)
+    patient.cut([one.port], [])
     assert reads == []
 
 
-def test_what_waits_for_one_that_reads_no_more_is_not_waited_for(sockets, monkeypatch, outer_only):
+def test_what_waits_for_one_that_reads_no_more_is_not_waited_for(sockets, monkeypatch, patient):
     monkeypatch.setattr("nbdist.engine.frameworks.jax.step.cut.STILL_SECONDS", 0.1)
     one = Connection(sockets)
     one.near.sendall(b"never read")
-    assert outer_only.cut([one.port], []) == 2
+    assert patient.cut([one.port], []) == 2

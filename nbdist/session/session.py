@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 from nbdist.contract.calls import Call
 from nbdist.contract.cells import PastCell
 from nbdist.contract.snapshot import Snapshot
-from nbdist.errors import HostError, Notice, SessionError
+from nbdist.errors import HostError, LostArrayError, Notice, SessionError
 from nbdist.launch.files.sync import Copied
 from nbdist.launch.model.happenings import StartProgress, silent
 from nbdist.launch.model.plan import Plan
@@ -204,8 +204,14 @@ class Session:
 
         Returns:
           A picture that follows the session; `show()` displays it.
+
+        Raises:
+          LostArrayError: The array was lost; the text says when and why.
         """
         self._look()
+        lost = self._life.engines.lost_texts.get(path or "")
+        if lost is not None and all(array.path != path for array in self.snapshot().arrays):
+            raise LostArrayError(lost)
         return self._views.picture(self.snapshot, path=path)
 
     def _look(self) -> None:

@@ -269,7 +269,7 @@ def test_kernels_of_one_session_go_on_with_the_processes_that_any_of_them_has_st
     first.good("%dist_shutdown")
 
 
-@pytest.mark.parametrize("before", ["bring", "make_after_repair"])
+@pytest.mark.parametrize("before", ["bring", "copy_arrays_after_repair"])
 def test_a_repair_in_which_its_kernel_was_killed_is_begun_again_by_the_next(
     kernels: Kernels, before: str
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from nbdist.contract.calls.inspection import ProgramFound, Summary
 from nbdist.contract.program import Program
 from nbdist.contract.wire import encode
-from nbdist.errors import ArrayError, SessionError
+from nbdist.errors import ArrayError, LostArrayError, SessionError
 from nbdist.session import looking
 from nbdist.session.session import Session
 from tests.builders.live import LiveHosts
@@ -40,6 +40,19 @@ def report(live: LiveHosts, process_id: int, *arrays: Any, session: Session) -> 
     live.holds[process_id] = arrays
     session.status()
     wait_for(lambda: {a.path for a in arrays} <= {a.path for a in session.snapshot().arrays})
+
+
+def test_the_picture_of_a_lost_array_is_an_error_that_says_how_it_was_lost(
+    live: LiveHosts, session: Session
+) -> None:
+    report(live, 0, named("w"), session=session)
+    text = "v was lost with process 1 in cell 4: a shard was on no other process."
+    # Of w, a cell has made another meanwhile.
+    session._life.engines.lost_texts = {"v": text, "w": text}
+    with pytest.raises(LostArrayError, match=text):
+        session.mesh("v")
+    session.mesh("w")
+    session.mesh()
 
 
 def test_while_a_cell_runs_what_was_reported_is_shown_and_says_so(

@@ -84,7 +84,7 @@ const noticeNode = (level: Notice['level'], sign: string, ...words: Child[]): HT
 
 function messageNode({ level, title, text, do: step, details }: Notice): HTMLElement {
   const word = h('span+hidden', level === 'bad' ? 'Problem: ' : 'Note: ');
-  const lines = [text, step].filter(line => line).flatMap(line => [' ', ...withCode(line)]);
+  const lines = [text, step].filter(line => line).flatMap(line => [' ', h('div', withCode(line))]);
   const folded = h('details', h('summary', 'Details'), h('pre', details.join('\n')));
   const more = details.length > 0 ? [folded] : [];
   return noticeNode(level, '!', word, h('b', withCode(title)), ...lines, ...more);
